@@ -1,0 +1,115 @@
+"""The verbs others implement. Each protocol is the whole contract of one seam.
+
+Promise: standard library only. What an implementation raises is classified by its caller, never swallowed here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from heedful.types import Conversation, CrossScores, Metric, Observation, Reply, Step, Task, Verdict
+
+
+class Environment(Protocol):
+    """One episode: text in, text out, single use. Parsing the reply is the environment's own business."""
+
+    def start(self, task: Task, member: int) -> Observation:
+        """Build the start state of `task`; `member` selects the noise stream. Called once."""
+        ...
+
+    def step(self, response: str) -> Step:
+        """Execute one reply. Must accept any text; a reply it cannot read is a fault of the agent, not an error."""
+        ...
+
+
+@runtime_checkable
+class EnvironmentFamily(Protocol):
+    """A configured kind of environment: frozen, its fields are the knobs, and it makes tasks and episodes."""
+
+    @property
+    def name(self) -> str:
+        """Registry name, e.g. `frozen_lake`."""
+        ...
+
+    @property
+    def turns(self) -> int:
+        """Most turns an episode lasts; told to the agent and enforced by the environment."""
+        ...
+
+    def task(self, seed: int) -> Task:
+        """The task that this seed draws, its split included. Pure: same seed, same task, on every machine."""
+        ...
+
+    def make(self) -> Environment:
+        """A fresh, unstarted episode."""
+        ...
+
+
+class Demonstrator(Protocol):
+    """What an environment family offers beyond the contract when a solver exists."""
+
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        """One episode of (observation, reply) pairs; replies as an agent writes them, thought tags included."""
+        ...
+
+
+class Policy(Protocol):
+    """Something that answers conversations. It owns the chat template and keeps the sampled ids."""
+
+    @property
+    def temperature(self) -> float: ...
+
+    @property
+    def version(self) -> int:
+        """Number of updates the weights have seen."""
+        ...
+
+    def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
+        """One reply per conversation, in order."""
+        ...
+
+
+class Scorer(Protocol):
+    """Scores thoughts under prompts that are not their own."""
+
+    @property
+    def name(self) -> str:
+        """Empty for the policy that sampled; else it becomes part of the metric's name."""
+        ...
+
+    def cross_score(
+        self,
+        prompts_N: Sequence[Sequence[int]],
+        thoughts_M: Sequence[Sequence[int]],
+        own_M: Sequence[int],
+        temperature: float,
+    ) -> CrossScores:
+        """log p(z_i | x_j) for every thought i and every distinct prompt j, given as token ids."""
+        ...
+
+
+class Filter(Protocol):
+    """Chooses prompts by how their members' values spread. Pure, on plain numbers."""
+
+    @property
+    def on(self) -> str:
+        """What the values are: `outcome`, `reward` or the name of a reward component."""
+        ...
+
+    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]: ...
+
+
+class AdvantageEstimator(Protocol):
+    """Credit within one group. Plain floats in, plain floats out; unscored members get 0."""
+
+    def __call__(self, rewards_G: Sequence[float | None]) -> list[float]: ...
+
+
+class Tracker(Protocol):
+    """Receives every step's metrics. A tracker that fails later only warns; one that cannot start raises."""
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None: ...
+
+    def close(self) -> None: ...

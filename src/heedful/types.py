@@ -1,0 +1,259 @@
+"""The nouns of heedful: plain, frozen data that flows from tasks to metrics.
+
+Promise: standard library only, nothing here computes more than a view of its own fields.
+
+Dimension letters used on nested lists and tensors everywhere in the project:
+`P` prompts (groups), `G` members of a group, `K` turns, `B` sequences, `T` tokens, `V` vocabulary,
+`M` scored thoughts (rows), `N` distinct prompts (columns). So `rewards_PG`, `logprobs_BT`, `scores_MN`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One start state: the identity of a group."""
+
+    id: str
+    """Names the start state: equal ids mean equal start states."""
+    seed: int
+    """Rebuilds the start state, and (with the member's number) its noise."""
+    split: str
+    """`train`, `val` or `test`: decided by a stable hash of the start state."""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message. A sampled message carries its own token ids, so nothing is tokenised twice."""
+
+    role: str
+    """`system`, `user` or `assistant`."""
+    content: str
+    ids: tuple[int, ...] | None = None
+    """The sampled ids (assistant messages only); `None` for text that still has to be rendered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a policy is asked to continue: alternating messages that end in a user's."""
+
+    key: str
+    """Unique among the conversations of one `collect`: lets a policy keep its cache over turns."""
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open range `[start, end)` over the sampled ids of one reply."""
+
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The ids appended since the last sampled token (first turn: everything), and their text."""
+
+    text: str
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a policy sampled in one turn, exactly as sampled.
+
+    Example: the reply `Go up</think><answer>Up</answer><end>` under a forced `<think>` has
+    `thought` over `Go up</think>` and `answer` over `<answer>Up</answer>`.
+    """
+
+    prompt: Prompt
+    ids: tuple[int, ...]
+    text: str
+    """The reply as the environment reads it: a forced opening tag included, the end-of-turn token not."""
+    logprobs: tuple[float, ...]
+    """Per sampled token, under log softmax(logits / temperature)."""
+    entropies: tuple[float, ...]
+    """Per sampled token, the exact entropy of softmax(logits / temperature), in nats; empty if unknown."""
+    thought: Span
+    """Up to and including the token(s) that end it."""
+    answer: Span
+    closed: bool
+    """The thought was closed by its tag."""
+    cut: bool
+    """The reply ended at the token limit, not at an end-of-turn token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the environment shows next."""
+
+    text: str
+
+
+class Ending(Enum):
+    """Why an episode ended."""
+
+    SOLVED = "solved"
+    FAILED = "failed"
+    OUT_OF_TURNS = "out_of_turns"
+    OUT_OF_TOKENS = "out_of_tokens"
+    ERROR = "environment_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an environment answers to one reply."""
+
+    observation: Observation
+    """Shown to the agent if the episode goes on."""
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    """Named components; the reward is their sum."""
+    ending: Ending | None = None
+    outcome: float | None = None
+    """In [0, 1], set when the episode ends: 1 = success, between = partial credit."""
+    progress: float | None = None
+    """In [0, 1], optional: how far a failed episode got."""
+    actions: tuple[str, ...] = ()
+    """The actions executed, in order."""
+    valid: bool = True
+    """The whole reply could be executed as written."""
+    effect: str = ""
+    """One line on what the environment did with the reply."""
+    state: str = ""
+    """The state after the reply, in a canonical form (empty = not reported)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One prompt, one reply and what came of it."""
+
+    reply: Reply
+    rewards: Mapping[str, float]
+    actions: tuple[str, ...]
+    valid: bool
+    effect: str
+    state: str
+
+    @property
+    def reward(self) -> float:
+        return sum(self.rewards.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One agent's episode in one environment."""
+
+    task: Task
+    member: int
+    """Its number within the group: selects its noise."""
+    turns: tuple[Turn, ...]
+    ending: Ending
+    outcome: float | None
+    """`None`: the episode broke and was never scored."""
+    progress: float | None = None
+    policy_version: int = 0
+    temperature: float = 1.0
+    error: str = ""
+
+    @property
+    def reward(self) -> float | None:
+        """The sum of all components of all turns; `None` if the episode was never scored."""
+        return None if self.outcome is None else sum(turn.reward for turn in self.turns)
+
+    @property
+    def success(self) -> bool | None:
+        return None if self.outcome is None else self.outcome == 1.0
+
+    def component(self, name: str) -> float | None:
+        """The sum of one reward component over the turns; `None` if never scored."""
+        return None if self.outcome is None else sum(turn.rewards.get(name, 0.0) for turn in self.turns)
+
+    def context_ids(self, turn: int) -> tuple[int, ...]:
+        """The ids that stood before the sampled ids of turn number `turn` (from 0)."""
+        ids: list[int] = []
+        for earlier in self.turns[:turn]:
+            ids += earlier.reply.prompt.ids + earlier.reply.ids
+        return (*ids, *self.turns[turn].reply.prompt.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One task and its trajectories: the unit of advantage, of filtering, of diagnosis."""
+
+    task: Task
+    trajectories: tuple[Trajectory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A filter's word on one group. It annotates; nothing is deleted."""
+
+    weight: float
+    """0 = dropped; kept groups weigh 1 unless the filter weighs softly."""
+    reason: str
+    """`kept`, or why it was dropped."""
+    spread: float | None
+    """The statistic that the filter ranked by; `None` if it could not be taken."""
+
+    @property
+    def kept(self) -> bool:
+        return self.weight > 0
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSample:
+    """One row of a training batch: a whole trajectory, turns merged by their common prefix.
+
+    Example, two turns: prompt `a b`, reply `C D`, glue `e`, reply `F` with advantage 0.5 gives
+    ids `a b C D e F`, trained `0 0 1 1 0 1`, advantages `0 0 .5 .5 0 .5`.
+    """
+
+    ids: tuple[int, ...]
+    trained: tuple[bool, ...]
+    """True = the policy sampled this token."""
+    logprobs: tuple[float, ...]
+    """Of the sampler, 0 where not trained."""
+    advantages: tuple[float, ...]
+    """0 where not trained."""
+    group: int
+    """Index of its group in the step."""
+    member: int
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One reading. What could not be taken has value `None` and says why."""
+
+    name: str
+    value: float | str | None
+    n: int | None = None
+    """How many values it rests on."""
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+    """Why there is no value, or no interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrossScores:
+    """Log-probabilities of M thoughts under N distinct prompts, in nats."""
+
+    scores_MN: Sequence[Sequence[float]]
+    """Row i, column j: log p(z_i | x_j), summed over the tokens of z_i (a float64 array)."""
+    lengths_M: Sequence[int]
+    """T_i: tokens of z_i."""
+    own_M: Sequence[int]
+    """The column of the prompt under which z_i was sampled."""
+    heads: Mapping[int, Sequence[Sequence[float]]] = field(default_factory=dict)
+    """For each k: the same sums over the first min(k, T_i) tokens."""
+    noise: float = 0.0
+    """Stated rounding error of one sum, in nats: closer scores count as tied."""
