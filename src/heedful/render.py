@@ -1,0 +1,414 @@
+"""Between messages and token ids: what a policy reads next, and where thought and answer lie in what it sampled.
+
+Promise: append-only. The chat template is rendered whole once, for the first turn; afterwards only glue is appended,
+and no sampled id is ever decoded and tokenised again.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, Protocol
+
+from heedful.types import Conversation, Message, Prompt, Reply, Span
+
+Texts = tuple[tuple[str, str], ...]
+"""Messages as hashable (role, content) pairs."""
+
+_QUESTION = "heedfulquestion"
+_MARK = "heedfulmark"
+_CACHED_PROMPTS = 2048
+_THINKING_OPTIONS = ("enable_thinking", "thinking")
+
+
+class ChatTokenizer(Protocol):
+    """What rendering needs of a transformers tokenizer."""
+
+    chat_template: Any
+
+    @property
+    def all_special_ids(self) -> list[int]: ...
+
+    def get_added_vocab(self) -> dict[str, int]: ...
+
+    def apply_chat_template(
+        self, conversation: Any, *, tokenize: bool, add_generation_prompt: bool, **options: Any
+    ) -> Any: ...
+
+    def decode(self, token_ids: Any, *, skip_special_tokens: bool, clean_up_tokenization_spaces: bool) -> Any: ...
+
+    def __call__(self, text: Any, *, add_special_tokens: bool) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """The texts that delimit thought and answer in a reply."""
+
+    open: str = "<think>"
+    close: str = "</think>"
+    answer_open: str = "<answer>"
+    answer_close: str = "</answer>"
+    force: bool = True
+    """Append the opening tag to the generation prompt unless it already ends with it."""
+
+    def __post_init__(self) -> None:
+        texts = (self.open, self.close, self.answer_open, self.answer_close)
+        if not all(texts) or any(text != text.strip() for text in texts) or len(set(texts)) < 4:
+            raise ValueError(
+                f"The four tags must be different, non-empty and without outer whitespace, but they are {texts}. "
+                f"Set tags.open, tags.close, tags.answer_open and tags.answer_close accordingly."
+            )
+
+
+class Renderer:
+    """One tokenizer's chat template as an append-only stream of ids.
+
+    What the template would strip, move or rewrite on a second rendering (old thoughts, a system text carried to the
+    last message) stays as it was first read: the context of turn t is by definition the ids that stood before the
+    sampled ones. Prompts are kept by their text, so equal observations are rendered and tokenised once.
+
+    Raises `ValueError`, at construction, for a tokenizer without a chat template; a template that drops the reply,
+    whose glue depends on content or position, that rewrites what stood before the reply, that closes the thought
+    before it began, or that ends a message with anything but one token of its own; and for tags that the tokenizer
+    cannot write or drops as special tokens.
+    """
+
+    def __init__(
+        self,
+        tokenizer: ChatTokenizer,
+        tags: Tags = Tags(),
+        template_options: Mapping[str, object] | None = None,
+        stop_ids: Collection[int] = (),
+    ) -> None:
+        """`stop_ids`: every id of the model's `generation_config.eos_token_id`."""
+        self.tokenizer = tokenizer
+        self.tags = tags
+        self.template_options = dict(template_options or {})
+        self._start = lru_cache(_CACHED_PROMPTS)(self._make_start)
+        self._glue = lru_cache(_CACHED_PROMPTS)(self._make_glue)
+        self._pieces: dict[int, str] = {}
+        _check_options(self.template_options)
+        if not tokenizer.chat_template:
+            raise ValueError(
+                "Expected a tokenizer with a chat template, but its `chat_template` is empty. Use an instruction-tuned "
+                "model, or set `tokenizer.chat_template` to the template the model should be trained with."
+            )
+        self._check_tags()
+        self._template_opening = self._own_opening(self._render((("user", _QUESTION),)))
+        self.opening: str = self._template_opening or (tags.open if tags.force else "")
+        """The opening tag as it stands at the end of every prompt (with what the template writes after it); empty if
+        the policy has to sample it."""
+        glue = self._check_template()
+        self.end_of_turn_id: int = self._find_end_of_turn(glue, stop_ids)
+        """The token with which the template ends an assistant message."""
+        self._end_of_turn = self._decode([self.end_of_turn_id])
+        self.stop_ids: frozenset[int] = frozenset(stop_ids) | {self.end_of_turn_id}
+        """The ids that end a reply: the given ones and the template's end-of-turn token."""
+
+    def start(self, messages: Sequence[Message]) -> Prompt:
+        """The whole template with its generation prompt and the forced tag; the last message must not be a reply."""
+        if not messages or messages[-1].role == "assistant":
+            raise ValueError(
+                f"Expected messages that end with the environment's or user's word, found roles "
+                f"{[message.role for message in messages]}. Add the observation that the policy should answer."
+            )
+        return self._start(_texts(messages))
+
+    def glue(self, messages: Sequence[Message], ended: bool) -> Prompt:
+        """What is appended after the sampled ids up to and including the next generation prompt.
+
+        `ended`: the last sampled id is a stop id and stands for the end of turn; otherwise the glue begins with the
+        end-of-turn token (never trained).
+        """
+        if not messages or any(message.role == "assistant" for message in messages):
+            raise ValueError(
+                f"Expected one or more messages between two replies, none of them the assistant's, found roles "
+                f"{[message.role for message in messages]}. Give every sampled reply its ids and its observation."
+            )
+        return self._glue(_texts(messages), ended)
+
+    def next_prompt(self, conversation: Conversation) -> Prompt:
+        """What to append for this conversation: `start` before the first sampled reply, `glue` after one.
+
+        Assistant messages without ids are text (examples, foreign logs) and are rendered by the template in `start`;
+        after a sampled reply they raise `ValueError`.
+        """
+        messages = conversation.messages
+        sampled = _sampled_positions(messages)
+        if not sampled:
+            return self.start(messages)
+        return self.glue(messages[sampled[-1] + 1 :], self._ended(messages[sampled[-1]]))
+
+    def context_ids(self, conversation: Conversation) -> tuple[int, ...]:
+        """Everything that stands before the next sampled id."""
+        messages = conversation.messages
+        sampled = _sampled_positions(messages)
+        ids = list(self.start(messages[: sampled[0]] if sampled else messages).ids)
+        for position, following in zip(sampled, [*sampled, len(messages)][1:], strict=True):
+            ids += messages[position].ids or ()
+            ids += self.glue(messages[position + 1 : following], self._ended(messages[position])).ids
+        return tuple(ids)
+
+    def as_sampled(self, text: str) -> tuple[int, ...]:
+        """The ids of a reply of our own (a demonstration) as a policy would have sampled them, end of turn included.
+
+        The opening that already stands in the prompt is taken off; `ValueError` if the text does not begin with it.
+        """
+        opening = self.opening if text.startswith(self.opening) else self.opening.rstrip()
+        if not text.startswith(opening):
+            raise ValueError(
+                f"Expected a reply that begins with {opening!r}, which already stands in the prompt, found "
+                f"{text[:40]!r}. Write the tag in front of the reply, or set tags.force to false."
+            )
+        return (*self._encode(text[len(opening) :]), self.end_of_turn_id)
+
+    def read(
+        self, prompt: Prompt, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()
+    ) -> Reply:
+        """The reply that `ids`, sampled after `prompt`, make: its text, and where thought and answer lie in it.
+
+        A token belongs to the thought if any of its characters lies before the closing tag's end. Thought and answer
+        never overlap: a token that holds the end of the one and the start of the other counts as thought.
+        """
+        sampled = tuple(ids)
+        if len(logprobs) != len(sampled) or len(entropies) not in (0, len(sampled)):
+            raise ValueError(
+                f"Expected one log-probability and one entropy (or none) per sampled id, found {len(sampled)} ids, "
+                f"{len(logprobs)} log-probabilities and {len(entropies)} entropies. Pass what the sampler returned."
+            )
+        cut = not sampled or sampled[-1] not in self.stop_ids
+        written = sampled if cut else sampled[:-1]
+        text = self._decode(written)
+        thought, answer, closed = self._spans(text, written, len(sampled))
+        return Reply(
+            prompt=prompt,
+            ids=sampled,
+            text=self.opening + text,
+            logprobs=tuple(logprobs),
+            entropies=tuple(entropies),
+            thought=thought,
+            answer=answer,
+            closed=closed,
+            cut=cut,
+        )
+
+    def _spans(self, text: str, written: tuple[int, ...], total: int) -> tuple[Span, Span, bool]:
+        """Thought, answer, and whether the thought was closed. `total` counts the end-of-turn token, too."""
+        tags = self.tags
+        tokens_up_to = self._locate(text, written)
+        opened, begin, searched = True, 0, 0
+        if not self.opening:
+            at = text.find(tags.open)
+            opened = at >= 0
+            searched = at + len(tags.open) if opened else 0
+            begin = tokens_up_to(searched) if opened else 0
+        close_at = text.find(tags.close, searched) if opened else -1
+        if opened and close_at < 0:
+            return Span(begin, total), Span(total, total), False
+        end = begin
+        if opened:
+            searched = close_at + len(tags.close)
+            end = tokens_up_to(searched)
+        thought = Span(begin, end)
+        answer_at = text.find(tags.answer_open, searched)
+        if answer_at < 0:
+            return thought, Span(end, end), opened
+        first = max(end, tokens_up_to(answer_at + 1) - 1)
+        close_at = text.find(tags.answer_close, answer_at + len(tags.answer_open))
+        last = len(written) if close_at < 0 else tokens_up_to(close_at + len(tags.answer_close))
+        return thought, Span(first, last), opened
+
+    def _locate(self, text: str, ids: tuple[int, ...]) -> Callable[[int], int]:
+        """A function: how many tokens, from the first, hold the first `characters` characters of `text`.
+
+        If the pieces decoded one by one join to the whole text, their lengths are exact. Otherwise (a character split
+        over tokens, a decoder that strips spaces) it searches the decoded prefixes; that a prefix holds those
+        characters is monotone in its length.
+        """
+        pieces = [self._piece(token) for token in ids]
+        ends = list(accumulate(map(len, pieces)))
+        if "".join(pieces) == text:
+            return lambda characters: bisect_left(ends, characters) + 1
+
+        def tokens_up_to(characters: int) -> int:
+            held = text[:characters]
+            lengths = range(len(ids) + 1)
+            return bisect_left(lengths, True, key=lambda length: self._decode(ids[:length]).startswith(held))
+
+        return tokens_up_to
+
+    def _piece(self, token: int) -> str:
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self._decode([token])
+        return piece
+
+    def _ended(self, reply: Message) -> bool:
+        return not self.stop_ids.isdisjoint((reply.ids or ())[-1:])
+
+    def _make_start(self, texts: Texts) -> Prompt:
+        text = self._open(self._render(texts))
+        return Prompt(text, self._encode(text))
+
+    def _make_glue(self, texts: Texts, ended: bool) -> Prompt:
+        text = self._open(self._glue_text(texts))
+        ids = self._encode(text)
+        if ids[0] != self.end_of_turn_id or not text.startswith(self._end_of_turn):
+            raise ValueError(
+                f"Expected the text between two replies to begin with {self._end_of_turn!r}, found {text[:40]!r}: the "
+                f"chat template ends a reply differently before roles {[role for role, _ in texts]}. Use a template "
+                f"that ends every assistant message with the same token."
+            )
+        # The end of turn is tokenised with the rest and then dropped: a token that swallows the whitespace after it
+        # would leave that whitespace behind if the rest were tokenised alone.
+        return Prompt(text[len(self._end_of_turn) :], ids[1:]) if ended else Prompt(text, ids)
+
+    def _glue_text(self, texts: Texts) -> str:
+        rendered = self._render((("user", _QUESTION), ("assistant", _MARK), *texts))
+        return rendered[rendered.index(_MARK) + len(_MARK) :]
+
+    def _open(self, text: str) -> str:
+        """The rendered text with the opening tag at its end, if there is to be one."""
+        stem = text.rstrip()
+        if stem.endswith(self.tags.close):
+            source = str(self.tokenizer.chat_template)
+            named = next((option for option in _THINKING_OPTIONS if re.search(rf"\b{option}\b", source)), None)
+            option = f"`{named}`" if named else "that switches thinking on (often `enable_thinking`)"
+            raise ValueError(
+                f"Expected a generation prompt that leaves the thought to the policy, but the chat template ends it "
+                f"with {text[-len(self.tags.open + self.tags.close) - 4 :]!r}: an empty thought. Set the template "
+                f"option {option} in template_options so that the template stops writing it (now: "
+                f"{self.template_options}), or choose other tags."
+            )
+        if self._own_opening(text) != self._template_opening:
+            raise ValueError(
+                f"Expected every generation prompt of the chat template to end with {self._template_opening!r} after "
+                f"its header, as it does for a plain question, found {text[-40:]!r}: the template opens the thought "
+                f"depending on the messages. Fix its mode through template_options."
+            )
+        return text if self._template_opening else text + self.opening
+
+    def _own_opening(self, text: str) -> str:
+        """The opening tag, with the whitespace after it, that the template itself wrote at the end of `text`."""
+        return text[text.rindex(self.tags.open) :] if text.rstrip().endswith(self.tags.open) else ""
+
+    def _check_template(self) -> str:
+        """Refuses a template that cannot be continued append-only; returns the glue before a dummy question."""
+        asked, tags = ("user", _QUESTION), self.tags
+        prompt = self._open(self._render((asked,)))
+        plain = self._render((asked, ("assistant", _MARK), asked))
+        if plain.count(_MARK) != 1 or _QUESTION not in prompt:
+            raise ValueError(
+                f"Expected the chat template to write every message once, but a reply {_MARK!r} appears "
+                f"{plain.count(_MARK)} times and a question {prompt.count(_QUESTION)} times in what it renders. Use a "
+                f"template that writes the content of user and assistant messages."
+            )
+        before, _, glue = plain.partition(_MARK)
+        stem = prompt[: len(prompt) - len(self.opening)].rstrip()
+        added = before[len(stem) :].replace(tags.open, "").replace(tags.close, "")
+        if not before.startswith(stem) or added.strip():
+            raise ValueError(
+                f"Expected the chat template to keep what stood before a reply once the conversation goes on, but the "
+                f"prompt ends with {stem[-40:]!r} and later the reply follows {before[-40:]!r}. Use a template that "
+                f"adds a generation prompt (`add_generation_prompt`) equal to the header of its assistant messages."
+            )
+        replies = (
+            f"{tags.open}\nso\n{tags.close}\n\n{_MARK}",
+            f"{tags.open}so{tags.close}{tags.answer_open}{_MARK}",
+            f"{tags.open}{_MARK}",
+            f"{tags.open}so{tags.close}",
+            f"{'so ' * 200}{_MARK}",
+        )
+        for reply in replies:
+            rendered = self._render((asked, ("assistant", reply), asked))
+            self._check_glue(rendered, glue, f"a reply of {reply[:60]!r}")
+        later = self._render((asked, ("assistant", "so"), asked, ("assistant", _MARK), asked))
+        self._check_glue(later, glue, "the second reply")
+        return glue
+
+    def _check_glue(self, rendered: str, glue: str, where: str) -> None:
+        _, _, after = rendered.rpartition(_MARK)
+        if not rendered.endswith(glue) or (_MARK in rendered and after != glue):
+            raise ValueError(
+                f"Expected the text between two replies to be the same whatever the replies say, but after {where} the "
+                f"chat template writes {after[-80:]!r} and after a plain one {glue[-80:]!r}. Use a template whose text "
+                f"after an assistant's content does not depend on that content or its position."
+            )
+
+    def _find_end_of_turn(self, glue: str, stop_ids: Collection[int]) -> int:
+        token = next(iter(self._encode(glue)), -1)
+        atomic = {*self.tokenizer.all_special_ids, *self.tokenizer.get_added_vocab().values(), *stop_ids}
+        text = self._decode([token]) if token in atomic else ""
+        if not text.strip() or not glue.startswith(text):
+            raise ValueError(
+                f"Expected the chat template to end an assistant message with one special token, but after its content "
+                f"comes {glue[:40]!r}, which this tokenizer does not begin with a special or stop token. Add the "
+                f"template's end-of-turn text to the tokenizer as a special token, or end messages with its eos token."
+            )
+        return token
+
+    def _check_tags(self) -> None:
+        for field in fields(self.tags):
+            tag = getattr(self.tags, field.name)
+            if not isinstance(tag, str):
+                continue
+            ids = self._encode(tag)
+            if tag not in self._decode(ids):
+                raise ValueError(
+                    f"Expected a tokenizer that can write tags.{field.name} = {tag!r}, but it reads it back as "
+                    f"{self._decode(ids)!r}. Choose a tag from its vocabulary or add the tag as an ordinary token."
+                )
+            if tag not in self._decode(ids, skip_special_tokens=True):
+                raise ValueError(
+                    f"Expected tags.{field.name} = {tag!r} to be ordinary text, but the tokenizer holds it as a "
+                    f"special token, which vanishes wherever special tokens are skipped (servers, other trainers). "
+                    f"Add it as an ordinary token (special=False), or choose another tag."
+                )
+
+    def _render(self, texts: Texts) -> str:
+        # Imported here because configuration reads `Tags` from this module and must load fast.
+        from jinja2 import TemplateError
+
+        messages = [{"role": role, "content": content} for role, content in texts]
+        try:
+            return str(
+                self.tokenizer.apply_chat_template(
+                    messages, tokenize=False, add_generation_prompt=True, **self.template_options
+                )
+            )
+        except TemplateError as error:
+            raise ValueError(
+                f"The chat template could not render messages with roles {[role for role, _ in texts]}: {error}. Use "
+                f"roles that the template knows (some know no system message), or another template."
+            ) from error
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer(text, add_special_tokens=False).input_ids)
+
+    def _decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+        return str(
+            self.tokenizer.decode(
+                list(ids), skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
+            )
+        )
+
+
+def _texts(messages: Sequence[Message]) -> Texts:
+    return tuple((message.role, message.content) for message in messages)
+
+
+def _sampled_positions(messages: Sequence[Message]) -> list[int]:
+    return [at for at, message in enumerate(messages) if message.role == "assistant" and message.ids is not None]
+
+
+def _check_options(options: Mapping[str, object]) -> None:
+    reserved = sorted({"tokenize", "add_generation_prompt", "continue_final_message"} & options.keys())
+    if reserved:
+        raise ValueError(
+            f"Expected template_options to hold variables of the chat template, found {reserved}, which the renderer "
+            f"sets itself. Remove them."
+        )
