@@ -1,0 +1,35 @@
+"""The optimizer's knobs. Torch-free, so that a command line can be built from them in milliseconds.
+
+Promise: a default is written here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerConfig:
+    """AdamW under a linear warm-up to a constant learning rate."""
+
+    lr: float = 1.5e-4
+    warmup_steps: int = 5
+    """Optimizer steps over which the learning rate rises to `lr`; the first step already takes lr / warmup_steps."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0
+    gradient_clip: float = 1.0
+    """Largest Euclidean norm of the whole gradient; longer ones are scaled down to it."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("lr", self.lr), ("gradient_clip", self.gradient_clip)):
+            if not value > 0:
+                raise ValueError(f"Expected the optimizer's {name} to be above 0, found {value}.")
+        for name, value in (("warmup_steps", self.warmup_steps), ("weight_decay", self.weight_decay)):
+            if not value >= 0:
+                raise ValueError(f"Expected the optimizer's {name} to be at least 0, found {value}.")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"Expected the optimizer's betas to lie in [0, 1), found {self.betas}.")
+
+    def lr_at(self, step: int) -> float:
+        """The learning rate of optimizer step number `step`, counted from 0."""
+        return self.lr * min(1.0, (step + 1) / max(1, self.warmup_steps))

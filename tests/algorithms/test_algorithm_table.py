@@ -1,0 +1,89 @@
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.algorithms.table import ALGORITHMS, Algorithm, DapoLoss, DrGrpo, Grpo
+
+
+def test_the_rows_of_the_table() -> None:
+    rows = {
+        name: (row().standardize, row().clip_low, row().clip_high, row().average) for name, row in ALGORITHMS.items()
+    }
+    assert rows == {
+        "grpo": (True, 0.2, 0.2, "sequence"),
+        "dr_grpo": (False, 0.2, 0.2, "fixed"),
+        "dapo_loss": (True, 0.2, 0.28, "token"),
+    }
+
+
+def test_a_row_can_be_changed_in_any_field() -> None:
+    assert DrGrpo(clip_high=0.3, average="token").average == "token"
+    assert DrGrpo().advantages([1, 0]) == [0.5, -0.5]
+    assert Grpo(standardize=False).advantages([1, 0]) == [0.5, -0.5]
+
+
+def test_the_three_averages_of_three_tokens_by_hand() -> None:
+    # One sequence of one token, one of two.
+    assert Algorithm(average="token").token_weights([1, 2], [1, 1], None) == pytest.approx([1 / 3, 1 / 3])
+    assert Algorithm(average="sequence").token_weights([1, 2], [1, 1], None) == pytest.approx([1 / 2, 1 / 4])
+    assert Algorithm(average="fixed").token_weights([1, 2], [1, 1], 4) == pytest.approx([1 / 8, 1 / 8])
+
+
+def test_the_denominators_count_weights() -> None:
+    assert Algorithm(average="token").token_weights([1, 2], [3, 1], None) == pytest.approx([3 / 5, 1 / 5])
+    assert Algorithm(average="sequence").token_weights([1, 2], [3, 1], None) == pytest.approx([3 / 4, 1 / 8])
+    assert Algorithm(average="fixed").token_weights([1, 2], [3, 1], 4) == pytest.approx([3 / 16, 1 / 16])
+
+
+@pytest.mark.parametrize("average", ["token", "sequence", "fixed"])
+def test_a_sequence_without_trained_tokens_counts_in_no_sum(average: str) -> None:
+    algorithm = Algorithm(average=average)  # type: ignore[arg-type]
+    assert algorithm.token_weights([3, 0, 2], [1, 1, 1], 8)[::2] == algorithm.token_weights([3, 2], [1, 1], 8)
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.floats(0.1, 5)), min_size=1, max_size=20))
+def test_token_and_sequence_weights_add_to_one_over_all_tokens(rows: list[tuple[int, float]]) -> None:
+    counts_B, weights_B = [n for n, _ in rows], [w for _, w in rows]
+    for algorithm in (Grpo(), DapoLoss()):
+        shares_B = algorithm.token_weights(counts_B, weights_B, None)
+        assert sum(n * share for n, share in zip(counts_B, shares_B, strict=True)) == pytest.approx(1)
+
+
+def test_nothing_to_average_is_an_error() -> None:
+    with pytest.raises(ValueError, match="Nothing to average"):
+        Grpo().token_weights([0, 0], [1, 1], None)
+
+
+@pytest.mark.parametrize("budget", [None, 0])
+def test_the_fixed_average_asks_for_its_budget(budget: int | None) -> None:
+    with pytest.raises(ValueError, match="token_budget"):
+        DrGrpo().token_weights([1], [1], budget)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("kl_kind", "k1", "k1 cannot stand in the loss"),
+        ("kl_kind", "low-var-kl", "low-var-kl"),
+        ("average", "mean", "average"),
+        ("clip_low", 1.5, "clip_low"),
+        ("clip_high", -0.1, "clip_high"),
+        ("kl", float("nan"), "kl"),
+        ("entropy", -1.0, "entropy"),
+        ("epochs", 0, "epoch"),
+    ],
+)
+def test_an_impossible_choice_is_refused_with_a_sentence(field: str, value: object, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Grpo(**{field: value})  # type: ignore[arg-type]
+
+
+def test_the_table_and_the_samples_load_without_torch() -> None:
+    program = (
+        "import sys, heedful.algorithms.table, heedful.training.samples, heedful.training.optimizer; "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

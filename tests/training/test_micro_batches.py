@@ -1,0 +1,60 @@
+import random
+
+import pytest
+import torch
+
+from heedful.training.batch import cut_micro_batches
+from heedful.types import TrainingSample
+
+
+def sample(length: int, member: int = 0) -> TrainingSample:
+    trained = tuple(place >= 1 for place in range(length))
+    return TrainingSample(
+        ids=tuple(range(10 * member + 1, 10 * member + 1 + length)),
+        trained=trained,
+        logprobs=tuple(-0.5 if one else 0.0 for one in trained),
+        advantages=tuple(2.0 if one else 0.0 for one in trained),
+        group=0,
+        member=member,
+        weight=1.0,
+    )
+
+
+def test_two_samples_are_padded_on_the_right() -> None:
+    (batch,) = cut_micro_batches([sample(2, 1), sample(3, 2)], [0.25, 0.75], 6)
+    assert batch.ids_BT.tolist() == [[21, 22, 23], [11, 12, 0]]
+    assert batch.trained_BT.tolist() == [[False, True, True], [False, True, False]]
+    assert batch.logprobs_BT.tolist() == [[0, -0.5, -0.5], [0, -0.5, 0]]
+    assert batch.advantages_BT.tolist() == [[0, 2, 2], [0, 2, 0]]
+    assert batch.weights_B.tolist() == [0.75, 0.25]
+
+
+@pytest.mark.parametrize("bound", [12, 30, 100, 10_000])
+def test_every_sample_lies_in_one_micro_batch_and_none_exceeds_the_bound(bound: int) -> None:
+    rng = random.Random(3)
+    samples = [sample(rng.randint(2, 12), member) for member in range(40)]
+    batches = cut_micro_batches(samples, [float(one.member) for one in samples], bound)
+    assert all(batch.ids_BT.numel() <= bound for batch in batches)
+    members = torch.cat([batch.weights_B for batch in batches]).tolist()
+    assert sorted(members) == list(range(40))
+    for batch in batches:
+        for ids, trained, weight in zip(batch.ids_BT.tolist(), batch.trained_BT.tolist(), batch.weights_B, strict=True):
+            own = samples[int(weight)]
+            assert tuple(ids[: len(own.ids)]) == own.ids
+            assert sum(trained) == len(own.ids) - 1
+
+
+def test_a_sample_longer_than_the_bound_stands_alone() -> None:
+    batches = cut_micro_batches([sample(5), sample(2), sample(2)], [1.0] * 3, 4)
+    assert [tuple(batch.ids_BT.shape) for batch in batches] == [(1, 5), (2, 2)]
+
+
+def test_a_trained_first_token_is_refused() -> None:
+    orphan = TrainingSample((1, 2), (True, True), (-1.0, -1.0), (1.0, 1.0), 3, 4, 1.0)
+    with pytest.raises(ValueError, match="first token of member 4 of group 3"):
+        cut_micro_batches([orphan], [1.0], 100)
+
+
+def test_a_bound_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="micro_batch_tokens of at least 1, found 0"):
+        cut_micro_batches([sample(2)], [1.0], 0)

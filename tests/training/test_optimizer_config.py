@@ -1,0 +1,28 @@
+import pytest
+
+from heedful.training.optimizer import OptimizerConfig
+
+
+def test_the_learning_rate_rises_linearly_and_stays() -> None:
+    config = OptimizerConfig(lr=1.0, warmup_steps=4)
+    assert [config.lr_at(step) for step in range(6)] == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+
+
+def test_without_warm_up_the_first_step_takes_the_full_rate() -> None:
+    assert OptimizerConfig(lr=0.3, warmup_steps=0).lr_at(0) == 0.3
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("lr", 0.0),
+        ("lr", -1.0),
+        ("gradient_clip", 0.0),
+        ("warmup_steps", -1),
+        ("weight_decay", -0.1),
+        ("betas", (0.9, 1.0)),
+    ],
+)
+def test_an_impossible_choice_is_refused_with_a_sentence(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=field):
+        OptimizerConfig(**{field: value})  # type: ignore[arg-type]

@@ -1,0 +1,130 @@
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from heedful.algorithms.advantages import GroupRelative
+from heedful.training.samples import loss_scale_factor, make_samples
+from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
+
+KEPT = Verdict(1.0, "kept", 0.25)
+DROPPED = Verdict(0.0, "constant", 0.0)
+
+
+def turn(prompt_ids: Sequence[int], ids: Sequence[int], reward: float = 0.0) -> Turn:
+    reply = Reply(
+        prompt=Prompt("", tuple(prompt_ids)),
+        ids=tuple(ids),
+        text="",
+        logprobs=tuple(-0.25 * number for number in ids),
+        entropies=(),
+        thought=Span(0, 0),
+        answer=Span(0, 0),
+        closed=True,
+        cut=False,
+    )
+    return Turn(reply, {"solved": reward}, (), True, "", "")
+
+
+def trajectory(turns: Sequence[Turn], member: int = 0, outcome: float | None = 0.0) -> Trajectory:
+    return Trajectory(Task("t", 0, "train"), member, tuple(turns), Ending.FAILED, outcome)
+
+
+def group(*rewards: float | None) -> Group:
+    members = (
+        trajectory([turn([1, 2], [3], reward or 0.0)], member, None if reward is None else 0.0)
+        for member, reward in enumerate(rewards)
+    )
+    return Group(Task("t", 0, "train"), tuple(members))
+
+
+def test_two_turns_merge_as_in_the_worked_example() -> None:
+    a, b, c, d, e, f = range(1, 7)
+    winner = trajectory([turn([a, b], [c, d]), turn([e], [f], reward=1.0)], member=0)
+    loser = trajectory([turn([a, b], [f])], member=1)
+    first, second = make_samples(
+        [Group(winner.task, (winner, loser))], [Verdict(2.0, "kept", 0.5)], GroupRelative(standardize=False)
+    )
+    assert first.ids == (a, b, c, d, e, f)
+    assert first.trained == (False, False, True, True, False, True)
+    assert first.advantages == (0, 0, 0.5, 0.5, 0, 0.5)
+    assert first.logprobs == (0, 0, -0.75, -1.0, 0, -1.5)
+    assert (first.group, first.member, first.weight) == (0, 0, 2.0)
+    assert second.advantages == (0, 0, -0.5)
+
+
+def test_the_ids_before_a_sampled_token_are_those_the_policy_read() -> None:
+    episode = trajectory([turn([1, 2], [3, 4]), turn([5], [6]), turn([7, 8], [9])])
+    (sample,) = make_samples([Group(episode.task, (episode,))], [KEPT], GroupRelative())
+    for number, one in enumerate(episode.turns):
+        context = episode.context_ids(number)
+        end = len(context) + len(one.reply.ids)
+        assert sample.ids[:end] == context + one.reply.ids
+        assert all(sample.trained[len(context) : end])
+    assert sum(sample.trained) == 4
+
+
+def test_only_kept_groups_become_samples_and_keep_their_index() -> None:
+    samples = make_samples([group(1, 0), group(1, 1), group(0, 1)], [KEPT, DROPPED, KEPT], GroupRelative())
+    assert [(sample.group, sample.member) for sample in samples] == [(0, 0), (0, 1), (2, 0), (2, 1)]
+
+
+def test_an_unscored_trajectory_is_left_out_of_samples_and_of_the_mean() -> None:
+    samples = make_samples([group(1, None, 0)], [KEPT], GroupRelative(standardize=False))
+    assert [(sample.member, sample.advantages[-1]) for sample in samples] == [(0, 0.5), (2, -0.5)]
+
+
+def test_a_trajectory_without_a_sampled_token_is_no_sample() -> None:
+    silent = trajectory([turn([1, 2], [])], member=0)
+    spoken = trajectory([turn([1, 2], [3])], member=1)
+    samples = make_samples([Group(silent.task, (silent, spoken))], [KEPT], GroupRelative())
+    assert [sample.member for sample in samples] == [1]
+
+
+def test_a_constant_group_that_is_kept_has_exact_zeros() -> None:
+    for sample in make_samples([group(10.9 - 0.1, 10.8, 10.8)], [KEPT], GroupRelative()):
+        assert set(sample.advantages) == {0.0}
+
+
+def test_verdicts_must_match_groups() -> None:
+    with pytest.raises(ValueError, match="one verdict per group, found 1 verdicts for 2 groups"):
+        make_samples([group(1, 0), group(1, 0)], [KEPT], GroupRelative())
+
+
+def test_a_policy_that_returned_no_logprobs_cannot_be_trained_on() -> None:
+    reply = Reply(Prompt("", (1,)), (2, 3), "", (), (), Span(0, 0), Span(0, 0), True, False)
+    episode = trajectory([Turn(reply, {}, (), True, "", "")], member=5)
+    with pytest.raises(ValueError, match="one log-probability per sampled token, found 0 for 2 in turn 0 of member 5"):
+        make_samples([Group(episode.task, (episode,))], [KEPT], GroupRelative())
+
+
+def test_the_loss_scales_of_four_kept_of_sixteen() -> None:
+    assert loss_scale_factor("kept", 4, 16) == 1.0
+    assert loss_scale_factor("all", 4, 16) == 0.25
+    assert loss_scale_factor("sqrt", 4, 16) == 0.5
+    assert loss_scale_factor("rho", 4, 16, 0.9) == 0.9
+
+
+def test_no_loss_scale_but_rho_shrinks_a_batch_that_was_kept_whole() -> None:
+    assert [loss_scale_factor(kind, 16, 16, 0.9) for kind in ("kept", "all", "sqrt", "rho")] == [1, 1, 1, 0.9]
+
+
+def test_rho_without_a_p_is_refused_with_a_sentence() -> None:
+    with pytest.raises(ValueError, match="the chosen filter has none; choose the filter top_p"):
+        loss_scale_factor("rho", 4, 16, None)
+
+
+@pytest.mark.parametrize(("kept", "total"), [(5, 4), (-1, 4), (0, 0)])
+def test_impossible_counts_are_refused(kept: int, total: int) -> None:
+    with pytest.raises(ValueError, match="kept groups"):
+        loss_scale_factor("kept", kept, total)
+
+
+def test_an_unknown_loss_scale_is_refused() -> None:
+    with pytest.raises(ValueError, match="linear"):
+        loss_scale_factor("linear", 1, 2, 0.5)  # type: ignore[arg-type]
+
+
+def test_all_makes_the_mean_run_over_everything_collected() -> None:
+    # The mean over 2 kept of 3 equal groups, times 2/3, is the mean over all when the third adds nothing.
+    assert math.isclose((1.0 + 3.0) / 2 * loss_scale_factor("all", 2, 3), (1.0 + 3.0 + 0.0) / 3)
