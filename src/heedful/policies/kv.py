@@ -1,0 +1,138 @@
+"""A key-value cache for ragged batches that live over many turns, for any Hugging Face causal LM with full attention.
+
+Promise: every row sees exactly its own tokens, whatever the other rows hold. Rows are right-aligned; columns that
+hold no token of a row are masked for it. Keys and values are written in place, never concatenated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+
+class _Layer(CacheLayerMixin):
+    """One layer's keys and values in buffers with room to grow: `[B, heads, capacity, head_dim]`."""
+
+    is_sliding = False
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+        self.length = 0
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        batch, heads, _, dim = key_states.shape
+        self.dtype, self.device = key_states.dtype, key_states.device
+        self.keys = key_states.new_zeros(batch, heads, self.room, dim)
+        self.values = value_states.new_zeros(batch, value_states.shape[1], self.room, value_states.shape[3])
+        self.is_initialized = True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        new = key_states.shape[2]
+        if not self.is_initialized:
+            self.room = max(self.room, new)
+            self.lazy_initialization(key_states, value_states)
+        assert self.keys is not None and self.values is not None
+        if self.length + new > self.room:
+            grown = max(2 * self.room, self.length + new) - self.room
+            self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, grown))
+            self.values = torch.nn.functional.pad(self.values, (0, 0, 0, grown))
+            self.room += grown
+        end = self.length + new
+        self.keys[:, :, self.length : end] = key_states
+        self.values[:, :, self.length : end] = value_states
+        self.length = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.length + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return self.length
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+@dataclass(slots=True)
+class KVBatch:
+    """The cached tokens of several rows: which columns hold a token of which row, and how many tokens each row has."""
+
+    cache: Cache
+    filled_BT: Tensor
+    """True where the column holds a token of the row (bool, one column per cached column)."""
+    lengths_B: Tensor
+    """Tokens cached per row."""
+
+    @classmethod
+    def empty(cls, rows: int, layers: int, room: int, device: torch.device) -> KVBatch:
+        return cls(
+            Cache(layers=[_Layer(room) for _ in range(layers)]),
+            torch.zeros(rows, 0, dtype=torch.bool, device=device),
+            torch.zeros(rows, dtype=torch.long, device=device),
+        )
+
+    def extend(self, new_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """Append columns; `new_BT` is True where a column holds a token. Returns (attention mask, positions) for them.
+
+        The mask is boolean `[B, 1, new, all]`; an unused query sees itself alone, because a query that sees
+        nothing yields NaN, and NaN times a zero weight poisons every later query.
+        """
+        before, new = self.filled_BT.shape[1], new_BT.shape[1]
+        positions_BT = (self.lengths_B[:, None] + new_BT.cumsum(1) - 1).clamp(min=0)
+        self.filled_BT = torch.cat([self.filled_BT, new_BT], dim=1)
+        self.lengths_B = self.lengths_B + new_BT.sum(1)
+        if new == 1:
+            mask = self.filled_BT[:, None, None, :].clone()
+            mask[:, 0, 0, before] = True
+            return mask, positions_BT
+        causal = torch.ones(new, before + new, dtype=torch.bool, device=new_BT.device).tril(before)
+        mask = self.filled_BT[:, None, :] & causal
+        diagonal = torch.arange(new, device=new_BT.device)
+        mask[:, diagonal, before + diagonal] = True
+        return mask[:, None], positions_BT
+
+    def select(self, rows: Tensor, room: int) -> KVBatch:
+        """These rows alone (repeats allowed), right-aligned without unused columns, with `room` free columns after."""
+        return merge([self], [rows], room)
+
+
+def merge(pieces: Sequence[KVBatch], rows: Sequence[Tensor], room: int) -> KVBatch:
+    """Rows of several caches as one batch, in the order given: all of the first piece's `rows`, then the second's."""
+    lengths_B = torch.cat([piece.lengths_B[index] for piece, index in zip(pieces, rows, strict=True)])
+    width = int(lengths_B.max()) if len(lengths_B) else 0
+    columns = [_columns(piece, index, width) for piece, index in zip(pieces, rows, strict=True)]
+    layers: list[CacheLayerMixin] = []
+    for number in range(len(pieces[0].cache.layers)):
+        layer = _Layer(width + room)
+        sources = [piece.cache.layers[number] for piece in pieces]
+        keys = [_gather(source.keys, index, column) for source, index, column in zip(sources, rows, columns, strict=True)]
+        values = [
+            _gather(source.values, index, column) for source, index, column in zip(sources, rows, columns, strict=True)
+        ]
+        layer.update(torch.cat(keys), torch.cat(values))
+        layers.append(layer)
+    offsets = torch.arange(width, device=lengths_B.device)
+    return KVBatch(Cache(layers=layers), offsets[None, :] >= width - lengths_B[:, None], lengths_B)
+
+
+def _columns(piece: KVBatch, rows: Tensor, width: int) -> Tensor:
+    """For each chosen row the columns of its tokens, right-aligned in `width`; unused places point at column 0."""
+    filled = piece.filled_BT[rows]
+    rank = filled.cumsum(1) - 1 + (width - piece.lengths_B[rows])[:, None]
+    columns = torch.zeros(len(rows), width + 1, dtype=torch.long, device=filled.device)
+    source = torch.arange(filled.shape[1], device=filled.device).expand_as(filled)
+    columns.scatter_(1, torch.where(filled, rank, torch.full_like(rank, width)), source)
+    return columns[:, :width]
+
+
+def _gather(states: Tensor | None, rows: Tensor, columns: Tensor) -> Tensor:
+    assert states is not None, "the cache was never filled"
+    heads, dim = states.shape[1], states.shape[3]
+    flat = states[rows] if len(rows) != len(states) or not bool((rows == torch.arange(len(states), device=rows.device)).all()) else states
+    return flat.gather(2, columns[:, None, :, None].expand(-1, heads, -1, dim))

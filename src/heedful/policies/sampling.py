@@ -1,0 +1,26 @@
+"""How a policy samples. Torch-free, so that configurations can hold it.
+
+Promise: log-probabilities are always those of the distribution that was sampled from - no top-k, no top-p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Temperature and limits of one reply."""
+
+    temperature: float = 1.0
+    """Divides the logits; log-probabilities are reported under the same temperature."""
+    greedy: bool = False
+    """Take the likeliest token; log-probabilities are still reported under `temperature`."""
+    tokens_per_turn: int = 64
+    """Most tokens sampled in one reply."""
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be above 0, found {self.temperature}; use greedy for the likeliest token")
+        if self.tokens_per_turn < 1:
+            raise ValueError(f"tokens_per_turn must be at least 1, found {self.tokens_per_turn}")

@@ -1,0 +1,48 @@
+"""A policy that answers from a function: tests, demonstrations and dry runs without a model.
+
+Promise: replies carry plausible ids (one per character) and spans, so everything downstream works unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from heedful.types import Conversation, Prompt, Reply, Span
+
+_END = 0x110000  # one past the last code point: the end-of-turn token of a scripted reply
+
+
+class ScriptedPolicy:
+    """Answers each conversation with `answer(conversation)`; tokens are characters, every log-probability is 0."""
+
+    temperature = 1.0
+    version = 0
+
+    def __init__(self, answer: Callable[[Conversation], str]) -> None:
+        self._answer = answer
+
+    def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
+        return [self._reply(conversation) for conversation in conversations]
+
+    def _reply(self, conversation: Conversation) -> Reply:
+        shown = []
+        for message in reversed(conversation.messages):
+            if message.role == "assistant":
+                break
+            shown.append(message.content)
+        prompt = "\n".join(reversed(shown))
+        text = self._answer(conversation)
+        close = text.find("</think>")
+        thought_end = close + len("</think>") if close >= 0 else 0
+        ids = (*map(ord, text), _END)
+        return Reply(
+            prompt=Prompt(prompt, tuple(map(ord, prompt))),
+            ids=ids,
+            text=text,
+            logprobs=(0.0,) * len(ids),
+            entropies=(),
+            thought=Span(0, thought_end),
+            answer=Span(thought_end, len(text)),
+            closed=close >= 0,
+            cut=False,
+        )
