@@ -1,0 +1,48 @@
+"""The environments that heedful knows by name.
+
+Promise: importing this package loads no environment; `get` loads the one that is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+REGISTRY: dict[str, str] = {
+    "bandit": "heedful.envs.bandit:Bandit",
+    "echo": "heedful.envs.echo:Echo",
+    "frozen_lake": "heedful.envs.frozen_lake:FrozenLake",
+    "sokoban": "heedful.envs.sokoban:Sokoban",
+}
+"""Name -> `module:class` of a dataclass that is an `EnvironmentFamily`."""
+
+
+def get(name: str) -> Any:
+    """The family class registered under `name`. Raises a sentence that lists the known names."""
+    if name not in REGISTRY:
+        close = difflib.get_close_matches(name, REGISTRY, n=1, cutoff=0.5)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise ValueError(f"There is no environment named {name!r}; known are {', '.join(sorted(REGISTRY))}.{hint}")
+    module, _, attribute = REGISTRY[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+class _Families(Mapping[str, type]):
+    """The registry as a table of classes, each loaded when it is looked at."""
+
+    def __getitem__(self, name: str) -> type:
+        if name not in REGISTRY:
+            raise KeyError(name)
+        return get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(REGISTRY)
+
+    def __len__(self) -> int:
+        return len(REGISTRY)
+
+
+FAMILIES: Mapping[str, type] = _Families()
+"""Name -> class."""

@@ -1,0 +1,102 @@
+"""Which tasks a run sees: splits that are disjoint by construction, and streams of tasks that can be resumed.
+
+Promise: a start state belongs to one split on every machine, and a stream is a pure function of (family, split, seed,
+pool, cursor).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+from heedful.protocols import EnvironmentFamily
+from heedful.types import Task
+
+SPLITS = ("train", "val", "test")
+
+SEEDS_PER_TASK = 10_000
+"""Seeds tried for each task asked for, before a split counts as exhausted."""
+
+
+def split_of(digest: str | bytes) -> str:
+    """The split of a start state, from a digest of its canonical form: 80% `train`, 10% `val`, 10% `test`."""
+    raw = digest.encode() if isinstance(digest, str) else digest
+    tenth = int.from_bytes(hashlib.sha256(raw).digest()[:8], "big") % 10
+    return "train" if tenth < 8 else "val" if tenth == 8 else "test"
+
+
+def task_of(family: str, start_state: str, seed: int, tags: tuple[str, ...] = ()) -> Task:
+    """The task of a start state given in canonical form: its id and its split depend on nothing else."""
+    digest = hashlib.sha256(f"{family}\n{start_state}".encode()).hexdigest()[:16]
+    return Task(id=f"{family}-{digest}", seed=seed, split=split_of(digest), tags=tags)
+
+
+def check_same_start(expected: Task, task: Task) -> None:
+    """Raise if a task's seed draws another start state here than the one its id names."""
+    if task.id != expected.id:
+        raise ValueError(
+            f"Task {task.id} (seed {task.seed}) was drawn by another environment or with other knobs: here its seed "
+            f"draws {expected.id}. Use the configuration that drew the task."
+        )
+
+
+class TaskStream:
+    """Tasks of one split, `count` at a time.
+
+    Without `pool` each call draws fresh tasks, distinct by start state within the call; `cursor` is the number of seeds
+    tried so far. With `pool=N` each call draws without replacement from the first N tasks of the stream; `cursor` is
+    then the number of calls. Setting `cursor` to a value read earlier continues from there.
+    """
+
+    def __init__(self, family: EnvironmentFamily, split: str, seed: int, pool: int | None = None) -> None:
+        if split not in SPLITS:
+            raise ValueError(f"A split is one of {', '.join(SPLITS)}, but {split!r} was asked for.")
+        if pool is not None and pool < 1:
+            raise ValueError(f"A pool of tasks must hold at least 1 task, but {pool} was asked for.")
+        self.family = family
+        self.split = split
+        self.seed = seed
+        self.cursor = 0
+        name = f"{seed}:{split}"
+        self._base = int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")
+        self._pool = None if pool is None else self._draw(pool)[0]
+
+    @property
+    def pool(self) -> tuple[Task, ...] | None:
+        """The fixed pool, or `None` if each call draws fresh tasks."""
+        return None if self._pool is None else tuple(self._pool)
+
+    def next(self, count: int) -> list[Task]:
+        """The next `count` tasks, distinct by id. Raises if the split, or the pool, does not hold that many."""
+        if self._pool is None:
+            tasks, self.cursor = self._draw(count)
+            return tasks
+        if count > len(self._pool):
+            raise ValueError(
+                f"{count} tasks were asked for at once, but the pool holds {len(self._pool)}: enlarge the pool."
+            )
+        rng = random.Random(f"{self.seed}:{self.split}:{self.cursor}")
+        self.cursor += 1
+        return rng.sample(self._pool, count)
+
+    def _draw(self, count: int) -> tuple[list[Task], int]:
+        found: dict[str, Task] = {}
+        last = self.cursor + SEEDS_PER_TASK * count
+        cursor = self.cursor
+        while len(found) < count:
+            if cursor == last:
+                raise ValueError(
+                    f"{self.family.name}: {count} distinct tasks of split {self.split!r} were asked for, but "
+                    f"{SEEDS_PER_TASK * count:,} seeds drew only {len(found)}. Ask for fewer, or choose knobs "
+                    "with more start states."
+                )
+            task = self.family.task(self._base + cursor)
+            cursor += 1
+            if task.split == self.split:
+                found.setdefault(task.id, task)
+        return list(found.values()), cursor
+
+
+def evaluation_tasks(family: EnvironmentFamily, split: str, count: int) -> list[Task]:
+    """The fixed first `count` distinct tasks of a split: the same for every run of this configuration."""
+    return TaskStream(family, split, seed=0).next(count)
