@@ -1,0 +1,138 @@
+"""What an agent that does not read gets: scripted players beside which every success rate is shown.
+
+Promise: no model and no tokens; the same tasks and generator give the same counts. Every episode is played as member 0.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from heedful.envs.actions import ActionFamily, format_reply
+from heedful.protocols import EnvironmentFamily
+from heedful.types import Step, Task
+
+ReplyFunction = Callable[[str, int], str]
+"""(observation text, turn number from 0) -> reply text."""
+
+MOST_CANDIDATES = 64
+"""A sequence is extended by two actions at once if that makes no more candidates than this, else by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessCount:
+    """Solved episodes out of those played."""
+
+    solved: int
+    episodes: int
+
+    @property
+    def rate(self) -> float:
+        return self.solved / self.episodes
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """How one episode went under a fixed sequence of actions."""
+
+    executed: int
+    over: bool
+    solved: bool
+
+
+def play(family: EnvironmentFamily, task: Task, member: int, reply: ReplyFunction) -> list[Step]:
+    """Play one episode to its end with scripted replies; returns what the environment answered, turn by turn."""
+    environment = family.make()
+    observation = environment.start(task, member)
+    steps: list[Step] = []
+    while not steps or steps[-1].ending is None:
+        steps.append(environment.step(reply(observation.text, len(steps))))
+        observation = steps[-1].observation
+    return steps
+
+
+def random_policy_success(family: ActionFamily, tasks: Sequence[Task], rng: random.Random) -> SuccessCount:
+    """Success of uniformly random valid actions, as many in each turn as are allowed."""
+    most = family.actions_per_turn
+
+    def reply(observation: str, turn: int) -> str:
+        return format_reply(rng.choices(family.actions, k=most), "")
+
+    return SuccessCount(sum(play(family, task, 0, reply)[-1].outcome == 1.0 for task in tasks), len(tasks))
+
+
+def fixed_sequence_success(family: ActionFamily, tasks: Sequence[Task], sequence: Sequence[str]) -> SuccessCount:
+    """Success of one sequence of actions, played whatever is observed."""
+    replies = _replies(family, sequence)
+    return SuccessCount(sum(_play_fixed(family, task, replies).solved for task in tasks), len(tasks))
+
+
+def best_fixed_sequence(family: ActionFamily, tasks: Sequence[Task]) -> tuple[str, ...]:
+    """A strong input-blind policy: one sequence of actions, as long as the budget, searched on `tasks`.
+
+    Greedy: the sequence grows by the one or two actions that solve most tasks (of equal ones, that leave most episodes
+    open; then the first in the order of `family.actions`). Then one pass over its positions takes every change of a
+    single action that solves more. Search on training tasks and score with `fixed_sequence_success` on others.
+    """
+    if not tasks:
+        raise ValueError(f"{family.name}: the best fixed sequence is searched on tasks, but none were given.")
+    return _improve(family, tasks, _grow(family, tasks))
+
+
+def _grow(family: ActionFamily, tasks: Sequence[Task]) -> tuple[str, ...]:
+    budget = family.turns * family.actions_per_turn
+    stride = 2 if len(family.actions) ** 2 <= MOST_CANDIDATES else 1
+    sequence: tuple[str, ...] = ()
+    undecided = list(tasks)
+    while len(sequence) < budget:
+        best_score = (-1, -1)
+        best = sequence
+        best_undecided = undecided
+        for extension in itertools.product(family.actions, repeat=min(stride, budget - len(sequence))):
+            candidate = sequence + extension
+            replies = _replies(family, candidate)
+            played = [_play_fixed(family, task, replies) for task in undecided]
+            score = (sum(result.solved for result in played), sum(not result.over for result in played))
+            if score > best_score:
+                best_score, best = score, candidate
+                best_undecided = [task for task, result in zip(undecided, played, strict=True) if not result.over]
+        sequence, undecided = best, best_undecided
+    return sequence
+
+
+def _improve(family: ActionFamily, tasks: Sequence[Task], sequence: tuple[str, ...]) -> tuple[str, ...]:
+    replies = _replies(family, sequence)
+    played = [_play_fixed(family, task, replies) for task in tasks]
+    for position in range(len(sequence)):
+        # An episode that was over before this position goes the same way whatever stands here.
+        open_ones = [index for index, result in enumerate(played) if not (result.over and result.executed <= position)]
+        for action in family.actions:
+            candidate = (*sequence[:position], action, *sequence[position + 1 :])
+            if candidate == sequence:
+                continue
+            replies = _replies(family, candidate)
+            changed = {index: _play_fixed(family, tasks[index], replies) for index in open_ones}
+            if sum(result.solved for result in changed.values()) > sum(played[index].solved for index in open_ones):
+                sequence = candidate
+                for index, result in changed.items():
+                    played[index] = result
+    return sequence
+
+
+def _replies(family: ActionFamily, sequence: Sequence[str]) -> list[str]:
+    most = family.actions_per_turn
+    return [format_reply(sequence[start : start + most], "") for start in range(0, len(sequence), most)]
+
+
+def _play_fixed(family: ActionFamily, task: Task, replies: Sequence[str]) -> _Played:
+    environment = family.make()
+    environment.start(task, 0)
+    executed = 0
+    for reply in replies:
+        step = environment.step(reply)
+        executed += len(step.actions)
+        if step.ending is not None:
+            return _Played(executed, True, step.outcome == 1.0)
+    return _Played(executed, False, False)
