@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from heedful.plain_attention import refuse_unless_plain_causal
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -23,8 +25,6 @@ def load_model(
     """
     where = f"the path {name}" if Path(name).exists() else f"{name!r} (no local path; looked up as a Hugging Face name)"
     try:
-        config = AutoConfig.from_pretrained(name)
-        check_plain_causal(config)
         tokenizer = AutoTokenizer.from_pretrained(name)
         model = AutoModelForCausalLM.from_pretrained(name, dtype=_DTYPES[dtype], attn_implementation="sdpa")
     except (OSError, KeyError) as error:
@@ -33,21 +33,8 @@ def load_model(
             f"Expected a causal language model at {where}, but it could not be loaded: {reason}. "
             "Give a folder with config.json, weights and tokenizer files, or --model seedling."
         ) from error
+    refuse_unless_plain_causal(model)
     return model.to(device).eval(), tokenizer
-
-
-def check_plain_causal(config: object) -> None:
-    """Raise if a model's attention is not plain causal over the whole context: our caches would not be exact."""
-    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
-    window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
-    if getattr(config, "layer_types", None):
-        window = None  # the layer types say it exactly
-    if kinds or window or getattr(config, "is_encoder_decoder", False):
-        found = ", ".join(sorted(kinds)) or (f"a sliding window of {window}" if window else "an encoder-decoder")
-        raise ValueError(
-            f"Expected a causal language model with full attention in every layer, found {found} "
-            f"({type(config).__name__}). Choose a model with full attention, such as Qwen2.5 or Llama 3."
-        )
 
 
 def pick_device(name: str) -> torch.device:

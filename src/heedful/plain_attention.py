@@ -1,0 +1,49 @@
+"""Which Hugging Face models may share the keys and values of a prompt among all that follows it.
+
+Promise: reads the model's config and modules only, nothing is computed; what is accepted attends causally to every
+earlier token in every layer.
+"""
+
+from __future__ import annotations
+
+from transformers import PreTrainedModel
+
+
+def refuse_unless_plain_causal(model: PreTrainedModel) -> None:
+    """ValueError, with what was found, unless every layer of `model` has causal full attention and keeps its own keys.
+
+    A sliding window is refused at every length: the weights say nothing about where scoring will stop.
+    """
+    found = _obstacle(model)
+    if found:
+        raise ValueError(
+            f"Expected a causal model with full attention in every layer, found {found} in {type(model).__name__}: "
+            "sampling and scoring from kept keys and values would not be exact. Use a model with full attention, such "
+            "as Qwen2.5 or Llama 3, or switch this off in its config where its weights allow that."
+        )
+
+
+def _obstacle(model: PreTrainedModel) -> str:
+    """What stands against sharing a prompt's keys and values as they are; empty if nothing does."""
+    config = model.config.get_text_config(decoder=True)
+    if model.config.is_encoder_decoder:
+        return "an encoder-decoder"
+    if getattr(model, "_is_stateful", False):
+        return "recurrent state"
+    types = getattr(config, "layer_types", None)
+    other = {*(types or ()), *(getattr(config, "attention_layers", None) or ())} - {"full_attention", "global"}
+    if other:
+        return f"layers of type {', '.join(sorted(map(str, other)))}"
+    window = getattr(config, "sliding_window", None)
+    if types is None and window is not None and getattr(config, "use_sliding_window", True):
+        return f"a sliding window of {window} tokens"
+    if types is None and getattr(config, "attention_chunk_size", None) is not None:
+        return f"attention in chunks of {config.attention_chunk_size} tokens"
+    if getattr(config, "index_topk", None) is not None:
+        return f"sparse attention to {config.index_topk} tokens"
+    if getattr(config, "num_kv_shared_layers", None) or "reuse" in (getattr(config, "kv_sharing_modes", None) or ()):
+        return "layers that share keys and values"
+    bidirectional = any(getattr(module, "is_causal", True) is False for module in model.get_decoder().modules())
+    if bidirectional or getattr(config, "use_bidirectional_attention", False):
+        return "bidirectional attention"
+    return ""
