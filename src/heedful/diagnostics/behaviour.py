@@ -1,0 +1,125 @@
+"""What the episodes of a batch were like: `reward/*`, `success/*`, `format/*`, `length/*` and the policy's entropy.
+
+Promise: episodes of one task are never counted as independent: intervals are clustered by task. Episodes that were
+never scored are left out of rewards and successes, not counted as zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from heedful.diagnostics.intervals import Interval, cluster_interval, wilson
+from heedful.spread import scored
+from heedful.types import Group, Metric, Reply, Trajectory
+
+Cluster = list[Trajectory]
+
+
+def behaviour(groups: Sequence[Group]) -> list[Metric]:
+    """Means over trajectories (`reward`, `success`, `length/turns`), over turns (`format`, the other `length`) or over
+    sampled tokens (`policy/entropy_per_token`, nats), each with its n and a 95% interval.
+
+    `format/trailing_tokens` counts the sampled tokens after the answer but for the one that ends the turn; in a reply
+    without an answer those after the thought. Evaluation calls this with one or several episodes per task.
+    """
+    tasks = _by_task(groups)
+    components = sorted({name for task in tasks for episode in task for turn in episode.turns for name in turn.rewards})
+    successes = [scored([_as_number(episode.success) for episode in task]) for task in tasks]
+    unscored = "no episode was scored"
+    return [
+        _mean("reward/mean", [scored([episode.reward for episode in task]) for task in tasks], unscored),
+        *(
+            _mean(f"reward/{name}", [scored([episode.component(name) for episode in task]) for task in tasks], unscored)
+            for name in components
+        ),
+        _rate("success/rate", successes, unscored),
+        _rate("success/any_of_group", _any_of_group(groups), unscored),
+        *_format_and_length(tasks),
+        _entropy(tasks),
+    ]
+
+
+def _format_and_length(tasks: Sequence[Cluster]) -> list[Metric]:
+    turns = [[turn for episode in task for turn in episode.turns] for task in tasks]
+    none = "no turn was played"
+    return [
+        _rate("format/valid_rate", [[float(turn.valid) for turn in task] for task in turns], none),
+        _rate("format/closed_rate", [[float(turn.reply.closed) for turn in task] for task in turns], none),
+        _mean("format/trailing_tokens", [[_trailing(turn.reply) for turn in task] for task in turns], none),
+        _mean("length/reasoning_tokens", [[float(len(turn.reply.thought)) for turn in task] for task in turns], none),
+        _mean("length/response_tokens", [[float(len(turn.reply.ids)) for turn in task] for task in turns], none),
+        _mean("length/turns", [[float(len(episode.turns)) for episode in task] for task in tasks], "no episode"),
+    ]
+
+
+def _entropy(tasks: Sequence[Cluster]) -> Metric:
+    name = "policy/entropy_per_token"
+    replies = [[turn.reply for episode in task for turn in episode.turns] for task in tasks]
+    sums = [math.fsum(value for reply in task for value in reply.entropies) for task in replies]
+    counts = [sum(len(reply.entropies) for reply in task) for task in replies]
+    if not sum(counts):
+        return Metric(name, None, 0, why="the sampler reports no entropies")
+    if not all(map(math.isfinite, sums)):
+        return Metric(name, None, sum(counts), why="the sampler reports entropies that are not finite")
+    return _pooled(name, sums, counts, cluster_interval(sums, counts), floor=0.0)
+
+
+def _by_task(groups: Sequence[Group]) -> list[Cluster]:
+    """Groups of the same task join: they share its difficulty."""
+    tasks: dict[str, Cluster] = {}
+    for group in groups:
+        tasks.setdefault(group.task.id, []).extend(group.trajectories)
+    return list(tasks.values())
+
+
+def _any_of_group(groups: Sequence[Group]) -> list[list[float]]:
+    """For each task, whether any member succeeded in each of its groups that has a scored one."""
+    found: dict[str, list[float]] = {}
+    for group in groups:
+        members = scored([_as_number(trajectory.success) for trajectory in group.trajectories])
+        if members:
+            found.setdefault(group.task.id, []).append(max(members))
+    return list(found.values())
+
+
+def _trailing(reply: Reply) -> float:
+    return float(max(0, len(reply.ids) - reply.answer.end - (0 if reply.cut else 1)))
+
+
+def _as_number(success: bool | None) -> float | None:
+    return None if success is None else float(success)
+
+
+def _mean(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Metric:
+    sums, counts = [math.fsum(values) for values in values_by_task], [len(values) for values in values_by_task]
+    if not sum(counts):
+        return Metric(name, None, 0, why=why)
+    return _pooled(name, sums, counts, cluster_interval(sums, counts))
+
+
+def _rate(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Metric:
+    """Of binary values. Wilson's interval when each task has one value, and when all tasks agree on 0 or on 1: the
+    clustered interval would then have no width, so every task counts as a single trial."""
+    filled = [values for values in values_by_task if values]
+    sums, counts = [math.fsum(values) for values in filled], [len(values) for values in filled]
+    if not counts:
+        return Metric(name, None, 0, why=why)
+    if max(counts) == 1 or math.fsum(sums) in (0, sum(counts)):
+        agreed = math.fsum(total / count for total, count in zip(sums, counts, strict=True))
+        return _pooled(name, sums, counts, wilson(agreed, len(counts)))
+    return _pooled(name, sums, counts, cluster_interval(sums, counts), floor=0.0, ceiling=1.0)
+
+
+def _pooled(
+    name: str,
+    sums: Iterable[float],
+    counts: Sequence[int],
+    interval: Interval | None,
+    floor: float = -math.inf,
+    ceiling: float = math.inf,
+) -> Metric:
+    value = math.fsum(sums) / sum(counts)
+    if interval is None:
+        return Metric(name, value, sum(counts), why="no interval: a single task")
+    return Metric(name, value, sum(counts), *interval.cut(floor, ceiling))

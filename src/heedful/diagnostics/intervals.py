@@ -1,0 +1,74 @@
+"""95% intervals for means of clustered and of binary values.
+
+Promise: what belongs together (members of one task, thoughts under one prompt) is never counted as independent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri, stdtrit
+
+LEVEL = 0.95
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+
+    def cut(self, floor: float = -math.inf, ceiling: float = math.inf) -> Interval:
+        """The part within the range that the quantity can take."""
+        return Interval(min(max(self.low, floor), ceiling), max(min(self.high, ceiling), floor))
+
+
+def wilson(successes: float, n: int) -> Interval:
+    """Wilson's score interval for a rate seen in n independent trials; never of zero width, always within [0, 1].
+
+    Source: Wilson 1927, without continuity correction. Raises ValueError unless 0 <= successes <= n and n >= 1.
+    """
+    if not (n >= 1 and 0 <= successes <= n):
+        raise ValueError(f"Expected 0 <= successes <= n with n >= 1, found {successes} successes of {n}.")
+    z2 = float(ndtri((1 + LEVEL) / 2)) ** 2
+    rate = successes / n
+    centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
+    half = math.sqrt(z2 * (rate * (1 - rate) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    # At the ends the formula gives 0 and 1 exactly but for rounding.
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    high = 1.0 if successes == n else min(1.0, centre + half)
+    return Interval(low, high)
+
+
+def mean_interval(values: Sequence[float]) -> Interval | None:
+    """Student's interval for the mean of independent values; `None` for fewer than two."""
+    return cluster_interval(values, [1.0] * len(values))
+
+
+def cluster_interval(sums_C: Sequence[float], counts_C: Sequence[float]) -> Interval | None:
+    """For the mean of all values, sum(sums) / sum(counts), where values of one cluster hang together.
+
+    Delete-one-cluster jackknife with Student's t at C - 1 degrees of freedom; with clusters of equal size exactly the
+    t interval over the cluster means. Clusters without values are left out; `None` for fewer than two clusters.
+    """
+    counts = np.asarray(counts_C, dtype=np.float64)
+    filled = counts > 0
+    counts, sums = counts[filled], np.asarray(sums_C, dtype=np.float64)[filled]
+    if len(counts) < 2:
+        return None
+    total, count = math.fsum(sums), math.fsum(counts)
+    return jackknife_interval(total / count, (total - sums) / (count - counts))
+
+
+def jackknife_interval(value: float, deleted_C: npt.NDArray[np.float64]) -> Interval:
+    """Around a statistic, from its C >= 2 values with one cluster deleted each; t with C - 1 degrees of freedom.
+
+    Source: Tukey 1958; the standard error is sqrt((C - 1) / C sum (deleted - mean deleted)^2). The statistic itself is
+    the centre: no correction of bias.
+    """
+    clusters = len(deleted_C)
+    error = math.sqrt((clusters - 1) / clusters * float(np.sum((deleted_C - deleted_C.mean()) ** 2)))
+    half = float(stdtrit(clusters - 1, (1 + LEVEL) / 2)) * error
+    return Interval(value - half, value + half)

@@ -1,0 +1,124 @@
+"""Names the regime a run's reasoning is in, from information and entropy against the run's own beginning.
+
+Promise: a pure function of the measurements so far; it says `undecided` whenever the intervals do not settle it.
+
+| | entropy high | entropy low |
+|---|---|---|
+| information high | `diverse` | `compressed` |
+| information low | `template` | `low-entropy` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from heedful.diagnostics.names import metric_name
+from heedful.types import Metric
+
+LABELS = {
+    (True, True): "diverse",
+    (False, True): "template",
+    (True, False): "compressed",
+    (False, False): "low-entropy",
+}
+"""By (information is high, entropy is high)."""
+UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class RegimeRule:
+    """Where low begins. The total H(Z given X) falls in every good run and a healthy start is saturated, so neither
+    decides: the rule reads the gap per token, the permutation test and the entropy per token."""
+
+    information_fraction: float = 0.5
+    """Information is low below this fraction of the baseline of `gap_per_token`."""
+    entropy_fraction: float = 0.25
+    """Entropy is low below this fraction of the baseline of `entropy_conditional_per_token`."""
+    p: float = 0.05
+    """Information is low, whatever the baseline, when the retrieval test's p-value exceeds this."""
+    baseline: int = 3
+    """First measurements whose mean is the baseline."""
+
+    def __post_init__(self) -> None:
+        for name in ("information_fraction", "entropy_fraction", "p"):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(f"RegimeRule.{name} must lie between 0 and 1, found {getattr(self, name)}.")
+        if self.baseline < 1:
+            raise ValueError(f"RegimeRule.baseline counts measurements: expected at least 1, found {self.baseline}.")
+
+
+@dataclass(frozen=True, slots=True)
+class RegimeState:
+    """The first measurements of one scope, up to `RegimeRule.baseline` of them: plain floats, checkpointed."""
+
+    gaps: tuple[float, ...] = ()
+    entropies: tuple[float, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"gaps": list(self.gaps), "entropies": list(self.entropies)}
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> RegimeState:
+        return cls(tuple(map(float, tree["gaps"])), tuple(map(float, tree["entropies"])))
+
+
+def label_regime(
+    state: RegimeState | None,
+    metrics: Sequence[Metric],
+    scope: str,
+    rule: RegimeRule | None = None,
+    scorer: str = "",
+) -> tuple[RegimeState, Metric]:
+    """The state after this measurement, and `regime/<scope>` as a label (`LABELS`, or `undecided` and why).
+
+    `metrics` hold what `information` returned for this scope; `state` is `None` at the first measurement. A
+    measurement without a gap or an entropy has no regime and leaves the state as it is. Raises ValueError if the
+    metrics of the scope are not there at all.
+    """
+    state, rule = state or RegimeState(), rule or RegimeRule()
+    label = f"regime@{scorer}/{scope}" if scorer else f"regime/{scope}"
+    gap = _find(metrics, metric_name("information", scope, "gap_per_token", scorer))
+    entropy = _find(metrics, metric_name("information", scope, "entropy_conditional_per_token", scorer))
+    p_value = _find(metrics, metric_name("retrieval", scope, "p_value", scorer))
+    gap_value, entropy_value = _number(gap), _number(entropy)
+    if gap_value is None or entropy_value is None:
+        return state, Metric(label, None, gap.n, why=gap.why or entropy.why)
+    if len(state.gaps) < rule.baseline:
+        state = RegimeState((*state.gaps, gap_value), (*state.entropies, entropy_value))
+    if len(state.gaps) < rule.baseline:
+        why = f"measurement {len(state.gaps)} of the {rule.baseline} that make the baseline"
+        return state, Metric(label, None, gap.n, why=why)
+    information_high = _information_is_high(gap, _number(p_value), rule, fmean(state.gaps))
+    entropy_high = None if entropy.high is None else entropy.high >= rule.entropy_fraction * fmean(state.entropies)
+    if information_high is None or entropy_high is None:
+        unsettled = gap if information_high is None else entropy
+        why = unsettled.why or f"the interval of {unsettled.name} does not settle it"
+        return state, Metric(label, UNDECIDED, gap.n, why=why)
+    return state, Metric(label, LABELS[information_high, entropy_high], gap.n)
+
+
+def _information_is_high(gap: Metric, p_value: float | None, rule: RegimeRule, baseline: float) -> bool | None:
+    """`None` if neither. The absolute test comes first: a run that starts collapsed never leaves its baseline."""
+    edge = rule.information_fraction * baseline
+    if p_value is not None and p_value > rule.p:
+        return False
+    if gap.low is None or gap.high is None:
+        return None
+    if gap.high < edge:
+        return False
+    # A baseline at or below zero is no information at all; staying above half of it is not enough.
+    return True if gap.low > max(edge, 0.0) else None
+
+
+def _find(metrics: Sequence[Metric], name: str) -> Metric:
+    for metric in metrics:
+        if metric.name == name:
+            return metric
+    raise ValueError(f"The regime needs the metric {name}; pass everything that `information` returned for its scope.")
+
+
+def _number(metric: Metric) -> float | None:
+    return float(metric.value) if isinstance(metric.value, int | float) else None

@@ -1,0 +1,131 @@
+"""Is there anything to learn from this batch, and what did the filter do about it? `signal/*` and `filter/*`.
+
+Promise: read from all groups, dropped ones included; every average carries its n, and what cannot be known is `None`
+with the reason. `spread_metrics` and `verdict_metrics` need plain numbers only, so any trainer can report them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+from heedful.diagnostics.behaviour import behaviour
+from heedful.diagnostics.intervals import mean_interval
+from heedful.spread import is_constant, sample_variance, scored, values_on
+from heedful.types import Group, Metric, Verdict
+
+_NO_SPREAD = "no group has two scored members"
+
+
+def rollout_metrics(groups: Sequence[Group], verdicts: Sequence[Verdict], on: str) -> list[Metric]:
+    """Everything that can be read off a step's groups and verdicts without a model.
+
+    `on` is the filter's: the values whose spread `signal/*` and `filter/mass_kept` describe. Raises ValueError if
+    there is not one verdict per group.
+    """
+    values_PG = values_on(groups, on)
+    return [
+        *spread_metrics(values_PG),
+        *cause_metrics(groups, values_PG),
+        *verdict_metrics(values_PG, verdicts),
+        *behaviour(groups),
+    ]
+
+
+def spread_metrics(values_PG: Sequence[Sequence[float | None]]) -> list[Metric]:
+    """`signal/reward_std`, `signal/reward_variance` (sample, 1/(G - 1), mean over groups) and their dispersion.
+
+    `signal/variance_dispersion` = std(variance) / mean(variance) over groups, both sample statistics: near 0 all
+    groups promise the same and there is nothing to choose. `n` counts the groups with two scored members.
+    """
+    variances = [sample_variance(values) for values in map(scored, values_PG) if len(values) >= 2]
+    deviations = [math.sqrt(variance) for variance in variances]
+    return [
+        _group_mean("signal/reward_std", deviations),
+        _group_mean("signal/reward_variance", variances),
+        _dispersion(variances),
+    ]
+
+
+def cause_metrics(groups: Sequence[Group], values_PG: Sequence[Sequence[float | None]]) -> list[Metric]:
+    """`signal/mixed`, `/solved`, `/blind`, `/failed`: why groups do or do not spread, as shares of the scored groups.
+
+    In this order: the values spread; they are constant and all members succeeded; they are constant though success
+    or progress differs, so the reward is blind to something; the rest. The shares add to 1. Without `progress` from
+    the environment `blind` is `None`, since a blind group then looks like a failed one.
+    """
+    names = ("mixed", "solved", "blind", "failed")
+    causes = [
+        _cause(group, scored(values_G))
+        for group, values_G in zip(groups, values_PG, strict=True)
+        if len(scored(values_G)) >= 2
+    ]
+    if not causes:
+        return [Metric(f"signal/{name}", None, 0, why=_NO_SPREAD) for name in names]
+    counts = Counter(causes)
+    shares = {name: Metric(f"signal/{name}", counts[name] / len(causes), len(causes)) for name in names}
+    if not any(trajectory.progress is not None for group in groups for trajectory in group.trajectories):
+        shares["blind"] = Metric("signal/blind", None, len(causes), why="the environment reports no progress")
+    return list(shares.values())
+
+
+def verdict_metrics(values_PG: Sequence[Sequence[float | None]], verdicts: Sequence[Verdict]) -> list[Metric]:
+    """`filter/kept_ratio`, `/kept_groups`, `/mass_kept` and `/dropped/<reason>` (counts of groups).
+
+    `mass_kept` is the kept groups' share of the total sample variance. `dropped/constant` and `dropped/unscored` are
+    always there, other reasons when they occur. Raises ValueError if there is not one verdict per group.
+    """
+    if len(verdicts) != len(values_PG):
+        raise ValueError(f"Expected one verdict per group, found {len(verdicts)} verdicts for {len(values_PG)} groups.")
+    groups = len(verdicts)
+    kept = sum(verdict.kept for verdict in verdicts)
+    dropped = Counter({"constant": 0, "unscored": 0})
+    dropped.update(verdict.reason for verdict in verdicts if not verdict.kept)
+    return [
+        Metric("filter/kept_ratio", kept / groups if groups else None, groups, why="" if groups else "no groups"),
+        Metric("filter/kept_groups", float(kept), groups),
+        _mass_kept(values_PG, verdicts),
+        *(Metric(f"filter/dropped/{reason}", float(count), groups) for reason, count in sorted(dropped.items())),
+    ]
+
+
+def _group_mean(name: str, values: Sequence[float]) -> Metric:
+    if not values:
+        return Metric(name, None, 0, why=_NO_SPREAD)
+    interval = mean_interval(values)
+    if interval is None:
+        return Metric(name, fmean(values), 1, why="no interval: a single group")
+    return Metric(name, fmean(values), len(values), *interval.cut(floor=0.0))
+
+
+def _dispersion(variances: Sequence[float]) -> Metric:
+    name = "signal/variance_dispersion"
+    if len(variances) < 2:
+        return Metric(name, None, len(variances), why="fewer than two groups have two scored members")
+    mean = fmean(variances)
+    if mean == 0:
+        return Metric(name, None, len(variances), why="all groups are constant")
+    return Metric(name, stdev(variances) / mean, len(variances))
+
+
+def _cause(group: Group, values: list[float]) -> str:
+    if not is_constant(values):
+        return "mixed"
+    successes = [trajectory.success for trajectory in group.trajectories if trajectory.success is not None]
+    if successes and all(successes):
+        return "solved"
+    progress = scored([trajectory.progress for trajectory in group.trajectories if trajectory.outcome is not None])
+    if any(successes) or not is_constant(progress):
+        return "blind"
+    return "failed"
+
+
+def _mass_kept(values_PG: Sequence[Sequence[float | None]], verdicts: Sequence[Verdict]) -> Metric:
+    masses = [sample_variance(scored(values_G)) for values_G in values_PG]
+    total = math.fsum(masses)
+    if total == 0:
+        return Metric("filter/mass_kept", None, len(masses), why="no group has any variance")
+    kept = math.fsum(mass for mass, verdict in zip(masses, verdicts, strict=True) if verdict.kept)
+    return Metric("filter/mass_kept", kept / total, len(masses))

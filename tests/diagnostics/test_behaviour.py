@@ -1,0 +1,110 @@
+"""What episodes were like: hand-counted means, their n, and intervals that respect tasks."""
+
+import math
+
+import pytest
+from episodes import by_name, episode, group, outcomes, turn
+
+from heedful.diagnostics.behaviour import behaviour
+from heedful.diagnostics.intervals import mean_interval, wilson
+
+
+def test_rewards_are_means_over_scored_episodes():
+    groups = [
+        group("a", episode(1.0, turn({"step": -0.1}), turn({"step": -0.1, "solved": 1.0})), episode(None, turn())),
+        group("b", episode(0.0, turn({"step": -0.1}))),
+    ]
+    found = by_name(behaviour(groups))
+    assert (found["reward/mean"].value, found["reward/mean"].n) == (pytest.approx(0.35), 2)
+    assert found["reward/step"].value == pytest.approx(-0.15)
+    assert found["reward/solved"].value == pytest.approx(0.5)
+    assert (found["success/rate"].value, found["success/rate"].n) == (0.5, 2)
+
+
+def test_success_of_several_episodes_a_task_has_the_interval_of_the_task_means():
+    groups = [outcomes("a", 1.0, 1.0, 0.0, 1.0), outcomes("b", 0.0, 0.0, 0.0, 1.0), outcomes("c", 1.0, 1.0, 0.0, 0.0)]
+    rate = by_name(behaviour(groups))["success/rate"]
+    assert (rate.value, rate.n) == (0.5, 12)
+    assert (rate.low, rate.high) == pytest.approx(mean_interval([0.75, 0.25, 0.5]).cut(0.0, 1.0))
+
+
+def test_success_of_one_episode_a_task_has_wilsons_interval():
+    groups = [outcomes(str(number), float(number < 3)) for number in range(10)]
+    rate = by_name(behaviour(groups))["success/rate"]
+    assert (rate.low, rate.high) == pytest.approx(wilson(3, 10))
+
+
+def test_tasks_that_all_agree_still_leave_doubt():
+    found = by_name(behaviour([outcomes(str(number), 1.0, 1.0, 1.0) for number in range(4)]))
+    assert (found["success/rate"].low, found["success/rate"].high) == pytest.approx(wilson(4, 4))
+    assert found["format/valid_rate"].low == pytest.approx(wilson(4, 4).low)
+
+
+def test_groups_of_the_same_task_are_one_cluster():
+    others = [outcomes(str(number), 1.0, 0.0, 0.0, float(number % 2)) for number in range(8)]
+    halves = [outcomes("a", 1.0, 0.0), outcomes("a", 1.0, 1.0), *others]
+    whole = [outcomes("a", 1.0, 0.0, 1.0, 1.0), *others]
+    assert by_name(behaviour(halves))["success/rate"] == by_name(behaviour(whole))["success/rate"]
+    assert by_name(behaviour(halves))["success/any_of_group"].n == 10
+
+
+def test_any_of_group_counts_groups_with_a_success():
+    groups = [outcomes("a", 0.0, 1.0), outcomes("b", 0.0, None), outcomes("c", 0.0, 0.5), outcomes("d", None, None)]
+    found = by_name(behaviour(groups))["success/any_of_group"]
+    assert (found.value, found.n) == (pytest.approx(1 / 3), 3)
+
+
+def test_format_and_lengths_are_means_over_turns():
+    groups = [
+        group(
+            "a",
+            # 6 tokens: 2 of thought, 2 of answer, 1 trailing, the end of turn.
+            episode(1.0, turn(), turn(valid=False, closed=False, tokens=9, thought=9, answer=0, cut=True)),
+            episode(0.0, turn(tokens=10, thought=3, answer=4, cut=True)),
+        )
+    ]
+    found = by_name(behaviour(groups))
+    assert found["format/valid_rate"].value == pytest.approx(2 / 3)
+    assert found["format/closed_rate"].value == pytest.approx(2 / 3)
+    assert found["format/trailing_tokens"].value == pytest.approx((1 + 0 + 3) / 3)
+    assert found["length/reasoning_tokens"].value == pytest.approx((2 + 9 + 3) / 3)
+    assert found["length/response_tokens"].value == pytest.approx((6 + 9 + 10) / 3)
+    assert (found["length/turns"].value, found["length/turns"].n) == (1.5, 2)
+    assert found["format/valid_rate"].n == 3
+    assert found["length/turns"].why == "no interval: a single task"
+
+
+def test_trailing_tokens_are_never_negative():
+    groups = [group("a", episode(1.0, turn(tokens=4, thought=2, answer=2)))]
+    assert by_name(behaviour(groups))["format/trailing_tokens"].value == 0.0
+
+
+def test_entropy_is_a_mean_over_sampled_tokens_and_not_over_turns():
+    groups = [
+        group("a", episode(1.0, turn(entropies=[1.0]), turn(entropies=[0.0, 0.5, 0.5]))),
+        group("b", episode(1.0, turn(entropies=()), turn(entropies=[2.0]))),
+    ]
+    found = by_name(behaviour(groups))["policy/entropy_per_token"]
+    assert (found.value, found.n) == (pytest.approx(4.0 / 5), 5)
+    assert found.low == 0.0
+    assert found.high > 0.8
+
+
+def test_unknown_and_broken_entropies_are_missing():
+    silent = by_name(behaviour([outcomes("a", 1.0)]))["policy/entropy_per_token"]
+    assert (silent.value, silent.why) == (None, "the sampler reports no entropies")
+    broken = by_name(behaviour([group("a", episode(1.0, turn(entropies=[math.nan])))]))["policy/entropy_per_token"]
+    assert (broken.value, broken.why) == (None, "the sampler reports entropies that are not finite")
+
+
+def test_a_batch_without_scored_episodes_says_so():
+    found = by_name(behaviour([outcomes("a", None, None)]))
+    for name in ("reward/mean", "success/rate", "success/any_of_group"):
+        assert (found[name].value, found[name].why) == (None, "no episode was scored")
+    assert found["format/valid_rate"].value == 1.0
+    assert all(metric.value is None for metric in behaviour([]))
+
+
+def test_every_number_is_a_plain_float():
+    for metric in behaviour([outcomes("a", 1.0, 0.0), outcomes("b", 1.0, 1.0)]):
+        assert all(type(number) in (float, type(None)) for number in (metric.value, metric.low, metric.high))
