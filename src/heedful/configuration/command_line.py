@@ -1,0 +1,270 @@
+"""A command line made from a configuration: one flag per setting, choices by name.
+
+Promise: `--filter top_k --filter.k 4` means exactly the JSON `{"filter": {"type": "top_k", "k": 4}}` laid over the
+default; the order of flags does not matter, except that the last of two equal flags counts. Whatever cannot be applied
+ends in one line per problem and exit code 2, never in a traceback.
+
+Flags that choose are read before the others, since they decide which others there are.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from heedful.configuration.explain import flag_of, help_text, is_switch, negation_of
+from heedful.configuration.schema import (
+    RESERVED,
+    Chosen,
+    Either,
+    Fixed,
+    Kind,
+    Many,
+    Nested,
+    OneOf,
+    Plain,
+    Setting,
+    describe,
+    did_you_mean,
+    inner_kinds,
+    settings_of,
+    spell,
+)
+from heedful.configuration.tree import Problem, Tree, class_in, fits, merge, read, start, to_json, walk
+
+T = TypeVar("T")
+
+_RESERVED_PATHS = {(name,) for name in RESERVED}
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """One flag as typed, with the values that follow it."""
+
+    flag: str
+    values: tuple[str, ...]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return tuple(self.flag.removeprefix("--").replace("-", "_").split("."))
+
+
+def parse(cls: type[T], default: T | None, argv: Sequence[str], prog: str, description: str) -> T:
+    """Read a command line (without the program's name) into a configuration.
+
+    Later wins: the default, then each `--config FILE` (JSON, may be partial), then the flags. `--help` and
+    `--print-config` print to standard output and exit with code 0; problems go to standard error, with code 2.
+    """
+    clash = [setting.name for setting in settings_of(cls) if setting.name in RESERVED]
+    if clash:
+        raise TypeError(f"{cls.__name__}.{clash[0]} needs another name: --{clash[0]} is a flag of every command.")
+    problems: list[Problem] = []
+    givens = _split(argv, problems)
+    tree = start(cls, default)
+    for given in givens:
+        if given.path == ("config",):
+            tree = _merge_file(cls, tree, given, problems)
+    tree = _choose(cls, tree, givens)
+    if any(given.path == ("help",) for given in givens):
+        print(help_text(cls, tree, prog, description))
+        raise SystemExit(0)
+    tree = merge(cls, tree, _flags(cls, tree, givens, problems))
+    found = read(cls, tree, problems)
+    if problems:
+        _refuse(problems, {given.path for given in givens}, prog)
+    assert isinstance(found, cls)
+    if any(given.path == ("print_config",) for given in givens):
+        print(json.dumps(to_json(found), indent=2, allow_nan=False))
+        raise SystemExit(0)
+    return found
+
+
+def _split(argv: Sequence[str], problems: list[Problem]) -> list[_Given]:
+    givens: list[_Given] = []
+    for argument in argv:
+        if argument == "-h":
+            givens.append(_Given("--help", ()))
+        elif argument.startswith("--"):
+            flag, equals, value = argument.partition("=")
+            givens.append(_Given(flag, (value,) if equals else ()))
+        elif givens:
+            givens[-1] = _Given(givens[-1].flag, (*givens[-1].values, argument))
+        else:
+            problems.append(Problem("", f"unexpected argument {argument!r}; settings are given as --name value"))
+    return givens
+
+
+def _merge_file(cls: type, tree: Tree, given: _Given, problems: list[Problem]) -> Tree:
+    if len(given.values) != 1:
+        problems.append(Problem("--config", f"expected one file, found {' '.join(given.values) or 'nothing'}"))
+        return tree
+    name = given.values[0]
+    try:
+        overrides = json.loads(Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        problems.append(Problem("--config", f"expected a JSON file, but {name} cannot be read: {error.strerror}"))
+        return tree
+    except ValueError as error:
+        problems.append(Problem("--config", f"expected JSON in {name}, but it cannot be parsed: {error}"))
+        return tree
+    if not isinstance(overrides, dict):
+        problems.append(Problem("--config", f"expected a JSON object in {name}, found {type(overrides).__name__}"))
+        return tree
+    merged: Tree = merge(cls, tree, overrides)
+    return merged
+
+
+def _choose(cls: type, tree: Tree, givens: Sequence[_Given]) -> Tree:
+    """Apply the flags that choose, outer ones first: what they choose may bring choices of its own."""
+    wanted = {given.path: given.values[0] for given in givens if given.values}
+    chosen: Tree = {}
+    done: set[tuple[str, ...]] = set()
+    while True:
+        merged: Tree = merge(cls, tree, chosen)
+        fresh = (
+            (path, setting.kind)
+            for path, setting, _ in walk(cls, merged)
+            if isinstance(setting.kind, Chosen) and path in wanted and path not in done
+        )
+        path, kind = next(fresh, ((), None))
+        if kind is None:
+            return merged
+        done.add(path)
+        _place(chosen, path, _interpret(kind, wanted[path]))
+
+
+def _flags(cls: type, tree: Tree, givens: Sequence[_Given], problems: list[Problem]) -> Tree:
+    """The settings that the flags set, as a partial tree."""
+    settings = {path: setting for path, setting, _ in walk(cls, tree)}
+    negations = {negation_of(path): path for path, setting in settings.items() if is_switch(setting.kind)}
+    flags: Tree = {}
+    for given in givens:
+        if given.path in _RESERVED_PATHS:
+            continue
+        if given.path in negations and given.path not in settings:
+            if given.values:
+                problems.append(Problem(given.flag, f"expected no value, found {' '.join(given.values)}"))
+            _place(flags, negations[given.path], False)
+        elif given.path in settings:
+            kind = settings[given.path].kind
+            wrong = _misfit(given, kind, cls, tree)
+            if wrong:
+                problems.append(Problem(given.flag, wrong))
+            elif not isinstance(kind, Chosen):
+                _place(flags, given.path, _value(kind, given.values))
+        else:
+            sentence = _unknown(given, cls, tree, [flag_of(path) for path, s in settings.items() if _settable(s)])
+            if sentence:
+                problems.append(Problem(given.flag, sentence))
+    return flags
+
+
+def _misfit(given: _Given, kind: Kind, cls: type, tree: Tree) -> str:
+    """What is wrong with the number of values, or nothing."""
+    if isinstance(kind, Nested):
+        inner = [flag_of(path) for path, _, _ in walk(cls, tree) if path[:-1] == given.path]
+        return f"is a group of settings; set {', '.join(inner)}"
+    if any(isinstance(item, Nested) for item in _items(kind)):
+        return "is a list of objects; set it in a file given with --config"
+    if _items(kind):
+        return ""
+    if not given.values:
+        return "" if is_switch(kind) else f"expected {_short(kind)}, found nothing"
+    surplus = given.values[1:]
+    return f"expected one value, found {' '.join(given.values)}" if surplus else ""
+
+
+def _unknown(given: _Given, cls: type, tree: Tree, known: Sequence[str]) -> str:
+    """The sentence about a flag that there is not; empty if the choice it belongs to is refused anyway."""
+    for path, setting, value in walk(cls, tree):
+        kind = setting.kind
+        if not isinstance(kind, Chosen) or path != given.path[: len(path)]:
+            continue
+        chosen = value.get("type") if isinstance(value, dict) else "none"
+        if isinstance(value, dict) and class_in(kind, value) is None:
+            return ""
+        owners = kind.choice.owners(given.path[len(path)])
+        if owners:
+            belongs = " or ".join(f"{flag_of(path)} {owner}" for owner in owners)
+            return f"belongs to {belongs}, but {flag_of(path)} is {chosen}"
+    own = flag_of(given.path)
+    last = own.removeprefix("--").split(".")[-1]
+    deeper = [flag for flag in known if flag.endswith(f".{last}")]
+    hint = f"; did you mean {deeper[0]}?" if deeper else did_you_mean(own, known)
+    return f"unknown flag{hint}"
+
+
+def _value(kind: Kind, texts: tuple[str, ...]) -> Any:
+    if not texts and is_switch(kind):
+        return True
+    items = _items(kind)
+    if not items:
+        return _interpret(kind, texts[0])
+    if isinstance(kind, Either) and texts == ("none",):
+        return None
+    words = [word for text in texts for word in text.split(",") if word]
+    item_kinds = items if len(items) == len(words) else [items[0]] * len(words)
+    return [_interpret(item, word) for item, word in zip(item_kinds, words, strict=True)]
+
+
+def _interpret(kind: Kind, text: str) -> Any:
+    """The JSON value that a word stands for; a word that does not fit stays text, for `read` to refuse."""
+    match kind:
+        case Plain(type=plain) if plain is bool:
+            return {"true": True, "false": False}.get(text.lower(), text)
+        case Plain(type=plain) if plain in (int, float):
+            try:
+                return plain(text)
+            except ValueError:
+                return text
+        case OneOf():
+            return next((written for written, _ in kind.options if spell(written) == text), text)
+        case Either():
+            # Text fits everything, so it has the last word.
+            members = sorted(kind.kinds, key=lambda member: member in (Plain(str), Plain(Path)))
+            values = [(member, _interpret(member, text)) for member in members]
+            return next((value for member, value in values if fits(member, value)), text)
+        case Chosen():
+            return None if kind.optional and text == "none" else {"type": text}
+        case _:
+            return text
+
+
+def _items(kind: Kind) -> list[Kind]:
+    """The kinds of the items of a list; empty for a kind that is no list."""
+    for each in inner_kinds(kind):
+        if isinstance(each, Many):
+            return [each.item]
+        if isinstance(each, Fixed):
+            return list(each.items)
+    return []
+
+
+def _settable(setting: Setting) -> bool:
+    return not isinstance(setting.kind, Nested)
+
+
+def _short(kind: Kind) -> str:
+    return f"one of {', '.join(kind.choice.names())}" if isinstance(kind, Chosen) else describe(kind)
+
+
+def _place(tree: Tree, path: Sequence[str], value: object) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+def _refuse(problems: Sequence[Problem], given: set[tuple[str, ...]], prog: str) -> None:
+    """Say what is wrong, naming settings as they were typed, and exit."""
+    lines = []
+    for problem in problems:
+        path = tuple(problem.path.partition("[")[0].removesuffix(".type").split("."))
+        where = flag_of(path) if path in given else problem.path
+        lines.append(str(Problem(where, problem.sentence)))
+    print("\n".join(f"{prog}: {line}" for line in lines), file=sys.stderr)
+    print(f"See `{prog} --help` for all settings.", file=sys.stderr)
+    raise SystemExit(2)

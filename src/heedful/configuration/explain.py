@@ -1,0 +1,118 @@
+"""The help text of a command line: every setting with its documentation, its default and its choices.
+
+Promise: plain text made from the classes alone; what is chosen on the same command line is what gets explained.
+"""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Sequence
+
+from heedful.configuration.docs import field_docs, paragraph
+from heedful.configuration.schema import MISSING, Chosen, Kind, Nested, Plain, Setting, inner_kinds, metavar, spell
+from heedful.configuration.tree import Tree, class_in, walk
+
+_INDENT = 26
+"""Columns before the explanation of a flag."""
+
+_GENERAL = (
+    ("--config FILE", "Settings as JSON, all or a part; flags override them."),
+    ("--print-config", "Print the resulting settings as JSON and exit."),
+    ("-h, --help", "Explain the settings. Choices on the same command line decide which are shown."),
+)
+
+
+def flag_of(path: Sequence[str]) -> str:
+    """`("env", "shared_noise")` is `--env.shared-noise`."""
+    return "--" + ".".join(path).replace("_", "-")
+
+
+def negation_of(path: Sequence[str]) -> tuple[str, ...]:
+    """The path that switches a bool off: `env.no_shared_noise`."""
+    return (*path[:-1], f"no_{path[-1]}")
+
+
+def is_switch(kind: Kind) -> bool:
+    """Whether the flag may stand alone, meaning true."""
+    return any(isinstance(each, Plain) and each.type is bool for each in inner_kinds(kind))
+
+
+def help_text(cls: type, tree: Tree, prog: str, description: str) -> str:
+    """The whole help for a configuration class whose current values are in `tree`."""
+    width = min(max(shutil.get_terminal_size().columns, 60), 120)
+    usage = textwrap.wrap(
+        f"usage: {prog} [--config FILE] [--print-config] [--SETTING VALUE ...]", width, subsequent_indent="  "
+    )
+    told = [wrapped for line in description.splitlines() for wrapped in textwrap.wrap(line, width) or [""]]
+    lines = [*usage, "", *told, ""]
+    for flag, text in _GENERAL:
+        lines += _entry(flag, text, width)
+    for title, block in _sections(cls, tree, width):
+        lines += ["", title, *block]
+    notes = "Dashes and underscores are the same; lists are separated by commas or spaces."
+    return "\n".join([*lines, "", *textwrap.wrap(notes, width)])
+
+
+def _sections(cls: type, tree: Tree, width: int) -> list[tuple[str, list[str]]]:
+    """(title, lines), in order: the plain settings of a level first, then each nested group with its own."""
+    plain: list[str] = []
+    groups: list[tuple[tuple[str, ...], str, list[str]]] = []
+    owners: dict[tuple[str, ...], type] = {(): cls}
+    for path, setting, value in walk(cls, tree):
+        text = field_docs(owners[path[:-1]]).get(setting.name, "")
+        block = next((lines for group, _, lines in reversed(groups) if group == path[:-1]), plain)
+        inner = class_in(setting.kind, value)
+        if inner is not None:
+            owners[path] = inner
+        if isinstance(setting.kind, Chosen):
+            groups.append((path, flag_of(path)[2:], _choice(setting.kind, path, value, text, width)))
+        elif isinstance(setting.kind, Nested):
+            groups.append((path, flag_of(path)[2:], _wrap(text or paragraph(setting.kind.cls), width)))
+        else:
+            block += _setting(setting, path, value, text, width)
+    return [("settings", plain), *((title, block) for _, title, block in groups)]
+
+
+def _setting(setting: Setting, path: tuple[str, ...], value: object, text: str, width: int) -> list[str]:
+    if is_switch(setting.kind):
+        flag = f"{flag_of(path)}, {flag_of(negation_of(path))}"
+    else:
+        flag = f"{flag_of(path)} {metavar(setting.kind)}"
+    return _entry(flag, f"{text} ({_current(value)})".strip(), width)
+
+
+def _choice(kind: Chosen, path: tuple[str, ...], value: object, text: str, width: int) -> list[str]:
+    chosen = value.get("type") if isinstance(value, dict) else spell(value)
+    stated = "required" if value is MISSING else f"default: {chosen}"
+    lines = _entry(f"{flag_of(path)} NAME", f"{text} ({stated})".strip(), width)
+    for name in kind.choice.names():
+        try:
+            summary = paragraph(kind.choice.find(name))
+        except LookupError as error:
+            summary = f"Not available: {error}"
+        lines += _entry(f"  {'*' if name == chosen else ' '} {name}", summary, width)
+    return lines + (_entry(f"  {'*' if value is None else ' '} none", "", width) if kind.optional else [])
+
+
+def _current(value: object) -> str:
+    if value is MISSING:
+        return "required"
+    if isinstance(value, list):
+        items = [str(item.get("type", "{...}")) if isinstance(item, dict) else spell(item) for item in value]
+        return f"default: {','.join(items) or 'empty'}"
+    return f"default: {spell(value)}" if value != "" else "default: empty"
+
+
+def _entry(flag: str, text: str, width: int) -> list[str]:
+    lines = _wrap(text, width, _INDENT)
+    head = f"  {flag}"
+    if not lines:
+        return [head.rstrip()]
+    if len(head) + 2 > _INDENT:
+        return [head, *lines]
+    return [head.ljust(_INDENT) + lines[0].lstrip(), *lines[1:]]
+
+
+def _wrap(text: str, width: int, indent: int = 2) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=" " * indent, subsequent_indent=" " * indent)

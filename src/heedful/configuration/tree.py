@@ -1,0 +1,316 @@
+"""Configurations as JSON trees: written whole, read strictly, overridden in part.
+
+Promise: `from_json(cls, to_json(config)) == config`, and a tree is either understood to its last key or refused with
+one line per problem.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from heedful.configuration.schema import (
+    MISSING,
+    Chosen,
+    Either,
+    Fixed,
+    Kind,
+    Many,
+    Nested,
+    OneOf,
+    Plain,
+    Setting,
+    describe,
+    did_you_mean,
+    settings_of,
+)
+
+T = TypeVar("T")
+Tree: TypeAlias = dict[str, Any]
+"""What JSON can hold, as an object."""
+
+_NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+"""JSON has no such numbers; they are written as text."""
+
+_BROKEN = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with one setting."""
+
+    path: str
+    """Dotted, e.g. `filter.p`; empty for the whole."""
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.sentence}" if self.path else self.sentence
+
+
+class ConfigurationError(ValueError):
+    """Settings that cannot be applied: one line for each problem."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__("\n".join([f"{count} in the configuration:", *(f"  {problem}" for problem in problems)]))
+
+
+def to_json(config: object) -> Tree:
+    """The whole tree of a configuration; a choice carries its name as `type`.
+
+    Raises ConfigurationError for a value that its annotation does not allow: it could not be read back.
+    """
+    return _write_class(type(config), config, "")
+
+
+def from_json(cls: type[T], tree: Mapping[str, Any], base: T | None = None) -> T:
+    """Build a configuration. What the tree leaves out comes from `base`, or else from the defaults.
+
+    A tree that changes the `type` of a choice starts from that choice's defaults. Raises ConfigurationError with every
+    problem: unknown settings, wrong types and values, and what a class itself refuses when it is constructed.
+    """
+    problems: list[Problem] = []
+    found = read(cls, merge(cls, start(cls, base), tree), problems)
+    if problems:
+        raise ConfigurationError(problems)
+    assert isinstance(found, cls)
+    return found
+
+
+def start(cls: type, base: object | None) -> Tree:
+    """The tree to override: that of `base`, or the defaults; settings without a default are missing from it."""
+    return _defaults(cls) if base is None else to_json(base)
+
+
+def merge(cls: type, base: Tree, tree: Any) -> Any:
+    """Lay a partial tree over a base, setting by setting. What does not fit is kept, for `read` to refuse."""
+    if not isinstance(tree, Mapping):
+        return tree
+    kinds = {setting.name: setting.kind for setting in settings_of(cls)}
+    merged = dict(base)
+    for name, value in tree.items():
+        match kinds.get(name):
+            case Nested(cls=inner):
+                merged[name] = merge(inner, base.get(name) or _defaults(inner), value)
+            case Chosen() as kind:
+                merged[name] = _merge_choice(kind, base.get(name), value)
+            case _:
+                merged[name] = value
+    return merged
+
+
+def walk(cls: type, tree: Tree, prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Setting, object]]:
+    """All settings of a tree: (path, setting, its value in the tree or `MISSING`), parents before children."""
+    for setting in settings_of(cls):
+        path, value = (*prefix, setting.name), tree.get(setting.name, MISSING)
+        yield path, setting, value
+        inner = class_in(setting.kind, value)
+        if inner is not None:
+            yield from walk(inner, value if isinstance(value, dict) else {}, path)
+
+
+def class_in(kind: Kind, value: object) -> type | None:
+    """The dataclass that a value of this kind holds, if it is known."""
+    if isinstance(kind, Nested):
+        return kind.cls
+    if isinstance(kind, Chosen) and isinstance(value, dict):
+        try:
+            return kind.choice.find(value.get("type"))
+        except LookupError:
+            return None
+    return None
+
+
+def read(cls: type, tree: Any, problems: list[Problem], path: str = "") -> object:
+    """Build an instance; every problem is appended to `problems`, and the result is then of no use."""
+    if not isinstance(tree, Mapping):
+        problems.append(Problem(path, f"expected an object with the settings of {cls.__name__}, found {_show(tree)}"))
+        return _BROKEN
+    settings = {setting.name: setting for setting in settings_of(cls)}
+    before = len(problems)
+    for name in tree:
+        if name not in settings:
+            problems.append(Problem(_join(path, str(name)), _unknown(cls, str(name), tree)))
+    values: dict[str, object] = {}
+    for name, setting in settings.items():
+        if name in tree:
+            values[name] = _read(setting.kind, tree[name], problems, _join(path, name))
+        elif setting.default() is MISSING:
+            problems.append(Problem(_join(path, name), f"is required: expected {describe(setting.kind)}"))
+    if len(problems) > before:
+        return _BROKEN
+    try:
+        return cls(**values)
+    except ValueError as error:
+        problems.append(Problem(path, str(error)))
+        return _BROKEN
+
+
+def fits(kind: Kind, value: object) -> bool:
+    """Whether a value of a tree can be read as this kind."""
+    problems: list[Problem] = []
+    _read(kind, value, problems, "")
+    return not problems
+
+
+def _unknown(cls: type, name: str, tree: Mapping[str, Any]) -> str:
+    paths = [".".join(path) for path, _, _ in walk(cls, dict(tree))]
+    deeper = next((path for path in paths if path.endswith(f".{name}")), None)
+    hint = f"; did you mean {deeper}?" if deeper else did_you_mean(name, paths)
+    known = ", ".join(setting.name for setting in settings_of(cls)) or "no settings"
+    return f"unknown setting{hint or ';'} {cls.__name__} has {known}"
+
+
+def _read(kind: Kind, value: Any, problems: list[Problem], path: str) -> object:
+    match kind:
+        case Nested():
+            return read(kind.cls, value, problems, path)
+        case Chosen():
+            return _read_choice(kind, value, problems, path)
+        case Either():
+            member = next((member for member in kind.kinds if fits(member, value)), None)
+            if member is not None:
+                return _read(member, value, problems, path)
+        case Many() if isinstance(value, list | tuple):
+            return _read_items([kind.item] * len(value), value, problems, path)
+        case Fixed() if isinstance(value, list | tuple) and len(value) == len(kind.items):
+            return _read_items(list(kind.items), value, problems, path)
+        case OneOf():
+            for written, held in kind.options:
+                if type(written) is type(value) and written == value:
+                    return held
+        case Plain():
+            found = _read_plain(kind.type, value)
+            if found is not _BROKEN:
+                return found
+    hint = ""
+    if isinstance(kind, OneOf) and isinstance(value, str):
+        hint = did_you_mean(value, [written for written, _ in kind.options if isinstance(written, str)])
+    problems.append(Problem(path, f"expected {describe(kind)}, found {_show(value)}{hint}"))
+    return _BROKEN
+
+
+def _read_plain(plain: type, value: Any) -> object:
+    if plain is float:
+        if isinstance(value, str) and value in _NOT_FINITE:
+            return _NOT_FINITE[value]
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _BROKEN
+    if plain is Path:
+        return Path(value) if isinstance(value, str) else _BROKEN
+    return value if type(value) is plain else _BROKEN
+
+
+def _read_items(kinds: list[Kind], values: Any, problems: list[Problem], path: str) -> tuple[object, ...]:
+    pairs = enumerate(zip(kinds, values, strict=True))
+    return tuple(_read(kind, value, problems, f"{path}[{place}]") for place, (kind, value) in pairs)
+
+
+def _read_choice(kind: Chosen, value: Any, problems: list[Problem], path: str) -> object:
+    if value is None and kind.optional:
+        return None
+    if not isinstance(value, Mapping) or "type" not in value:
+        problems.append(Problem(path, f"expected {describe(kind)}, found {_show(value)}"))
+        return _BROKEN
+    try:
+        cls = kind.choice.find(value["type"])
+    except LookupError as error:
+        problems.append(Problem(_join(path, "type"), str(error)))
+        return _BROKEN
+    settings = {name: each for name, each in value.items() if name != "type"}
+    known = {setting.name for setting in settings_of(cls)}
+    strangers = {name: owners for name in settings if name not in known and (owners := kind.choice.owners(name))}
+    for name, owners in strangers.items():
+        sentence = f"{value['type']} has no setting {name}; it belongs to {' and '.join(owners)}"
+        problems.append(Problem(_join(path, name), sentence))
+        del settings[name]
+    found = read(cls, settings, problems, path)
+    return _BROKEN if strangers else found
+
+
+def _merge_choice(kind: Chosen, base: Any, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    base = base if isinstance(base, dict) else {}
+    name = value.get("type", base.get("type"))
+    cls = class_in(kind, {"type": name})
+    if cls is None:
+        return dict(value)
+    settings = {key: each for key, each in value.items() if key != "type"}
+    if name != base.get("type"):
+        return {"type": name, **merge(cls, _defaults(cls), settings)}
+    return merge(cls, base, settings)
+
+
+def _defaults(cls: type) -> Tree:
+    tree: Tree = {}
+    for setting in settings_of(cls):
+        default = setting.default()
+        if default is not MISSING:
+            tree[setting.name] = _write(setting.kind, default, f"{cls.__name__}.{setting.name}")
+        elif isinstance(setting.kind, Nested):
+            tree[setting.name] = _defaults(setting.kind.cls)
+    return tree
+
+
+def _write_class(cls: type, config: object, path: str) -> Tree:
+    return {s.name: _write(s.kind, getattr(config, s.name), _join(path, s.name)) for s in settings_of(cls)}
+
+
+def _write(kind: Kind, value: Any, path: str) -> Any:
+    match kind:
+        case Nested() if type(value) is kind.cls:
+            return _write_class(kind.cls, value, path)
+        case Chosen() if value is None and kind.optional:
+            return None
+        case Chosen() if _has_settings(value):
+            return {"type": kind.choice.name_of(type(value)), **_write_class(type(value), value, path)}
+        case Either():
+            for member in kind.kinds:
+                try:
+                    return _write(member, value, path)
+                except ConfigurationError:
+                    continue
+        case Many() if isinstance(value, tuple | list):
+            return [_write(kind.item, item, f"{path}[{place}]") for place, item in enumerate(value)]
+        case Fixed() if isinstance(value, tuple | list) and len(value) == len(kind.items):
+            return [_write(item, each, path) for item, each in zip(kind.items, value, strict=True)]
+        case OneOf():
+            for written, held in kind.options:
+                if type(held) is type(value) and held == value:
+                    return written
+        case Plain():
+            written = _write_plain(value)
+            if fits(kind, written):
+                return written
+    raise ConfigurationError([Problem(path, f"expected {describe(kind)}, but it holds {value!r}")])
+
+
+def _write_plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return next(text for text, number in _NOT_FINITE.items() if repr(number) == repr(float(value)))
+    return str(value) if isinstance(value, Path) else value
+
+
+def _has_settings(value: object) -> bool:
+    try:
+        settings_of(type(value))
+    except TypeError:
+        return False
+    return True
+
+
+def _show(value: object) -> str:
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError):
+        text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

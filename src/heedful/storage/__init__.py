@@ -1,0 +1,29 @@
+"""The rollout format and the run folder: everything a run leaves on disk, and how it is read back.
+
+Promise: what was written is read back equal, equal input gives equal bytes, and no file is ever seen half written.
+`docs/formats.md` documents each file.
+"""
+
+from heedful.storage.files import DiskFull, naming_a_full_disk, write_whole
+from heedful.storage.measurements import StepMetrics, metric_from_json, read_metrics
+from heedful.storage.rollouts import Rollouts, read_rollouts, rollout_rows, write_rollouts
+from heedful.storage.run_folder import RunFolder, describe_environment
+from heedful.storage.scores import StoredScores, read_scores, write_scores
+
+__all__ = [
+    "DiskFull",
+    "Rollouts",
+    "RunFolder",
+    "StepMetrics",
+    "StoredScores",
+    "describe_environment",
+    "metric_from_json",
+    "naming_a_full_disk",
+    "read_metrics",
+    "read_rollouts",
+    "read_scores",
+    "rollout_rows",
+    "write_rollouts",
+    "write_scores",
+    "write_whole",
+]

@@ -1,0 +1,66 @@
+"""Writing files so that a reader, or a resumed run, never meets half of one.
+
+Promise: after `write_whole` the path holds either its old bytes or all of the new ones, whatever happened in between.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class DiskFull(OSError, ValueError):
+    """The disk, or the user's quota on it, has no room left. The message says what was kept."""
+
+
+@contextmanager
+def naming_a_full_disk(path: Path, kept: str) -> Iterator[None]:
+    """Turn "no space left" while writing `path` into a sentence; `kept` says what is still good on disk.
+
+    Raises:
+        DiskFull: the disk or the quota is exhausted. Every other error passes unchanged.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DiskFull(
+            f"Expected room on the disk to write {path}, but it is full ({error.strerror}). "
+            f"Kept: {kept}. Free some space, then continue the run with --resume."
+        ) from error
+
+
+def write_whole(path: Path | str, content: bytes | str) -> None:
+    """Write `content` (text as UTF-8) to `path`: to a temporary name beside it, flushed to the disk, then renamed.
+
+    Raises:
+        DiskFull: there was no room; the temporary file is gone and what stood at `path` before is untouched.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.part")
+    content = content.encode("utf-8") if isinstance(content, str) else content
+    earlier = f"the earlier {path.name} and" if path.exists() else "nothing of this file, but"
+    with naming_a_full_disk(path, kept=f"{earlier} all that was written before it"):
+        try:
+            with partial.open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+        _flush_directory(path.parent)
+
+
+def _flush_directory(folder: Path) -> None:
+    """Make the rename itself survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,107 @@
+"""Reading `metrics.jsonl`: one line per write, each with a step and its named readings.
+
+Promise: a line is understood whole or named in an error; only the last line, torn by a killed run, may be dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.types import Metric
+
+_FIELDS = frozenset({"value", "low", "high", "n", "why"})
+
+
+@dataclass(frozen=True, slots=True)
+class StepMetrics:
+    """One line of `metrics.jsonl`. Several lines may share a step."""
+
+    step: int
+    time: float | None
+    """As written by the tracker; nothing but the display of durations may use it."""
+    metrics: Mapping[str, Metric]
+    """By name, in the order of the file."""
+
+
+def read_metrics(path: Path | str) -> list[StepMetrics]:
+    """The lines of a `metrics.jsonl`, in order. A last line that a killed run left torn is dropped.
+
+    Numbers that JSON cannot hold (NaN, Infinity) are read as missing, with the reason.
+
+    Raises:
+        ValueError: there is no such file, or a line before the last is malformed; the message gives its number.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(
+            f"Expected measurements in {path}, found no such file. Give the folder of a run that has begun."
+        )
+    lines = path.read_bytes().split(b"\n")
+    numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    read: list[StepMetrics] = []
+    for number, line in numbered:
+        try:
+            read.append(_step_metrics(line))
+        except ValueError as error:
+            if number == numbered[-1][0]:
+                break
+            raise ValueError(
+                f"Expected a JSON object with `step` and `metrics` on line {number} of {path}, found {error}. "
+                "Only the last line may be torn: restore the file, or delete that line."
+            ) from error
+    return read
+
+
+def _step_metrics(line: bytes) -> StepMetrics:
+    try:
+        row = json.loads(line)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"text that is not JSON ({error})") from error
+    if not isinstance(row, dict):
+        raise ValueError(f"a {type(row).__name__}")
+    step, readings, time = row.get("step"), row.get("metrics"), row.get("time")
+    if not isinstance(step, int) or isinstance(step, bool):
+        raise ValueError(f"a `step` of {step!r}")
+    if not isinstance(readings, dict):
+        raise ValueError(f"`metrics` of type {type(readings).__name__}")
+    if time is not None and not isinstance(time, int | float):
+        raise ValueError(f"a `time` of {time!r}")
+    return StepMetrics(step, time, {name: metric_from_json(name, reading) for name, reading in readings.items()})
+
+
+def metric_from_json(name: str, reading: object) -> Metric:
+    """One reading as it stands in a file: a number, a label, `None`, or an object with `value` and more.
+
+    Raises:
+        ValueError: it is none of these; the message is a phrase that says what was found.
+    """
+    if not isinstance(reading, dict):
+        reading = {"value": reading}
+    unknown = sorted(reading.keys() - _FIELDS)
+    if unknown or "value" not in reading:
+        raise ValueError(f"`{name}` with {f'unknown fields {unknown}' if unknown else 'no `value`'}")
+    value, why, n = reading["value"], reading.get("why") or "", reading.get("n")
+    low, high = _number(name, reading.get("low")), _number(name, reading.get("high"))
+    if n is not None and (not isinstance(n, int) or isinstance(n, bool)):
+        raise ValueError(f"`{name}` with `n` of {n!r}")
+    if not isinstance(why, str):
+        raise ValueError(f"`{name}` with `why` of {why!r}")
+    if isinstance(value, str):
+        return Metric(name, value, n, low, high, why)
+    number = _number(name, value)
+    if number is None and value is not None:
+        why = why or f"the value was {value}"
+    return Metric(name, number, n, low, high, why)
+
+
+def _number(name: str, value: object) -> float | None:
+    """A finite number, or `None` for what is missing or not finite."""
+    if value is None:
+        return None
+    if not isinstance(value, int | float):
+        raise ValueError(f"`{name}` with {value!r} for a number")
+    return value if math.isfinite(value) else None

@@ -1,0 +1,352 @@
+"""The rollout format: one parquet file per step, one row per turn.
+
+Promise: `read_rollouts` gives back groups and verdicts equal to those written, and the same groups give the same bytes.
+
+Layout choices: log-probabilities and rewards are float64, so nothing is rounded; byte-stream splitting makes the zero
+bytes of values that were float32 cost next to nothing. A trajectory that broke before its first turn is one row with
+turn 0 and no reply.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.storage.files import write_whole
+from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
+
+if TYPE_CHECKING:
+    import pyarrow
+
+SCHEMA_VERSION = 1
+
+COLUMNS: Mapping[str, str] = {
+    "schema_version": "int32",
+    "step": "int64",
+    "split": "text",
+    "environment": "text",
+    "task_id": "text",
+    "task_seed": "int64",
+    "task_tags": "texts",
+    "group": "int32",
+    "member": "int32",
+    "turn": "int32",
+    "new_prompt_text": "text",
+    "new_prompt_ids": "int32s",
+    "reply_text": "text",
+    "reply_ids": "int32s",
+    "logprobs": "float64s",
+    "entropies": "float64s",
+    "thought_start": "int32",
+    "thought_end": "int32",
+    "answer_start": "int32",
+    "answer_end": "int32",
+    "closed": "bool",
+    "cut": "bool",
+    "actions": "texts",
+    "valid": "bool",
+    "effect": "text",
+    "state": "text",
+    "reward": "float64",
+    "components": "text to float64",
+    "outcome": "float64",
+    "success": "bool",
+    "progress": "float64",
+    "ending": "text",
+    "error": "text",
+    "weight": "float64",
+    "reason": "text",
+    "spread": "float64",
+    "temperature": "float64",
+    "policy_version": "int64",
+}
+"""Every column of the format with its kind, in order."""
+
+Row = dict[str, Any]
+"""One turn: a JSON value for every column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollouts:
+    """The content of one rollout file."""
+
+    step: int
+    split: str
+    environment: str
+    groups: tuple[Group, ...]
+    verdicts: tuple[Verdict, ...] | None
+    """One per group; `None` where nothing was filtered (an evaluation)."""
+
+
+_LEAVES = {"texts": ".list.element", "float64s": ".list.element", "text to float64": ".key_value.key"}
+"""What parquet calls the values inside a nested column."""
+
+
+def write_rollouts(
+    path: Path | str,
+    step: int,
+    split: str,
+    groups: Sequence[Group],
+    verdicts: Sequence[Verdict] | None,
+    environment: str = "",
+) -> None:
+    """Write the groups of one step to a parquet file, whole or not at all.
+
+    Raises:
+        ValueError: the groups contradict `split` or `verdicts`, or hold something that the format cannot give back.
+        DiskFull: there was no room; nothing was changed.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    rollouts = Rollouts(step, split, environment, tuple(groups), None if verdicts is None else tuple(verdicts))
+    rows = rollout_rows(rollouts)
+    for row in rows:
+        row["components"] = None if row["components"] is None else list(row["components"].items())
+    try:
+        table = pyarrow.Table.from_pylist(rows, schema=_schema(rollouts))
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError) as error:
+        raise ValueError(
+            f"Expected groups that fit the rollout format (docs/formats.md) for {path}, found a value that does not: "
+            f"{error}. Seeds must fit 64 bits, token ids 32."
+        ) from error
+    content = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(
+        table,
+        content,
+        compression="zstd",
+        use_dictionary=[f"{name}{_LEAVES.get(kind, '')}" for name, kind in COLUMNS.items() if kind.startswith("text")],
+        use_byte_stream_split=[f"{name}{_LEAVES[kind]}" for name, kind in COLUMNS.items() if kind == "float64s"],
+    )
+    write_whole(path, content.getvalue().to_pybytes())
+
+
+def read_rollouts(path: Path | str) -> Rollouts:
+    """Read one rollout file back into groups and verdicts.
+
+    Raises:
+        ValueError: the file is missing, damaged, of another version, or not a rollout file.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with Path(path).open("rb") as stream:
+            table = pyarrow.parquet.read_table(stream)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise ValueError(
+            f"Expected a rollout file (parquet) at {path}, found one that cannot be read: {error}. "
+            "Delete it, or restore it from a copy; the other steps of the run do not need it."
+        ) from error
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if missing:
+        raise ValueError(
+            f"Expected the columns of docs/formats.md in {path}, found none named {', '.join(missing)}. "
+            "A foreign log has to be converted to this format first."
+        )
+    rows = table.to_pylist()
+    versions = sorted({row["schema_version"] for row in rows} - {SCHEMA_VERSION})
+    if versions:
+        raise ValueError(
+            f"Expected schema_version {SCHEMA_VERSION} in {path}, found {versions[0]}. "
+            "Read it with the version of heedful that wrote it."
+        )
+    return _rollouts(rows, table.schema.metadata or {}, str(path))
+
+
+def rollout_rows(rollouts: Rollouts) -> list[Row]:
+    """The rows of a rollout file, one per turn: as JSON lines they are the plain audit format.
+
+    Raises:
+        ValueError: the groups contradict the split or the verdicts, or a group cannot be told from its rows.
+    """
+    verdicts = rollouts.verdicts if rollouts.verdicts is not None else (None,) * len(rollouts.groups)
+    if len(verdicts) != len(rollouts.groups):
+        raise ValueError(
+            f"Expected one verdict per group, found {len(verdicts)} verdicts for {len(rollouts.groups)} groups. "
+            "Pass the verdicts of these very groups, or None where nothing was filtered."
+        )
+    rows: list[Row] = []
+    for number, (group, verdict) in enumerate(zip(rollouts.groups, verdicts, strict=True)):
+        _check_group(number, group, rollouts.split)
+        shared = _group_columns(rollouts, number, group.task, verdict)
+        for trajectory in group.trajectories:
+            once = shared | _trajectory_columns(trajectory)
+            turns: Sequence[Turn | None] = trajectory.turns or (None,)
+            first = 1 if trajectory.turns else 0
+            rows += [once | _turn_columns(turn, place) for place, turn in enumerate(turns, start=first)]
+    return [{name: row.get(name) for name in COLUMNS} for row in rows]
+
+
+def _check_group(number: int, group: Group, split: str) -> None:
+    if group.task.split != split:
+        raise ValueError(
+            f"Expected tasks of the split {split!r}, found {group.task.id!r} of {group.task.split!r} in group "
+            f"{number}. Write one file per split."
+        )
+    members = [trajectory.member for trajectory in group.trajectories]
+    if not members or len(set(members)) != len(members):
+        raise ValueError(
+            f"Expected at least one trajectory with distinct members in group {number}, found members {members}."
+        )
+    if any(trajectory.task != group.task for trajectory in group.trajectories):
+        raise ValueError(f"Expected every trajectory of group {number} to be of task {group.task.id!r}, found others.")
+
+
+def _group_columns(rollouts: Rollouts, number: int, task: Task, verdict: Verdict | None) -> Row:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "step": rollouts.step,
+        "split": rollouts.split,
+        "environment": _storable(rollouts.environment),
+        "task_id": _storable(task.id),
+        "task_seed": task.seed,
+        "task_tags": [_storable(tag) for tag in task.tags],
+        "group": number,
+        "weight": verdict.weight if verdict else None,
+        "reason": verdict.reason if verdict else None,
+        "spread": verdict.spread if verdict else None,
+    }
+
+
+def _trajectory_columns(trajectory: Trajectory) -> Row:
+    return {
+        "member": trajectory.member,
+        "outcome": trajectory.outcome,
+        "success": trajectory.success,
+        "progress": trajectory.progress,
+        "ending": trajectory.ending.value,
+        "error": _storable(trajectory.error),
+        "temperature": trajectory.temperature,
+        "policy_version": trajectory.policy_version,
+    }
+
+
+def _turn_columns(turn: Turn | None, place: int) -> Row:
+    if turn is None:
+        return {"turn": place}
+    reply = turn.reply
+    return {
+        "turn": place,
+        "new_prompt_text": _storable(reply.prompt.text),
+        "new_prompt_ids": list(reply.prompt.ids),
+        "reply_text": _storable(reply.text),
+        "reply_ids": list(reply.ids),
+        "logprobs": list(reply.logprobs),
+        "entropies": list(reply.entropies),
+        "thought_start": reply.thought.start,
+        "thought_end": reply.thought.end,
+        "answer_start": reply.answer.start,
+        "answer_end": reply.answer.end,
+        "closed": reply.closed,
+        "cut": reply.cut,
+        "actions": [_storable(action) for action in turn.actions],
+        "valid": turn.valid,
+        "effect": _storable(turn.effect),
+        "state": _storable(turn.state),
+        "reward": turn.reward,
+        "components": {_storable(name): value for name, value in turn.rewards.items()},
+    }
+
+
+def _storable(text: str) -> str:
+    """Lone surrogates, which no UTF-8 file can hold, become backslash escapes; all other text passes unchanged."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _schema(rollouts: Rollouts) -> pyarrow.Schema:
+    """The columns, and in the file's own key-value pairs what the rows of an empty step could not tell."""
+    import pyarrow
+
+    kinds = {
+        "text": pyarrow.string(),
+        "int32": pyarrow.int32(),
+        "int64": pyarrow.int64(),
+        "float64": pyarrow.float64(),
+        "bool": pyarrow.bool_(),
+        "texts": pyarrow.list_(pyarrow.string()),
+        "int32s": pyarrow.list_(pyarrow.int32()),
+        "float64s": pyarrow.list_(pyarrow.float64()),
+        "text to float64": pyarrow.map_(pyarrow.string(), pyarrow.float64()),
+    }
+    of_file = {
+        "heedful.schema_version": str(SCHEMA_VERSION),
+        "heedful.step": str(rollouts.step),
+        "heedful.split": rollouts.split,
+        "heedful.environment": _storable(rollouts.environment),
+        "heedful.filtered": str(rollouts.verdicts is not None),
+    }
+    return pyarrow.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()], metadata=of_file)
+
+
+def _rollouts(rows: Sequence[Row], of_file: Mapping[bytes, bytes], path: str) -> Rollouts:
+    try:
+        step = int(of_file[b"heedful.step"])
+        split, environment = (of_file[key].decode() for key in (b"heedful.split", b"heedful.environment"))
+        filtered = of_file[b"heedful.filtered"] == b"True"
+        groups, verdicts = [], []
+        for number, (_, of_group) in enumerate(itertools.groupby(rows, key=lambda row: row["group"])):
+            group, verdict = _group(number, list(of_group))
+            groups.append(group)
+            verdicts += [verdict] if verdict else []
+        if len(verdicts) != (len(groups) if filtered else 0):
+            raise ValueError(f"{len(verdicts)} verdicts for {len(groups)} groups")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"Expected rows as docs/formats.md describes them in {path}, found {type(error).__name__}: {error}. "
+            "Write rollout files with heedful.storage.write_rollouts only."
+        ) from error
+    return Rollouts(step, split, environment, tuple(groups), tuple(verdicts) if filtered else None)
+
+
+def _group(number: int, rows: Sequence[Row]) -> tuple[Group, Verdict | None]:
+    head = rows[0]
+    if head["group"] != number:
+        raise ValueError(f"group {head['group']} where group {number} should begin")
+    task = Task(head["task_id"], head["task_seed"], head["split"], tuple(head["task_tags"]))
+    trajectories = tuple(
+        _trajectory(task, list(of_member)) for _, of_member in itertools.groupby(rows, key=lambda row: row["member"])
+    )
+    verdict = None if head["weight"] is None else Verdict(head["weight"], head["reason"], head["spread"])
+    return Group(task, trajectories), verdict
+
+
+def _trajectory(task: Task, rows: Sequence[Row]) -> Trajectory:
+    head = rows[0]
+    turns = tuple(_turn(row) for row in rows if row["turn"] > 0)
+    if [row["turn"] for row in rows] != (list(range(1, len(turns) + 1)) or [0]):
+        raise ValueError(f"turns {[row['turn'] for row in rows]} of member {head['member']} of group {head['group']}")
+    return Trajectory(
+        task,
+        head["member"],
+        turns,
+        Ending(head["ending"]),
+        head["outcome"],
+        head["progress"],
+        head["policy_version"],
+        head["temperature"],
+        head["error"],
+    )
+
+
+def _turn(row: Row) -> Turn:
+    reply = Reply(
+        Prompt(row["new_prompt_text"], tuple(row["new_prompt_ids"])),
+        tuple(row["reply_ids"]),
+        row["reply_text"],
+        tuple(row["logprobs"]),
+        tuple(row["entropies"]),
+        Span(row["thought_start"], row["thought_end"]),
+        Span(row["answer_start"], row["answer_end"]),
+        row["closed"],
+        row["cut"],
+    )
+    rewards = dict(row["components"])
+    turn = Turn(reply, rewards, tuple(row["actions"]), row["valid"], row["effect"], row["state"])
+    if not (turn.reward == row["reward"] or math.isnan(turn.reward)):
+        raise ValueError(f"a reward of {row['reward']} that is not the sum of {rewards}")
+    return turn

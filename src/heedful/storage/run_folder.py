@@ -1,0 +1,213 @@
+"""The run folder: where each file of a run lies, how a run claims a folder, and what a resume cuts off.
+
+Promise: no run ever writes into another's folder, and after `truncate_after` nothing later than the given step is left.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.storage.files import write_whole
+
+_STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
+_PACKAGES = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors", "trl", "verl", "vllm")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The paths of one run. Making the object touches nothing."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, root: Path | str, environment: str, algorithm: str, seed: int) -> RunFolder:
+        """Claim `<root>/<environment>-<algorithm>-s<seed>-<n>` with the first free n from 1. Safe among processes."""
+        Path(root).mkdir(parents=True, exist_ok=True)
+        number = 1
+        while True:
+            path = Path(root) / f"{environment}-{algorithm}-s{seed}-{number}"
+            try:
+                path.mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                return cls(path)
+
+    @classmethod
+    def open(cls, out: Path | str, resume: bool = False) -> RunFolder:
+        """Use the folder `out` that the user named.
+
+        Raises:
+            ValueError: it is not empty and this is no resume, or a resume finds no run in it, or it is a file.
+        """
+        path = Path(out)
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"Expected a folder for the run at {path}, found a file. Give another --out.")
+        entries = sorted(entry.name for entry in path.iterdir()) if path.exists() else []
+        if resume and not (path / "config.json").is_file():
+            found = f"only {', '.join(entries[:5])}" if entries else "nothing"
+            raise ValueError(
+                f"Expected the config.json of a run to resume in {path}, found {found}. Give the folder of a run "
+                "to --resume, or leave it out to begin a new run."
+            )
+        if entries and not resume:
+            raise ValueError(
+                f"Expected an empty or new folder for the run at {path}, found {len(entries)} entries "
+                f"({', '.join(entries[:3])}{', ...' if len(entries) > 3 else ''}). "
+                "Add --resume to continue that run, or give another --out."
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        return cls(path)
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration."""
+        return self.path / "config.json"
+
+    @property
+    def environment(self) -> Path:
+        """What `describe_environment` found at the start."""
+        return self.path / "environment.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def verdict(self) -> Path:
+        """The run's conclusion: sentences and the regime."""
+        return self.path / "verdict.json"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    def rollouts(self, step: int, of: str = "") -> Path:
+        """The rollouts of a step; `of` names an evaluation's (`val_greedy`), empty = those trained on."""
+        return self.path / "rollouts" / f"{_step_name(step)}{f'_{of}' if of else ''}.parquet"
+
+    def checkpoint(self, step: int) -> Path:
+        return self.path / "checkpoints" / _step_name(step)
+
+    def scores(self, step: int) -> Path:
+        """The cross-scores of a step's full diagnosis."""
+        return self.path / "scores" / f"{_step_name(step)}.npz"
+
+    def rollout_steps(self) -> list[int]:
+        """The steps whose training rollouts are stored, ascending."""
+        return self._steps("rollouts", r"step_(\d+)\.parquet")
+
+    def score_steps(self) -> list[int]:
+        """The steps whose cross-scores are stored, ascending."""
+        return self._steps("scores", r"step_(\d+)\.npz")
+
+    def checkpoint_steps(self) -> list[int]:
+        """The steps that have a checkpoint, ascending; whether one is complete is its reader's to say."""
+        return self._steps("checkpoints", r"step_(\d+)")
+
+    def _steps(self, folder: str, pattern: str) -> list[int]:
+        parent = self.path / folder
+        names = (re.fullmatch(pattern, entry.name) for entry in parent.iterdir()) if parent.is_dir() else ()
+        return sorted(int(name[1]) for name in names if name)
+
+    def truncate_after(self, step: int) -> list[str]:
+        """Remove what was written later than `step`: rollouts, cross-scores, measurements, and the report made of them.
+
+        Kept lines of `metrics.jsonl` keep their bytes; a torn last line goes. Checkpoints are left to their owner.
+
+        Returns:
+            One phrase per thing removed, to be shown to the user.
+        """
+        removed = []
+        for folder in ("rollouts", "scores"):
+            for entry in sorted((self.path / folder).glob("step_*")):
+                name = _STEP_FILE.fullmatch(entry.name)
+                if name and int(name[1]) > step:
+                    entry.unlink()
+                    removed.append(f"{folder}/{entry.name}")
+        lines = self._cut_metrics(step)
+        if lines:
+            removed.append(f"{lines} lines of {self.metrics.name}")
+        if removed and self.report.exists():
+            self.report.unlink()
+            removed.append(self.report.name)
+        return removed
+
+    def _cut_metrics(self, step: int) -> int:
+        """Rewrite the measurements without later steps; the number of lines that went."""
+        if not self.metrics.exists():
+            return 0
+        lines = self.metrics.read_bytes().splitlines(keepends=True)
+        kept = [line for line in lines if line.endswith(b"\n") and _step_of(line) <= step]
+        if len(kept) < len(lines):
+            write_whole(self.metrics, b"".join(kept))
+        return len(lines) - len(kept)
+
+
+def _step_name(step: int) -> str:
+    if step < 0:
+        raise ValueError(f"Expected a step of 0 or more, found {step}.")
+    return f"step_{step:06d}"
+
+
+def _step_of(line: bytes) -> float:
+    """The step of one line of measurements; infinite where it cannot be read, so that the line goes."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return float("inf")
+    step = row.get("step") if isinstance(row, dict) else None
+    return step if isinstance(step, int) else float("inf")
+
+
+def describe_environment(device: str, threads: int) -> dict[str, object]:
+    """What a run must record to be repeated: versions, threads, device, platform, commit. Imports none of the packages.
+
+    Packages that are not installed are `None`; so is the commit where heedful's source is not under version control.
+    """
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for package in ("heedful", *_PACKAGES):
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = None
+    return {
+        "versions": versions,
+        "threads": threads,
+        "device": device,
+        "platform": {
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "release": platform.release(),
+            "implementation": sys.implementation.name,
+        },
+        "commit": _commit(),
+    }
+
+
+def _commit() -> dict[str, object] | None:
+    """The commit of heedful's own source, and whether the tree differed from it."""
+    here = Path(__file__).resolve()
+    # An installed copy may lie inside somebody else's checkout: only a tracked file speaks for this repository.
+    if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
+        return None
+    commit = _git(here.parent, "rev-parse", "HEAD")
+    changes = _git(here.parent, "status", "--porcelain", "--untracked-files=no")
+    return None if commit is None else {"id": commit, "changed": bool(changes)}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        answer = subprocess.run(
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None

@@ -1,0 +1,242 @@
+"""Where metrics go: `metrics.jsonl`, the record that everything else reads, and dashboards beside it.
+
+Promise: a tracker receives and never answers, so no run depends on one. `metrics.jsonl` holds every reading with its
+interval and its reason; the dashboards show the numbers among the values and cannot stop a run.
+
+Source of the line format: {"step", "time", "metrics": {name: number or {"value", "low", "high", "n", "why"}}}.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from heedful.protocols import Tracker
+from heedful.storage.files import naming_a_full_disk, write_whole
+from heedful.types import Metric
+
+PROJECT = "heedful"
+"""The project under which dashboards file a run; the run folder's name is the name of the run."""
+
+
+class JsonlTracker:
+    """Appends one line per write, in the order of the readings, and flushes it.
+
+    Several lines may share a step. A reading that has a number and nothing else is written as that number. What JSON
+    cannot hold is written as missing, with the reason.
+    """
+
+    def __init__(self, path: Path | str, clock: Callable[[], float] = time.time) -> None:
+        """`clock` gives the seconds since 1970 of each line; nothing but the display of durations may use them."""
+        self._path = Path(path)
+        self._clock = clock
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._stream = self._path.open("ab")
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None:
+        """Raises ValueError for two readings of one name, DiskFull where there is no room."""
+        readings = {metric.name: _reading(metric) for metric in metrics}
+        if len(readings) < len(metrics):
+            names = [metric.name for metric in metrics]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"Expected one reading per name in a step, found {twice!r} twice in step {step}.")
+        row = {"step": step, "time": self._clock(), "metrics": readings}
+        line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+        with naming_a_full_disk(self._path, kept="all readings of earlier steps"):
+            self._stream.write(line.encode())
+            self._stream.flush()
+
+    def truncate_after(self, step: int) -> None:
+        """Drop what was written later than `step`, and a line that a killed run left torn. The rest keeps its bytes.
+
+        Raises ValueError, and changes nothing, where another line than the last cannot be read.
+        """
+        lines = self._path.read_bytes().splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith(b"\n")]
+        kept = [line for number, line in enumerate(whole, start=1) if self._step(line, number) <= step]
+        self._stream.close()
+        if len(kept) < len(lines):
+            write_whole(self._path, b"".join(kept))
+        self._stream = self._path.open("ab")
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _step(self, line: bytes, number: int) -> int:
+        try:
+            return int(json.loads(line)["step"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(
+                f"Expected a JSON object with a step on line {number} of {self._path}, found {line[:60]!r}. "
+                "Restore the file, or delete that line."
+            ) from error
+
+
+class TensorBoardTracker:
+    """Scalars for TensorBoard, in `<folder>/tensorboard`. Needs the extra `tensorboard`, but not torch."""
+
+    def __init__(self, folder: Path, configuration: Mapping[str, Any]) -> None:
+        """`configuration` is not used: TensorBoard shows no settings, and config.json lies beside."""
+        writer = _optional("tensorboard.summary", "tensorboard").Writer
+        self._writer = writer(str(folder / "tensorboard"))
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None:
+        for name, value in _numbers(metrics).items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WandbTracker:
+    """Numbers and labels for Weights & Biases, kept in `<folder>/wandb` unless WANDB_MODE says `online`.
+
+    Needs the extra `wandb`. What was kept offline is sent by `wandb sync`, and is complete when the process has ended.
+    A resumed run is a new run there.
+    """
+
+    def __init__(self, folder: Path, configuration: Mapping[str, Any]) -> None:
+        wandb = _optional("wandb", "wandb")
+        folder.mkdir(parents=True, exist_ok=True)
+        # Without these it would read the repository, the machine and the terminal: not ours to send.
+        settings = wandb.Settings(console="off", silent=True, disable_git=True, x_disable_stats=True)
+        self._run = wandb.init(
+            project=PROJECT,
+            name=folder.name,
+            dir=str(folder),
+            mode=os.environ.get("WANDB_MODE", "offline"),
+            config=dict(configuration),
+            settings=settings,
+        )
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None:
+        self._run.log({**_numbers(metrics), **_labels(metrics)}, step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class TrackioTracker:
+    """Numbers and labels for Trackio, in its own local store (TRACKIO_DIR). Needs the extra `trackio`.
+
+    A resumed run goes on under its name; what was written after the checkpoint it starts from is there twice.
+    """
+
+    def __init__(self, folder: Path, configuration: Mapping[str, Any]) -> None:
+        trackio = _optional("trackio", "trackio")
+        self._run = trackio.init(
+            project=PROJECT,
+            name=folder.name,
+            config=dict(configuration),
+            resume="allow",
+            embed=False,
+            auto_log_gpu=False,
+            auto_log_cpu=False,
+        )
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None:
+        self._run.log({**_numbers(metrics), **_labels(metrics)}, step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class _Guarded:
+    """See `guarded`."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._warned = False
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None:
+        self._attempt(f"write step {step}", lambda: self._tracker.write(step, metrics))
+
+    def close(self) -> None:
+        self._attempt("close", self._tracker.close)
+
+    def _attempt(self, what: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        # Broad on purpose: a dashboard fails in its own ways, and none of them is worth a run.
+        except Exception as error:
+            if not self._warned:
+                self._warned = True
+                name = type(self._tracker).__name__
+                warnings.warn(
+                    f"{name} could not {what}: {type(error).__name__}: {error}. The run goes on; further failures of "
+                    "this tracker are not reported.",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+
+
+def guarded(tracker: Tracker) -> Tracker:
+    """The same tracker, but a failure warns, once, instead of stopping the run. Each write is still attempted."""
+    return _Guarded(tracker)
+
+
+TRACKERS: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
+    "tensorboard": TensorBoardTracker,
+    "trackio": TrackioTracker,
+    "wandb": WandbTracker,
+}
+"""What may stand beside `metrics.jsonl`: name -> made from the run folder and the settings as JSON."""
+
+
+def open_trackers(names: Sequence[str], folder: Path, configuration: Mapping[str, Any]) -> list[Tracker]:
+    """Start trackers by name, each guarded. Raises ValueError for an unknown name or an extra that is not installed."""
+    unknown = [name for name in names if name not in TRACKERS]
+    if unknown:
+        raise ValueError(f"Expected trackers among {', '.join(TRACKERS)}, found {unknown[0]!r}.")
+    return [guarded(TRACKERS[name](folder, configuration)) for name in names]
+
+
+def _optional(module: str, extra: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ValueError(
+            f"The tracker {extra!r} needs a package that is not installed ({error}). "
+            f'Install it with: pip install "heedful[{extra}]"'
+        ) from error
+
+
+def _reading(metric: Metric) -> float | dict[str, Any]:
+    value, why = _finite(metric.value), metric.why
+    limits = {"low": metric.low, "high": metric.high}
+    rest: dict[str, Any] = {name: _finite(limit) for name, limit in limits.items() if _finite(limit) is not None}
+    if value is None and metric.value is not None:
+        why = why or f"the value was {metric.value}"
+    elif any(limit is not None and name not in rest for name, limit in limits.items()):
+        why = why or "the interval was not finite"
+    if metric.n is not None:
+        rest["n"] = metric.n
+    if why:
+        rest["why"] = why
+    if isinstance(value, int | float) and not rest:
+        return value
+    return {"value": value, **rest}
+
+
+def _finite(value: float | str | None) -> float | str | None:
+    """A value as JSON can hold it: numbers as plain int or float, `None` for what is not finite."""
+    if value is None or isinstance(value, str | int):
+        return value
+    return float(value) if math.isfinite(value) else None
+
+
+def _numbers(metrics: Sequence[Metric]) -> dict[str, float]:
+    values = {metric.name: _finite(metric.value) for metric in metrics}
+    return {name: value for name, value in values.items() if isinstance(value, int | float)}
+
+
+def _labels(metrics: Sequence[Metric]) -> dict[str, str]:
+    return {metric.name: metric.value for metric in metrics if isinstance(metric.value, str)}

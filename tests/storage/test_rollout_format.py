@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stored_groups import DROPPED, KEPT, broken_group, group, turn
+
+from heedful.storage import DiskFull, Rollouts, read_rollouts, rollout_rows, write_rollouts
+from heedful.storage.rollouts import COLUMNS
+from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
+
+
+def test_what_was_written_is_read_back_equal(tmp_path: Path) -> None:
+    groups = (group(0), broken_group(1), group(2, members=5))
+    verdicts = (KEPT, DROPPED, Verdict(0.25, "kept", 0.0))
+    write_rollouts(tmp_path / "r.parquet", 12, "train", groups, verdicts, "frozen_lake")
+    assert read_rollouts(tmp_path / "r.parquet") == Rollouts(12, "train", "frozen_lake", groups, verdicts)
+
+
+def test_an_evaluation_has_no_verdicts_and_a_step_may_be_empty(tmp_path: Path) -> None:
+    write_rollouts(tmp_path / "eval.parquet", 3, "train", [group()], None)
+    assert read_rollouts(tmp_path / "eval.parquet").verdicts is None
+    write_rollouts(tmp_path / "none.parquet", 4, "val", [], [], "bandit")
+    assert read_rollouts(tmp_path / "none.parquet") == Rollouts(4, "val", "bandit", (), ())
+
+
+def test_equal_groups_give_equal_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_rollouts(tmp_path / name, 1, "train", [group(0), broken_group(1)], [KEPT, DROPPED], "lake")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+_reals = st.floats(allow_nan=False)
+_ids = st.lists(st.integers(0, 2**31 - 1), max_size=5).map(tuple)
+_turns = st.builds(
+    Turn,
+    reply=st.builds(
+        Reply,
+        prompt=st.builds(Prompt, text=_texts, ids=_ids),
+        ids=_ids,
+        text=_texts,
+        logprobs=st.lists(_reals, max_size=5).map(tuple),
+        entropies=st.lists(_reals, max_size=5).map(tuple),
+        thought=st.builds(Span, st.integers(0, 9), st.integers(0, 9)),
+        answer=st.builds(Span, st.integers(0, 9), st.integers(0, 9)),
+        closed=st.booleans(),
+        cut=st.booleans(),
+    ),
+    rewards=st.dictionaries(_texts, st.floats(-1e6, 1e6), max_size=3),
+    actions=st.lists(_texts, max_size=3).map(tuple),
+    valid=st.booleans(),
+    effect=_texts,
+    state=_texts,
+)
+
+
+@st.composite
+def _groups(draw: st.DrawFn) -> Group:
+    task = Task(
+        draw(_texts), draw(st.integers(-(2**63), 2**63 - 1)), "train", tuple(draw(st.lists(_texts, max_size=2)))
+    )
+    members = draw(st.lists(st.integers(0, 99), min_size=1, max_size=3, unique=True))
+    trajectories = [
+        Trajectory(
+            task,
+            member,
+            tuple(draw(st.lists(_turns, max_size=3))),
+            draw(st.sampled_from(Ending)),
+            draw(st.none() | st.floats(0, 1)),
+            draw(st.none() | st.floats(0, 1)),
+            draw(st.integers(0, 2**60)),
+            draw(st.floats(0, 2)),
+            draw(_texts),
+        )
+        for member in members
+    ]
+    return Group(task, tuple(trajectories))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(_groups(), max_size=3), st.data())
+def test_any_rollout_survives_the_round_trip(tmp_path_factory: pytest.TempPathFactory, groups, data) -> None:
+    verdict = st.builds(Verdict, st.floats(0, 5), _texts, st.none() | _reals)
+    verdicts = data.draw(st.none() | st.lists(verdict, min_size=len(groups), max_size=len(groups)).map(tuple))
+    path = tmp_path_factory.mktemp("r") / "r.parquet"
+    write_rollouts(path, 0, "train", groups, verdicts, "any")
+    assert read_rollouts(path) == Rollouts(0, "train", "any", tuple(groups), verdicts)
+
+
+def test_a_reward_that_is_not_a_number_survives_as_such(tmp_path: Path) -> None:
+    original = group(members=1)
+    first = dataclasses.replace(original.trajectories[0], turns=(turn(1, {"step": math.nan}),))
+    write_rollouts(tmp_path / "r", 0, "train", [Group(original.task, (first,))], None)
+    (read,) = read_rollouts(tmp_path / "r").groups
+    assert math.isnan(read.trajectories[0].turns[0].rewards["step"])
+
+
+def test_rows_are_turns_numbered_from_one_with_the_groups_facts_on_each() -> None:
+    rows = rollout_rows(Rollouts(7, "train", "lake", (group(), broken_group(1)), (KEPT, DROPPED)))
+    assert [(row["group"], row["member"], row["turn"]) for row in rows] == [
+        (0, 0, 1),
+        (0, 0, 2),
+        (0, 1, 1),
+        (1, 3, 0),
+        (1, 1, 1),
+    ]
+    assert all(list(row) == list(COLUMNS) for row in rows)
+    second = rows[1]
+    assert (second["reward"], second["components"]) == (0.9, {"step": -0.1, "solved": 1.0})
+    assert (second["outcome"], second["success"], second["ending"], second["weight"]) == (1.0, True, "solved", 1.0)
+    turnless = rows[3]
+    assert (turnless["reply_ids"], turnless["reward"], turnless["error"]) == (None, None, "no board: käse")
+
+
+def test_rows_are_plain_json() -> None:
+    rows = rollout_rows(Rollouts(7, "train", "lake", (group(), broken_group(1)), (KEPT, DROPPED)))
+    assert json.loads(json.dumps(rows)) == rows
+
+
+def test_text_that_no_file_can_hold_is_escaped(tmp_path: Path) -> None:
+    task = Task("t", 0, "train")
+    lost = Group(task, (Trajectory(task, 0, (), Ending.ERROR, None, error="bad name \udc80"),))
+    write_rollouts(tmp_path / "r", 0, "train", [lost], None)
+    assert read_rollouts(tmp_path / "r").groups[0].trajectories[0].error == r"bad name \udc80"
+
+
+def test_groups_that_contradict_their_file_are_refused(tmp_path: Path) -> None:
+    task = Task("t", 0, "train")
+    twins = Group(task, (group().trajectories[1], group().trajectories[1]))
+    stranger = Group(task, group().trajectories)
+    for groups, verdicts, sentence in (
+        ([group()], [], "one verdict per group, found 0 verdicts for 1 groups"),
+        ([twins], None, r"distinct members in group 0, found members \[1, 1\]"),
+        ([Group(task, ())], None, "at least one trajectory"),
+        ([stranger], None, "to be of task 't', found others"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            write_rollouts(tmp_path / "r", 0, "train", groups, verdicts)
+    with pytest.raises(ValueError, match="tasks of the split 'val', found 'lake/0' of 'train'"):
+        write_rollouts(tmp_path / "r", 0, "val", [group()], None)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_seed_beyond_64_bits_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    task = Task("t", 2**64, "train")
+    with pytest.raises(ValueError, match="Seeds must fit 64 bits"):
+        write_rollouts(tmp_path / "r", 0, "train", [Group(task, (Trajectory(task, 0, (), Ending.ERROR, None),))], None)
+
+
+def test_a_damaged_or_foreign_file_is_named_with_a_way_out(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "r.parquet"
+    with pytest.raises(ValueError, match="Expected a rollout file"):
+        read_rollouts(path)
+    write_rollouts(path, 0, "train", [group()], [KEPT])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"cannot be read.*restore it from a copy"):
+        read_rollouts(path)
+    pyarrow.parquet.write_table(pyarrow.table({"prompt": ["a"], "step": [1]}), path)
+    with pytest.raises(ValueError, match=r"none named schema_version, split.*has to be converted"):
+        read_rollouts(path)
+
+
+def _rewritten(path: Path, column: str, values: list[object]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(path)
+    index = table.column_names.index(column)
+    field = table.schema.field(column)
+    pyarrow.parquet.write_table(table.set_column(index, field, pyarrow.array(values, field.type)), path)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "sentence"),
+    [
+        ("schema_version", [1, 2, 1], "schema_version 1 .* found 2"),
+        ("turn", [1, 3, 1], r"turns \[1, 3\] of member 0 of group 0"),
+        ("ending", ["solved", "solved", "asleep"], "asleep"),
+        ("reward", [5.0, 0.9, -0.1], "a reward of 5.0 that is not the sum of"),
+        ("weight", [None, None, None], "0 verdicts for 1 groups"),
+    ],
+)
+def test_rows_that_cannot_be_right_are_refused(
+    tmp_path: Path, column: str, values: list[object], sentence: str
+) -> None:
+    path = tmp_path / "r.parquet"
+    write_rollouts(path, 0, "train", [group()], [KEPT])
+    _rewritten(path, column, values)
+    with pytest.raises(ValueError, match=sentence):
+        read_rollouts(path)
+
+
+def test_a_full_disk_keeps_the_earlier_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import errno
+    import os
+
+    path = tmp_path / "r.parquet"
+    write_rollouts(path, 0, "train", [group()], [KEPT])
+    before = path.read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskFull, match=r"is full .* Kept: the earlier r\.parquet .*--resume"):
+        write_rollouts(path, 1, "train", [group(1)], [KEPT])
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["r.parquet"]
