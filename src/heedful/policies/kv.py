@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -107,14 +107,14 @@ def merge(pieces: Sequence[KVBatch], rows: Sequence[Tensor], room: int) -> KVBat
     lengths_B = torch.cat([piece.lengths_B[index] for piece, index in zip(pieces, rows, strict=True)])
     width = int(lengths_B.max()) if len(lengths_B) else 0
     columns = [_columns(piece, index, width) for piece, index in zip(pieces, rows, strict=True)]
-    layers: list[CacheLayerMixin] = []
+    layers: list[Any] = []
     for number in range(len(pieces[0].cache.layers)):
         layer = _Layer(width + room)
-        sources = [piece.cache.layers[number] for piece in pieces]
-        keys = [_gather(source.keys, index, column) for source, index, column in zip(sources, rows, columns, strict=True)]
-        values = [
-            _gather(source.values, index, column) for source, index, column in zip(sources, rows, columns, strict=True)
-        ]
+        sources = [cast(_Layer, piece.cache.layers[number]) for piece in pieces]
+        keys, values = [], []
+        for source, rows_B, columns_BT in zip(sources, rows, columns, strict=True):
+            keys.append(_gather(source.keys, rows_B, columns_BT))
+            values.append(_gather(source.values, rows_B, columns_BT))
         layer.update(torch.cat(keys), torch.cat(values))
         layers.append(layer)
     offsets = torch.arange(width, device=lengths_B.device)
@@ -131,8 +131,8 @@ def _columns(piece: KVBatch, rows: Tensor, width: int) -> Tensor:
     return columns[:, :width]
 
 
-def _gather(states: Tensor | None, rows: Tensor, columns: Tensor) -> Tensor:
-    assert states is not None, "the cache was never filled"
-    heads, dim = states.shape[1], states.shape[3]
-    flat = states[rows] if len(rows) != len(states) or not bool((rows == torch.arange(len(states), device=rows.device)).all()) else states
-    return flat.gather(2, columns[:, None, :, None].expand(-1, heads, -1, dim))
+def _gather(states_BHTD: Tensor | None, rows_B: Tensor, columns_BT: Tensor) -> Tensor:
+    """These columns of these rows, `[rows, heads, columns, head_dim]`, without a copy of whole rows on the way."""
+    assert states_BHTD is not None, "the cache was never filled"
+    chosen_BTHD = states_BHTD.transpose(1, 2)[rows_B[:, None], columns_BT]
+    return chosen_BTHD.transpose(1, 2)

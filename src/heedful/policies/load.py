@@ -5,12 +5,13 @@ Promise: what cannot be sampled or scored exactly is refused here, in a sentence
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import cast
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.plain_attention import refuse_unless_plain_causal
+from heedful.pretrained import read_model, read_tokenizer
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -23,18 +24,12 @@ def load_model(
     Raises:
         ValueError: there is no such model, it is not a causal language model, or its attention is not plain causal.
     """
-    where = f"the path {name}" if Path(name).exists() else f"{name!r} (no local path; looked up as a Hugging Face name)"
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=_DTYPES[dtype], attn_implementation="sdpa")
-    except (OSError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
-            f"Expected a causal language model at {where}, but it could not be loaded: {reason}. "
-            "Give a folder with config.json, weights and tokenizer files, or --model seedling."
-        ) from error
+    remedy = "Give a folder with config.json, weights and tokenizer files, or --model seedling."
+    model = read_model(name, _DTYPES[dtype], remedy)
     refuse_unless_plain_causal(model)
-    return model.to(device).eval(), tokenizer
+    tokenizer = read_tokenizer(name, remedy)
+    cast(torch.nn.Module, model).to(device)
+    return model, tokenizer
 
 
 def pick_device(name: str) -> torch.device:

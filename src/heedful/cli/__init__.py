@@ -1,0 +1,70 @@
+"""The command line: `heedful train | eval | play | envs | report`.
+
+Promise: what the user can mend ends in a sentence and exit code 2; nothing already computed is lost. Help loads no torch.
+Exit codes: 0 done, 2 bad input, 130 interrupted and saved.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from heedful import __version__
+
+COMMANDS = {
+    "train": ("heedful.cli.train", "train an agent: rollouts, filter, update, diagnostics, report"),
+    "eval": ("heedful.cli.evaluate", "success of a run or a model on held-out tasks, beside its baselines"),
+    "play": ("heedful.cli.play", "play one episode yourself, or watch a model, the solver or a random policy"),
+    "envs": ("heedful.cli.environments", "list the environments and presets"),
+    "report": ("heedful.cli.report", "write the page of a run again, or compare runs"),
+}
+"""Name -> module with `main(argv) -> exit code`, and one line of help."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point of the `heedful` command."""
+    sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Dispatch to a command; returns the exit code."""
+    name, rest = (argv[0], argv[1:]) if argv else ("--help", [])
+    if name in ("--help", "-h", "help"):
+        print(_overview())
+        return 0
+    if name == "--version":
+        print(f"heedful {__version__}")
+        return 0
+    if name not in COMMANDS:
+        print(f"heedful: there is no command {name!r}; expected one of {', '.join(COMMANDS)}.", file=sys.stderr)
+        return 2
+    try:
+        return int(importlib.import_module(COMMANDS[name][0]).main(list(rest)))
+    except KeyboardInterrupt:
+        print("heedful: interrupted at once; what the last checkpoint holds is safe.", file=sys.stderr)
+        return 130
+    except (ValueError, OSError, MemoryError, ImportError) as error:
+        # What a user can mend is raised as one of these, with a sentence. The traceback is a variable away.
+        if os.environ.get("HEEDFUL_TRACEBACK"):
+            raise
+        print(f"heedful: {error or type(error).__name__}", file=sys.stderr)
+        return 2
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "heedful: reinforcement learning of LLM agents that keep listening to their input.",
+            "",
+            "usage: heedful COMMAND ...",
+            "",
+            *lines,
+            "",
+            "`heedful COMMAND --help` explains a command. A first run: heedful train frozen_lake",
+            "Set HEEDFUL_TRACEBACK=1 to see where an error came from.",
+        ]
+    )

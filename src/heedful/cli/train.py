@@ -1,0 +1,136 @@
+"""`heedful train`: the whole job - seedling, training, evaluation, report, verdict.
+
+Promise: a new run never touches an old one's folder; an interrupted run says how to go on.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from heedful.cli.words import asks_for_help, take, take_positional
+from heedful.configuration import from_json, parse, to_json
+from heedful.presets import PRESETS, preset
+from heedful.storage import RunFolder, describe_environment, write_whole
+from heedful.training.config import TrainConfig
+
+DESCRIPTION = f"""Train an agent with reinforcement learning, measure on the way whether its reasoning still depends on
+the input, and end with a report and a verdict.
+
+  heedful train ENV [--out DIR] [--seeds 0,1,2] [settings]
+  heedful train --resume RUN
+
+ENV is a preset ({', '.join(PRESETS)}) or an environment of your own as module:Class.
+  --out DIR      the run's folder (default: runs/<env>-<algorithm>-s<seed>-<n>)
+  --seeds 0,1,2  one run per seed as processes over one warm start, and a table with intervals
+  --resume RUN   go on with an interrupted run where its last checkpoint stands
+The settings below show the defaults of ENV; in a file: --config FILE.json, then flags override."""
+
+
+def main(argv: list[str]) -> int:
+    helping = asks_for_help(argv)
+    resume, seeds, out = take(argv, "resume"), take(argv, "seeds"), take(argv, "out")
+    if resume is not None:
+        if argv or seeds or out:
+            raise ValueError(
+                f"--resume takes the run's own configuration, but found also {' '.join(argv) or 'other flags'}. "
+                "Give --resume RUN alone, or begin a new run."
+            )
+        return _resume(Path(resume))
+    name = take_positional(argv)
+    if name is None and not helping:
+        raise ValueError(f"Expected an environment after `heedful train`: one of {', '.join(PRESETS)}, or module:Class.")
+    default = preset(name or "frozen_lake", _model_named(argv))
+    config = parse(TrainConfig, default, argv, f"heedful train {name or 'ENV'}", DESCRIPTION)
+    if seeds is not None:
+        from heedful.cli.seeds import run_seeds
+
+        return run_seeds(config, _seed_list(seeds), Path(out) if out else None)
+    folder = (
+        RunFolder.open(out)
+        if out
+        else RunFolder.create("runs", config.env.name, _name_of_algorithm(config), config.seed)
+    )
+    write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
+    return _run(config, folder, resume=False)
+
+
+def _model_named(argv: list[str]) -> str | None:
+    """The value of --model, which decides between presets, left in place."""
+    copy = list(argv)
+    return take(copy, "model")
+
+
+def _name_of_algorithm(config: TrainConfig) -> str:
+    return str(to_json(config)["algorithm"]["type"])
+
+
+def _seed_list(text: str) -> list[int]:
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ValueError(f"Expected --seeds as whole numbers with commas, such as 0,1,2, found {text!r}.") from error
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"Expected distinct --seeds, found {text!r}.")
+    return seeds
+
+
+def _resume(path: Path) -> int:
+    folder = RunFolder.open(path, resume=True)
+    try:
+        tree = json.loads(folder.config.read_text())
+    except ValueError as error:
+        raise ValueError(f"The configuration {folder.config} is not JSON ({error}); restore it to resume.") from error
+    return _run(from_json(TrainConfig, tree), folder, resume=True)
+
+
+def _run(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
+    # Torch is loaded here, after everything that can be refused without it has been.
+    import torch
+
+    from heedful.policies.load import pick_device
+    from heedful.report import write_report
+    from heedful.terminal import TerminalView, growth_bar
+    from heedful.trackers import JsonlTracker, open_trackers
+    from heedful.training import checkpoint
+    from heedful.training.loop import train
+    from heedful.training.parts import assemble
+    from heedful.verdict import conclude
+
+    device = str(pick_device(config.device))
+    found = checkpoint.checkpoints(folder.path / "checkpoints") if resume else []
+    start = found[-1] if found else None
+    version = start.version if start else 0
+    view = TerminalView(config.steps, version, config.tags)
+    if resume:
+        folder.truncate_after(version - 1)
+        view.note(f"resuming {folder.path} after step {version} of {config.steps}")
+    else:
+        environment = {**describe_environment(device, config.threads), "torch_threads": torch.get_num_threads()}
+        write_whole(folder.environment, json.dumps(environment, indent=2) + "\n")
+    progress, move = growth_bar(view.console)
+    with progress:
+        parts = assemble(config, move, start)
+    trackers = [JsonlTracker(folder.metrics), *open_trackers(config.trackers, folder.path, to_json(config))]
+    try:
+        with view:
+            outcome = train(config, parts, folder, trackers, view)
+    finally:
+        for tracker in trackers:
+            tracker.close()
+    if outcome.interrupted:
+        view.note(f"interrupted after step {outcome.version}, saved; go on with: heedful train --resume {folder.path}")
+        return 130
+    conclusion = conclude(folder, config)
+    report = write_report(folder)
+    view.note("\nVerdict")
+    for sentence in conclusion.sentences:
+        view.console.print(f"  - {sentence}")
+    view.console.print(f"  Run folder: {folder.path}\n  Report:     {report}")
+    return 0
+
+
+def with_seed(config: TrainConfig, seed: int) -> TrainConfig:
+    """The same configuration with another seed."""
+    return replace(config, seed=seed)

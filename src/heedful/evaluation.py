@@ -1,0 +1,106 @@
+"""Success on held-out tasks, with intervals, beside what a random and the best input-blind policy reach.
+
+Promise: every number rests on whole tasks - samples of one task are never counted as independent - and gains are
+paired by task.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heedful.diagnostics.intervals import cluster_interval, mean_interval, wilson
+from heedful.envs.tasks import TaskStream, evaluation_tasks
+from heedful.protocols import EnvironmentFamily
+from heedful.rollout.baselines import SuccessCount, best_fixed_sequence, fixed_sequence_success, random_policy_success
+from heedful.seeds import derive
+from heedful.types import Group, Metric
+
+BASELINE_TASKS = 512
+"""Training tasks on which the best input-blind action sequence is searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baselines:
+    """What can be had without reading the input."""
+
+    random: Metric
+    fixed: Metric
+    sequence: tuple[str, ...]
+    """The best input-blind action sequence found on training tasks."""
+
+    @property
+    def metrics(self) -> list[Metric]:
+        return [self.random, self.fixed]
+
+
+def success_metric(name: str, groups: Sequence[Group]) -> Metric:
+    """The success rate over scored episodes: Wilson's interval for one episode a task, else clustered by task."""
+    scored = [[float(t.success) for t in group.trajectories if t.success is not None] for group in groups]
+    counts = [len(successes) for successes in scored]
+    total = sum(counts)
+    if not total:
+        return Metric(name, None, 0, why="no episode was scored")
+    rate = sum(map(sum, scored)) / total
+    interval = wilson(sum(map(sum, scored)), total) if max(counts) == 1 else None
+    if interval is None:
+        clustered = cluster_interval([sum(successes) for successes in scored], counts)
+        interval = clustered.cut(0.0, 1.0) if clustered else None
+    if interval is None:
+        return Metric(name, rate, total, why="a single task has no interval")
+    return Metric(name, rate, total, interval.low, interval.high)
+
+
+def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> Metric:
+    """Mean over tasks of the success rate after minus before, with Student's interval over tasks."""
+    rates_before = {group.task.id: _rate(group) for group in before}
+    gains = []
+    for group in after:
+        earlier, later = rates_before.get(group.task.id), _rate(group)
+        if earlier is not None and later is not None:
+            gains.append(later - earlier)
+    if not gains:
+        return Metric(name, None, 0, why="no task was scored both before and after")
+    interval = mean_interval(gains)
+    mean = sum(gains) / len(gains)
+    if interval is None:
+        return Metric(name, mean, len(gains), why="a single task has no interval")
+    return Metric(name, mean, len(gains), interval.low, interval.high)
+
+
+def _rate(group: Group) -> float | None:
+    successes = [float(t.success) for t in group.trajectories if t.success is not None]
+    return sum(successes) / len(successes) if successes else None
+
+
+def measure_baselines(family: Any, split: str, tasks: int) -> Baselines:
+    """The random policy and the best fixed action sequence on the evaluation's tasks.
+
+    The sequence is found on 512 training tasks (greedy extension, then one pass of single-action changes), so its
+    score on the evaluation's tasks is not flattered by the search. A family without a list of `actions` has neither.
+    """
+    prefix = f"eval/{split}"
+    if not getattr(family, "actions", None):
+        why = "the environment has no fixed list of actions"
+        return Baselines(
+            Metric(f"{prefix}/random/success", None, why=why), Metric(f"{prefix}/fixed/success", None, why=why), ()
+        )
+    held_out = evaluation_tasks(family, split, tasks)
+    sequence = best_fixed_sequence(family, _training_tasks(family))
+    rng = random.Random(derive(0, "random policy", split))
+    return Baselines(
+        _rate_metric(f"{prefix}/random/success", random_policy_success(family, held_out, rng)),
+        _rate_metric(f"{prefix}/fixed/success", fixed_sequence_success(family, held_out, sequence)),
+        tuple(sequence),
+    )
+
+
+def _training_tasks(family: EnvironmentFamily) -> Sequence[Any]:
+    return TaskStream(family, "train", derive(0, "fixed sequence")).next(BASELINE_TASKS)
+
+
+def _rate_metric(name: str, count: SuccessCount) -> Metric:
+    low, high = wilson(count.solved, count.episodes)
+    return Metric(name, count.rate, count.episodes, low, high)

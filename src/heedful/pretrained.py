@@ -1,0 +1,83 @@
+"""Model folders in the Hugging Face format: weights and tokenizers, read and written.
+
+Promise: whatever is wrong with a folder or with the disk ends in a sentence or in an `OSError` that says so; folders of
+this machine are read and written without progress bars.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+_UNREADABLE = (OSError, KeyError, ValueError, RuntimeError, SafetensorError)
+"""What transformers raises for missing, damaged, foreign and ill-fitting files."""
+
+
+def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
+    """The causal language model of a folder, or of a Hugging Face name, in evaluation mode on the CPU.
+
+    Attention is torch's own (`sdpa`), which takes any mask. `remedy` ends the sentence of the error.
+
+    Raises:
+        ValueError: there is no such model, it is no causal language model, or not all of its weights are there.
+    """
+    with _quiet(source), _naming(source, "a causal language model", remedy):
+        model, report = AutoModelForCausalLM.from_pretrained(
+            source, dtype=dtype, attn_implementation="sdpa", output_loading_info=True
+        )
+        if report["missing_keys"]:
+            # transformers would go on with random numbers in their place.
+            raise ValueError(f"no weights for {', '.join(sorted(report['missing_keys'])[:3])}")
+    return model.eval()
+
+
+def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder, or of a Hugging Face name. Raises ValueError, a sentence that ends in `remedy`."""
+    with _quiet(source), _naming(source, "a tokenizer", remedy):
+        return AutoTokenizer.from_pretrained(source)
+
+
+def write_pretrained(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Write both into `folder`. Raises OSError, with its number, when the disk does not take them."""
+    with _quiet(folder):
+        try:
+            model.save_pretrained(folder)
+        except SafetensorError as error:
+            # What the system answered stands in the text alone, and a full disk is told by its number.
+            number = re.search(r"\(os error (\d+)\)", str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder)) from error
+        tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def _quiet(source: str | Path) -> Iterator[None]:
+    """No progress bars for a folder, which takes moments; a download keeps its own."""
+    if not Path(source).exists() or not logging.is_progress_bar_enabled():
+        yield
+        return
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.enable_progress_bar()
+
+
+@contextmanager
+def _naming(source: str | Path, expected: str, remedy: str) -> Iterator[None]:
+    """Turn what was raised into a sentence with the place and the remedy."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        where = f"in {source}" if Path(source).exists() else f"at {str(source)!r} (no such folder, so a Hugging Face name)"
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        raise ValueError(f"Expected {expected} {where}, but it could not be loaded: {reason}. {remedy}") from error

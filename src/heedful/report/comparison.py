@@ -1,0 +1,142 @@
+"""Runs against one another on one page.
+
+Promise: every curve and every final value carries the interval it was measured with; which differences are noise is
+left to those intervals and to more seeds, and the page says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful import __version__
+from heedful.report.chart import Curve, Frame, key
+from heedful.report.definitions import definition_of
+from heedful.report.numerals import interval, numeral
+from heedful.report.panels import DrawnPanel, Panel, draw, splits
+from heedful.report.record import RunRecord, Series, read_run
+from heedful.report.templates import fill
+from heedful.storage import write_whole
+
+MOST_RUNS = 6
+"""As many as there are colours and shapes that can be told apart."""
+
+_FIGURES: tuple[tuple[str, str, bool], ...] = (
+    ("Success in training", "success/rate", True),
+    ("Mutual information, first turn", "information/first_turn/mi", False),
+    ("Ceiling of mutual information", "information/first_turn/mi_ceiling", False),
+    ("Gap per token, first turn", "information/first_turn/gap_per_token", False),
+    ("Retrieval accuracy, first turn", "retrieval/first_turn/accuracy", True),
+    ("Influence of the thought", "grounding/thought_influence", True),
+    ("Entropy of thoughts, given the prompt", "information/first_turn/entropy_conditional_per_token", False),
+    ("Entropy of the policy", "policy/entropy_per_token", False),
+    ("Replies executable as written", "format/valid_rate", True),
+    ("Groups kept by the filter", "filter/kept_ratio", True),
+    ("Groups whose members differ", "signal/mixed", True),
+    ("Length of a thought", "length/reasoning_tokens", False),
+    ("Gradient norm", "policy/gradient_norm", False),
+    ("KL to the sampler", "policy/kl_to_sampler", False),
+)
+"""Title, metric, and whether the axis is [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinalValue:
+    """The last reading of one metric in one run."""
+
+    value: str
+    interval: str
+    note: str
+    """At which step and of how many, or why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One key whose value is not the same in all runs."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+def write_comparison(runs: Sequence[Path | str], out: Path | str) -> Path:
+    """Write a page that lays two to six runs over one another, and return its path.
+
+    Raises:
+        ValueError: fewer than two runs or more than six, or a run cannot be read.
+    """
+    if not 2 <= len(runs) <= MOST_RUNS:
+        raise ValueError(f"Expected 2 to {MOST_RUNS} runs to compare, found {len(runs)}. Name their folders.")
+    records = [read_run(Path(run)) for run in runs]
+    figures = [*_evaluations(records), *_FIGURES]
+    frame = Frame((min(run.steps[0] for run in records), max(run.steps[1] for run in records)))
+    drawn = [
+        figure for figure in figures if not figure[1].endswith(("/random/success", "/fixed/success", "/mi_ceiling"))
+    ]
+    panels = [_panel(records, frame, *figure) for figure in drawn]
+    page = fill(
+        "comparison.html",
+        {
+            "version": __version__,
+            "runs": [
+                (key(Curve(run.name, Series("", ()), hue)), name, run.steps, run.verdict)
+                for hue, (name, run) in enumerate(zip(_names(records), records, strict=True), start=1)
+            ],
+            "panels": [panel for panel in panels if panel is not None],
+            "finals": [
+                (title, _unit(metric), [_final(run.get(metric)) for run in records]) for title, metric, _ in figures
+            ],
+            "config": _differences([run.config for run in records]),
+            "environment": _differences([run.environment for run in records]),
+        },
+    )
+    write_whole(out, page)
+    return Path(out)
+
+
+def _names(records: Sequence[RunRecord]) -> list[str]:
+    """Folder names, with as much of the path before them as tells them apart."""
+    paths = [run.folder.path.resolve() for run in records]
+    for parts in range(1, 6):
+        names = ["/".join(path.parts[-parts:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]
+
+
+def _evaluations(records: Sequence[RunRecord]) -> list[tuple[str, str, bool]]:
+    found = dict.fromkeys(split for run in records for split in splits(run))
+    return [
+        (f"Success on {split}, {how}", f"eval/{split}/{how}/success", True)
+        for split in found
+        for how in ("sampled", "greedy", "random", "fixed")
+        if any(run.get(f"eval/{split}/{how}/success").points for run in records)
+    ]
+
+
+def _panel(records: Sequence[RunRecord], frame: Frame, title: str, metric: str, share: bool) -> DrawnPanel | None:
+    curves = tuple(
+        Curve(name, run.get(metric), hue)
+        for hue, (name, run) in enumerate(zip(_names(records), records, strict=True), start=1)
+    )
+    return draw(Panel(title, _unit(metric), curves, share=share, optional=True), frame)
+
+
+def _unit(metric: str) -> str:
+    known = definition_of(metric)
+    return known.unit if known else ""
+
+
+def _final(series: Series) -> FinalValue:
+    if not series.numeric:
+        why = (series.points[-1].metric.why or "no reason given") if series.points else "not recorded"
+        return FinalValue("–", "", why)
+    last = series.numeric[-1]
+    of = "" if last.metric.n is None else f", n {last.metric.n:,}"
+    return FinalValue(numeral(last.number or 0.0), interval(last.metric), f"step {last.step}{of}")
+
+
+def _differences(flats: Sequence[Mapping[str, str]]) -> list[Difference]:
+    keys = dict.fromkeys(key for flat in flats for key in flat)
+    rows = [Difference(key, tuple(flat.get(key, "absent") for flat in flats)) for key in keys]
+    return [row for row in rows if len(set(row.values)) > 1]

@@ -1,0 +1,55 @@
+"""Numbers as a reader wants them: three significant digits, intervals, ticks.
+
+Promise: nothing is rounded to a zero that it is not.
+"""
+
+from __future__ import annotations
+
+import math
+
+from heedful.types import Metric
+
+
+def numeral(value: float) -> str:
+    """About three significant digits: `1,234`, `12.3`, `0.417`, `3.1e-05`; a true minus sign."""
+    size = abs(value)
+    if value == 0:
+        text = "0"
+    elif size < 0.001 or size >= 1e7:
+        text = f"{value:.1e}"
+    elif float(value).is_integer():
+        text = f"{value:,.0f}"
+    else:
+        digits = max(0, 2 - math.floor(math.log10(size))) if size < 1000 else 0
+        text = f"{value:,.{min(digits, 4)}f}"
+    return text.replace("-", "−", 1) if value < 0 else text
+
+
+def interval(metric: Metric) -> str:
+    """`0.42 to 0.55`, or nothing where the reading has no interval."""
+    if metric.low is None or metric.high is None:
+        return ""
+    return f"{numeral(metric.low)} to {numeral(metric.high)}"
+
+
+def reading(metric: Metric) -> str:
+    """One reading in full: value, interval and n, or why it is missing."""
+    if metric.value is None:
+        return f"missing: {metric.why or 'no reason given'}"
+    if isinstance(metric.value, str):
+        return metric.value
+    within = f" [{interval(metric)}]" if interval(metric) else ""
+    count = f", n {metric.n}" if metric.n is not None else ""
+    return f"{numeral(metric.value)}{within}{count}"
+
+
+def ticks(low: float, high: float, about: int, whole: bool = False) -> list[float]:
+    """Round numbers from `low` to `high` at steps of 1, 2, 2.5 or 5 times a power of ten; whole ones if asked."""
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    stride = next(factor * power for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= rough * 0.999)
+    if whole:
+        stride = max(1.0, float(math.ceil(stride)))
+    first = math.ceil(low / stride - 1e-9)
+    last = math.floor(high / stride + 1e-9)
+    return [round(index * stride, 12) for index in range(first, last + 1)]

@@ -1,0 +1,65 @@
+"""The report of one run: `report.html`.
+
+Promise: made from the files of the run alone, complete without a network, and the same files give the same bytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from heedful import __version__
+from heedful.report.chart import Frame
+from heedful.report.embedding import inert_json
+from heedful.report.panels import DrawnPanel, Section, draw, sections
+from heedful.report.record import RunRecord, read_run
+from heedful.report.retrieval_map import retrieval_frames
+from heedful.report.tables import alarms, key_figures, measurements, regime_kind, stages, timeline
+from heedful.report.templates import fill
+from heedful.report.trajectories import tags_of, trajectory_sample
+from heedful.storage import RunFolder, write_whole
+
+
+def write_report(run_folder: RunFolder | Path | str) -> Path:
+    """Write `report.html` into a run's folder and return its path.
+
+    Raises:
+        ValueError: the folder holds no measurements, or one of its files is malformed; the message names it.
+    """
+    run = read_run(run_folder)
+    write_whole(run.folder.report, _page(run))
+    return run.folder.report
+
+
+def _page(run: RunRecord) -> str:
+    frame = Frame(run.steps, alarms(run))
+    frames = retrieval_frames(run.folder)
+    trajectories = trajectory_sample(run.folder, tags_of(run.config))
+    spent, total = stages(run)
+    regime = run.verdict.regime if run.verdict else ""
+    return fill(
+        "report.html",
+        {
+            "name": run.name,
+            "version": __version__,
+            "steps": run.steps,
+            "verdict": run.verdict,
+            "regime_kind": regime_kind(regime),
+            "key_figures": key_figures(run),
+            "lanes": timeline(run),
+            "sections": [(section, _drawn(section, frame)) for section in sections(run)],
+            "stages": spent,
+            "total_time": total,
+            "frames": inert_json(frames),
+            "has_frames": bool(frames),
+            "trajectories": inert_json(trajectories),
+            "has_trajectories": bool(trajectories),
+            "families": measurements(run),
+            "config": run.config,
+            "environment": run.environment,
+        },
+    )
+
+
+def _drawn(section: Section, frame: Frame) -> list[DrawnPanel]:
+    drawn = (draw(panel, frame) for panel in section.panels)
+    return [panel for panel in drawn if panel is not None]

@@ -1,0 +1,282 @@
+"""Which measurements a page draws, beside which, and under what heading.
+
+Promise: a chart that has nothing to show says why; it is never left out without a word unless it is an optional one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from heedful.report.chart import Curve, Frame, draw_lines, draw_shares, key
+from heedful.report.definitions import definition_of
+from heedful.report.record import RunRecord, Series
+
+SCOPES = {"first_turn": "first turn", "any_turn": "any turn", "observation": "last observation swapped"}
+MOST_REASONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One chart to draw."""
+
+    title: str
+    unit: str
+    curves: tuple[Curve, ...]
+    share: bool = False
+    """The axis is [0, 1]."""
+    stacked: bool = False
+    optional: bool = False
+    """Left out where nothing of it was recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnPanel:
+    """One chart with its legend and its words, ready for the page."""
+
+    title: str
+    unit: str
+    svg: Markup
+    hover: str
+    legend: tuple[tuple[Markup, str], ...]
+    absent: str
+    """Why there is no chart at all; empty where there is one."""
+    gaps: tuple[str, ...]
+    """Which curves miss readings, and why."""
+    about: tuple[tuple[str, str], ...]
+    """Metric names and their definitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Charts that are read together."""
+
+    id: str
+    title: str
+    lead: str
+    panels: tuple[Panel, ...]
+
+
+def sections(run: RunRecord) -> list[Section]:
+    """The charts of one run, in reading order."""
+    return [
+        Section(
+            "side-by-side",
+            "Success and reasoning, side by side",
+            "No single number decides: mutual information can rise while success falls, and format, entropy and "
+            "influence move at other times. Equal places on these axes are equal steps.",
+            (
+                _success(run),
+                _information(run, "first_turn"),
+                _per_scope(run, "Gap between own and other prompts", "nats per token", "information", "gap_per_token"),
+                _influence(run),
+                _entropies(run),
+                _format(run),
+            ),
+        ),
+        Section(
+            "grounding",
+            "Retrieval, grounding and length",
+            "Can the prompt be told from the thought, and does the action listen to the thought and to the input?",
+            (
+                _retrieval(run),
+                _information(run, "any_turn"),
+                _information(run, "observation"),
+                _grounding(run),
+                _text(run),
+                _lengths(run),
+            ),
+        ),
+        Section(
+            "training",
+            "Reward, filter and optimiser",
+            "Only groups whose members differ can teach: what there was to keep, what the filter kept, and the update.",
+            (_reward(run), _kinds(run), _filter(run), _variance(run), _gradient(run), _divergence(run)),
+        ),
+    ]
+
+
+def draw(panel: Panel, frame: Frame) -> DrawnPanel | None:
+    """Draw one chart; `None` for an optional one without any reading."""
+    recorded = [curve for curve in panel.curves if curve.series.points]
+    measured = [curve for curve in recorded if curve.series.numeric]
+    if panel.optional and not recorded:
+        return None
+    about = tuple(
+        (curve.series.name, known.text)
+        for curve in (recorded or panel.curves)
+        if (known := definition_of(curve.series.name)) is not None
+    )
+    title = f"{panel.title}, {panel.unit}" if panel.unit else panel.title
+    if not any(not curve.reference for curve in measured):
+        return DrawnPanel(panel.title, panel.unit, Markup(""), "", (), _absence(panel.curves), (), about)
+    if panel.stacked:
+        chart = draw_shares(measured, frame, title)
+    else:
+        chart = draw_lines(measured, frame, panel.share, title)
+    legend = tuple((key(curve, panel.stacked), curve.label) for curve in measured)
+    gaps = tuple(f"{curve.label}: {_gaps(curve.series)}" for curve in panel.curves if _gaps(curve.series))
+    return DrawnPanel(panel.title, panel.unit, chart.svg, chart.hover, legend, "", gaps, about)
+
+
+def _absence(curves: Sequence[Curve]) -> str:
+    reasons = list(dict.fromkeys(_gaps(curve.series) for curve in curves if curve.series.points))
+    if reasons:
+        return "; ".join(reasons[:MOST_REASONS])
+    return f"This run did not record {' or '.join(curve.series.name for curve in curves if not curve.reference)}."
+
+
+def _gaps(series: Series) -> str:
+    """`missing at steps 4, 8 and 3 more: one prompt`, or nothing."""
+    missing = series.missing
+    if not missing:
+        return ""
+    reasons = "; ".join(list(dict.fromkeys(point.metric.why or "no reason given" for point in missing))[:MOST_REASONS])
+    if len(missing) > 1 and not series.measured:
+        return f"missing at all {len(missing)} readings: {reasons}"
+    steps = [str(point.step) for point in missing]
+    shown = ", ".join(steps[:3]) + (f" and {len(steps) - 3} more" if len(steps) > 3 else "")
+    return f"missing at step{'s' if len(steps) > 1 else ''} {shown}: {reasons}"
+
+
+def _some(run: RunRecord, *choices: tuple[str, str, int]) -> tuple[Curve, ...]:
+    """Curves as (label, metric, hue)."""
+    return tuple(Curve(label, run.get(name), hue) for label, name, hue in choices)
+
+
+def splits(run: RunRecord) -> list[str]:
+    """The splits that were evaluated."""
+    names = (re.fullmatch(r"eval/([^/]+)/[^/]+/success", name) for name in run.series)
+    return list(dict.fromkeys(name[1] for name in names if name))
+
+
+def _success(run: RunRecord) -> Panel:
+    curves = list(_some(run, ("training", "success/rate", 1)))
+    evaluated = splits(run)
+    for number, split in enumerate(evaluated or ["val"]):
+        of = f" ({split})" if len(evaluated) > 1 else ""
+        sampled, greedy = (2, 3) if number == 0 else (4, 5)
+        curves += _some(
+            run,
+            (f"evaluation, sampled{of}", f"eval/{split}/sampled/success", sampled),
+            (f"evaluation, greedy{of}", f"eval/{split}/greedy/success", greedy),
+        )
+        curves += [
+            Curve(f"random policy{of}", run.get(f"eval/{split}/random/success"), 0, reference=True),
+            Curve(f"best input-blind policy{of}", run.get(f"eval/{split}/fixed/success"), 6, reference=True),
+        ]
+    return Panel("Success", "share of episodes", tuple(curves), share=True)
+
+
+def _information(run: RunRecord, scope: str) -> Panel:
+    base = f"{run.family('information')}/{scope}"
+    # Its upper bracket (mi_loo) is many times the ceiling on a healthy run and would flatten the curve that matters.
+    curves = (
+        *_some(run, ("MI", f"{base}/mi", 1)),
+        Curve("ceiling", run.get(f"{base}/mi_ceiling"), 0, reference=True),
+    )
+    return Panel(f"Mutual information, {SCOPES[scope]}", "nats", curves, optional=scope != "first_turn")
+
+
+def _per_scope(run: RunRecord, title: str, unit: str, family: str, metric: str) -> Panel:
+    choices = [
+        (label, f"{run.family(family)}/{scope}/{metric}", hue)
+        for hue, (scope, label) in enumerate(SCOPES.items(), start=1)
+    ]
+    return Panel(title, unit, _some(run, *choices))
+
+
+def _influence(run: RunRecord) -> Panel:
+    curves = _some(
+        run,
+        ("thought of another prompt", "grounding/thought_influence", 1),
+        ("another thought, same prompt", "grounding/thought_influence_same_prompt", 2),
+    )
+    return Panel("Influence of thought on action", "0 to 1", curves, share=True)
+
+
+def _entropies(run: RunRecord) -> Panel:
+    base = f"{run.family('information')}/first_turn"
+    curves = _some(
+        run,
+        ("thoughts, given the prompt", f"{base}/entropy_conditional_per_token", 1),
+        ("thoughts, over all prompts", f"{base}/entropy_marginal_per_token", 2),
+        ("policy, exact", "policy/entropy_per_token", 3),
+    )
+    return Panel("Entropy", "nats per token", curves)
+
+
+def _format(run: RunRecord) -> Panel:
+    curves = _some(run, ("executable as written", "format/valid_rate", 1), ("thought closed", "format/closed_rate", 2))
+    return Panel("Format", "share of turns", curves, share=True)
+
+
+def _retrieval(run: RunRecord) -> Panel:
+    panel = _per_scope(run, "Retrieval accuracy", "share of thoughts", "retrieval", "accuracy")
+    base = f"{run.family('retrieval')}/first_turn"
+    chance = Curve("chance", run.get(f"{base}/chance"), 0, reference=True)
+    against_8 = _some(run, ("first turn, 8-way", f"{base}/accuracy_8way", 4))
+    return Panel(panel.title, panel.unit, (*panel.curves, *against_8, chance), share=True)
+
+
+def _grounding(run: RunRecord) -> Panel:
+    curves = _some(
+        run,
+        ("input to action", "grounding/input_to_action", 1),
+        ("thought to action", "grounding/reasoning_to_action", 2),
+        ("input to action, thought kept", "grounding/direct_input_to_action", 3),
+    )
+    return Panel("Information in the action", "nats", curves, optional=True)
+
+
+def _text(run: RunRecord) -> Panel:
+    curves = _some(
+        run, ("judge, all prompts", "text/judge_accuracy", 1), ("judge, 8-way", "text/judge_accuracy_8way", 2)
+    )
+    return Panel("Prompt named from the text alone", "share of thoughts", curves, share=True, optional=True)
+
+
+def _reward(run: RunRecord) -> Panel:
+    components = [name for name in run.series if name.startswith("reward/") and name != "reward/mean"]
+    choices = [(name.removeprefix("reward/"), name, hue) for hue, name in enumerate(components[:5], start=2)]
+    return Panel("Reward", "per trajectory", _some(run, ("sum", "reward/mean", 1), *choices))
+
+
+def _kinds(run: RunRecord) -> Panel:
+    curves = _some(
+        run,
+        ("mixed", "signal/mixed", 1),
+        ("solved", "signal/solved", 3),
+        ("blind", "signal/blind", 5),
+        ("failed", "signal/failed", 2),
+    )
+    return Panel("Groups by kind", "share of groups", curves, share=True, stacked=True)
+
+
+def _filter(run: RunRecord) -> Panel:
+    curves = _some(run, ("groups kept", "filter/kept_ratio", 1), ("variance kept", "filter/mass_kept", 2))
+    return Panel("Kept by the filter", "share", curves, share=True)
+
+
+def _variance(run: RunRecord) -> Panel:
+    curves = _some(run, ("mean", "signal/reward_variance", 1), ("dispersion", "signal/variance_dispersion", 2))
+    return Panel("Reward variance within groups", "", curves)
+
+
+def _lengths(run: RunRecord) -> Panel:
+    curves = _some(run, ("thought", "length/reasoning_tokens", 1), ("reply", "length/response_tokens", 2))
+    return Panel("Length", "tokens", curves)
+
+
+def _gradient(run: RunRecord) -> Panel:
+    return Panel("Gradient norm", "before clipping", _some(run, ("all parameters", "policy/gradient_norm", 1)))
+
+
+def _divergence(run: RunRecord) -> Panel:
+    curves = _some(
+        run, ("to the sampler", "policy/kl_to_sampler", 1), ("to the reference", "policy/kl_to_reference", 2)
+    )
+    return Panel("KL divergence of the policy", "nats per token", curves)

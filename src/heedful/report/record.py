@@ -1,0 +1,171 @@
+"""A run as a report reads it: its measurements as series, its configuration, environment and verdict.
+
+Promise: every reading keeps its interval, its n and its reason; a missing one stays a missing one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.report.numerals import reading
+from heedful.storage import RunFolder, StepMetrics, metric_from_json, read_metrics
+from heedful.types import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One reading at one step."""
+
+    step: int
+    metric: Metric
+
+    @property
+    def number(self) -> float | None:
+        """The value where it is a number; labels and missing readings have none."""
+        return None if isinstance(self.metric.value, str) else self.metric.value
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """All readings of one metric, by ascending step."""
+
+    name: str
+    points: tuple[Point, ...]
+
+    @property
+    def measured(self) -> tuple[Point, ...]:
+        """The points that have a value, a number or a label."""
+        return tuple(point for point in self.points if point.metric.value is not None)
+
+    @property
+    def numeric(self) -> tuple[Point, ...]:
+        return tuple(point for point in self.points if point.number is not None)
+
+    @property
+    def missing(self) -> tuple[Point, ...]:
+        return tuple(point for point in self.points if point.metric.value is None)
+
+    def thinned(self, most: int) -> Series:
+        """At most about `most` points, evenly spread, first and last kept."""
+        stride = -(-len(self.points) // most)
+        if stride <= 1:
+            return self
+        kept = self.points[::stride]
+        return Series(self.name, kept if kept[-1] == self.points[-1] else (*kept, self.points[-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the run concluded about itself (`verdict.json`)."""
+
+    sentences: tuple[str, ...]
+    regime: str
+    figures: Mapping[str, str]
+    """Further figures by name, each with its interval or the reason why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """Everything a report says about a run, but for its rollouts and scores."""
+
+    folder: RunFolder
+    series: Mapping[str, Series]
+    """By metric name, in order of first appearance."""
+    config: Mapping[str, str]
+    """Flat: dotted key to JSON value."""
+    environment: Mapping[str, str]
+    verdict: Verdict | None
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.resolve().name
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """The first and the last step measured."""
+        steps = [point.step for series in self.series.values() for point in (series.points[0], series.points[-1])]
+        return (min(steps), max(steps)) if steps else (0, 0)
+
+    def get(self, name: str) -> Series:
+        """The readings of one metric; none where it was never recorded."""
+        return self.series.get(name, Series(name, ()))
+
+    def family(self, name: str) -> str:
+        """`information`, or `information@<scorer>` where only a model that did not sample scored the thoughts."""
+        found = dict.fromkeys(metric.split("/")[0] for metric in self.series)
+        return next((family for family in found if family.startswith(f"{name}@") and name not in found), name)
+
+
+def read_run(folder: RunFolder | Path | str) -> RunRecord:
+    """Read what a report needs.
+
+    Raises:
+        ValueError: there are no measurements, or a file is malformed; the message names it.
+    """
+    folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
+    return RunRecord(
+        folder,
+        _series(read_metrics(folder.metrics)),
+        flatten(_json_object(folder.config)),
+        flatten(_json_object(folder.environment)),
+        _verdict(folder.verdict),
+    )
+
+
+def _series(lines: Sequence[StepMetrics]) -> dict[str, Series]:
+    """Readings by name. Where a step was written twice, the later reading counts."""
+    readings: dict[str, dict[int, Point]] = {}
+    for line in lines:
+        for name, metric in line.metrics.items():
+            readings.setdefault(name, {})[line.step] = Point(line.step, metric)
+    return {
+        name: Series(name, tuple(sorted(points.values(), key=lambda point: point.step)))
+        for name, points in readings.items()
+    }
+
+
+def _json_object(path: Path) -> dict[str, object]:
+    """A JSON object, empty where there is no such file."""
+    if not path.exists():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"Expected JSON in {path}, found {error}. Restore the file, or delete it.") from error
+    if not isinstance(content, dict):
+        raise ValueError(
+            f"Expected a JSON object in {path}, found a {type(content).__name__}. Restore it or delete it."
+        )
+    return content
+
+
+def _verdict(path: Path) -> Verdict | None:
+    content = _json_object(path)
+    if not content:
+        return None
+    sentences, regime, figures = content.get("sentences", []), content.get("regime"), content.get("figures", {})
+    if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
+        raise ValueError(
+            f"Expected a list of texts as `sentences` in {path}, found {sentences!r}. Restore or delete it."
+        )
+    if not isinstance(figures, dict):
+        raise ValueError(f"Expected figures by name as `figures` in {path}, found {figures!r}. Restore or delete it.")
+    try:
+        readings = {name: reading(metric_from_json(name, figure)) for name, figure in figures.items()}
+    except ValueError as error:
+        raise ValueError(f"Expected readings as `figures` in {path}, found {error}. Restore or delete it.") from error
+    return Verdict(tuple(sentences), str(regime or ""), readings)
+
+
+def flatten(content: Mapping[str, object], above: str = "") -> dict[str, str]:
+    """A nested JSON object as dotted keys with short JSON values."""
+    flat: dict[str, str] = {}
+    for key, value in content.items():
+        if isinstance(value, dict) and value:
+            flat |= flatten(value, f"{above}{key}.")
+        else:
+            flat[f"{above}{key}"] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return flat

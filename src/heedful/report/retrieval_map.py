@@ -1,0 +1,76 @@
+"""The heat map of prompts against prompts: under which prompt does a thought look likely?
+
+Promise: each row is a probability distribution over the batch's prompts, computed from the stored scores alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import logsumexp
+
+from heedful.report.embedding import inert_json, shortened, spread
+from heedful.storage import RunFolder, StoredScores, read_scores
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+MOST_FRAMES = 12
+MOST_PROMPTS = 64
+THOUGHTS_SHOWN = 3
+SIZE_BUDGET = 1_000_000
+"""Bytes of all embedded frames."""
+CHARACTERS = (800, 400, 200, 100, 40)
+"""Of one text: tried in this order until the frames fit their budget."""
+
+
+def posterior_NN(stored: StoredScores) -> npt.NDArray[np.float64]:
+    """Row a, column b: the posterior of prompt b for thoughts sampled under prompt a, mean over those thoughts.
+
+    The posterior of one thought is softmax_j(log p(z | x_j) + log w_j), w = the prompts' shares of the thoughts. A
+    prompt without thoughts has a row of NaN.
+    """
+    columns = len(stored.prompts_N)
+    count_N = np.bincount(stored.own_M, minlength=columns)
+    with np.errstate(divide="ignore"):
+        joint_MN = stored.scores_MN + np.log(count_N / max(1, len(stored.own_M)))
+    posterior_MN = np.exp(joint_MN - logsumexp(joint_MN, axis=1, keepdims=True))
+    total_NN = np.zeros((columns, columns))
+    np.add.at(total_NN, stored.own_M, posterior_MN)
+    with np.errstate(invalid="ignore"):
+        mean_NN: npt.NDArray[np.float64] = total_NN / count_N[:, None]
+    return mean_NN
+
+
+def retrieval_frames(folder: RunFolder) -> list[dict[str, object]]:
+    """One frame per stored step (at most twelve, evenly spread), with texts to read beside the map."""
+    stored = [(step, read_scores(folder.scores(step))) for step in spread(folder.score_steps(), MOST_FRAMES)]
+    usable = [(step, scores) for step, scores in stored if len(scores.thoughts_M) and len(scores.prompts_N) > 1]
+    frames: list[dict[str, object]] = []
+    for characters in CHARACTERS:
+        frames = [_frame(step, scores, characters) for step, scores in usable]
+        if len(inert_json(frames)) <= SIZE_BUDGET:
+            break
+    return frames
+
+
+def _frame(step: int, stored: StoredScores, most: int) -> dict[str, object]:
+    full_NN = posterior_NN(stored)
+    shown = min(len(stored.prompts_N), MOST_PROMPTS)
+    thoughts: list[list[str]] = [[] for _ in range(shown)]
+    for text, own in zip(stored.thoughts_M, stored.own_M.tolist(), strict=True):
+        if own < shown and len(thoughts[own]) < THOUGHTS_SHOWN:
+            thoughts[own].append(shortened(text, most))
+    per_mille = [
+        [None if np.isnan(value) else round(1000 * value) for value in row] for row in full_NN[:shown, :shown].tolist()
+    ]
+    return {
+        "step": step,
+        "prompts_in_all": len(stored.prompts_N),
+        "thoughts_in_all": len(stored.thoughts_M),
+        "diagonal": float(np.nanmean(np.diag(full_NN))),
+        "matrix": per_mille,
+        "prompts": [shortened(text, most, keep_end=True) for text in stored.prompts_N[:shown]],
+        "thoughts": thoughts,
+    }

@@ -1,0 +1,264 @@
+"""The parts of a page that are tables and bars: key figures, time by stage, regimes and alarms, all measurements.
+
+Promise: a figure that was never taken appears as absent with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from heedful.report.chart import Mark, draw_sparkline
+from heedful.report.definitions import definition_of
+from heedful.report.numerals import interval, numeral
+from heedful.report.panels import splits
+from heedful.report.record import Point, RunRecord, Series
+from heedful.types import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """One measurement before and after."""
+
+    label: str
+    unit: str
+    before: str
+    after: str
+    first_step: str
+    last_step: str
+    after_interval: str
+    no_interval: str
+    """Why the last reading has no interval."""
+    n: str
+    why: str
+    """Why there is no figure."""
+    spark: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of steps, in percent of the run, with one label."""
+
+    left: float
+    width: float
+    label: str
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One row of the timeline."""
+
+    name: str
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Time spent in one stage over the whole run."""
+
+    name: str
+    seconds: str
+    share: str
+    percent: float
+    per_step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One row of the table of everything measured."""
+
+    name: str
+    unit: str
+    definition: str
+    spark: Markup
+    first: str
+    last: str
+    interval: str
+    n: str
+    readings: str
+    why: str
+
+
+def key_figures(run: RunRecord) -> list[KeyFigure]:
+    """The figures that a reader wants before any chart, first and last reading each."""
+    split = next(iter(splits(run)), "val")
+    information = f"{run.family('information')}/first_turn"
+    return [
+        _key_figure("Success, sampled", run.get(f"eval/{split}/sampled/success")),
+        _key_figure("Success, greedy", run.get(f"eval/{split}/greedy/success")),
+        _key_figure("Mutual information, first turn", run.get(f"{information}/mi")),
+        _key_figure("Gap per token, first turn", run.get(f"{information}/gap_per_token")),
+        _key_figure("Retrieval accuracy, first turn", run.get(f"{run.family('retrieval')}/first_turn/accuracy")),
+        _key_figure("Influence of the thought", run.get("grounding/thought_influence")),
+        _key_figure("Entropy of thoughts, given the prompt", run.get(f"{information}/entropy_conditional_per_token")),
+        _key_figure("Replies executable as written", run.get("format/valid_rate")),
+        _key_figure("Length of a thought", run.get("length/reasoning_tokens")),
+        _key_figure("Groups kept by the filter", run.get("filter/kept_ratio")),
+    ]
+
+
+def _key_figure(label: str, series: Series) -> KeyFigure:
+    known = definition_of(series.name)
+    unit = known.unit if known else ""
+    points = series.numeric
+    if not points:
+        why = _why_absent(series)
+        return KeyFigure(label, unit, "", "", "", "", "", "", "", why, Markup(""))
+    first, last = points[0], points[-1]
+    moved = len(points) > 1
+    return KeyFigure(
+        label,
+        unit,
+        numeral(first.number or 0.0) if moved else "",
+        numeral(last.number or 0.0),
+        f"step {first.step}",
+        str(last.step) if moved else f"step {last.step}",
+        interval(last.metric),
+        last.metric.why or "no interval",
+        "" if last.metric.n is None else f"n {last.metric.n:,}",
+        "",
+        draw_sparkline(series),
+    )
+
+
+def _why_absent(series: Series) -> str:
+    if not series.points:
+        return f"{series.name} was not recorded"
+    return series.points[-1].metric.why or "no reason given"
+
+
+def alarms(run: RunRecord) -> tuple[Mark, ...]:
+    """The step at which each alarm was raised, each time it was."""
+    marks = []
+    for name, series in run.series.items():
+        if name.startswith("alarm/"):
+            raised = False
+            for point in series.points:
+                if point.number and not raised:
+                    evidence = f": {point.metric.why}" if point.metric.why else ""
+                    marks.append(
+                        Mark(point.step, f"alarm {name.removeprefix('alarm/')} at step {point.step}{evidence}")
+                    )
+                raised = bool(point.number)
+    return tuple(marks)
+
+
+def timeline(run: RunRecord) -> list[Lane]:
+    """Regimes as stretches of steps, alarms as the stretches in which they were raised."""
+    lanes = []
+    for name, series in run.series.items():
+        if name.startswith("regime/"):
+            lanes.append(Lane(name, _segments(run, series.points, alarm=False)))
+        elif name.startswith("alarm/") and any(point.number for point in series.points):
+            lanes.append(Lane(name, _segments(run, series.points, alarm=True)))
+    return sorted(lanes, key=lambda lane: lane.name.startswith("alarm/"))
+
+
+def _segments(run: RunRecord, points: Sequence[Point], alarm: bool) -> tuple[Segment, ...]:
+    first, last = run.steps
+    width = max(1, last - first + 1)
+    ends = [*(point.step for point in points[1:]), last + 1]
+    merged: list[tuple[int, int, str, str]] = []
+    for point, end in zip(points, ends, strict=True):
+        label, why = _label(point.metric, alarm), point.metric.why
+        if merged and merged[-1][2] == label:
+            merged[-1] = (merged[-1][0], end, label, merged[-1][3])
+        else:
+            merged.append((point.step, end, label, why))
+    return tuple(
+        Segment(
+            round(100 * (start - first) / width, 3),
+            round(100 * (end - start) / width, 3),
+            label,
+            _KINDS.get(label, "unknown"),
+            f"{label or 'quiet'}, steps {start} to {end - 1}" + (f": {why}" if why else ""),
+        )
+        for start, end, label, why in merged
+        if label or not alarm
+    )
+
+
+_KINDS = {
+    "diverse": "diverse",
+    "template": "template",
+    "compressed": "compressed",
+    "low-entropy": "low-entropy",
+    "low_entropy": "low-entropy",
+    "undecided": "undecided",
+    "raised": "raised",
+}
+
+
+def regime_kind(label: str) -> str:
+    """The style of a regime's label; `unknown` for one this page has no colour for."""
+    return _KINDS.get(label.lower(), "unknown")
+
+
+def _label(metric: Metric, alarm: bool) -> str:
+    if alarm:
+        return "raised" if metric.value and not isinstance(metric.value, str) else ""
+    return "not yet" if metric.value is None else str(metric.value)
+
+
+def stages(run: RunRecord) -> tuple[list[Stage], str]:
+    """Time by stage, longest first, and the total in words. A stage called `total` or `step` contains the others."""
+    seconds = {
+        name.removeprefix("time/"): sum(point.number or 0.0 for point in series.numeric)
+        for name, series in run.series.items()
+        if name.startswith("time/") and series.numeric
+    }
+    whole = max((seconds.pop(name, 0.0) for name in ("total", "step")), default=0.0)
+    total = max(whole, sum(seconds.values()))
+    rows = [
+        Stage(
+            name,
+            _duration(spent),
+            f"{100 * spent / total:.1f}%" if total else "",
+            100 * spent / total if total else 0.0,
+            numeral(spent / len(run.get(f"time/{name}").numeric)),
+        )
+        for name, spent in sorted(seconds.items(), key=lambda stage: -stage[1])
+    ]
+    return rows, _duration(total)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{numeral(seconds)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def measurements(run: RunRecord) -> dict[str, list[Measurement]]:
+    """Everything measured, by family (the first part of the name)."""
+    families: dict[str, list[Measurement]] = {}
+    for name in sorted(run.series):
+        families.setdefault(name.split("/")[0], []).append(_measurement(run.series[name]))
+    return families
+
+
+def _measurement(series: Series) -> Measurement:
+    known = definition_of(series.name)
+    taken, missing = series.measured, series.missing
+    last = taken[-1].metric if taken else None
+    return Measurement(
+        series.name,
+        known.unit if known else "",
+        known.text if known else "",
+        draw_sparkline(series),
+        _value(taken[0].metric) if taken else "–",
+        _value(last) if last else "–",
+        interval(last) if last else "",
+        "" if last is None or last.n is None else f"{last.n:,}",
+        f"{len(taken)}" + (f" of {len(series.points)}" if missing else ""),
+        "; ".join(dict.fromkeys(point.metric.why or "no reason given" for point in missing)),
+    )
+
+
+def _value(metric: Metric) -> str:
+    return metric.value if isinstance(metric.value, str) else numeral(metric.value or 0.0)

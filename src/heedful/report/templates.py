@@ -1,0 +1,28 @@
+"""Filling the page templates that lie beside this file.
+
+Promise: everything that is not marked as markup by our own drawing code is escaped, and a missing value is an error.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import jinja2
+from markupsafe import Markup
+
+
+def _source(name: str) -> str:
+    return resources.files("heedful.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def fill(template: str, content: dict[str, object]) -> str:
+    """The HTML of one page, with its style and script inline."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_source),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    own = {"style": Markup(_source("report.css")), "script": Markup(_source("report.js"))}
+    return environment.get_template(template).render(content | own)

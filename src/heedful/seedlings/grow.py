@@ -1,0 +1,174 @@
+"""Grow a seedling: tokenizer and weights from a solver's demonstrations, cached on disk.
+
+Promise: the same recipe gives the same bytes on one machine and thread count; an interrupted growth leaves nothing
+behind, and the cached copy is the only one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import tokenizers
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import PreTrainedTokenizerBase
+
+from heedful.envs.tasks import TaskStream
+from heedful.protocols import Demonstrator, EnvironmentFamily
+from heedful.render import Renderer, Tags
+from heedful.seedlings.recipe import Seedling
+from heedful.seedlings.tokenizer import PAD, grow_tokenizer
+from heedful.seeds import derive, stream
+from heedful.training.batch import cut_micro_batches
+from heedful.training.token_logits import token_logits
+from heedful.types import Message, TrainingSample
+
+MICRO_BATCH_TOKENS = 2048
+TOKENIZER_EPISODES = 200
+
+Progress = Callable[[int, int, float], None]
+"""Called with (step, steps, loss)."""
+
+
+class DemonstratedFamily(EnvironmentFamily, Demonstrator, Protocol):
+    """An environment family whose solver can demonstrate."""
+
+
+def cache_root() -> Path:
+    """`$HEEDFUL_CACHE`, or `heedful` under the user's cache directory."""
+    base = os.environ.get("HEEDFUL_CACHE")
+    return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "heedful"
+
+
+def seedling_path(recipe: Seedling, family: EnvironmentFamily, knobs: object, tags: Tags) -> Path:
+    """Where the grown seedling lies or will lie."""
+    versions = f"torch {torch.__version__}, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}"
+    key = recipe.key([knobs, [tags.open, tags.close, tags.answer_open, tags.answer_close]], versions)
+    return cache_root() / "seedlings" / f"{family.name}-{key}"
+
+
+def load_seedling(
+    recipe: Seedling, family: DemonstratedFamily, knobs: object, tags: Tags, progress: Progress
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path]:
+    """The seedling of this recipe: from the cache, or grown now."""
+    path = seedling_path(recipe, family, knobs, tags)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        try:
+            model, tokenizer = grow(recipe, family, tags, progress)
+            model.save_pretrained(unfinished)
+            tokenizer.save_pretrained(unfinished)
+            if not path.exists():  # another process may have grown the same seedling meanwhile
+                unfinished.rename(path)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa"), tokenizer, path
+
+
+def grow(
+    recipe: Seedling, family: DemonstratedFamily, tags: Tags, progress: Progress
+) -> tuple[LlamaForCausalLM, PreTrainedTokenizerBase]:
+    """Learn tokenizer and weights from demonstrations of training tasks."""
+    teacher: Any = family
+    teacher = replace(teacher, imperfect=recipe.imperfect, template=recipe.template)
+    sample = list(_corpus(teacher, recipe))
+    tokenizer = grow_tokenizer(
+        sample, recipe.vocabulary, recipe.context, [tags.open, tags.close, tags.answer_open, tags.answer_close]
+    )
+    renderer = Renderer(tokenizer, tags)
+    model = _initial_model(recipe, tokenizer, renderer)
+    _train(model, recipe, _batches(teacher, recipe, renderer), progress)
+    model.eval()
+    return model, tokenizer
+
+
+def _initial_model(recipe: Seedling, tokenizer: PreTrainedTokenizerBase, renderer: Renderer) -> LlamaForCausalLM:
+    config = LlamaConfig(
+        vocab_size=-(-len(tokenizer) // 8) * 8,
+        hidden_size=recipe.hidden,
+        intermediate_size=recipe.ffn,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        num_key_value_heads=recipe.kv_heads,
+        max_position_embeddings=recipe.context,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=renderer.end_of_turn_id,
+        pad_token_id=tokenizer.convert_tokens_to_ids(PAD),
+        attn_implementation="sdpa",
+    )
+    # Initialisation draws from torch's global generator; fork it so that no other consumer notices.
+    with torch.random.fork_rng(devices=[]):
+        torch.random.default_generator.manual_seed(derive(recipe.seed, "weights"))
+        return LlamaForCausalLM(config)
+
+
+def _corpus(family: DemonstratedFamily, recipe: Seedling) -> Iterator[str]:
+    """What the tokenizer learns from: demonstrated episodes, and what the environment says to faulty replies."""
+    tasks = TaskStream(family, "train", derive(recipe.seed, "demonstrations", "tokenizer"))
+    rng = stream(recipe.seed, "demonstrator", "tokenizer")
+    for task in tasks.next(TOKENIZER_EPISODES):
+        episode = family.demonstrate(task, rng)
+        yield from (text for pair in episode for text in pair)
+        whole = episode[0][1]
+        for faulty in (whole[: len(whole) // 2], whole[: len(whole) - 3], whole.replace("<answer>", "<answer>Nothing || ")):
+            environment = family.make()
+            environment.start(task, 0)
+            yield environment.step(faulty).observation.text
+
+
+def _batches(family: DemonstratedFamily, recipe: Seedling, renderer: Renderer) -> Iterator[list[TrainingSample]]:
+    tasks = TaskStream(family, "train", derive(recipe.seed, "demonstrations", "batches"))
+    rng = stream(recipe.seed, "demonstrator", "batches")
+    while True:
+        yield [encode(family.demonstrate(task, rng), renderer) for task in tasks.next(recipe.episodes)]
+
+
+def encode(episode: Sequence[tuple[str, str]], renderer: Renderer) -> TrainingSample:
+    """A demonstrated episode as ids, exactly as the sampler would have met and left them; replies are trained."""
+    ids: list[int] = []
+    trained: list[bool] = []
+    for number, (observation, reply) in enumerate(episode):
+        message = [Message("user", observation)]
+        prompt = renderer.start(message) if number == 0 else renderer.glue(message, ended=True)
+        written = renderer.as_sampled(reply)
+        ids += [*prompt.ids, *written]
+        trained += [False] * len(prompt.ids) + [True] * len(written)
+    zeros = (0.0,) * len(ids)
+    return TrainingSample(tuple(ids), tuple(trained), zeros, zeros, group=0, member=0, weight=1.0)
+
+
+def _train(
+    model: LlamaForCausalLM, recipe: Seedling, batches: Iterator[list[TrainingSample]], progress: Progress
+) -> None:
+    """Next-token training on the demonstrator's replies, mean over all tokens of a step."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, betas=(0.9, 0.95), weight_decay=0.0)
+    logits_at_trained = token_logits(model)
+    warmup = max(1, recipe.steps // 25)
+    for step in range(recipe.steps):
+        cosine = 0.5 * (1 + math.cos(math.pi * max(0, step - warmup) / max(1, recipe.steps - warmup)))
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.lr * min(1.0, (step + 1) / warmup) * (0.1 + 0.9 * cosine)
+        samples = next(batches)
+        tokens = sum(sum(sample.trained) for sample in samples)
+        loss_sum = 0.0
+        for batch in cut_micro_batches(samples, [1.0] * len(samples), MICRO_BATCH_TOKENS, "cpu"):
+            targets_N = batch.ids_BT[:, 1:][batch.trained_BT[:, 1:]]
+            logits_NV = logits_at_trained(batch.ids_BT, batch.trained_BT)
+            loss = torch.nn.functional.cross_entropy(logits_NV, targets_N, reduction="sum") / tokens
+            loss.backward()
+            loss_sum += loss.item()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        progress(step + 1, recipe.steps, loss_sum)

@@ -1,0 +1,61 @@
+"""What a seedling is made of: a small language model grown from a solver's demonstrations, on this machine.
+
+Promise: torch-free, and equal recipes name equal seedlings - the cache key is a hash of every field.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+
+FORMAT = 1
+"""Counts changes of the growing code that change the weights a recipe gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seedling:
+    """Architecture and warm start of a built-in small model (Llama shape, trained from scratch)."""
+
+    hidden: int = 128
+    """Width of the residual stream."""
+    layers: int = 4
+    heads: int = 4
+    kv_heads: int = 2
+    """Key-value heads."""
+    ffn: int = 384
+    """Width of the feed-forward layers."""
+    vocabulary: int = 512
+    """Most entries of the tokenizer, which is learned from the demonstrations."""
+    context: int = 1024
+    """Longest sequence in tokens."""
+    steps: int = 300
+    """Optimiser steps of the warm start."""
+    episodes: int = 32
+    """Demonstrated episodes per step."""
+    lr: float = 2e-3
+    """Peak learning rate; cosine to a tenth."""
+    imperfect: float = 0.3
+    """Share of demonstrated turns that follow a random plan: leaves reinforcement learning something to do."""
+    template: float = 0.0
+    """Share of demonstrated thoughts that are fluent but do not depend on the state."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.hidden % self.heads or self.heads % self.kv_heads:
+            raise ValueError(
+                f"hidden ({self.hidden}) must be a multiple of heads ({self.heads}), heads of kv_heads ({self.kv_heads})"
+            )
+        for name in ("imperfect", "template"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must lie in [0, 1], found {getattr(self, name)}")
+
+    def key(self, environment: object, versions: str) -> str:
+        """Cache key: this recipe, the environment's knobs (a JSON tree), library versions."""
+        tree = {"format": FORMAT, "recipe": asdict(self), "environment": environment, "versions": versions}
+        return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def nano() -> Seedling:
+    """The smallest useful seedling: seconds to grow, for Echo, Bandit and the tests."""
+    return replace(Seedling(), hidden=64, layers=2, heads=2, kv_heads=1, ffn=192, steps=60, lr=4e-3)

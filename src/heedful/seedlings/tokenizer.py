@@ -1,0 +1,58 @@
+"""The tokenizer of a seedling: byte-level BPE that keeps every digit and every grid symbol a token of its own.
+
+Promise: lossless on any text, and the same through `AutoTokenizer` (a Llama-type directory keeps a custom
+tokenizer; a Qwen2-type one is silently replaced by transformers 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{% if message['role'] == 'system' %}<|system|>{{ message['content'] }}"
+    "{% elif message['role'] == 'user' %}<|user|>{{ message['content'] }}"
+    "{% else %}<|assistant|>{{ message['content'] }}<|end|>{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+_PIECES = r" ?\|\|| ?[A-Za-z][a-z]*| ?[0-9]|\n| ?[^A-Za-z0-9\s]|\s"
+
+
+def grow_tokenizer(texts: Iterable[str], vocabulary: int, context: int, tags: Iterable[str]) -> PreTrainedTokenizerFast:
+    """Learn the merges from `texts`. `tags` become ordinary single tokens, never dropped in decoding."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECES), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    specials = [PAD, END, SYSTEM, USER, ASSISTANT]
+    plain = list(tags)
+    tokenizer.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=vocabulary - len(plain),
+            special_tokens=specials,
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+            min_frequency=2,
+        ),
+    )
+    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in plain])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        model_max_length=context,
+        clean_up_tokenization_spaces=False,
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast

@@ -1,0 +1,191 @@
+"""What a person sees while a run goes on: a live table in a terminal, plain lines elsewhere.
+
+Promise: shows what was measured; a value that is missing is shown as a dash, never as a zero.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from rich.console import Console, Group as Stack
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from heedful.render import Tags
+from heedful.types import Metric, Trajectory
+
+ROWS = 12
+"""Steps shown in the live table."""
+
+_SCOPE = "information/first_turn"
+COLUMNS = ("step", "success", "kept", "H(Z|X)/tok", "MI / ceiling", "gap/tok", "retrieval", "tokens", "s/step", "left")
+
+
+class TerminalView:
+    """Follows one run. Use as a context manager: the live display ends with it."""
+
+    def __init__(self, steps: int, start: int, tags: Tags, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False)
+        self.steps = steps
+        self._start = start
+        self._tags = tags
+        self._began = time.perf_counter()
+        self._last = self._began
+        self._rows: deque[tuple[str, ...]] = deque(maxlen=ROWS)
+        self._measured = dict.fromkeys(("H", "MI", "gap", "retrieval"), "-")
+        self._live: Live | None = None
+        self._headed = False
+
+    def __enter__(self) -> TerminalView:
+        if self.console.is_terminal:
+            self._live = Live(console=self.console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+            self.console.print(self._table())
+
+    def note(self, sentence: str) -> None:
+        self.console.print(sentence, style="bold", soft_wrap=not self.console.is_terminal)
+
+    def first_rollout(self, trajectory: Trajectory) -> None:
+        """Print the first episode once, coloured by role."""
+        legend = Text.assemble(
+            "The first episode: ", ("prompt", "cyan"), ", ", ("forced tag", "magenta"), ", ", ("thought", "green"), ", ",
+            ("answer", "yellow"), ", ", ("glue", "blue"), ", other replied text plain",
+        )  # fmt: skip
+        self.console.print(legend)
+        self.console.print(episode_text(trajectory, self._tags))
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None:
+        readings = {metric.name: metric for metric in metrics}
+        evaluated = [metric for metric in metrics if metric.name.startswith("eval/")]
+        if evaluated:
+            shown = ", ".join(f"{metric.name.split('/')[2]} {_interval(metric)}" for metric in evaluated)
+            self.note(f"success on held-out tasks after {step} steps: {shown}")
+        if "success/rate" not in readings:
+            return
+        row = self._row(step, readings)
+        self._rows.append(row)
+        if self._live is not None:
+            self._live.update(self._table())
+        else:
+            if not self._headed:
+                self.console.print("  ".join(f"{column:>12}" for column in COLUMNS), soft_wrap=True)
+                self._headed = True
+            self.console.print("  ".join(f"{cell:>12}" for cell in row), soft_wrap=True)
+
+    def _row(self, step: int, readings: dict[str, Metric]) -> tuple[str, ...]:
+        for key, name in (
+            ("H", f"{_SCOPE}/entropy_conditional_per_token"),
+            ("gap", f"{_SCOPE}/gap_per_token"),
+            ("retrieval", "retrieval/first_turn/accuracy"),
+        ):
+            if name in readings:
+                self._measured[key] = _number(readings[name])
+        if f"{_SCOPE}/mi" in readings:
+            ceiling = readings.get(f"{_SCOPE}/mi_ceiling", Metric("", None))
+            self._measured["MI"] = f"{_number(readings[f'{_SCOPE}/mi'])} / {_number(ceiling)}"
+        now = time.perf_counter()
+        pace = (now - self._began) / (step + 1 - self._start)
+        seconds, self._last = now - self._last, now
+        return (
+            f"{step + 1}/{self.steps}",
+            _number(readings["success/rate"]),
+            _number(readings.get("filter/kept_ratio", Metric("", None))),
+            self._measured["H"],
+            self._measured["MI"],
+            self._measured["gap"],
+            self._measured["retrieval"],
+            _number(readings.get("tokens/collect", Metric("", None)), 0),
+            f"{seconds:.1f}",
+            duration(pace * (self.steps - step - 1)),
+        )
+
+    def _table(self) -> Table:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for column in COLUMNS:
+            table.add_column(column, justify="right")
+        for row in self._rows:
+            table.add_row(*row)
+        return table
+
+
+def growth_bar(console: Console) -> tuple[Progress, Callable[[int, int, float], None]]:
+    """A progress bar for growing a seedling, and the callback that moves it: (step, steps, loss) -> None."""
+    progress = Progress(
+        TextColumn("growing the seedling from demonstrations"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.3f}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    bar = progress.add_task("", total=None, loss=float("nan"))
+
+    def move(step: int, steps: int, loss: float) -> None:
+        progress.update(bar, completed=step, total=steps, loss=loss)
+        if not console.is_terminal and (step % 50 == 0 or step == steps):
+            console.print(f"growing the seedling from demonstrations: step {step}/{steps}, loss {loss:.3f}")
+
+    return progress, move
+
+
+def episode_text(trajectory: Trajectory, tags: Tags) -> Text:
+    """An episode's turns as coloured text: prompt cyan, forced tag magenta, thought green, answer yellow, glue blue."""
+    text = Text()
+    for number, turn in enumerate(trajectory.turns):
+        reply = turn.reply
+        prompt, forced = reply.prompt.text, ""
+        if tags.force and prompt.rstrip().endswith(tags.open):
+            cut = prompt.rindex(tags.open)
+            prompt, forced = prompt[:cut], prompt[cut:]
+        text.append(prompt, style="blue" if number else "cyan")
+        text.append(forced, style="magenta")
+        written = reply.text.removeprefix(forced)
+        thought, close, rest = written.partition(tags.close)
+        text.append(thought + close, style="green")
+        before, opened, after = rest.partition(tags.answer_open)
+        answer, closed, trailing = after.partition(tags.answer_close)
+        text.append(before)
+        text.append(opened + answer + closed, style="yellow")
+        text.append(trailing)
+        text.append("\n")
+    outcome = "never scored" if trajectory.outcome is None else f"outcome {trajectory.outcome:g}"
+    text.append(f"[{trajectory.ending.value}, {outcome}]", style="dim")
+    return text
+
+
+def _number(metric: Metric, digits: int = 3) -> str:
+    return f"{metric.value:.{digits}f}" if isinstance(metric.value, float | int) else "-"
+
+
+def _interval(metric: Metric) -> str:
+    if not isinstance(metric.value, float | int):
+        return f"- ({metric.why})"
+    if metric.low is None or metric.high is None:
+        return f"{metric.value:.3f}"
+    return f"{metric.value:.3f} [{metric.low:.3f}, {metric.high:.3f}]"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as `1h02m`, `3m07s` or `12s`."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"
