@@ -19,7 +19,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Annotated
 
+from heedful.configuration import Choice
 from heedful.protocols import Filter
 from heedful.spread import is_constant, sample_variance, scored, values_on
 from heedful.types import Verdict
@@ -224,7 +226,7 @@ class RandomSubset:
     the choice. Constant groups are drawn like any other.
     """
 
-    like: Filter = field(default_factory=TopP)
+    like: Annotated[Filter, Choice(FILTERS)] = field(default_factory=TopP)
     """Decides how many; its own choice is thrown away."""
     on: str = "outcome"
 

@@ -1,0 +1,49 @@
+# `make help` lists the targets. Everything is installed into $(VENV); nothing else on the machine is changed.
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# PyTorch comes first and alone, so that pip takes the build it prefers for this machine; the rest fits itself to it.
+TORCH := $(shell grep '^torch==' constraints.txt)
+EXTRAS := train,dev,tensorboard
+
+.DEFAULT_GOAL := help
+.PHONY: help setup train test lint proofs clean
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## Create the virtual environment, or bring it up to date.
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
+		{ echo "heedful runs on Python 3.11 to 3.13, but $(PYTHON) is not one of them: make PYTHON=python3.12 setup"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@echo "Installing $(TORCH), once; it is large."
+	$(BIN)/python -m pip install $(TORCH)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $@
+
+train: setup ## Train on FrozenLake; flags go into ARGS, e.g. make train ARGS="--filter keep_all".
+	$(BIN)/heedful train frozen_lake $(ARGS)
+
+test: setup ## Run the tests; a part of them with ARGS, e.g. make test ARGS="tests/test_filters.py".
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not proof and not gpu" $(ARGS)
+
+lint: setup ## Check style, formatting and types.
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+
+proofs: setup ## Run the property proofs at full size and write docs/results/proofs.md.
+	@mkdir -p build
+	@rm -f build/proofs.xml
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m proof --junitxml build/proofs.xml; status=$$?; \
+		$(BIN)/python tests/proof_results.py build/proofs.xml docs/results/proofs.md && exit $$status
+
+clean: ## Remove the environment and everything built; runs/ stays.
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
