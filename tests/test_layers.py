@@ -23,6 +23,7 @@ LAYERS = {
     "diagnostics": 1,
     "filters": 1,
     "plain_attention": 1,
+    "pretrained": 1,
     "render": 1,
     "seeds": 1,
     "spread": 1,
@@ -81,6 +82,7 @@ NEEDS_TORCH = {
     "policies.hf",
     "policies.kv",
     "policies.load",
+    "pretrained",
     "scorers.hf",
     "seedlings.grow",
     "seedlings.tokenizer",
@@ -88,6 +90,7 @@ NEEDS_TORCH = {
     "training.checkpoint",
     "training.learner",
     "training.loop",
+    "training.master_weights",
     "training.parts",
     "training.token_logits",
 }

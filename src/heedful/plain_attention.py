@@ -23,6 +23,17 @@ def refuse_unless_plain_causal(model: PreTrainedModel) -> None:
         )
 
 
+def longest_context(model: PreTrainedModel) -> int | None:
+    """Most tokens, replies included, that the model reads with keys that stay as they are; `None`: it names no limit."""
+    config = model.config.get_text_config(decoder=True)
+    limit = getattr(config, "max_position_embeddings", None)
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") in ("dynamic", "longrope"):
+        # Beyond this length these change the rotation of tokens that are already in the cache.
+        limit = rope.get("original_max_position_embeddings", limit)
+    return limit or None
+
+
 def _obstacle(model: PreTrainedModel) -> str:
     """What stands against sharing a prompt's keys and values as they are; empty if nothing does."""
     config = model.config.get_text_config(decoder=True)

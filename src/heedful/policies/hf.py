@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from heedful.plain_attention import longest_context, refuse_unless_plain_causal
 from heedful.policies.kv import KVBatch, merge
 from heedful.policies.sampling import Sampling
 from heedful.render import Renderer
@@ -46,23 +47,35 @@ class HFPolicy:
     """A policy over one model with fixed weights; make a new one after each update.
 
     Rows whose reply has ended leave the batch once half of it has; their cached tokens wait for the next turn.
-    Prompts that several conversations share are computed once.
+    Prompts that several conversations share are computed once. `respond` leaves the model's train or eval state as it
+    was; replies are sampled without dropout.
 
     Args:
         seed: of the sampling noise; the same seed, weights and conversations give the same replies.
         version: number of updates the weights have seen.
+
+    Raises ValueError for a model whose attention is not plain causal, or does not take a mask of booleans.
     """
 
     def __init__(
         self, model: PreTrainedModel, renderer: Renderer, sampling: Sampling, *, seed: int, version: int = 0
     ) -> None:
+        refuse_unless_plain_causal(model)
+        if model.config._attn_implementation != "sdpa":
+            # Eager attention adds the mask to its scores: True would count as one more nat, not as "seen".
+            raise ValueError(
+                f"HFPolicy expects a model with attn_implementation='sdpa', found "
+                f"{model.config._attn_implementation!r}: its masks would be read wrongly. Load the model with "
+                "attn_implementation='sdpa', or call model.set_attn_implementation('sdpa')."
+            )
         self.model = model
         self.renderer = renderer
         self.sampling = sampling
         self.version = version
         self.device = model.device
         self._generator = torch.Generator(self.device).manual_seed(seed)
-        self._limit = int(getattr(model.config, "max_position_embeddings", 0) or 1 << 30)
+        self._layers = model.config.get_text_config(decoder=True).num_hidden_layers
+        self._limit = longest_context(model) or 1 << 30
         self._places: dict[str, _Place] = {}
         self._pieces: list[KVBatch] = []
 
@@ -72,21 +85,34 @@ class HFPolicy:
 
     @torch.inference_mode()
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
-        """One sampled reply per conversation. A context that fills the model's window gets an empty, cut reply."""
+        """One sampled reply per conversation. A context that fills the model's window gets an empty, cut reply.
+
+        Raises MemoryError when the device has too little memory, ValueError when the model's logits are not numbers.
+        """
         prompts = [self.renderer.next_prompt(conversation) for conversation in conversations]
         contexts = [self.renderer.context_ids(conversation) for conversation in conversations]
         fits = [row for row, context in enumerate(contexts) if len(context) < self._limit]
         replies = [_unanswered(prompt) for prompt in prompts]
         if not fits:
             return replies
-        training = self.model.training
-        self.model.eval()
+        most = self.sampling.tokens_per_turn
         rows = [
-            _Row(conversations[index].key, contexts[index], min(self.sampling.tokens_per_turn, self._limit - len(contexts[index])))
+            _Row(conversations[index].key, contexts[index], min(most, self._limit - len(contexts[index])))
             for index in fits
         ]
-        self._sample(rows)
-        self.model.train(training)
+        training = self.model.training
+        self.model.eval()
+        try:
+            self._sample(rows)
+        except torch.OutOfMemoryError as error:
+            longest = max(len(row.context) for row in rows)
+            raise MemoryError(
+                f"The device ran out of memory while {len(rows)} conversations of up to {longest} tokens were sampled; "
+                "lower --groups, --group-size or --sampling.tokens-per-turn, and in evaluations --evaluation.tasks or "
+                "--evaluation.samples."
+            ) from error
+        finally:
+            self.model.train(training)
         for index, row in zip(fits, rows, strict=True):
             replies[index] = self.renderer.read(prompts[index], row.ids, row.logprobs, row.entropies)
         return replies
@@ -116,14 +142,14 @@ class HFPolicy:
         room = max(row.allowed for row in rows)
         places = [self._places[row.key] for row in rows if row.key in self._places]
         if len(places) == len(rows) and all(
-            row.context[: len(place.ids)] == place.ids for place, row in zip(places, rows, strict=True)
+            len(place.ids) < len(row.context) and row.context[: len(place.ids)] == place.ids
+            for place, row in zip(places, rows, strict=True)
         ):
             fresh = [row.context[len(place.ids) :] for place, row in zip(places, rows, strict=True)]
             batch = self._gather(places, max(map(len, fresh)) + room)
             return batch, self._forward(batch, *self._left_padded(fresh))
         distinct = list(dict.fromkeys(row.context for row in rows))
-        layers = self.model.config.num_hidden_layers
-        batch = KVBatch.empty(len(distinct), layers, max(map(len, distinct)), self.device)
+        batch = KVBatch.empty(len(distinct), self._layers, max(map(len, distinct)), self.device)
         logits_BV = self._forward(batch, *self._left_padded(distinct))
         number = {context: index for index, context in enumerate(distinct)}
         rows_B = torch.tensor([number[row.context] for row in rows], device=self.device)
@@ -153,7 +179,7 @@ class HFPolicy:
         return torch.tensor(ids, device=self.device), torch.tensor(filled, device=self.device)
 
     def _forward(self, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
-        """Append columns to the batch and return the float32 logits of the last one, `[B, V]`."""
+        """Append columns to the batch and return the logits of the last one, `[B, V]`, in float32 or wider."""
         mask, positions_BT = batch.extend(filled_BT)
         output = self.model(
             input_ids=ids_BT,
@@ -163,11 +189,18 @@ class HFPolicy:
             use_cache=True,
             logits_to_keep=1,
         )
-        return output.logits[:, -1].float()
+        logits_BV = output.logits[:, -1]
+        return logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
 
     def _record(self, logits_BV: Tensor, live: Sequence[_Row]) -> Tensor:
         """Draw one token per row and note it, with its log-probability and the entropy it was drawn from."""
         logprobs_BV = torch.log_softmax(logits_BV / self.sampling.temperature, dim=-1)
+        if bool(logprobs_BV[:, 0].isnan().any()):  # one entry tells: the sum over the row is in each of them
+            raise ValueError(
+                "The policy expected logits that are numbers, found NaN or infinity: the model's weights are not "
+                "finite, or overflow in its dtype. Go back to an earlier checkpoint with a lower learning rate, or "
+                "use --dtype float32."
+            )
         probabilities_BV = logprobs_BV.exp()
         if self.sampling.greedy:
             tokens_B = logprobs_BV.argmax(-1)

@@ -1,15 +1,18 @@
 """One agent in one environment, with a state of its own.
 
-Promise: an environment that raises becomes an ending with the error's text; it never takes other episodes down.
+Promise: an environment that raises, or answers what its contract does not know, becomes an ending with the error's
+text; it never takes other episodes down.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from numbers import Real
 from typing import TypeVar
 
 from heedful.protocols import Environment
-from heedful.types import Conversation, Ending, Message, Reply, Step, Task, Trajectory, Turn
+from heedful.types import Conversation, Ending, Message, Observation, Reply, Step, Task, Trajectory, Turn
 
 Answer = TypeVar("Answer")
 
@@ -28,7 +31,7 @@ class Episode:
         self._outcome: float | None = None
         self._progress: float | None = None
         self._error = ""
-        observation = self._guarded(lambda: environment.start(task, member))
+        observation = self._guarded(lambda: _checked_observation(environment.start(task, member)))
         if observation is not None:
             self._messages.append(Message("user", observation.text))
 
@@ -37,19 +40,25 @@ class Episode:
         return Conversation(f"{self.task.id}/{self.member}", tuple(self._messages))
 
     def advance(self, reply: Reply) -> None:
-        """Hand one reply to the environment and note the turn."""
+        """Hand one reply to the environment and note the turn.
+
+        A reply without a token ends the episode: the model had no room left for one. The turn in which the environment
+        broke is not noted, since nothing is known of it.
+        """
         if not reply.ids:
             self._end(Ending.OUT_OF_TOKENS, 0.0)
             return
-        step = self._guarded(lambda: self._environment.step(reply.text))
+        step = self._guarded(lambda: _checked_step(self._environment.step(reply.text)))
         if step is None:
             return
-        self._turns.append(Turn(reply, dict(step.rewards), step.actions, step.valid, step.effect, step.state))
+        rewards = {name: float(value) for name, value in step.rewards.items()}
+        self._turns.append(Turn(reply, rewards, step.actions, step.valid, step.effect, step.state))
         self._progress = step.progress if step.progress is not None else self._progress
-        if step.ending is not None:
-            self._close(step)
-        elif len(self._turns) >= self._max_turns:
-            self._end(Ending.OUT_OF_TURNS, step.outcome if step.outcome is not None else 0.0)
+        if step.ending is Ending.ERROR:
+            self._error = step.effect or "the environment reported an error without a word on it"
+            self._end(Ending.ERROR, None)
+        elif step.ending is not None or len(self._turns) >= self._max_turns:
+            self._end(step.ending or Ending.OUT_OF_TURNS, float(step.outcome or 0.0))
         else:
             self._messages.append(Message("assistant", reply.text, reply.ids))
             self._messages.append(Message("user", step.observation.text))
@@ -72,18 +81,6 @@ class Episode:
     def _end(self, ending: Ending, outcome: float | None) -> None:
         self.ending, self._outcome = ending, outcome
 
-    def _close(self, step: Step) -> None:
-        """End as the environment says, unless what it says breaks the contract."""
-        assert step.ending is not None
-        if step.ending is Ending.ERROR:
-            self._error = step.effect
-            self._end(Ending.ERROR, None)
-        elif step.outcome is None or not 0.0 <= step.outcome <= 1.0:
-            self._error = f"the environment ended an episode with outcome {step.outcome!r}; expected a number in [0, 1]"
-            self._end(Ending.ERROR, None)
-        else:
-            self._end(step.ending, step.outcome)
-
     def _guarded(self, call: Callable[[], Answer]) -> Answer | None:
         """The environment's answer; `None` if it raised, and then the episode has ended with the error's text."""
         try:
@@ -92,3 +89,27 @@ class Episode:
             self._error = f"{type(error).__name__}: {error}"
             self._end(Ending.ERROR, None)
             return None
+
+
+def _checked_observation(observation: object) -> Observation:
+    """What `start` returned, if it is what the contract says. Raises ValueError."""
+    if not isinstance(observation, Observation) or not isinstance(observation.text, str):
+        raise ValueError(f"the environment was expected to return an Observation with a text, found {observation!r}")
+    return observation
+
+
+def _checked_step(step: object) -> Step:
+    """What `step` returned, if it is what the contract says. Raises ValueError."""
+    if not isinstance(step, Step):
+        raise ValueError(f"the environment was expected to return a Step, found {step!r}")
+    _checked_observation(step.observation)
+    for name, value in step.rewards.items():
+        if not isinstance(value, Real) or not math.isfinite(value):
+            raise ValueError(f"the environment gave the reward {name!r} as {value!r}; expected a finite number")
+    outcome = step.outcome
+    if outcome is None and (step.ending is None or step.ending is Ending.ERROR):
+        return step
+    if not isinstance(outcome, Real) or not 0.0 <= outcome <= 1.0:
+        ended = "ended an episode" if step.ending is not None else "answered a reply"
+        raise ValueError(f"the environment {ended} with outcome {outcome!r}; expected a number in [0, 1]")
+    return step

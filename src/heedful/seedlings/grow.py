@@ -11,22 +11,23 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import tokenizers
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedModel
-from transformers import PreTrainedTokenizerBase
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.envs.tasks import TaskStream
+from heedful.pretrained import read_model, read_tokenizer, write_pretrained
 from heedful.protocols import Demonstrator, EnvironmentFamily
 from heedful.render import Renderer, Tags
 from heedful.seedlings.recipe import Seedling
-from heedful.seedlings.tokenizer import PAD, grow_tokenizer
+from heedful.seedlings.tokenizer import grow_tokenizer
 from heedful.seeds import derive, stream
+from heedful.storage import naming_a_full_disk
 from heedful.training.batch import cut_micro_batches
 from heedful.training.token_logits import token_logits
 from heedful.types import Message, TrainingSample
@@ -51,36 +52,49 @@ def cache_root() -> Path:
 def seedling_path(recipe: Seedling, family: EnvironmentFamily, knobs: object, tags: Tags) -> Path:
     """Where the grown seedling lies or will lie."""
     versions = f"torch {torch.__version__}, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}"
-    key = recipe.key([knobs, [tags.open, tags.close, tags.answer_open, tags.answer_close]], versions)
+    key = recipe.key([knobs, asdict(tags)], versions)
     return cache_root() / "seedlings" / f"{family.name}-{key}"
 
 
 def load_seedling(
     recipe: Seedling, family: DemonstratedFamily, knobs: object, tags: Tags, progress: Progress
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path]:
-    """The seedling of this recipe: from the cache, or grown now."""
+    """The seedling of this recipe: from the cache, or grown now.
+
+    Raises:
+        ValueError: the environment cannot demonstrate, or the cached copy is damaged.
+        DiskFull: there is no room for the grown seedling.
+    """
     path = seedling_path(recipe, family, knobs, tags)
     if not path.exists():
+        _keep(path, *grow(recipe, family, tags, progress))
+    remedy = f"Delete the folder {path} to grow the seedling again."
+    return read_model(path, torch.float32, remedy), read_tokenizer(path, remedy), path
+
+
+def _keep(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Write a grown seedling beside its place, then move it there."""
+    with naming_a_full_disk(path, kept="nothing of this seedling"):
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
         try:
-            model, tokenizer = grow(recipe, family, tags, progress)
-            model.save_pretrained(unfinished)
-            tokenizer.save_pretrained(unfinished)
-            if not path.exists():  # another process may have grown the same seedling meanwhile
-                unfinished.rename(path)
+            write_pretrained(unfinished, model, tokenizer)
+            unfinished.rename(path)
+        except OSError:
+            if not path.exists():  # else another process has grown the same seedling meanwhile
+                raise
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-    tokenizer = AutoTokenizer.from_pretrained(path)
-    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa"), tokenizer, path
 
 
 def grow(
     recipe: Seedling, family: DemonstratedFamily, tags: Tags, progress: Progress
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerBase]:
-    """Learn tokenizer and weights from demonstrations of training tasks."""
-    teacher: Any = family
-    teacher = replace(teacher, imperfect=recipe.imperfect, template=recipe.template)
+    """Learn tokenizer and weights from demonstrations of training tasks.
+
+    Raises ValueError for an environment without `demonstrate` and the knobs `imperfect` and `template`.
+    """
+    teacher = _teacher(recipe, family)
     sample = list(_corpus(teacher, recipe))
     tokenizer = grow_tokenizer(
         sample, recipe.vocabulary, recipe.context, [tags.open, tags.close, tags.answer_open, tags.answer_close]
@@ -90,6 +104,19 @@ def grow(
     _train(model, recipe, _batches(teacher, recipe, renderer), progress)
     model.eval()
     return model, tokenizer
+
+
+def _teacher(recipe: Seedling, family: DemonstratedFamily) -> Any:
+    """The environment with the recipe's faults in its demonstrations."""
+    knobs: Any = {field.name for field in fields(family)} if is_dataclass(family) else set()
+    if not hasattr(family, "demonstrate") or not {"imperfect", "template"} <= knobs:
+        raise ValueError(
+            f"Expected an environment that a seedling can learn from: a dataclass with a method `demonstrate` and the "
+            f"fields `imperfect` and `template`, found {type(family).__name__} without. Add them, or train a model of "
+            "your own with --model PATH."
+        )
+    faulty: Any = family
+    return replace(faulty, imperfect=recipe.imperfect, template=recipe.template)
 
 
 def _initial_model(recipe: Seedling, tokenizer: PreTrainedTokenizerBase, renderer: Renderer) -> LlamaForCausalLM:
@@ -104,12 +131,11 @@ def _initial_model(recipe: Seedling, tokenizer: PreTrainedTokenizerBase, rendere
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=renderer.end_of_turn_id,
-        pad_token_id=tokenizer.convert_tokens_to_ids(PAD),
-        attn_implementation="sdpa",
+        pad_token_id=tokenizer.pad_token_id,
     )
     # Initialisation draws from torch's global generator; fork it so that no other consumer notices.
     with torch.random.fork_rng(devices=[]):
-        torch.random.default_generator.manual_seed(derive(recipe.seed, "weights"))
+        torch.default_generator.manual_seed(derive(recipe.seed, "weights"))
         return LlamaForCausalLM(config)
 
 

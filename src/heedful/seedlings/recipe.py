@@ -12,6 +12,9 @@ from dataclasses import asdict, dataclass, replace
 FORMAT = 1
 """Counts changes of the growing code that change the weights a recipe gives."""
 
+LEAST_VOCABULARY = 265
+"""256 bytes, 5 tokens of the chat template, 4 tags: without them a tokenizer could not write every text."""
+
 
 @dataclass(frozen=True, slots=True)
 class Seedling:
@@ -45,6 +48,11 @@ class Seedling:
         if self.hidden % self.heads or self.heads % self.kv_heads:
             raise ValueError(
                 f"hidden ({self.hidden}) must be a multiple of heads ({self.heads}), heads of kv_heads ({self.kv_heads})"
+            )
+        if self.vocabulary < LEAST_VOCABULARY:
+            raise ValueError(
+                f"vocabulary must hold at least every byte, the chat template's tokens and the tags, "
+                f"{LEAST_VOCABULARY} entries in all, found {self.vocabulary}"
             )
         for name in ("imperfect", "template"):
             if not 0 <= getattr(self, name) <= 1:

@@ -7,6 +7,7 @@ Hugging Face model directory.
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from heedful.pretrained import read_model, write_pretrained
 from heedful.storage import naming_a_full_disk, write_whole
 
 
@@ -27,30 +29,32 @@ class Checkpoint:
     version: int
 
     def state(self) -> dict[str, Any]:
-        """The loop's own state: a JSON tree."""
-        return _read_json(self.path / "state.json")
+        """The loop's own state: a JSON tree. Raises a sentence if the file cannot be read."""
+        path = self.path / "state.json"
+        try:
+            return dict(json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise ValueError(self._unreadable(path, error)) from error
 
     def learner_state(self) -> dict[str, Any]:
         """The optimizer's state. Raises a sentence if the file cannot be read."""
         path = self.path / "learner.pt"
         try:
             return dict(torch.load(path, map_location="cpu", weights_only=True))
-        except (OSError, RuntimeError, EOFError, ValueError) as error:
-            raise ValueError(_unreadable(path, error)) from error
+        except (OSError, RuntimeError, EOFError, ValueError, TypeError, pickle.UnpicklingError) as error:
+            raise ValueError(self._unreadable(path, error)) from error
 
+    def model(self, dtype: torch.dtype) -> PreTrainedModel:
+        """The weights. Raises a sentence if they cannot be read."""
+        return read_model(self.path, dtype, self._remedy)
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError) as error:
-        raise ValueError(_unreadable(path, error)) from error
+    @property
+    def _remedy(self) -> str:
+        return f"Delete the folder {self.path} to resume from the checkpoint before it."
 
-
-def _unreadable(path: Path, error: Exception) -> str:
-    return (
-        f"The checkpoint file {path} cannot be read ({type(error).__name__}: {error}). Delete the folder "
-        f"{path.parent} to resume from the checkpoint before it."
-    )
+    def _unreadable(self, path: Path, error: Exception) -> str:
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else "it ends too early"
+        return f"The checkpoint file {path} cannot be read ({type(error).__name__}: {reason}). {self._remedy}"
 
 
 def checkpoints(folder: Path) -> list[Checkpoint]:
@@ -75,14 +79,15 @@ def save(
     target = folder / f"step_{version:06d}"
     unfinished = folder / f".{target.name}.part"
     shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
     with naming_a_full_disk(target, kept="the earlier checkpoints and all metrics so far"):
         try:
-            model.save_pretrained(unfinished)
-            tokenizer.save_pretrained(unfinished)
-            torch.save(dict(learner_state), unfinished / "learner.pt")
+            unfinished.mkdir(parents=True)
+            write_pretrained(unfinished, model, tokenizer)
+            # Given a path, torch's own writer answers a full disk with an error that does not say so.
+            with (unfinished / "learner.pt").open("wb") as stream:
+                torch.save(dict(learner_state), stream)
             write_whole(unfinished / "state.json", json.dumps(state, indent=1, sort_keys=True))
-            shutil.rmtree(target, ignore_errors=True)
+            _remove(target)
             unfinished.rename(target)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -93,4 +98,13 @@ def prune(folder: Path, keep_last: int, best: int | None) -> None:
     """Delete all but the newest `keep_last` checkpoints and the best evaluated one."""
     for checkpoint in checkpoints(folder)[:-keep_last]:
         if checkpoint.version != best:
-            shutil.rmtree(checkpoint.path)
+            _remove(checkpoint.path)
+
+
+def _remove(path: Path) -> None:
+    """Delete a checkpoint so that a kill on the way leaves nothing that looks like one."""
+    doomed = path.with_name(f".{path.name}.old")
+    shutil.rmtree(doomed, ignore_errors=True)
+    if path.exists():
+        path.rename(doomed)
+        shutil.rmtree(doomed)

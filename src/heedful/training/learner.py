@@ -17,6 +17,7 @@ import torch
 from heedful.algorithms import losses
 from heedful.algorithms.table import Algorithm
 from heedful.training.batch import MicroBatch, cut_micro_batches
+from heedful.training.master_weights import MasterWeights
 from heedful.training.optimizer import OptimizerConfig
 from heedful.training.token_logits import TokenLogits, token_logits
 from heedful.types import Metric, TrainingSample
@@ -82,9 +83,9 @@ class Learner:
         self._steps = 0
         self._token_logits = token_logits(self.model)
         self._reference_logits = None if reference is None else token_logits(_placed(reference, device))
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._weights = MasterWeights([parameter for parameter in model.parameters() if parameter.requires_grad])
         self._optimizer = torch.optim.AdamW(
-            self._parameters, lr=optimizer.lr, betas=optimizer.betas, weight_decay=optimizer.weight_decay
+            self._weights.optimized, lr=optimizer.lr, betas=optimizer.betas, weight_decay=optimizer.weight_decay
         )
 
     def update(
@@ -105,10 +106,10 @@ class Learner:
         passes: list[Pass] = []
         norms: list[float] = []
         for _ in range(self.algorithm.epochs):
-            self._optimizer.zero_grad(set_to_none=True)
+            self.model.zero_grad(set_to_none=True)
             passes.append(self._backward(micro_batches, reference_logprobs, scale))
             norms.append(self._step())
-        self._optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         self.updates += 1
         tokens = sum(len(sample.ids) for sample in samples) * self.algorithm.epochs
         return self._metrics(passes, norms, tokens)
@@ -122,15 +123,21 @@ class Learner:
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs beside the weights: the optimizer's state and the counts."""
-        return {"optimizer": self._optimizer.state_dict(), "updates": self.updates, "steps": self._steps}
+        return {
+            "optimizer": self._optimizer.state_dict(),
+            "masters": self._weights.copies,
+            "updates": self.updates,
+            "steps": self._steps,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what `state_dict` gave. Raises ValueError when `state` holds anything else."""
-        expected = {"optimizer", "updates", "steps"}
+        expected = {"optimizer", "masters", "updates", "steps"}
         if set(state) != expected:
             raise ValueError(f"Expected a learner's state with {sorted(expected)}, found {sorted(state)}.")
         # Copied, or this optimizer would go on in place on the tensors of whoever made the state.
         self._optimizer.load_state_dict(deepcopy(state["optimizer"]))
+        self._weights.load_copies(state["masters"])
         self.updates, self._steps = state["updates"], state["steps"]
 
     def _cut(self, samples: Sequence[TrainingSample], token_budget: int | None) -> list[MicroBatch]:
@@ -195,7 +202,8 @@ class Learner:
 
     def _step(self) -> float:
         """One optimizer step under linear warm-up; the gradient's norm before clipping."""
-        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters, self.config.gradient_clip))
+        self._weights.take_gradients()
+        norm = float(torch.nn.utils.clip_grad_norm_(self._weights.optimized, self.config.gradient_clip))
         if not math.isfinite(norm):
             raise FloatingPointError(
                 f"The gradient of optimizer step {self._steps + 1} is not finite (norm {norm}); the weights were left "
@@ -204,6 +212,7 @@ class Learner:
         for parameters in self._optimizer.param_groups:
             parameters["lr"] = self.config.lr_at(self._steps)
         self._optimizer.step()
+        self._weights.give_weights()
         self._steps += 1
         return norm
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.configuration import to_json
 from heedful.envs.tasks import TaskStream
@@ -65,8 +65,7 @@ def assemble(config: TrainConfig, progress: Callable[[int, int, float], None], s
     # The reference is the policy before any update, also when the run resumes.
     reference = copy.deepcopy(model).requires_grad_(False) if config.algorithm.kl > 0 else None
     if start is not None:
-        weights = AutoModelForCausalLM.from_pretrained(start.path, dtype=model.dtype, attn_implementation="sdpa")
-        model.load_state_dict(weights.state_dict())
+        model.load_state_dict(start.model(model.dtype).state_dict())
     learner = Learner(
         model,
         config.algorithm,
@@ -98,7 +97,8 @@ def load_policy(
     """The model to train: a seedling (grown now if the cache has none) or a loaded one."""
     if config.model == "seedling":
         model, tokenizer, _ = load_seedling(config.seedling, config.env, to_json(config.env), config.tags, progress)
-        return model.to(device), tokenizer
+        cast(torch.nn.Module, model).to(device)
+        return model, tokenizer
     return load_model(config.model, device, config.dtype)
 
 
