@@ -37,20 +37,23 @@ class Baselines:
 
 
 def success_metric(name: str, groups: Sequence[Group]) -> Metric:
-    """The success rate over scored episodes: Wilson's interval for one episode a task, else clustered by task."""
+    """The success rate over scored episodes: Wilson's interval for one episode a task, else clustered by task.
+
+    Wilson's over tasks, too, where no task or every task was solved throughout: a clustered interval would have no
+    width there.
+    """
     scored = [[float(t.success) for t in group.trajectories if t.success is not None] for group in groups]
-    counts = [len(successes) for successes in scored]
-    total = sum(counts)
-    if not total:
+    filled = [successes for successes in scored if successes]
+    sums, counts = [sum(successes) for successes in filled], [len(successes) for successes in filled]
+    if not counts:
         return Metric(name, None, 0, why="no episode was scored")
-    rate = sum(map(sum, scored)) / total
-    interval = wilson(sum(map(sum, scored)), total) if max(counts) == 1 else None
+    rate = sum(sums) / sum(counts)
+    if max(counts) == 1 or rate in (0.0, 1.0):
+        return Metric(name, rate, sum(counts), *wilson(rate * len(counts), len(counts)))
+    interval = cluster_interval(sums, counts)
     if interval is None:
-        clustered = cluster_interval([sum(successes) for successes in scored], counts)
-        interval = clustered.cut(0.0, 1.0) if clustered else None
-    if interval is None:
-        return Metric(name, rate, total, why="a single task has no interval")
-    return Metric(name, rate, total, interval.low, interval.high)
+        return Metric(name, rate, sum(counts), why="a single task has no interval")
+    return Metric(name, rate, sum(counts), *interval.cut(0.0, 1.0))
 
 
 def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> Metric:

@@ -111,6 +111,11 @@ class TopP:
         candidates = _positive(variances_P)
         return _verdicts(variances_P, _mass_edge(candidates, candidates, self.p), "below_mass")
 
+    @property
+    def share(self) -> float:
+        """What the loss scale `rho` multiplies by."""
+        return self.p
+
 
 @dataclass(frozen=True, slots=True)
 class TopPStd:
@@ -133,6 +138,11 @@ class TopPStd:
         deviations_P = _deviations(values_PG)
         candidates = _positive(deviations_P)
         return _verdicts(deviations_P, _mass_edge(candidates, candidates, self.p), "below_mass")
+
+    @property
+    def share(self) -> float:
+        """What the loss scale `rho` multiplies by."""
+        return self.p
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -30,9 +31,10 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
         ValueError: there is no such model, it is no causal language model, or not all of its weights are there.
     """
     with _quiet(source), _naming(source, "a causal language model", remedy):
-        model, report = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=dtype, attn_implementation="sdpa", output_loading_info=True
         )
+        model, report = loaded
         if report["missing_keys"]:
             # transformers would go on with random numbers in their place.
             raise ValueError(f"no weights for {', '.join(sorted(report['missing_keys'])[:3])}")
@@ -78,6 +80,8 @@ def _naming(source: str | Path, expected: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except _UNREADABLE as error:
-        where = f"in {source}" if Path(source).exists() else f"at {str(source)!r} (no such folder, so a Hugging Face name)"
+        where = (
+            f"in {source}" if Path(source).exists() else f"at {str(source)!r} (no such folder, so a Hugging Face name)"
+        )
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         raise ValueError(f"Expected {expected} {where}, but it could not be loaded: {reason}. {remedy}") from error

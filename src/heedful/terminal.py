@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from rich.console import Console, Group as Stack
+from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
@@ -23,6 +23,9 @@ ROWS = 12
 """Steps shown in the live table."""
 
 _SCOPE = "information/first_turn"
+ROLES = {"prompt": "cyan", "forced tag": "magenta", "thought": "green", "answer": "yellow", "glue": "blue"}
+"""The colour of each part of an episode."""
+
 COLUMNS = ("step", "success", "kept", "H(Z|X)/tok", "MI / ceiling", "gap/tok", "retrieval", "tokens", "s/step", "left")
 
 
@@ -30,7 +33,8 @@ class TerminalView:
     """Follows one run. Use as a context manager: the live display ends with it."""
 
     def __init__(self, steps: int, start: int, tags: Tags, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False)
+        # Neither markup nor wrapping: brackets of intervals and paths are text, and a path must stay in one piece.
+        self.console = console or Console(highlight=False, markup=False, soft_wrap=True)
         self.steps = steps
         self._start = start
         self._tags = tags
@@ -42,6 +46,7 @@ class TerminalView:
         self._headed = False
 
     def __enter__(self) -> TerminalView:
+        self._began = self._last = time.perf_counter()  # what came before, such as growing a seedling, is no step
         if self.console.is_terminal:
             self._live = Live(console=self.console, refresh_per_second=4, transient=True)
             self._live.start()
@@ -63,10 +68,11 @@ class TerminalView:
 
     def first_rollout(self, trajectory: Trajectory) -> None:
         """Print the first episode once, coloured by role."""
-        legend = Text.assemble(
-            "The first episode: ", ("prompt", "cyan"), ", ", ("forced tag", "magenta"), ", ", ("thought", "green"), ", ",
-            ("answer", "yellow"), ", ", ("glue", "blue"), ", other replied text plain",
-        )  # fmt: skip
+        legend = Text("The first episode: ")
+        for role, colour in ROLES.items():
+            legend.append(role, style=colour)
+            legend.append(", ")
+        legend.append("other replied text plain")
         self.console.print(legend)
         self.console.print(episode_text(trajectory, self._tags))
 
@@ -147,7 +153,7 @@ def growth_bar(console: Console) -> tuple[Progress, Callable[[int, int, float], 
 
 
 def episode_text(trajectory: Trajectory, tags: Tags) -> Text:
-    """An episode's turns as coloured text: prompt cyan, forced tag magenta, thought green, answer yellow, glue blue."""
+    """An episode's turns as text, coloured by `ROLES`."""
     text = Text()
     for number, turn in enumerate(trajectory.turns):
         reply = turn.reply
@@ -155,15 +161,15 @@ def episode_text(trajectory: Trajectory, tags: Tags) -> Text:
         if tags.force and prompt.rstrip().endswith(tags.open):
             cut = prompt.rindex(tags.open)
             prompt, forced = prompt[:cut], prompt[cut:]
-        text.append(prompt, style="blue" if number else "cyan")
-        text.append(forced, style="magenta")
+        text.append(prompt, style=ROLES["glue" if number else "prompt"])
+        text.append(forced, style=ROLES["forced tag"])
         written = reply.text.removeprefix(forced)
         thought, close, rest = written.partition(tags.close)
-        text.append(thought + close, style="green")
+        text.append(thought + close, style=ROLES["thought"])
         before, opened, after = rest.partition(tags.answer_open)
         answer, closed, trailing = after.partition(tags.answer_close)
         text.append(before)
-        text.append(opened + answer + closed, style="yellow")
+        text.append(opened + answer + closed, style=ROLES["answer"])
         text.append(trailing)
         text.append("\n")
     outcome = "never scored" if trajectory.outcome is None else f"outcome {trajectory.outcome:g}"

@@ -46,16 +46,16 @@ def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
         str(regime.value) if regime and regime.value else "not determined",
         tuple(gains.values()),
     )
-    tree = {
-        "sentences": conclusion.sentences,
-        "regime": conclusion.regime,
-        "figures": {
-            metric.name: {"value": metric.value, "low": metric.low, "high": metric.high, "n": metric.n, "why": metric.why}
-            for metric in conclusion.figures
-        },
-    }
-    write_whole(folder.verdict, json.dumps(tree, indent=1) + "\n")
+    write_whole(folder.verdict, json.dumps(_tree(conclusion), indent=1) + "\n")
     return conclusion
+
+
+def _tree(conclusion: Conclusion) -> dict[str, object]:
+    figures = {
+        figure.name: {name: getattr(figure, name) for name in ("value", "low", "high", "n", "why")}
+        for figure in conclusion.figures
+    }
+    return {"sentences": conclusion.sentences, "regime": conclusion.regime, "figures": figures}
 
 
 def _gain(folder: RunFolder, config: TrainConfig, kind: str) -> Metric:
@@ -67,7 +67,8 @@ def _gain(folder: RunFolder, config: TrainConfig, kind: str) -> Metric:
 
 
 def _readings(lines: Sequence[StepMetrics], name: str) -> list[tuple[int, Metric]]:
-    return [(line.step, line.metrics[name]) for line in lines if name in line.metrics and line.metrics[name].value is not None]
+    found = [(line.step, line.metrics[name]) for line in lines if name in line.metrics]
+    return [(step, metric) for step, metric in found if metric.value is not None]
 
 
 def _last(lines: Sequence[StepMetrics], name: str) -> Metric | None:
@@ -95,10 +96,11 @@ def _success(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str,
         if len(readings) < 2:
             return ["Success on held-out tasks is unknown: the run was not evaluated both before and after training."]
         before, after, gain = readings[0][1], readings[-1][1], gains[kind]
+        tasks = f"{gain.n} held-out tasks" if gain.n else "held-out tasks"
+        doubt = "" if gain.value is None or _clear(gain) else " - not distinguishable from none"
         sentences.append(
-            f"{kind.capitalize()} success on {gain.n} held-out tasks: {shown(before)} before, {shown(after)} after; "
-            f"gain {shown(gain, signed=True)}, paired by task"
-            f"{'' if _clear(gain) else ' - not distinguishable from none'}."
+            f"{kind.capitalize()} success on {tasks}: {shown(before)} before, {shown(after)} after; "
+            f"gain {shown(gain, signed=True)}, paired by task{doubt}."
         )
     return sentences
 
@@ -122,16 +124,14 @@ def _sharpening(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[s
             "towards what was already preferred, and the best of it was not kept."
         ]
     return [
-        "Consistent with sharpening: the sampled policy gained, the greedy policy did not clearly; nothing shows a skill "
-        "that the greedy policy did not have before."
+        "Consistent with sharpening: the sampled policy gained, the greedy policy did not clearly; nothing shows a "
+        "skill that the greedy policy did not have before."
     ]
 
 
 def _baselines(lines: Sequence[StepMetrics], config: TrainConfig) -> list[str]:
     split = config.evaluation.split
-    random, fixed, after = (
-        _last(lines, f"eval/{split}/{name}/success") for name in ("random", "fixed", "sampled")
-    )
+    random, fixed, after = (_last(lines, f"eval/{split}/{name}/success") for name in ("random", "fixed", "sampled"))
     if random is None or fixed is None or after is None or after.low is None:
         return []
     above = after.low > max(random.high or 0.0, fixed.high or 0.0)
@@ -167,10 +167,11 @@ def _filtering(lines: Sequence[StepMetrics], config: TrainConfig) -> str:
         return ""
     third = max(1, len(kept) // 3)
     empty = sum(1 for _, metric in _readings(lines, "filter/empty") if metric.value)
+    steps = "1 step" if empty == 1 else f"{empty} steps"
     first, last = sum(kept[:third]) / third, sum(kept[-third:]) / third
     return (
         f"The filter kept {first:.0%} of the prompts in the first third of the run and {last:.0%} in the last"
-        f"{f'; {empty} steps had nothing to learn from' if empty else ''}."
+        f"{f'; {steps} had nothing to learn from' if empty else ''}."
     )
 
 
@@ -184,8 +185,8 @@ def _cost(lines: Sequence[StepMetrics]) -> str:
                 totals[stage] = totals.get(stage, 0.0) + seconds
     in_steps = {stage: seconds for stage, seconds in totals.items() if stage != "evaluate"}
     whole = sum(in_steps.values())
-    if not whole:
-        return ""
     steps = len([line for line in lines if "time/collect" in line.metrics])
+    if not whole or not steps:
+        return ""
     shares = ", ".join(f"{stage} {seconds / whole:.0%}" for stage, seconds in in_steps.items())
     return f"A step took {whole / steps:.2f} s: {shares}; evaluations took {totals.get('evaluate', 0.0):.0f} s in all."

@@ -119,6 +119,7 @@ def main(argv: list[str]) -> int:
     for note in subject.notes:
         console.print(note, soft_wrap=True)
     evaluated = evaluate(load(subject, console), settings, console)
+    console.print(f"{settings.env.name}, {settings.tasks} tasks of {settings.split}", style="bold")
     console.print(_table(evaluated, settings))
     if evaluated.sequence:
         console.print(f"best fixed sequence: {' || '.join(evaluated.sequence)}", soft_wrap=True)
@@ -230,13 +231,14 @@ def _table(evaluated: Evaluated, settings: EvaluateSettings) -> Table:
         ("sampled/turns", "turns per episode", "episodes"),
     ]
     readings = {metric.name.split("/", 2)[2]: metric for metric in evaluated.metrics}
-    title = f"{settings.env.name}, {settings.tasks} tasks of {settings.split}"
-    table = Table(box=None, header_style="bold", pad_edge=False, title=title, title_justify="left")
+    table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("")
     table.add_column("value", justify="right")
     table.add_column("95% interval", justify="right")
     table.add_column("n", justify="right")
     for name, label, unit in rows:
+        if k == 1 and name == "sampled/any_of_group":
+            continue
         table.add_row(label, *_cells(readings[name], unit))
     return table
 

@@ -82,15 +82,15 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
         return Subject(f"{_untrained(config)} in {config.env.name}", config)
     if path.exists():
         raise ValueError(
-            f"Expected a run folder, or a model and an environment, found the path {name} alone, which is no run (its "
-            f"config.json holds no `env`). Add the environment to play in: one of {', '.join(PRESETS)}, or module:Class."
+            f"Expected a run folder, or a model and its environment, found the path {name} alone, which is no run (it "
+            f"holds no config.json of one). For a model, name the environment, too: {', '.join(PRESETS)} or module:Class."
         )
     if name in PRESETS or ":" in name:
         config = preset(name)
         return Subject(f"{_untrained(config)} in {config.env.name}", config)
     raise ValueError(
-        f"Expected a run folder, an environment ({', '.join(PRESETS)}, or module:Class), or a model followed by an "
-        f"environment, found {name!r}, which is no path here and no environment. For a model: {name} frozen_lake."
+        f"Expected a run folder, an environment ({', '.join(PRESETS)} or module:Class), or a model and its environment, "
+        f"found {name!r} alone, which is neither a path here nor an environment. For a model, name the environment, too."
     )
 
 
@@ -147,8 +147,8 @@ def _best(folder: RunFolder, config: TrainConfig, steps: list[int]) -> tuple[int
         )
     best = max(kept, key=lambda step: (kept[step], -step))
     notes = [
-        f"Step {best} is the best of {len(kept)} evaluated checkpoints by its success on {split} ({kept[best]:.3f}), so "
-        f"its success on those tasks is flattered: judge it on another split."
+        f"Step {best} is the best of {len(kept)} evaluated checkpoints by its success on {split} ({kept[best]:.3f}): "
+        "on those tasks its success is flattered, on another split it is not."
     ]
     above = max(scores, key=lambda step: (scores[step], -step))
     if scores[above] > kept[best]:

@@ -26,10 +26,12 @@ class Thoughts:
     thought_texts_M: tuple[str, ...]
 
 
-def first_turn_thoughts(groups: Sequence[Group], prompts: int | None = None, thoughts: int | None = None) -> Thoughts:
+def first_turn_thoughts(
+    groups: Sequence[Group], close_tag: str, prompts: int | None = None, thoughts: int | None = None
+) -> Thoughts:
     """The first turns' thoughts of the first `prompts` groups, `thoughts` members each (`None`: all).
 
-    Members are exchangeable, so the first ones are as good a sample as any. Left out: members without a turn and
+    `close_tag` ends a thought's text (what is scored are ids, and their range is the reply's own). Members are exchangeable, so the first ones are as good a sample as any. Left out: members without a turn and
     thoughts without a token. Groups with equal prompts share a column.
     """
     columns: dict[tuple[int, ...], int] = {}
@@ -45,7 +47,8 @@ def first_turn_thoughts(groups: Sequence[Group], prompts: int | None = None, tho
             column = columns.setdefault(reply.prompt.ids, len(columns))
             if column == len(prompt_texts):
                 prompt_texts.append(reply.prompt.text)
-            rows.append((thought, column, reply.closed, reply.text))
+            text = reply.text.partition(close_tag)[0] + close_tag if reply.closed else reply.text
+            rows.append((thought, column, reply.closed, text))
     return Thoughts(
         prompts_N=tuple(columns),
         thoughts_M=tuple(row[0] for row in rows),

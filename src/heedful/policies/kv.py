@@ -37,7 +37,8 @@ class _Layer(CacheLayerMixin):
         if not self.is_initialized:
             self.room = max(self.room, new)
             self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
+        assert self.keys is not None, "the cache was never filled"
+        assert self.values is not None, "the cache was never filled"
         if self.length + new > self.room:
             grown = max(2 * self.room, self.length + new) - self.room
             self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, grown))

@@ -21,6 +21,8 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
-            raise ValueError(f"temperature must be above 0, found {self.temperature}; use greedy for the likeliest token")
+            raise ValueError(
+                f"temperature must be above 0, found {self.temperature}; use greedy for the likeliest token"
+            )
         if self.tokens_per_turn < 1:
             raise ValueError(f"tokens_per_turn must be at least 1, found {self.tokens_per_turn}")

@@ -13,6 +13,7 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from markupsafe import Markup
 
@@ -39,6 +40,17 @@ class Curve:
     """1 to 6: a colour of the page's palette; 0 = the grey of references."""
     reference: bool = False
     """Dashed, without dots, drawn across the whole width: a baseline, a ceiling, chance."""
+
+
+class Axis(Enum):
+    """Which values the vertical axis spans."""
+
+    FITTED = "fitted"
+    """The values, and zero where it is near."""
+    FROM_ZERO = "from_zero"
+    """The values and zero: for what is read against a ceiling."""
+    SHARE = "share"
+    """0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +81,10 @@ class Chart:
 Scale = Callable[[float], float]
 
 
-def draw_lines(curves: Sequence[Curve], frame: Frame, share: bool, title: str) -> Chart:
-    """Draw curves over steps. `share` fixes the axis to [0, 1]."""
+def draw_lines(curves: Sequence[Curve], frame: Frame, axis: Axis, title: str) -> Chart:
+    """Draw curves over steps."""
     curves = [_thin(curve) for curve in curves]
-    low, high = (0.0, 1.0) if share else _range(curves)
+    low, high = (0.0, 1.0) if axis is Axis.SHARE else _range(curves, axis)
     x, y = _scales(frame, low, high)
     parts = [_axes(x, y, frame, low, high)]
     # Bars that stand at the same step are moved apart a little, or they would hide each other.
@@ -126,7 +138,7 @@ def _shows_bars(curve: Curve) -> bool:
     return len(curve.series.measured) <= BARS and any(point.metric.low is not None for point in curve.series.measured)
 
 
-def _range(curves: Sequence[Curve]) -> tuple[float, float]:
+def _range(curves: Sequence[Curve], axis: Axis) -> tuple[float, float]:
     """The axis: all values, and intervals as far as they do not dwarf the values."""
     points = [point for curve in curves for point in curve.series.numeric]
     numbers = [point.number for point in points if point.number is not None]
@@ -136,7 +148,7 @@ def _range(curves: Sequence[Curve]) -> tuple[float, float]:
     room = (high - low) or abs(high) or 1.0
     low = max(min([low, *(p.metric.low for p in points if p.metric.low is not None)]), low - room)
     high = min(max([high, *(p.metric.high for p in points if p.metric.high is not None)]), high + room)
-    if 0 < low < 0.6 * high:
+    if low > 0 and (axis is Axis.FROM_ZERO or low < 0.6 * high):
         low = 0.0
     if low == high:
         low, high = (low - 0.5 * room, high + 0.5 * room) if low else (0.0, 1.0)
@@ -293,4 +305,4 @@ def key(curve: Curve, stacked: bool = False) -> Markup:
     return Markup('<svg class="key" viewBox="0 0 26 12" aria-hidden="true">{}</svg>').format(sample)
 
 
-__all__ = ["Chart", "Curve", "Frame", "Mark", "draw_lines", "draw_shares", "draw_sparkline", "key"]
+__all__ = ["Axis", "Chart", "Curve", "Frame", "Mark", "draw_lines", "draw_shares", "draw_sparkline", "key"]

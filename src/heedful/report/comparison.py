@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful import __version__
-from heedful.report.chart import Curve, Frame, key
+from heedful.report.chart import Axis, Curve, Frame, key
 from heedful.report.definitions import definition_of
 from heedful.report.numerals import interval, numeral
 from heedful.report.panels import DrawnPanel, Panel, draw, splits
@@ -22,23 +22,26 @@ from heedful.storage import write_whole
 MOST_RUNS = 6
 """As many as there are colours and shapes that can be told apart."""
 
-_FIGURES: tuple[tuple[str, str, bool], ...] = (
-    ("Success in training", "success/rate", True),
-    ("Mutual information, first turn", "information/first_turn/mi", False),
-    ("Ceiling of mutual information", "information/first_turn/mi_ceiling", False),
-    ("Gap per token, first turn", "information/first_turn/gap_per_token", False),
-    ("Retrieval accuracy, first turn", "retrieval/first_turn/accuracy", True),
-    ("Influence of the thought", "grounding/thought_influence", True),
-    ("Entropy of thoughts, given the prompt", "information/first_turn/entropy_conditional_per_token", False),
-    ("Entropy of the policy", "policy/entropy_per_token", False),
-    ("Replies executable as written", "format/valid_rate", True),
-    ("Groups kept by the filter", "filter/kept_ratio", True),
-    ("Groups whose members differ", "signal/mixed", True),
-    ("Length of a thought", "length/reasoning_tokens", False),
-    ("Gradient norm", "policy/gradient_norm", False),
-    ("KL to the sampler", "policy/kl_to_sampler", False),
+_FIGURES: tuple[tuple[str, str, Axis], ...] = (
+    ("Success in training", "success/rate", Axis.SHARE),
+    ("Mutual information, first turn", "information/first_turn/mi", Axis.FROM_ZERO),
+    ("Ceiling of mutual information", "information/first_turn/mi_ceiling", Axis.FITTED),
+    ("Gap per token, first turn", "information/first_turn/gap_per_token", Axis.FITTED),
+    ("Retrieval accuracy, first turn", "retrieval/first_turn/accuracy", Axis.SHARE),
+    ("Influence of the thought", "grounding/thought_influence", Axis.SHARE),
+    ("Entropy of thoughts, given the prompt", "information/first_turn/entropy_conditional_per_token", Axis.FITTED),
+    ("Entropy of the policy", "policy/entropy_per_token", Axis.FITTED),
+    ("Replies executable as written", "format/valid_rate", Axis.SHARE),
+    ("Groups kept by the filter", "filter/kept_ratio", Axis.SHARE),
+    ("Groups whose members differ", "signal/mixed", Axis.SHARE),
+    ("Length of a thought", "length/reasoning_tokens", Axis.FITTED),
+    ("Gradient norm", "policy/gradient_norm", Axis.FITTED),
+    ("KL to the sampler", "policy/kl_to_sampler", Axis.FITTED),
 )
-"""Title, metric, and whether the axis is [0, 1]."""
+"""Title, metric, and axis."""
+
+_ONLY_TABLED = ("/random/success", "/fixed/success", "/mi_ceiling")
+"""Endings of metrics that hardly move: a row of the table says all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +107,22 @@ def _names(records: Sequence[RunRecord]) -> list[str]:
     return [str(path) for path in paths]
 
 
-def _evaluations(records: Sequence[RunRecord]) -> list[tuple[str, str, bool]]:
+def _evaluations(records: Sequence[RunRecord]) -> list[tuple[str, str, Axis]]:
     found = dict.fromkeys(split for run in records for split in splits(run))
     return [
-        (f"Success on {split}, {how}", f"eval/{split}/{how}/success", True)
+        (f"Success on {split}, {how}", f"eval/{split}/{how}/success", Axis.SHARE)
         for split in found
         for how in ("sampled", "greedy", "random", "fixed")
         if any(run.get(f"eval/{split}/{how}/success").points for run in records)
     ]
 
 
-def _panel(records: Sequence[RunRecord], frame: Frame, title: str, metric: str, share: bool) -> DrawnPanel | None:
+def _panel(records: Sequence[RunRecord], frame: Frame, title: str, metric: str, axis: Axis) -> DrawnPanel | None:
     curves = tuple(
         Curve(name, run.get(metric), hue)
         for hue, (name, run) in enumerate(zip(_names(records), records, strict=True), start=1)
     )
-    return draw(Panel(title, _unit(metric), curves, share=share, optional=True), frame)
+    return draw(Panel(title, _unit(metric), curves, axis, optional=True), frame)
 
 
 def _unit(metric: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from heedful.report.chart import Curve, Frame, draw_lines, draw_shares, key
+from heedful.report.chart import Axis, Curve, Frame, draw_lines, draw_shares, key
 from heedful.report.definitions import definition_of
 from heedful.report.record import RunRecord, Series
 
@@ -26,8 +26,7 @@ class Panel:
     title: str
     unit: str
     curves: tuple[Curve, ...]
-    share: bool = False
-    """The axis is [0, 1]."""
+    axis: Axis = Axis.FITTED
     stacked: bool = False
     optional: bool = False
     """Left out where nothing of it was recorded."""
@@ -116,7 +115,7 @@ def draw(panel: Panel, frame: Frame) -> DrawnPanel | None:
     if panel.stacked:
         chart = draw_shares(measured, frame, title)
     else:
-        chart = draw_lines(measured, frame, panel.share, title)
+        chart = draw_lines(measured, frame, panel.axis, title)
     legend = tuple((key(curve, panel.stacked), curve.label) for curve in measured)
     gaps = tuple(f"{curve.label}: {_gaps(curve.series)}" for curve in panel.curves if _gaps(curve.series))
     return DrawnPanel(panel.title, panel.unit, chart.svg, chart.hover, legend, "", gaps, about)
@@ -168,7 +167,7 @@ def _success(run: RunRecord) -> Panel:
             Curve(f"random policy{of}", run.get(f"eval/{split}/random/success"), 0, reference=True),
             Curve(f"best input-blind policy{of}", run.get(f"eval/{split}/fixed/success"), 6, reference=True),
         ]
-    return Panel("Success", "share of episodes", tuple(curves), share=True)
+    return Panel("Success", "share of episodes", tuple(curves), axis=Axis.SHARE)
 
 
 def _information(run: RunRecord, scope: str) -> Panel:
@@ -178,7 +177,7 @@ def _information(run: RunRecord, scope: str) -> Panel:
         *_some(run, ("MI", f"{base}/mi", 1)),
         Curve("ceiling", run.get(f"{base}/mi_ceiling"), 0, reference=True),
     )
-    return Panel(f"Mutual information, {SCOPES[scope]}", "nats", curves, optional=scope != "first_turn")
+    return Panel(f"Mutual information, {SCOPES[scope]}", "nats", curves, Axis.FROM_ZERO, optional=scope != "first_turn")
 
 
 def _per_scope(run: RunRecord, title: str, unit: str, family: str, metric: str) -> Panel:
@@ -195,7 +194,7 @@ def _influence(run: RunRecord) -> Panel:
         ("thought of another prompt", "grounding/thought_influence", 1),
         ("another thought, same prompt", "grounding/thought_influence_same_prompt", 2),
     )
-    return Panel("Influence of thought on action", "0 to 1", curves, share=True)
+    return Panel("Influence of thought on action", "0 to 1", curves, axis=Axis.SHARE)
 
 
 def _entropies(run: RunRecord) -> Panel:
@@ -211,7 +210,7 @@ def _entropies(run: RunRecord) -> Panel:
 
 def _format(run: RunRecord) -> Panel:
     curves = _some(run, ("executable as written", "format/valid_rate", 1), ("thought closed", "format/closed_rate", 2))
-    return Panel("Format", "share of turns", curves, share=True)
+    return Panel("Format", "share of turns", curves, axis=Axis.SHARE)
 
 
 def _retrieval(run: RunRecord) -> Panel:
@@ -219,7 +218,7 @@ def _retrieval(run: RunRecord) -> Panel:
     base = f"{run.family('retrieval')}/first_turn"
     chance = Curve("chance", run.get(f"{base}/chance"), 0, reference=True)
     against_8 = _some(run, ("first turn, 8-way", f"{base}/accuracy_8way", 4))
-    return Panel(panel.title, panel.unit, (*panel.curves, *against_8, chance), share=True)
+    return Panel(panel.title, panel.unit, (*panel.curves, *against_8, chance), axis=Axis.SHARE)
 
 
 def _grounding(run: RunRecord) -> Panel:
@@ -236,7 +235,7 @@ def _text(run: RunRecord) -> Panel:
     curves = _some(
         run, ("judge, all prompts", "text/judge_accuracy", 1), ("judge, 8-way", "text/judge_accuracy_8way", 2)
     )
-    return Panel("Prompt named from the text alone", "share of thoughts", curves, share=True, optional=True)
+    return Panel("Prompt named from the text alone", "share of thoughts", curves, axis=Axis.SHARE, optional=True)
 
 
 def _reward(run: RunRecord) -> Panel:
@@ -253,12 +252,12 @@ def _kinds(run: RunRecord) -> Panel:
         ("blind", "signal/blind", 5),
         ("failed", "signal/failed", 2),
     )
-    return Panel("Groups by kind", "share of groups", curves, share=True, stacked=True)
+    return Panel("Groups by kind", "share of groups", curves, axis=Axis.SHARE, stacked=True)
 
 
 def _filter(run: RunRecord) -> Panel:
     curves = _some(run, ("groups kept", "filter/kept_ratio", 1), ("variance kept", "filter/mass_kept", 2))
-    return Panel("Kept by the filter", "share", curves, share=True)
+    return Panel("Kept by the filter", "share", curves, axis=Axis.SHARE)
 
 
 def _variance(run: RunRecord) -> Panel:

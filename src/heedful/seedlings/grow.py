@@ -32,7 +32,7 @@ from heedful.training.batch import cut_micro_batches
 from heedful.training.token_logits import token_logits
 from heedful.types import Message, TrainingSample
 
-MICRO_BATCH_TOKENS = 2048
+MICRO_BATCH_TOKENS = 1024
 TOKENIZER_EPISODES = 200
 
 Progress = Callable[[int, int, float], None]
@@ -51,7 +51,9 @@ def cache_root() -> Path:
 
 def seedling_path(recipe: Seedling, family: EnvironmentFamily, knobs: object, tags: Tags) -> Path:
     """Where the grown seedling lies or will lie."""
-    versions = f"torch {torch.__version__}, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}"
+    versions = (
+        f"torch {torch.__version__}, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}"
+    )
     key = recipe.key([knobs, asdict(tags)], versions)
     return cache_root() / "seedlings" / f"{family.name}-{key}"
 
@@ -147,7 +149,11 @@ def _corpus(family: DemonstratedFamily, recipe: Seedling) -> Iterator[str]:
         episode = family.demonstrate(task, rng)
         yield from (text for pair in episode for text in pair)
         whole = episode[0][1]
-        for faulty in (whole[: len(whole) // 2], whole[: len(whole) - 3], whole.replace("<answer>", "<answer>Nothing || ")):
+        for faulty in (
+            whole[: len(whole) // 2],
+            whole[: len(whole) - 3],
+            whole.replace("<answer>", "<answer>Nothing || "),
+        ):
             environment = family.make()
             environment.start(task, 0)
             yield environment.step(faulty).observation.text

@@ -47,7 +47,8 @@ class Seedling:
     def __post_init__(self) -> None:
         if self.hidden % self.heads or self.heads % self.kv_heads:
             raise ValueError(
-                f"hidden ({self.hidden}) must be a multiple of heads ({self.heads}), heads of kv_heads ({self.kv_heads})"
+                f"hidden ({self.hidden}) must be a multiple of heads ({self.heads}), "
+                f"and heads a multiple of kv_heads ({self.kv_heads})"
             )
         if self.vocabulary < LEAST_VOCABULARY:
             raise ValueError(

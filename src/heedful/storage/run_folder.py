@@ -124,7 +124,11 @@ class RunFolder:
 
         Returns:
             One phrase per thing removed, to be shown to the user.
+
+        Raises:
+            ValueError: a line of the measurements other than the last cannot be read; nothing was removed.
         """
+        kept, cut = self._lines_up_to(step)
         removed = []
         for folder in ("rollouts", "scores"):
             for entry in sorted((self.path / folder).glob("step_*")):
@@ -132,39 +136,35 @@ class RunFolder:
                 if name and int(name[1]) > step:
                     entry.unlink()
                     removed.append(f"{folder}/{entry.name}")
-        lines = self._cut_metrics(step)
-        if lines:
-            removed.append(f"{lines} lines of {self.metrics.name}")
+        if cut:
+            write_whole(self.metrics, b"".join(kept))
+            removed.append(f"{cut} lines of {self.metrics.name}")
         if removed and self.report.exists():
             self.report.unlink()
             removed.append(self.report.name)
         return removed
 
-    def _cut_metrics(self, step: int) -> int:
-        """Rewrite the measurements without later steps; the number of lines that went."""
-        if not self.metrics.exists():
-            return 0
-        lines = self.metrics.read_bytes().splitlines(keepends=True)
-        kept = [line for line in lines if line.endswith(b"\n") and _step_of(line) <= step]
-        if len(kept) < len(lines):
-            write_whole(self.metrics, b"".join(kept))
-        return len(lines) - len(kept)
+    def _lines_up_to(self, step: int) -> tuple[list[bytes], int]:
+        """The lines of the measurements up to `step`, and how many others there are."""
+        lines = self.metrics.read_bytes().splitlines(keepends=True) if self.metrics.exists() else []
+        whole = [line for line in lines if line.endswith(b"\n")]
+        kept = [line for number, line in enumerate(whole, start=1) if self._step_of(line, number) <= step]
+        return kept, len(lines) - len(kept)
+
+    def _step_of(self, line: bytes, number: int) -> int:
+        try:
+            return int(json.loads(line)["step"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(
+                f"Expected a JSON object with a `step` on line {number} of {self.metrics}, found {line[:60]!r}. "
+                "Restore the file, or delete that line."
+            ) from error
 
 
 def _step_name(step: int) -> str:
     if step < 0:
         raise ValueError(f"Expected a step of 0 or more, found {step}.")
     return f"step_{step:06d}"
-
-
-def _step_of(line: bytes) -> float:
-    """The step of one line of measurements; infinite where it cannot be read, so that the line goes."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return float("inf")
-    step = row.get("step") if isinstance(row, dict) else None
-    return step if isinstance(step, int) else float("inf")
 
 
 def describe_environment(device: str, threads: int) -> dict[str, object]:

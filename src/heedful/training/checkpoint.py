@@ -78,7 +78,8 @@ def save(
     """Write `step_<version>` (six digits). Raises `DiskFull` when there is no room; earlier checkpoints stay."""
     target = folder / f"step_{version:06d}"
     unfinished = folder / f".{target.name}.part"
-    shutil.rmtree(unfinished, ignore_errors=True)
+    for leftover in folder.glob(".step_*"):  # of a run that was killed while it saved or deleted
+        shutil.rmtree(leftover, ignore_errors=True)
     with naming_a_full_disk(target, kept="the earlier checkpoints and all metrics so far"):
         try:
             unfinished.mkdir(parents=True)
@@ -103,8 +104,5 @@ def prune(folder: Path, keep_last: int, best: int | None) -> None:
 
 def _remove(path: Path) -> None:
     """Delete a checkpoint so that a kill on the way leaves nothing that looks like one."""
-    doomed = path.with_name(f".{path.name}.old")
-    shutil.rmtree(doomed, ignore_errors=True)
     if path.exists():
-        path.rename(doomed)
-        shutil.rmtree(doomed)
+        shutil.rmtree(path.rename(path.with_name(f".{path.name}.old")))

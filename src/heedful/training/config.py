@@ -20,6 +20,13 @@ from heedful.training.optimizer import OptimizerConfig
 from heedful.training.samples import LossScale
 
 
+def _refuse_below(config: object, **least: int) -> None:
+    """Raise for the first field that lies below its least value."""
+    for name, value in least.items():
+        if getattr(config, name) < value:
+            raise ValueError(f"{name} must be at least {value}, found {getattr(config, name)}")
+
+
 @dataclass(frozen=True, slots=True)
 class EvaluationConfig:
     """Success on held-out tasks, sampled and greedy, beside the random and the best input-blind policy."""
@@ -31,6 +38,9 @@ class EvaluationConfig:
     times: int = 3
     """Evaluations, evenly spread: 3 = before training, in the middle, after. 0 = none."""
     split: Literal["val", "test"] = "val"
+
+    def __post_init__(self) -> None:
+        _refuse_below(self, tasks=1, samples=1, times=0)
 
     def at(self, steps: int) -> frozenset[int]:
         """The numbers of updates after which to evaluate."""
@@ -56,6 +66,9 @@ class DiagnosticsConfig:
     """Thoughts per prompt of a cheap measurement."""
     max_tokens: int = 4096
     """Most padded tokens scored in one forward pass."""
+
+    def __post_init__(self) -> None:
+        _refuse_below(self, every=1, full_every=1, prompts=1, thoughts=1, max_tokens=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +112,28 @@ class TrainConfig:
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Of the weights of a loaded model; log-probabilities are float32 in any case."""
-    micro_batch_tokens: int = 3072
+    micro_batch_tokens: int = 1024
     """Most padded tokens in one forward and backward pass. Changes speed and memory, never gradients."""
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("groups", 1), ("group_size", 2), ("checkpoint_every", 1), ("threads", 1)):
-            if getattr(self, name) < least:
-                why = " (a group of one has no spread and earns no advantage)" if name == "group_size" else ""
-                raise ValueError(f"{name} must be at least {least}{why}, found {getattr(self, name)}")
+        _refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1)
+        if self.group_size < 2:
+            raise ValueError(
+                f"group_size must be at least 2 (a group of one has no spread and earns no advantage), "
+                f"found {self.group_size}"
+            )
         if self.tasks is not None and self.tasks < self.groups:
             raise ValueError(
                 f"tasks (the pool) must hold at least the {self.groups} groups of one step, found {self.tasks}"
             )
+
+        if self.loss_scale == "rho" and getattr(self.filter, "share", None) is None:
+            raise ValueError(
+                f"The loss scale rho multiplies the loss by the share that the filter asks for, but "
+                f"{type(self.filter).__name__} asks for none; choose the filter top_p, or the loss scale kept, all or "
+                "sqrt"
+            )
+        _ = self.chat_options  # raises for an entry that is no option
 
     @property
     def chat_options(self) -> dict[str, str | bool]:

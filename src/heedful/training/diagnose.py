@@ -40,6 +40,8 @@ class Diagnostician:
     config: DiagnosticsConfig
     scorer: Scorer
     seed: int
+    close_tag: str
+    """Ends a thought: for the texts beside the scores."""
     zscores: dict[str, ZScoreState] = field(default_factory=dict)
     regimes: dict[str, RegimeState] = field(default_factory=dict)
 
@@ -50,7 +52,8 @@ class Diagnostician:
         if not self.config.enabled or not (full or step % self.config.every == 0):
             return Diagnosis(metrics)
         config = self.config
-        thoughts = first_turn_thoughts(groups) if full else first_turn_thoughts(groups, config.prompts, config.thoughts)
+        chosen = (None, None) if full else (config.prompts, config.thoughts)
+        thoughts = first_turn_thoughts(groups, self.close_tag, *chosen)
         temperature = groups[0].trajectories[0].temperature
         scores = self.scorer.cross_score(thoughts.prompts_N, thoughts.thoughts_M, thoughts.own_M, temperature)
         closed = select_rows(scores, thoughts.closed_M)

@@ -5,8 +5,8 @@ Promise: a killed run resumes with the same bytes; nothing in the run depends on
 
 from __future__ import annotations
 
-import json
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Protocol
 
-from heedful.evaluation import Baselines, measure_baselines, success_metric
 from heedful.envs.tasks import evaluation_tasks
+from heedful.evaluation import Baselines, measure_baselines, success_metric
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Tracker
@@ -72,7 +72,7 @@ def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequen
     The first Ctrl-C finishes the step, saves a checkpoint and returns; the second one raises KeyboardInterrupt.
     """
     run = _Run(config, parts, folder, [*trackers, watch])
-    baselines = measure_baselines(parts.family, config.evaluation.split, config.evaluation.tasks) if run.evaluations else None
+    baselines = run.baselines()
     with _finish_the_step_first() as interrupt:
         for step in range(parts.version, config.steps):
             clock = Clock()
@@ -114,6 +114,11 @@ class _Run:
     def evaluations(self) -> frozenset[int]:
         return self.config.evaluation.at(self.config.steps)
 
+    def baselines(self) -> Baselines | None:
+        """What every evaluation stands beside; `None` where there is no evaluation."""
+        evaluation = self.config.evaluation
+        return measure_baselines(self.parts.family, evaluation.split, evaluation.tasks) if self.evaluations else None
+
     def policy(self, sampling: Sampling, purpose: str, step: int) -> HFPolicy:
         seed = derive(self.config.seed, purpose, step)
         return HFPolicy(self.parts.model, self.parts.renderer, sampling, seed=seed, version=step)
@@ -127,7 +132,7 @@ class _Run:
         config = self.config
         samples = make_samples(groups, verdicts, config.algorithm.advantages)
         kept = sum(verdict.kept for verdict in verdicts)
-        scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), getattr(config.filter, "p", None))
+        scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), getattr(config.filter, "share", None))
         budget = self.parts.family.turns * config.sampling.tokens_per_turn
         return self.parts.learner.update(samples, scale=scale, token_budget=budget)
 
@@ -145,16 +150,15 @@ class _Run:
                 )
                 policy = self.policy(sampling, f"evaluation {kind}", version)
                 groups = collect(policy, family.make, tasks, samples, family.turns)
-                kept = [Verdict(1.0, "kept", None)] * len(groups)
                 path = self.folder.rollouts(version, f"{evaluation.split}_{kind}")
-                write_rollouts(path, version, evaluation.split, groups, kept)
+                write_rollouts(path, version, evaluation.split, groups, None, family.name)
                 metrics.append(success_metric(f"eval/{evaluation.split}/{kind}/success", groups))
         if metrics[-2].value is not None:
             self.parts.scores[version] = float(metrics[-2].value)
         return metrics
 
     def store(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
-        write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts)
+        write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts, self.parts.family.name)
         if diagnosis.scores is not None and diagnosis.thoughts is not None:
             thoughts = diagnosis.thoughts
             write_scores(self.folder.scores(step), diagnosis.scores, thoughts.thought_texts_M, thoughts.prompt_texts_N)
@@ -166,7 +170,9 @@ class _Run:
             tracker.write(step, [*metrics, *tokens, *clock.metrics()])
 
     def due(self, version: int) -> bool:
-        return version % self.config.checkpoint_every == 0 or version in self.evaluations or version == self.config.steps
+        """Whether a checkpoint is due: every so often, wherever the run is evaluated, and at its end."""
+        at_the_end = version == self.config.steps
+        return at_the_end or version in self.evaluations or version % self.config.checkpoint_every == 0
 
     def save(self, version: int) -> None:
         parts, folder = self.parts, self.folder.path / "checkpoints"
@@ -181,8 +187,14 @@ class _Interrupt:
 
 @contextmanager
 def _finish_the_step_first() -> Iterator[_Interrupt]:
-    """Ctrl-C asks the loop to stop after the step; a second Ctrl-C interrupts at once."""
+    """Ctrl-C asks the loop to stop after the step; a second Ctrl-C interrupts at once.
+
+    Only a program's main thread may listen for signals; elsewhere nothing is changed.
+    """
     interrupt = _Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
 
     def ask(number: int, frame: FrameType | None) -> None:
         if interrupt.asked:

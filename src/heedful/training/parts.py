@@ -83,7 +83,7 @@ def assemble(config: TrainConfig, progress: Callable[[int, int, float], None], s
         tasks=TaskStream(family, "train", derive(config.seed, "tasks"), config.tasks),
         learner=learner,
         diagnostician=Diagnostician(
-            config.diagnostics, HFScorer(model, max_tokens=config.diagnostics.max_tokens), config.seed
+            config.diagnostics, HFScorer(model, max_tokens=config.diagnostics.max_tokens), config.seed, config.tags.close
         ),
     )
     if start is not None:

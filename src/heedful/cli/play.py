@@ -1,0 +1,291 @@
+"""`heedful play`: one episode in the terminal - played by you, the solver, a random player or a model.
+
+Promise: what is shown is what the environment says, and an episode can be left at any point (`quit`, Ctrl-D, Ctrl-C).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from heedful import envs
+from heedful.cli.spoken import reply_of, ways_to_answer
+from heedful.cli.subjects import Subject, find_subject, load, shared_fields, with_settings
+from heedful.cli.words import asks_for_help, take, take_positional
+from heedful.configuration import Choice, parse
+from heedful.policies.sampling import Sampling
+from heedful.presets import PRESETS, preset
+from heedful.protocols import Environment
+from heedful.render import Tags
+from heedful.types import Observation, Reply, Step, Task, Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from heedful.rollout.episode import Episode
+
+HELP = """usage: heedful play ENV [--by WHO] [--seed S] [--split val] [--member M] [--env.KNOB VALUE ...]
+
+Play one episode: see what an agent sees, answer, see what the environment makes of it.
+
+  ENV              an environment (heedful envs lists them), or your own as module:Class; may be left out for a run
+  --by person      you (default): answer `down right`, `Down, Down`, `d r`, or with the tags; `quit` leaves
+  --by solver      the solver whose demonstrations a seedling learns from
+  --by random      random actions
+  --by seedling    the untrained seedling of ENV's preset
+  --by RUN         a run's folder or checkpoint, or a model (folder or Hugging Face name): its prompts, thoughts and
+                   answers in colour, and how sure it was in each turn
+  --checkpoint WHICH   of a RUN: last (default), best, or a step
+  --seed S         another task, and other random draws (default: 0)
+  --split SPLIT    whose tasks: val (default), train or test
+  --member M       another noise on the same task, where the environment has noise (default: 0)
+
+  heedful play frozen_lake --env.slip 0.2
+  heedful play --by runs/frozen_lake-grpo-s0-1 --seed 3 --sampling.greedy
+
+With an ENV or a RUN, --help also lists the environment's knobs."""
+
+SCRIPTED = ("person", "solver", "random")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedSettings:
+    """What can be set where no model plays."""
+
+    seed: int = 0
+    """Chooses the task, and the draws of a random player."""
+    split: Literal["train", "val", "test"] = "val"
+    """Whose tasks."""
+    member: int = 0
+    """Selects the environment's noise."""
+    env: Annotated[Any, Choice(envs.FAMILIES)]
+    """The environment and its knobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """What can be set where a model plays."""
+
+    seed: int = 0
+    """Chooses the task, and the model's draws."""
+    split: Literal["train", "val", "test"] = "val"
+    """Whose tasks."""
+    member: int = 0
+    """Selects the environment's noise, and other draws of the model."""
+    env: Annotated[Any, Choice(envs.FAMILIES)]
+    """The environment and its knobs."""
+    sampling: Sampling
+    tags: Tags
+    template_options: tuple[str, ...]
+    """Options of the chat template as name=value."""
+    threads: int
+    """CPU threads."""
+    device: Literal["auto", "cpu", "cuda", "mps"]
+    dtype: Literal["float32", "bfloat16"]
+    """Of the weights."""
+
+
+_POLICY_SETTINGS = ("env", "sampling", "tags", "template_options", "threads", "device", "dtype")
+
+
+def main(argv: list[str]) -> int:
+    by, checkpoint = take(argv, "by") or "person", take(argv, "checkpoint")
+    name = take_positional(argv)
+    if asks_for_help(argv):
+        print(HELP)
+        if name is None and by in SCRIPTED:
+            return 0
+    if name is None and by in (*SCRIPTED, "seedling"):
+        raise ValueError(f"Expected an environment after `heedful play`: one of {', '.join(PRESETS)}, or module:Class.")
+    prog = f"heedful play {name or ''} --by {by}".replace("  ", " ")
+    if by not in SCRIPTED:
+        subject = find_subject(by, name, checkpoint)
+        defaults = ModelSettings(**(shared_fields(ModelSettings, subject.config) | {"seed": 0}))
+        settings = parse(ModelSettings, defaults, argv, prog, "The settings in full:")
+        return _play_model(with_settings(subject, settings, _POLICY_SETTINGS), settings)
+    if checkpoint is not None:
+        raise ValueError(f"--checkpoint is for --by RUN, but --by is {by}. Leave it out, or name a run.")
+    family = _in_full(preset(str(name)).env)
+    seated = parse(ScriptedSettings, ScriptedSettings(env=family), argv, prog, "The settings in full:")
+    return _play_scripted(by, seated)
+
+
+def _in_full(family: Any) -> Any:
+    """The family with its rules spelled out: presets for seedlings leave them away, people need them."""
+    spoken = any(field.name == "instructions" for field in fields(family))
+    return replace(family, instructions="full") if spoken else family
+
+
+def _task(settings: ScriptedSettings | ModelSettings) -> Task:
+    from heedful.envs.tasks import TaskStream
+
+    if settings.member < 0:
+        raise ValueError(f"--member must be at least 0, found {settings.member}.")
+    return TaskStream(settings.env, settings.split, settings.seed).next(1)[0]
+
+
+class _Watched:
+    """An environment that remembers what it answered last, to be shown."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self.shown = ""
+        self.step_taken: Step | None = None
+
+    def start(self, task: Task, member: int) -> Observation:
+        observation = self._environment.start(task, member)
+        self.shown = observation.text
+        return observation
+
+    def step(self, response: str) -> Step:
+        step = self._environment.step(response)
+        self.shown, self.step_taken = step.observation.text, step
+        return step
+
+
+def _play_scripted(by: str, settings: ScriptedSettings) -> int:
+    from rich.console import Console
+
+    from heedful.rollout.episode import Episode
+
+    console, family, task = Console(highlight=False), settings.env, _task(settings)
+    answer = _player(by, settings, task, console)
+    environment = _Watched(family.make())
+    episode = Episode(environment, task, settings.member, family.turns)
+    console.print(f"{family.name}, task {task.id} of {task.split}, member {settings.member}", style="bold", soft_wrap=True)
+    turn = 0
+    while episode.ending is None:
+        turn += 1
+        console.print(f"\nturn {turn} of at most {family.turns}", style="bold")
+        console.print(environment.shown, style="cyan", markup=False, soft_wrap=True)
+        reply = answer()
+        if reply is None:
+            console.print("left before the end", style="bold")
+            return 0
+        if by != "person":
+            console.print(reply, style="yellow", markup=False, soft_wrap=True)
+        episode.advance(_as_sampled(reply, episode))
+        if environment.step_taken is not None:
+            _show_step(environment.step_taken, console)
+    return _show_end(episode, console)
+
+
+def _as_sampled(text: str, episode: Episode) -> Reply:
+    from heedful.policies.scripted import ScriptedPolicy
+
+    return ScriptedPolicy(lambda conversation: text).respond([episode.conversation])[0]
+
+
+def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -> Callable[[], str | None]:
+    """Who answers: a function that gives the next reply, or `None` to leave."""
+    from heedful.envs.actions import format_reply
+    from heedful.seeds import stream
+
+    family, rng = settings.env, stream(settings.seed, "play", by, settings.member)
+    if by == "person":
+        console.print(ways_to_answer(family), markup=False)
+        return lambda: _ask(family, console)
+    if by == "random":
+        if not getattr(family, "actions", None):
+            raise ValueError(f"Random play needs a list of actions, but {family.name} has no `actions`. Try --by person.")
+        return lambda: format_reply(rng.choices(family.actions, k=family.actions_per_turn), "")
+    if not hasattr(family, "demonstrate"):
+        raise ValueError(f"{family.name} has no solver (its family has no `demonstrate`). Try --by person or --by random.")
+    if settings.member:
+        raise ValueError(f"The solver demonstrates under the noise of member 0, found --member {settings.member}.")
+    replies = iter([reply for _, reply in family.demonstrate(task, rng)])
+    return lambda: next(replies, None)
+
+
+def _ask(family: Any, console: Console) -> str | None:
+    """Ask until the answer can be read; `None` when the person leaves."""
+    while True:
+        try:
+            line = console.input("> ").strip()
+        except (EOFError, KeyboardInterrupt):
+            console.print()
+            return None
+        try:
+            return reply_of(line, family)
+        except ValueError as problem:
+            console.print(str(problem), style="red", markup=False)
+
+
+def _show_step(step: Step, console: Console) -> None:
+    executed = ", ".join(step.actions) or "nothing"
+    console.print(f"executed: {executed}{'' if step.valid else ' (not a valid reply)'}", markup=False, soft_wrap=True)
+    if step.effect:
+        console.print(f"effect:   {step.effect}", markup=False, soft_wrap=True)
+    rewards = ", ".join(f"{name} {value:+g}" for name, value in step.rewards.items())
+    console.print(f"reward:   {rewards or '0'}", markup=False)
+
+
+def _show_end(episode: Episode, console: Console) -> int:
+    trajectory = episode.trajectory(temperature=1.0, policy_version=0)
+    if trajectory.outcome is None:
+        console.print(f"\nthe environment broke: {trajectory.error}", style="red", markup=False)
+        return 1
+    console.print(f"\n{_ended(trajectory.ending.value, trajectory.outcome, trajectory.reward)}", style="bold")
+    return 0
+
+
+def _ended(ending: str, outcome: float | None, reward: float | None) -> str:
+    success = " (success)" if outcome == 1.0 else ""
+    return f"ended: {ending.replace('_', ' ')}, outcome {outcome:g}{success}, reward {reward:g}"
+
+
+def _play_model(subject: Subject, settings: ModelSettings) -> int:
+    from rich.console import Console
+
+    from heedful.rollout.episode import Episode
+    from heedful.seeds import derive
+    from heedful.terminal import episode_text
+
+    console, family, task = Console(highlight=False), settings.env, _task(settings)
+    console.print(f"{subject.label}: task {task.id} of {task.split}, member {settings.member}", style="bold", soft_wrap=True)
+    for note in subject.notes:
+        console.print(note, soft_wrap=True)
+    loaded = load(subject, console)
+    policy = loaded.policy(settings.sampling, derive(settings.seed, "play", settings.member))
+    episode = Episode(family.make(), task, settings.member, family.turns)
+    while episode.ending is None:
+        episode.advance(policy.respond([episode.conversation])[0])
+    trajectory = episode.trajectory(policy.temperature, policy.version)
+    console.print("cyan: prompt, magenta: forced tag, green: thought, yellow: answer, blue: appended between", soft_wrap=True)
+    console.print(episode_text(trajectory, settings.tags))
+    console.print(_turns(trajectory.turns))
+    if trajectory.outcome is None:
+        console.print(f"the environment broke: {trajectory.error}", style="red", markup=False)
+        return 1
+    console.print(_ended(trajectory.ending.value, trajectory.outcome, trajectory.reward), style="bold")
+    return 0
+
+
+def _turns(turns: Sequence[Turn]) -> Table:
+    """Per turn: how long the reply was, how sure the model, and what came of it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("turn", "tokens", "thought", "log p / token", "entropy / token", "reward"):
+        table.add_column(column, justify="right")
+    table.add_column("effect")
+    for number, turn in enumerate(turns, start=1):
+        reply = turn.reply
+        table.add_row(
+            str(number),
+            str(len(reply.ids)),
+            str(len(reply.thought)),
+            _mean(reply.logprobs),
+            _mean(reply.entropies),
+            f"{turn.reward:g}",
+            Text(turn.effect or ", ".join(turn.actions) or "nothing executed"),
+        )
+    return table
+
+
+def _mean(values: tuple[float, ...]) -> str:
+    return f"{sum(values) / len(values):.3f}" if values else "-"
