@@ -14,7 +14,7 @@ from typing import Any
 from heedful import envs
 from heedful.policies.sampling import Sampling
 from heedful.seedlings.recipe import Seedling, nano
-from heedful.training.config import TrainConfig
+from heedful.training.config import EvaluationConfig, TrainConfig
 from heedful.training.optimizer import OptimizerConfig
 
 
@@ -42,6 +42,7 @@ def echo() -> TrainConfig:
         groups=8,
         optimizer=OptimizerConfig(lr=1e-3),
         sampling=Sampling(tokens_per_turn=24),
+        evaluation=EvaluationConfig(tasks=128),  # Echo has fewer than 256 distinct start states in a held-out split
     )
 
 

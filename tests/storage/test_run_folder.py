@@ -83,6 +83,15 @@ def test_truncating_leaves_nothing_later_and_keeps_the_rest_byte_for_byte(tmp_pa
     assert run.truncate_after(10) == []
 
 
+def test_truncating_removes_nothing_where_a_line_cannot_be_read(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    write_whole(run.rollouts(5), "")
+    write_whole(run.metrics, '{"step": 0, "metrics": {}}\nnoise\n{"step": 5, "metrics": {}}\n')
+    with pytest.raises(ValueError, match=r"on line 2 of .*metrics\.jsonl, found b'noise"):
+        run.truncate_after(0)
+    assert run.rollout_steps() == [5]
+
+
 def test_stored_steps_are_listed_in_order_and_evaluations_apart(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     assert run.rollout_steps() == run.score_steps() == run.checkpoint_steps() == []

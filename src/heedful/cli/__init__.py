@@ -1,7 +1,7 @@
 """The command line: `heedful train | eval | play | envs | report`.
 
 Promise: what the user can mend ends in a sentence and exit code 2; nothing already computed is lost. Help loads no torch.
-Exit codes: 0 done, 2 bad input, 130 interrupted and saved.
+Exit codes: 0 done, 1 a run among several seeds failed, 2 bad input, 130 interrupted and saved.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ def run(argv: Sequence[str]) -> int:
     if name not in COMMANDS:
         print(f"heedful: there is no command {name!r}; expected one of {', '.join(COMMANDS)}.", file=sys.stderr)
         return 2
+    # An environment of the user's own, module:Class, lies where the command is run, as with `python -m`.
+    sys.path.append(os.getcwd())
     try:
         return int(importlib.import_module(COMMANDS[name][0]).main(list(rest)))
     except KeyboardInterrupt:
         print("heedful: interrupted at once; what the last checkpoint holds is safe.", file=sys.stderr)
         return 130
-    except (ValueError, OSError, MemoryError, ImportError) as error:
+    except (ValueError, OSError, MemoryError, ArithmeticError, ImportError) as error:
         # What a user can mend is raised as one of these, with a sentence. The traceback is a variable away.
         if os.environ.get("HEEDFUL_TRACEBACK"):
             raise

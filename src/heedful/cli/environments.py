@@ -19,7 +19,7 @@ List the environments (at their default knobs) and the presets that `heedful tra
 
 OWN = """An environment of your own: a frozen dataclass whose fields are its knobs, named as module:Class,
 
-  heedful play mygame:Maze --env.rooms 5        (with mygame.py in this folder and PYTHONPATH=.)
+  heedful play mygame:Maze --env.rooms 5        (with mygame.py in this folder)
   heedful train mygame:Maze --model Qwen/Qwen2.5-0.5B-Instruct
 
 It needs `name`, `turns`, `task(seed)` and `make()` (heedful.protocols.EnvironmentFamily). With `actions` and

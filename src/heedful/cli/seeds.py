@@ -65,11 +65,15 @@ class Child:
         # Killed by the signal itself: it came before the run could listen for it.
         return {None: "running", 0: "done", 130: "interrupted", -signal.SIGINT: "interrupted"}.get(code, "failed")
 
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "heedful", *self.arguments]
+
     def start(self) -> None:
         # A session of its own: the terminal's Ctrl-C must reach it once, through us, not twice (twice = stop at once).
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "heedful", *self.arguments],
+                self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -96,8 +100,9 @@ def run_seeds(config: TrainConfig, seeds: list[int], out: Path | None) -> int:
     """
     console = _console()
     tree = to_json(config)
-    parent = RunFolder.open(out).path if out else _claim("runs", f"{config.env.name}-{tree['algorithm']['type']}")
+    named = RunFolder.open(out).path if out else None  # refused before the growth, not after
     _grow_once(config, console)
+    parent = named or _claim("runs", f"{config.env.name}-{tree['algorithm']['type']}")
     children = [Child(seed, parent / f"s{seed}", tree["env"]["type"]) for seed in seeds]
     for child in children:
         write_whole(child.config, json.dumps(to_json(replace(config, seed=child.seed)), indent=2) + "\n")

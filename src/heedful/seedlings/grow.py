@@ -52,7 +52,8 @@ def cache_root() -> Path:
 def seedling_path(recipe: Seedling, family: EnvironmentFamily, knobs: object, tags: Tags) -> Path:
     """Where the grown seedling lies or will lie."""
     versions = (
-        f"torch {torch.__version__}, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}"
+        f"torch {torch.__version__}, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}, "
+        f"{torch.get_num_threads()} threads"
     )
     key = recipe.key([knobs, asdict(tags)], versions)
     return cache_root() / "seedlings" / f"{family.name}-{key}"

@@ -1,0 +1,146 @@
+"""Times the sampler beside `transformers.generate` on the same multi-turn episodes, in one run.
+
+Both play the same tasks with the same weights, temperature and stop tokens, one after the other and in turns. The
+opponent is what one writes without a cache over turns: left-padded contexts, `generate` with its own dynamic cache,
+every turn read again from the start. Tokens differ with the noise, so the figure is sampled tokens per second of
+whole episodes, environments and tokenising included.
+
+    python benchmarks/sampler.py                       # the FrozenLake seedling (grown if the cache has none)
+    python benchmarks/sampler.py --model PATH --env frozen_lake
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from heedful.envs.tasks import evaluation_tasks
+from heedful.policies.hf import HFPolicy
+from heedful.policies.load import pick_device
+from heedful.policies.sampling import Sampling
+from heedful.presets import preset
+from heedful.protocols import Policy
+from heedful.render import Renderer
+from heedful.rollout.collect import collect
+from heedful.training.parts import load_policy, stop_ids
+from heedful.types import Conversation, Reply
+
+
+class GeneratePolicy:
+    """The opponent: `model.generate` on left-padded whole contexts, once per turn, without log-probabilities."""
+
+    version = 0
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, renderer: Renderer, sampling: Sampling
+    ) -> None:
+        self.model, self.tokenizer, self.renderer, self.sampling = model, tokenizer, renderer, sampling
+
+    @property
+    def temperature(self) -> float:
+        return self.sampling.temperature
+
+    @torch.inference_mode()
+    def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
+        prompts = [self.renderer.next_prompt(conversation) for conversation in conversations]
+        contexts = [self.renderer.context_ids(conversation) for conversation in conversations]
+        width = max(map(len, contexts))
+        pad = self.tokenizer.pad_token_id
+        ids = torch.tensor([[pad] * (width - len(context)) + list(context) for context in contexts])
+        filled = torch.tensor([[0] * (width - len(context)) + [1] * len(context) for context in contexts])
+        output = self.model.generate(
+            input_ids=ids.to(self.model.device),
+            attention_mask=filled.to(self.model.device),
+            do_sample=True,
+            temperature=self.sampling.temperature,
+            top_k=0,
+            top_p=1.0,
+            max_new_tokens=self.sampling.tokens_per_turn,
+            eos_token_id=sorted(self.renderer.stop_ids),
+            pad_token_id=pad,
+        )
+        replies = []
+        for prompt, row in zip(prompts, output[:, width:].tolist(), strict=True):
+            end = next((index + 1 for index, token in enumerate(row) if token in self.renderer.stop_ids), len(row))
+            replies.append(self.renderer.read(prompt, row[:end], [0.0] * end, ()))
+        return replies
+
+
+def main() -> None:
+    arguments = _arguments()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)  # generate draws from torch's global generator
+    config = preset(arguments.env, arguments.model)
+    model, tokenizer = load_policy(config, pick_device(arguments.device), lambda step, steps, loss: None)
+    renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model))
+    rows = []
+    for batch in arguments.batches:
+        tasks = evaluation_tasks(config.env, "train", batch // arguments.group_size)
+        figures: dict[str, list[tuple[float, float]]] = {"heedful": [], "generate": []}
+        for repeat in range(arguments.repeats + 1):
+            for name in figures:
+                policy: Policy = (
+                    HFPolicy(model, renderer, config.sampling, seed=repeat)
+                    if name == "heedful"
+                    else GeneratePolicy(model, tokenizer, renderer, config.sampling)
+                )
+                wall, cpu = time.perf_counter(), time.process_time()
+                groups = collect(policy, config.env.make, tasks, arguments.group_size, config.env.turns)
+                wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+                tokens = sum(len(turn.reply.ids) for g in groups for t in g.trajectories for turn in t.turns)
+                if repeat:  # the first of each warms up
+                    figures[name].append((tokens / cpu, tokens / wall))
+        rows.append(_row(batch, figures))
+        print(json.dumps(rows[-1]))
+    result = {
+        "benchmark": "sampler",
+        "model": {"name": config.model, "parameters": sum(p.numel() for p in model.parameters())},
+        "environment": config.env.name,
+        "turns": config.env.turns,
+        "tokens_per_turn": config.sampling.tokens_per_turn,
+        "threads": arguments.threads,
+        "device": arguments.device,
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        "machine": platform.machine(),
+        "rows": rows,
+    }
+    if arguments.out:
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _row(batch: int, figures: dict[str, list[tuple[float, float]]]) -> dict[str, object]:
+    """Medians over the repeats, and the ratio of each repeat's pair."""
+    ratios = [ours[0] / theirs[0] for ours, theirs in zip(figures["heedful"], figures["generate"], strict=True)]
+    row: dict[str, object] = {"episodes": batch, "repeats": len(ratios)}
+    for name, pairs in figures.items():
+        row[f"{name}_tokens_per_cpu_second"] = round(statistics.median(cpu for cpu, _ in pairs))
+        row[f"{name}_tokens_per_second"] = round(statistics.median(wall for _, wall in pairs))
+    row["ratio_median"] = round(statistics.median(ratios), 2)
+    row["ratio_range"] = [round(min(ratios), 2), round(max(ratios), 2)]
+    return row
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--env", default="frozen_lake", help="preset to play")
+    parser.add_argument("--model", default=None, help="path or hub name; default: the preset's seedling")
+    parser.add_argument("--batches", type=int, nargs="+", default=[32, 128], help="episodes played at once")
+    parser.add_argument("--group-size", type=int, default=8, help="episodes per task (they share a first prompt)")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, help="write the figures here as JSON")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
