@@ -41,6 +41,7 @@ LAYERS = {
     "audit": 4,
     "evaluation": 4,
     "presets": 4,
+    "seed_statistics": 4,
     "studies": 4,
     "training.config": 4,
     "training.diagnose": 4,

@@ -1,0 +1,406 @@
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic_run import HOSTILE, PROMPTS, STEPS, make_run
+
+from heedful.report import write_comparison, write_report
+from heedful.report.chart import LEFT, RIGHT, Axis, Curve, Frame, Mark, draw_lines, draw_shares
+from heedful.report.definitions import DEFINITIONS, definition_of
+from heedful.report.embedding import inert_json, shortened, spread
+from heedful.report.numerals import numeral, ticks
+from heedful.report.record import Point, Series, read_run
+from heedful.report.retrieval_map import posterior_NN, retrieval_frames
+from heedful.report.trajectories import SIZE_BUDGET, Tags, pieces, trajectory_sample
+from heedful.storage import RunFolder, StoredScores, read_rollouts, write_rollouts, write_whole
+from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory
+
+
+class _Page(HTMLParser):
+    """Collects what a browser would see: tags with attributes, and text by the tag around it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.scripts: list[str] = []
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[-1] += data
+        else:
+            self.text.append(data)
+
+    def embedded(self, name: str) -> list[dict]:
+        places = [attrs for tag, attrs in self.tags if tag == "script"]
+        return json.loads(self.scripts[[attrs.get("id") for attrs in places].index(name)])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, RunFolder]:
+    root = tmp_path_factory.mktemp("runs")
+    return make_run(root / "lake-grpo-s0-1"), make_run(root / "lake-grpo-s1-1", seed=1, decay=0.0)
+
+
+@pytest.fixture(scope="module")
+def page(runs: tuple[RunFolder, RunFolder]) -> str:
+    return write_report(runs[0]).read_text(encoding="utf-8")
+
+
+def test_the_page_is_written_into_the_run_and_is_small(runs: tuple[RunFolder, RunFolder]) -> None:
+    path = write_report(runs[0].path)
+    assert path == runs[0].report
+    assert path.stat().st_size < 1_000_000
+
+
+def test_the_same_run_gives_the_same_bytes(runs: tuple[RunFolder, RunFolder], page: str) -> None:
+    assert write_report(runs[0]).read_text(encoding="utf-8") == page
+
+
+def test_nothing_is_loaded_from_anywhere(page: str) -> None:
+    parsed = _Page(page)
+    for tag, attributes in parsed.tags:
+        assert tag not in ("link", "iframe", "img", "object", "embed"), tag
+        assert "src" not in attributes
+        assert not (attributes.get("href") or "#").startswith(("http", "//"))
+    assert "url(" not in page
+    assert "@import" not in page
+    addresses = set(re.findall(r"https?://[\w./-]+", page))
+    assert addresses <= {"http://www.w3.org/2000/svg"}
+
+
+def test_what_a_model_wrote_reaches_the_page_as_text_only(page: str) -> None:
+    parsed = _Page(page)
+    assert "<script>alert" not in page
+    assert not any("onerror" in attributes for _, attributes in parsed.tags)
+    shown = parsed.embedded("trajectory-sample")
+    texts = [
+        text
+        for step in shown
+        for group in step["groups"]
+        for member in group["members"]
+        for turn in member["turns"]
+        for _, text in turn["pieces"]
+    ]
+    assert any(HOSTILE in text for text in texts)
+    assert any(HOSTILE in frame["thoughts"][0][0] for frame in parsed.embedded("frames"))
+
+
+def test_hostile_names_and_settings_are_escaped(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    line = {"step": 0, "metrics": {f"reward/{HOSTILE}": 1.0, "length/turns": {"value": None, "why": HOSTILE}}}
+    write_whole(run.metrics, json.dumps(line) + "\n")
+    write_whole(run.config, json.dumps({HOSTILE: HOSTILE}))
+    write_whole(run.verdict, json.dumps({"sentences": [HOSTILE], "regime": HOSTILE}))
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert page.count(html.escape(HOSTILE).replace("&#x27;", "&#39;")) >= 6
+
+
+def test_every_section_is_there(page: str) -> None:
+    text = " ".join(_Page(page).text)
+    for heading in (
+        "regime: template",
+        "Success rose from 0.42 to 0.58",
+        "0.160 [0.110 to 0.210], n 256",
+        "Mutual information, first turn",
+        "Groups by kind",
+        "KL divergence of the policy",
+        "Which prompt does a thought look like?",
+        "Trajectories",
+        "Time by stage",
+        "algorithm.clip_low",
+        "versions.python",
+        "All measurements",
+    ):
+        assert heading in text, heading
+
+
+def test_key_figures_show_both_ends_with_interval_and_n(page: str) -> None:
+    tile = page[page.index("<h3>Success, sampled") :]
+    tile = re.sub(r"<[^>]+>", "", tile[: tile.index("</div>")])
+    assert "0.420→0.580" in tile
+    assert "95%: 0.520 to 0.640" in tile
+    assert "step 0 → 60 · n 256" in tile
+
+
+def test_missing_readings_are_absent_with_their_reason_and_never_zero(page: str, tmp_path: Path) -> None:
+    assert "missing at steps 20, 24, 40: one distinct prompt: N &lt; 2" in page
+    assert "blind: missing at all 61 readings: the environment reports no progress" in page
+    run = RunFolder(tmp_path)
+    write_whole(run.metrics, '{"step": 3, "metrics": {"format/valid_rate": {"value": null, "why": "no turn"}}}\n')
+    bare = write_report(run).read_text(encoding="utf-8")
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", bare))
+    assert "Absent. missing at step 3: no turn" in text
+    assert "Absent. This run did not record policy/gradient_norm." in text
+    assert "Absent. The run stored no cross-scores" in text
+    assert "Absent. The run stored no rollouts" in text
+    assert "Absent. The run has no config.json." in text
+    assert "policy/kl_to_sampler or policy/kl_to_reference" in text
+    assert "Mutual information, any turn" not in text
+
+
+def test_a_run_without_measurements_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Give the folder of a run"):
+        write_report(tmp_path)
+    write_whole(tmp_path / "metrics.jsonl", '{"step": 0, "metrics": {}}\n')
+    write_whole(tmp_path / "verdict.json", '{"sentences": "fine"}')
+    with pytest.raises(ValueError, match=r"list of texts as `sentences` in .*verdict\.json"):
+        write_report(tmp_path)
+    write_whole(tmp_path / "verdict.json", "{")
+    with pytest.raises(ValueError, match=r"Expected JSON in .*verdict\.json"):
+        write_report(tmp_path)
+
+
+def test_alarms_are_marked_and_regimes_laid_out_over_steps(page: str) -> None:
+    assert "alarm template_collapse at step 40: gap below half its baseline" in page
+    lane = page[page.index("regime/first_turn</span>") :]
+    labels = re.findall(r'class="segment ([\w-]+)" style="left:([\d.]+)%;width:([\d.]+)%" title="([^"]*)"', lane)
+    assert labels[0] == ("unknown", "0.0", "19.672", "not yet, steps 0 to 11: fewer than 3 measurements")
+    assert labels[1][0] == "diverse"
+    assert labels[2][0] == "template"
+    assert labels[2][3].endswith("to 60")
+
+
+def test_the_map_embeds_distributions_over_prompts(runs: tuple[RunFolder, RunFolder], page: str) -> None:
+    frames = _Page(page).embedded("frames")
+    assert [frame["step"] for frame in frames] == [0, 20, 40, 60]
+    for frame in frames:
+        assert len(frame["matrix"]) == len(frame["prompts"]) == PROMPTS
+        assert all(abs(sum(row) - 1000) <= PROMPTS for row in frame["matrix"])
+    assert frames[0]["diagonal"] > 0.9 > 0.3 > frames[-1]["diagonal"]
+    assert retrieval_frames(runs[0]) == frames
+
+
+def test_the_posterior_by_hand() -> None:
+    # Prompt 0 has three thoughts, prompt 1 one, so its share weighs a third of the other's.
+    scores = np.log(np.array([[0.2, 0.2], [0.6, 0.2], [0.1, 0.9], [0.1, 0.3]]))
+    stored = StoredScores(scores, np.ones(4, int), np.array([0, 0, 0, 1]), ("a", "b", "c", "d"), ("p", "q"))
+    expected = [[(0.75 + 0.9 + 0.25) / 3, (0.25 + 0.1 + 0.75) / 3], [0.5, 0.5]]
+    np.testing.assert_allclose(posterior_NN(stored), expected, atol=1e-12)
+
+
+def test_the_sample_of_trajectories_is_bounded_and_says_of_how_many(page: str) -> None:
+    sample = _Page(page).embedded("trajectory-sample")
+    assert [step["step"] for step in sample] == [0, 20, 50]
+    for step in sample:
+        assert step["groups_in_all"] == 16
+        assert [group["number"] for group in step["groups"]][:1] == [0]
+        assert len(step["groups"]) == 8
+        assert all(len(group["members"]) == 4 and len(group["outcomes"]) == 8 for group in step["groups"])
+
+
+def test_a_sample_of_long_texts_is_cut_to_its_budget(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    turn = read_rollouts(run.rollouts(0)).groups[0].trajectories[0].turns[0]
+    long_turn = dataclasses.replace(turn, state="<漢字>" * 5_000)
+    task = Task("t", 1, "train")
+    members = tuple(Trajectory(task, member, (long_turn,) * 9, Ending.FAILED, 0.0) for member in range(4))
+    write_rollouts(run.rollouts(0), 0, "train", [Group(task, members)] * 8, None)
+    sample = trajectory_sample(run, Tags())
+    assert 100_000 < len(inert_json(sample)) <= SIZE_BUDGET
+    assert [len(step["groups"]) for step in sample] == [8, 8, 8]
+    assert write_report(run).stat().st_size < 6_000_000
+
+
+def _reply(prompt: str, text: str, thought: Span, closed: bool = True, tokens: int = 6) -> Reply:
+    return Reply(
+        Prompt(prompt, (1,)),
+        (2,) * tokens,
+        text,
+        (0.0,) * tokens,
+        (),
+        thought,
+        Span(thought.end, tokens),
+        closed,
+        False,
+    )
+
+
+def test_replies_are_split_by_role() -> None:
+    forced = _reply("board\n<think>\n", "<think>go up</think><answer>Up</answer>", Span(0, 3))
+    assert pieces(forced, Tags()) == [
+        ("prompt", "board\n"),
+        ("forced", "<think>"),
+        ("thought", "go up</think>"),
+        ("answer", "<answer>Up</answer>"),
+    ]
+    free = _reply("board\n", "<think>go up</think>Up", Span(0, 3))
+    assert pieces(free, Tags("<think>", "</think>")) == [
+        ("prompt", "board\n"),
+        ("thought", "<think>go up</think>"),
+        ("answer", "Up"),
+    ]
+    unclosed = _reply("board\n<think>", "<think>go up and", Span(0, 6), closed=False)
+    assert pieces(unclosed, Tags())[1:] == [("forced", "<think>"), ("thought", "go up and")]
+    assert pieces(_reply("board", "Up", Span(0, 0)), Tags()) == [("prompt", "board"), ("answer", "Up")]
+    assert pieces(_reply("board", "hm, Up", Span(0, 2)), Tags()) == [("prompt", "board"), ("reply", "hm, Up")]
+
+
+def _series(*values: float | None) -> Series:
+    return Series("m", tuple(Point(step, Metric("m", value)) for step, value in enumerate(values)))
+
+
+def test_a_missing_reading_breaks_the_line_and_leaves_a_cross() -> None:
+    chart = draw_lines([Curve("a", _series(0.1, 0.2, None, 0.4, 0.5), 1)], Frame((0, 4)), Axis.SHARE, title="t")
+    assert chart.svg.count('class="line c1"') == 2
+    assert chart.svg.count('class="lost c1"') == 1
+    assert json.loads(chart.hover)["curves"][0]["at"]["2"] == "missing: no reason given"
+
+
+def test_the_first_and_last_step_lie_at_the_edges() -> None:
+    hover = json.loads(draw_lines([Curve("a", _series(0.0, 1.0), 1)], Frame((0, 1)), Axis.SHARE, title="t").hover)
+    assert hover["places"] == [LEFT + 6, RIGHT - 6]
+    alone = Series("m", (Point(7, Metric("m", 0.5)),))
+    hover = json.loads(draw_lines([Curve("a", alone, 1)], Frame((7, 7)), Axis.SHARE, title="t").hover)
+    assert hover["places"] == [(LEFT + RIGHT) / 2]
+
+
+def _lowest_tick(axis: Axis) -> str:
+    svg = draw_lines([Curve("a", _series(2.6, 2.7), 1)], Frame((0, 1)), axis, "t").svg
+    return str(re.findall(r'text-anchor="end">([^<]*)<', svg)[0])
+
+
+def test_what_is_read_against_a_ceiling_is_drawn_from_zero() -> None:
+    assert _lowest_tick(Axis.FROM_ZERO) == "0"
+    assert float(_lowest_tick(Axis.FITTED)) == 2.6
+
+
+def test_few_intervals_are_bars_and_many_are_a_band() -> None:
+    def with_intervals(count: int) -> Series:
+        return Series("m", tuple(Point(step, Metric("m", 0.5, 9, 0.4, 0.6)) for step in range(count)))
+
+    few = draw_lines([Curve("a", with_intervals(3), 1)], Frame((0, 2)), Axis.SHARE, title="t").svg
+    many = draw_lines([Curve("a", with_intervals(30), 1)], Frame((0, 29)), Axis.SHARE, title="t").svg
+    assert (few.count('class="bar c1"'), few.count('class="band c1"')) == (3, 0)
+    assert (many.count('class="bar c1"'), many.count('class="band c1"')) == (0, 1)
+
+
+def test_stacked_shares_leave_out_steps_that_are_not_complete() -> None:
+    curves = [Curve("a", _series(0.25, 0.5, 0.5), 1), Curve("b", _series(0.75, None, 0.5), 2)]
+    svg = draw_shares(curves, Frame((0, 2), (Mark(1, "<alarm>"),)), "t").svg
+    first, second = re.findall(r'class="area c\d" d="([^"]+)"', svg)
+    assert first.count("L") == second.count("L") == 3
+    assert "<alarm>" not in svg
+
+
+def test_long_runs_are_thinned_but_keep_their_ends() -> None:
+    thin = _series(*(float(value) for value in range(1001))).thinned(400)
+    assert len(thin.points) <= 401
+    assert (thin.points[0].step, thin.points[-1].step) == (0, 1000)
+
+
+def test_numbers_keep_three_digits_and_a_true_minus() -> None:
+    shown = [numeral(value) for value in (0, 1, -0.5, 0.0417, 12.345, 1234.5, 3.1e-5, 128, 0.9999, 2.5e8)]
+    assert shown == ["0", "1", "−0.500", "0.0417", "12.3", "1,234", "3.1e-05", "128", "1.000", "2.5e+08"]
+    assert ticks(0, 1, 5) == [0, 0.2, 0.4, 0.6, 0.8, 1]
+    assert ticks(0, 3, 6, whole=True) == [0, 1, 2, 3]
+
+
+def test_every_definition_names_its_own_metrics() -> None:
+    for name, text in (
+        ("information/first_turn/mi", "Mutual information of thought"),
+        ("information@judge/any_turn/lake/mi", "Mutual information of thought"),
+        ("information/first_turn/entropy_conditional_per_token", "per token: how much thoughts vary when"),
+        ("reward/mean", "sum of all reward components"),
+        ("reward/step", "this component"),
+        ("retrieval/first_turn_closed/accuracy@5", "this many best"),
+        ("eval/val/fixed/success", "never reads its input"),
+    ):
+        known = definition_of(name)
+        assert known is not None
+        assert text in known.text, name
+    assert definition_of("mystery/number") is None
+    assert len({known.pattern for known in DEFINITIONS}) == len(DEFINITIONS)
+
+
+def test_embedded_json_is_inert_and_valid() -> None:
+    content = {"a": HOSTILE, "b": [math.nan, 1.5, None], "c": "&amp;\u2028"}
+    text = str(inert_json(content))
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == {"a": HOSTILE, "b": ["nan", 1.5, None], "c": "&amp;\u2028"}
+
+
+def test_cut_texts_say_how_much_is_left_out() -> None:
+    assert shortened("abcdef", 4) == "abcd … [2 characters left out]"
+    assert shortened("abcdef", 4, keep_end=True) == "[2 characters left out] … cdef"
+    assert shortened("abcd", 4) == "abcd"
+    assert spread(range(10), 4) == [0, 3, 6, 9]
+    assert spread([1, 2], 4) == [1, 2]
+
+
+def test_readings_by_another_scorer_are_drawn_too(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    write_whole(run.metrics, '{"step": 0, "metrics": {"information@judge/first_turn/mi": 1.25}}\n')
+    record = read_run(run)
+    assert record.family("information") == "information@judge"
+    assert record.family("retrieval") == "retrieval"
+    drawn = [
+        json.loads(attributes["data-hover"] or "")
+        for _, attributes in _Page(write_report(run).read_text()).tags
+        if "data-hover" in attributes
+    ]
+    assert {"label": "MI", "hue": 1, "at": {"0": "1.25"}} in [curve for chart in drawn for curve in chart["curves"]]
+
+
+def _rows(page: str) -> dict[str, list[str]]:
+    """The table rows of a page: the first cell's text to the others'."""
+    rows = {}
+    for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL):
+        cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)
+        first, *others = (re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", cell)).strip() for cell in cells)
+        rows[first] = others
+    return rows
+
+
+def test_a_comparison_lays_runs_over_one_another(runs: tuple[RunFolder, RunFolder], tmp_path: Path) -> None:
+    out = write_comparison([run.path for run in runs], tmp_path / "compared.html")
+    page = out.read_text(encoding="utf-8")
+    rows = {
+        cells[0]: cells[1:]
+        for cells in (
+            [
+                re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", cell)).strip()
+                for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
+            ]
+            for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
+        )
+    }
+    assert rows["Success on val, sampled share"][0] == f"0.580 0.520 to 0.640 step {STEPS}, n 256"
+    assert rows["filter.type"] == ["top_p", "keep_all"]
+    assert rows["filter.p"] == ["0.9", "absent"]
+    assert rows["seed"] == ["0", "1"]
+    assert "algorithm.type" not in rows
+    assert page.count('class="card panel"') >= 10
+    assert "No difference on record." in page
+
+
+def test_runs_of_equal_names_are_told_apart_and_one_run_is_no_comparison(tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        write_whole(tmp_path / place / "run" / "metrics.jsonl", '{"step": 0, "metrics": {"success/rate": 0.5}}\n')
+    folders = [tmp_path / "a" / "run", tmp_path / "b" / "run"]
+    page = write_comparison(folders, tmp_path / "c.html").read_text(encoding="utf-8")
+    assert "a/run" in page
+    assert "b/run" in page
+    with pytest.raises(ValueError, match="Expected 2 to 6 runs to compare, found 1"):
+        write_comparison(folders[:1], tmp_path / "c.html")
