@@ -1,6 +1,7 @@
 """The command line: `heedful train | eval | play | envs | report`.
 
-Promise: what the user can mend ends in a sentence and exit code 2; nothing already computed is lost. Help loads no torch.
+Promise: what the user can mend ends in a sentence and exit code 2; nothing already computed is lost. Help loads no
+torch.
 Exit codes: 0 done, 1 a run among several seeds failed, 2 bad input, 130 interrupted and saved.
 """
 

@@ -31,7 +31,8 @@ def main(argv: list[str]) -> int:
         print(HELP)
         return 0
     if argv:
-        raise ValueError(f"`heedful envs` takes no arguments, found {' '.join(argv)}. For knobs: heedful play ENV --help.")
+        found = " ".join(argv)
+        raise ValueError(f"`heedful envs` takes no arguments, found {found}. For knobs: heedful play ENV --help.")
     from rich.console import Console
     from rich.table import Table
 

@@ -127,6 +127,10 @@ def _task(settings: ScriptedSettings | ModelSettings) -> Task:
     return TaskStream(settings.env, settings.split, settings.seed).next(1)[0]
 
 
+def _named(task: Task, member: int) -> str:
+    return f"task {task.id} of {task.split}, member {member}"
+
+
 class _Watched:
     """An environment that remembers what it answered last, to be shown."""
 
@@ -155,7 +159,7 @@ def _play_scripted(by: str, settings: ScriptedSettings) -> int:
     answer = _player(by, settings, task, console)
     environment = _Watched(family.make())
     episode = Episode(environment, task, settings.member, family.turns)
-    console.print(f"{family.name}, task {task.id} of {task.split}, member {settings.member}", style="bold", soft_wrap=True)
+    console.print(f"{family.name}, {_named(task, settings.member)}", style="bold", soft_wrap=True)
     turn = 0
     while episode.ending is None:
         turn += 1
@@ -190,10 +194,10 @@ def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -
         return lambda: _ask(family, console)
     if by == "random":
         if not getattr(family, "actions", None):
-            raise ValueError(f"Random play needs a list of actions, but {family.name} has no `actions`. Try --by person.")
+            raise ValueError(f"A random player needs to know the actions, but {family.name} has no `actions`.")
         return lambda: format_reply(rng.choices(family.actions, k=family.actions_per_turn), "")
     if not hasattr(family, "demonstrate"):
-        raise ValueError(f"{family.name} has no solver (its family has no `demonstrate`). Try --by person or --by random.")
+        raise ValueError(f"{family.name} has no solver (no `demonstrate`). Try --by person or --by random.")
     if settings.member:
         raise ValueError(f"The solver demonstrates under the noise of member 0, found --member {settings.member}.")
     replies = iter([reply for _, reply in family.demonstrate(task, rng)])
@@ -245,7 +249,7 @@ def _play_model(subject: Subject, settings: ModelSettings) -> int:
     from heedful.terminal import episode_text
 
     console, family, task = Console(highlight=False), settings.env, _task(settings)
-    console.print(f"{subject.label}: task {task.id} of {task.split}, member {settings.member}", style="bold", soft_wrap=True)
+    console.print(f"{subject.label}: {_named(task, settings.member)}", style="bold", soft_wrap=True)
     for note in subject.notes:
         console.print(note, soft_wrap=True)
     loaded = load(subject, console)
@@ -254,7 +258,8 @@ def _play_model(subject: Subject, settings: ModelSettings) -> int:
     while episode.ending is None:
         episode.advance(policy.respond([episode.conversation])[0])
     trajectory = episode.trajectory(policy.temperature, policy.version)
-    console.print("cyan: prompt, magenta: forced tag, green: thought, yellow: answer, blue: appended between", soft_wrap=True)
+    legend = "cyan: prompt, magenta: forced tag, green: thought, yellow: answer, blue: appended between"
+    console.print(legend, soft_wrap=True)
     console.print(episode_text(trajectory, settings.tags))
     console.print(_turns(trajectory.turns))
     if trajectory.outcome is None:

@@ -60,6 +60,7 @@ def _several(paths: list[Path], out: Path) -> int:
     from heedful.report import write_comparison
 
     if out.is_dir():
-        raise ValueError(f"Expected a file for the comparison, found the folder {out}: --out {out / 'comparison.html'}.")
+        better = out / "comparison.html"
+        raise ValueError(f"Expected a file for the comparison, found the folder {out}: --out {better}.")
     print(write_comparison(paths, out))
     return 0

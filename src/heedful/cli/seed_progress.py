@@ -55,8 +55,8 @@ class SeedRow:
                     self.readings[column] = value
 
     def cells(self) -> tuple[str, ...]:
-        shown = (f"{self.readings[column]:.3f}" if column in self.readings else "-" for column in (*COLUMNS, "held out"))
-        return (f"{self.step}/{self.steps}", *shown)
+        found = [self.readings.get(column) for column in (*COLUMNS, "held out")]
+        return (f"{self.step}/{self.steps}", *("-" if value is None else f"{value:.3f}" for value in found))
 
 
 def tail(path: Path) -> list[tuple[int, Mapping[str, Any]]]:

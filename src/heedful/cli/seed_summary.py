@@ -58,7 +58,10 @@ def read_result(seed: int, folder: RunFolder, state: str) -> SeedResult:
         return SeedResult(seed, folder, state if state != "done" else "unfinished")
     config = read_config(folder)
     regime = str(json.loads(folder.verdict.read_text(encoding="utf-8")).get("regime", ""))
-    before, after, gain, by_task = {}, {}, {}, {}
+    before: dict[str, Metric] = {}
+    after: dict[str, Metric] = {}
+    gain: dict[str, Metric] = {}
+    by_task: dict[str, dict[str, float]] = {}
     for kind in KINDS:
         paths = [folder.rollouts(version, f"{config.evaluation.split}_{kind}") for version in (0, config.steps)]
         if not all(path.exists() for path in paths):
@@ -92,7 +95,7 @@ def summarise(parent: Path, console: Console, states: Mapping[int, str] | None =
         page = write_comparison([result.folder.path for result in done], parent / "comparison.html")
         console.print(f"Comparison: {page}", soft_wrap=True)
     elif len(done) > MOST_RUNS:
-        console.print(f"No comparison page: it shows at most {MOST_RUNS} runs. Choose some: heedful report RUN_A RUN_B ...")
+        console.print(f"No comparison page: it shows at most {MOST_RUNS} runs. Choose: heedful report RUN_A RUN_B ...")
     console.print(f"Table:      {parent / 'seeds.md'}", soft_wrap=True)
     return summary
 

@@ -20,10 +20,10 @@ def ways_to_answer(family: Any) -> str:
     if not actions:
         return "What you type is handed to the environment as it is. `quit` leaves."
     most = family.actions_per_turn
-    several = f", at most {most} in one turn, with spaces, commas or {SEPARATOR} between" if most > 1 else ", one per turn"
+    several = f"at most {most} in one turn, with spaces, commas or {SEPARATOR} between" if most > 1 else "one per turn"
     return (
-        f"Actions: {', '.join(actions)}{several}. Beginnings of words will do; a whole reply with its tags is handed on "
-        "as it is. `quit` leaves."
+        f"Actions: {', '.join(actions)}, {several}. Beginnings of words will do; a whole reply with its tags is handed "
+        "on as it is. `quit` leaves."
     )
 
 

@@ -83,15 +83,19 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
     if path.exists():
         raise ValueError(
             f"Expected a run folder, or a model and its environment, found the path {name} alone, which is no run (it "
-            f"holds no config.json of one). For a model, name the environment, too: {', '.join(PRESETS)} or module:Class."
+            f"holds no config.json of one). For a model, name the environment, too: {_environments()}."
         )
     if name in PRESETS or ":" in name:
         config = preset(name)
         return Subject(f"{_untrained(config)} in {config.env.name}", config)
     raise ValueError(
-        f"Expected a run folder, an environment ({', '.join(PRESETS)} or module:Class), or a model and its environment, "
-        f"found {name!r} alone, which is neither a path here nor an environment. For a model, name the environment, too."
+        f"Expected a run folder, an environment ({_environments()}), or a model and its environment, found {name!r} "
+        "alone, which is neither a path here nor an environment. For a model, name the environment, too."
     )
+
+
+def _environments() -> str:
+    return f"{', '.join(PRESETS)} or module:Class"
 
 
 def is_run(path: Path) -> bool:

@@ -6,7 +6,7 @@ Promise: a new run never touches an old one's folder; an interrupted run says ho
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import shutil
 from pathlib import Path
 
 from heedful.cli.words import asks_for_help, take, take_positional
@@ -21,7 +21,7 @@ the input, and end with a report and a verdict.
   heedful train ENV [--out DIR] [--seeds 0,1,2] [settings]
   heedful train --resume RUN
 
-ENV is a preset ({', '.join(PRESETS)}) or an environment of your own as module:Class.
+ENV is a preset ({", ".join(PRESETS)}) or an environment of your own as module:Class.
   --out DIR      the run's folder (default: runs/<env>-<algorithm>-s<seed>-<n>)
   --seeds 0,1,2  one run per seed as processes over one warm start, and a table with intervals
   --resume RUN   go on with an interrupted run where its last checkpoint stands
@@ -40,7 +40,8 @@ def main(argv: list[str]) -> int:
         return _resume(Path(resume))
     name = take_positional(argv)
     if name is None and not helping:
-        raise ValueError(f"Expected an environment after `heedful train`: one of {', '.join(PRESETS)}, or module:Class.")
+        known = ", ".join(PRESETS)
+        raise ValueError(f"Expected an environment after `heedful train`: one of {known}, or module:Class.")
     default = preset(name or "frozen_lake", _model_named(argv))
     config = parse(TrainConfig, default, argv, f"heedful train {name or 'ENV'}", DESCRIPTION)
     if seeds is not None:
@@ -53,7 +54,12 @@ def main(argv: list[str]) -> int:
         else RunFolder.create("runs", config.env.name, _name_of_algorithm(config), config.seed)
     )
     write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
-    return _run(config, folder, resume=False)
+    try:
+        return _run(config, folder, resume=False)
+    except ValueError:
+        if not folder.metrics.exists() or not folder.metrics.stat().st_size:
+            shutil.rmtree(folder.path)  # refused before anything was computed
+        raise
 
 
 def _model_named(argv: list[str]) -> str | None:
@@ -87,8 +93,6 @@ def _resume(path: Path) -> int:
 
 def _run(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
     # Torch is loaded here, after everything that can be refused without it has been.
-    import torch
-
     from heedful.policies.load import pick_device
     from heedful.report import write_report
     from heedful.terminal import TerminalView, growth_bar
@@ -107,13 +111,12 @@ def _run(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
         folder.truncate_after(version - 1)
         view.note(f"resuming {folder.path} after step {version} of {config.steps}")
     else:
-        environment = {**describe_environment(device, config.threads), "torch_threads": torch.get_num_threads()}
-        write_whole(folder.environment, json.dumps(environment, indent=2) + "\n")
-    progress, move = growth_bar(view.console)
-    with progress:
-        parts = assemble(config, move, start)
+        write_whole(folder.environment, json.dumps(describe_environment(device, config.threads), indent=2) + "\n")
     trackers = [JsonlTracker(folder.metrics), *open_trackers(config.trackers, folder.path, to_json(config))]
     try:
+        progress, move = growth_bar(view.console)
+        with progress:
+            parts = assemble(config, move, start)
         with view:
             outcome = train(config, parts, folder, trackers, view)
     finally:
@@ -129,8 +132,3 @@ def _run(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
         view.console.print(f"  - {sentence}")
     view.console.print(f"  Run folder: {folder.path}\n  Report:     {report}")
     return 0
-
-
-def with_seed(config: TrainConfig, seed: int) -> TrainConfig:
-    """The same configuration with another seed."""
-    return replace(config, seed=seed)

@@ -16,6 +16,7 @@ from heedful.filters import FILTERS, TopP
 from heedful.policies.sampling import Sampling
 from heedful.render import Tags
 from heedful.seedlings.recipe import Seedling
+from heedful.trackers import TRACKERS
 from heedful.training.optimizer import OptimizerConfig
 from heedful.training.samples import LossScale
 
@@ -122,6 +123,9 @@ class TrainConfig:
                 f"group_size must be at least 2 (a group of one has no spread and earns no advantage), "
                 f"found {self.group_size}"
             )
+        unknown = [name for name in self.trackers if name not in TRACKERS]
+        if unknown:
+            raise ValueError(f"trackers are among {', '.join(TRACKERS)}, found {', '.join(unknown)}")
         if self.tasks is not None and self.tasks < self.groups:
             raise ValueError(
                 f"tasks (the pool) must hold at least the {self.groups} groups of one step, found {self.tasks}"

@@ -13,7 +13,7 @@ _PRECISE = (torch.float32, torch.float64)
 
 
 class MasterWeights:
-    """The tensors that the optimizer changes: a model's own parameters, or float32 copies of those in half precision."""
+    """The tensors that the optimizer changes: a model's parameters, or float32 copies of those in half precision."""
 
     def __init__(self, parameters: Sequence[torch.nn.Parameter]) -> None:
         self._parameters = list(parameters)

@@ -75,6 +75,7 @@ def assemble(config: TrainConfig, progress: Callable[[int, int, float], None], s
         reference=reference,
         device=device,
     )
+    scorer = HFScorer(model, max_tokens=config.diagnostics.max_tokens)
     parts = Parts(
         family=family,
         model=model,
@@ -82,9 +83,7 @@ def assemble(config: TrainConfig, progress: Callable[[int, int, float], None], s
         renderer=renderer,
         tasks=TaskStream(family, "train", derive(config.seed, "tasks"), config.tasks),
         learner=learner,
-        diagnostician=Diagnostician(
-            config.diagnostics, HFScorer(model, max_tokens=config.diagnostics.max_tokens), config.seed, config.tags.close
-        ),
+        diagnostician=Diagnostician(config.diagnostics, scorer, config.seed, config.tags.close),
     )
     if start is not None:
         _restore(parts, start)
