@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.diagnostics.intervals import cluster_interval, mean_interval, wilson
+from heedful.diagnostics.behaviour import rate
+from heedful.diagnostics.intervals import mean_interval, wilson
 from heedful.envs.tasks import TaskStream, evaluation_tasks
 from heedful.protocols import EnvironmentFamily
 from heedful.rollout.baselines import SuccessCount, best_fixed_sequence, fixed_sequence_success, random_policy_success
@@ -37,23 +38,14 @@ class Baselines:
 
 
 def success_metric(name: str, groups: Sequence[Group]) -> Metric:
-    """The success rate over scored episodes: Wilson's interval for one episode a task, else clustered by task.
+    """The success rate over scored episodes, with an interval over tasks."""
+    successes = [[float(t.success) for t in group.trajectories if t.success is not None] for group in groups]
+    return rate(name, successes, "no episode was scored")
 
-    Wilson's over tasks, too, where no task or every task was solved throughout: a clustered interval would have no
-    width there.
-    """
-    scored = [[float(t.success) for t in group.trajectories if t.success is not None] for group in groups]
-    filled = [successes for successes in scored if successes]
-    sums, counts = [sum(successes) for successes in filled], [len(successes) for successes in filled]
-    if not counts:
-        return Metric(name, None, 0, why="no episode was scored")
-    rate = sum(sums) / sum(counts)
-    if max(counts) == 1 or rate in (0.0, 1.0):
-        return Metric(name, rate, sum(counts), *wilson(rate * len(counts), len(counts)))
-    interval = cluster_interval(sums, counts)
-    if interval is None:
-        return Metric(name, rate, sum(counts), why="a single task has no interval")
-    return Metric(name, rate, sum(counts), *interval.cut(0.0, 1.0))
+
+def evaluation_seed(seed: int, kind: str, version: int) -> int:
+    """The seed of the sampling noise when a run with this seed is evaluated after `version` steps."""
+    return derive(seed, f"evaluation {kind}", version)
 
 
 def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> Metric:
@@ -68,8 +60,9 @@ def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> M
         return Metric(name, None, 0, why="no task was scored both before and after")
     interval = mean_interval(gains)
     mean = sum(gains) / len(gains)
-    if interval is None:
-        return Metric(name, mean, len(gains), why="a single task has no interval")
+    if interval is None or interval.low == interval.high:
+        why = "a single task has no interval" if interval is None else "every task changed by the same amount"
+        return Metric(name, mean, len(gains), why=why)
     return Metric(name, mean, len(gains), interval.low, interval.high)
 
 

@@ -24,7 +24,7 @@ def refuse_unless_plain_causal(model: PreTrainedModel) -> None:
 
 
 def longest_context(model: PreTrainedModel) -> int | None:
-    """Most tokens, replies included, that the model reads with keys that stay as they are; `None`: it names no limit."""
+    """Most tokens, replies included, that the model reads with keys that stay as they are; `None`: no limit named."""
     config = model.config.get_text_config(decoder=True)
     limit = getattr(config, "max_position_embeddings", None)
     rope = getattr(config, "rope_parameters", None) or {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from heedful.diagnostics.intervals import mean_interval
+from heedful.spread import is_constant
 from heedful.types import Group, Metric
 
 
@@ -66,6 +67,9 @@ def pool(name: str, gains: Sequence[Mapping[str, float]]) -> PooledGain:
 
 def _mean(name: str, values: Sequence[float], why: str) -> Metric:
     interval = mean_interval(values)
+    if interval is not None and is_constant(values):
+        # Student's interval would have no width: certainty out of two seeds that happen to agree.
+        return Metric(name, fmean(values), len(values), why="all gains are equal: no spread to take an interval from")
     if interval is None:
         return Metric(name, fmean(values) if values else None, len(values), why=why)
     return Metric(name, fmean(values), len(values), interval.low, interval.high)

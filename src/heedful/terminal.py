@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -130,26 +130,40 @@ class TerminalView:
         return table
 
 
-def growth_bar(console: Console) -> tuple[Progress, Callable[[int, int, float], None]]:
-    """A progress bar for growing a seedling, and the callback that moves it: (step, steps, loss) -> None."""
-    progress = Progress(
-        TextColumn("growing the seedling from demonstrations"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.3f}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-    bar = progress.add_task("", total=None, loss=float("nan"))
+class GrowthBar:
+    """Shows a seedling grow; call it with (step, steps, loss). Nothing is shown when it comes from the cache."""
 
-    def move(step: int, steps: int, loss: float) -> None:
-        progress.update(bar, completed=step, total=steps, loss=loss)
-        if not console.is_terminal and (step % 50 == 0 or step == steps):
-            console.print(f"growing the seedling from demonstrations: step {step}/{steps}, loss {loss:.3f}")
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress: Progress | None = None
 
-    return progress, move
+    def __enter__(self) -> GrowthBar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def __call__(self, step: int, steps: int, loss: float) -> None:
+        if not self._console.is_terminal:
+            if step % 50 == 0 or step == steps:
+                self._console.print(f"growing the seedling from demonstrations: step {step}/{steps}, loss {loss:.3f}")
+            return
+        if self._progress is None:
+            self._progress = Progress(
+                TextColumn("growing the seedling from demonstrations"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("loss {task.fields[loss]:.3f}"),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self._console,
+            )
+            self._progress.add_task("", total=steps, loss=loss)
+            self._progress.start()
+        self._progress.update(self._progress.task_ids[0], completed=step, loss=loss)
 
 
 def episode_text(trajectory: Trajectory, tags: Tags) -> Text:

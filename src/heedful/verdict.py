@@ -112,13 +112,15 @@ def _clear(gain: Metric) -> bool:
 def _sharpening(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str, Metric]) -> list[str]:
     """A sampled gain without a greedy one moves probability to what the policy already preferred."""
     sampled, greedy = gains["sampled"], gains["greedy"]
-    if sampled.low is None or greedy.low is None or greedy.high is None:
+    if sampled.low is None or greedy.value is None:
         return []
+    low = greedy.low if greedy.low is not None else float(greedy.value)
+    high = greedy.high if greedy.high is not None else float(greedy.value)
     if sampled.low <= 0:
         return ["No gain to explain: the sampled success did not clearly rise."]
-    if greedy.low > 0:
+    if low > 0:
         return ["More than sharpening: the greedy policy, free of sampling noise, gained too."]
-    if greedy.high < 0:
+    if high < 0:
         return [
             "Sharpening only, and at a price: the sampled policy gained, but the greedy policy lost; probability moved "
             "towards what was already preferred, and the best of it was not kept."

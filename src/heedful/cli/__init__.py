@@ -48,6 +48,10 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("heedful: interrupted at once; what the last checkpoint holds is safe.", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # Whoever read our output has stopped reading, as `head` does; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError, MemoryError, ArithmeticError, ImportError) as error:
         # What a user can mend is raised as one of these, with a sentence. The traceback is a variable away.
         if os.environ.get("HEEDFUL_TRACEBACK"):

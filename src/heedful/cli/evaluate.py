@@ -141,16 +141,15 @@ def evaluate(loaded: LoadedModel, settings: EvaluateSettings, console: Console) 
     """Play the held-out tasks, sampled and greedily, and the baselines."""
     from heedful.diagnostics.behaviour import behaviour
     from heedful.envs.tasks import evaluation_tasks
-    from heedful.evaluation import measure_baselines, success_metric
+    from heedful.evaluation import evaluation_seed, measure_baselines, success_metric
     from heedful.rollout.collect import collect
-    from heedful.seeds import derive
 
     family, prefix = settings.env, f"eval/{settings.split}"
     tasks = evaluation_tasks(family, settings.split, settings.tasks)
 
     def play(kind: str, samples: int) -> list[Group]:
         # The same derivation as the training loop's: equal settings give equal numbers.
-        seed = derive(settings.seed, f"evaluation {kind}", loaded.version)
+        seed = evaluation_seed(settings.seed, kind, loaded.version)
         policy = loaded.policy(replace(settings.sampling, greedy=kind == "greedy"), seed)
         stage = f"{kind}: {len(tasks)} tasks x {samples}"
         with _Progress(console, stage) as tell:

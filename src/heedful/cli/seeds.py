@@ -108,7 +108,8 @@ def run_seeds(config: TrainConfig, seeds: list[int], out: Path | None) -> int:
         write_whole(child.config, json.dumps(to_json(replace(config, seed=child.seed)), indent=2) + "\n")
     write_list(parent, seeds)
     workers = at_once(config)
-    console.print(f"{len(seeds)} seeds in {parent}, {min(workers, len(seeds))} at a time", style="bold", soft_wrap=True)
+    named_seeds = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    console.print(f"{named_seeds} in {parent}, {min(workers, len(seeds))} at a time", style="bold", soft_wrap=True)
     interrupted = _train(children, config, workers, console)
     failed = [child for child in children if child.state == "failed"]
     for child in failed:
@@ -157,13 +158,12 @@ def _grow_once(config: TrainConfig, console: Console) -> None:
         return
     import torch
 
-    from heedful.terminal import growth_bar
+    from heedful.terminal import GrowthBar
     from heedful.training.parts import load_policy
 
     torch.set_num_threads(config.threads)
-    progress, move = growth_bar(console)
-    with progress:
-        load_policy(config, torch.device("cpu"), move)
+    with GrowthBar(console) as bar:
+        load_policy(config, torch.device("cpu"), bar)
 
 
 def _train(children: Sequence[Child], config: TrainConfig, workers: int, console: Console) -> bool:

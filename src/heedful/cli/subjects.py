@@ -192,23 +192,20 @@ def with_settings(subject: Subject, settings: Any, names: tuple[str, ...]) -> Su
 def load(subject: Subject, console: Console) -> LoadedModel:
     """Load the subject's weights; a seedling that the cache lacks is grown now, with a progress bar."""
     import torch
-    from transformers.utils import logging
 
     from heedful.policies.load import load_model, pick_device
     from heedful.render import Renderer
-    from heedful.terminal import growth_bar
+    from heedful.terminal import GrowthBar
     from heedful.training.parts import load_policy, stop_ids
 
     config = subject.config
-    logging.disable_progress_bar()
     torch.set_num_threads(config.threads)
     device = pick_device(config.device)
     if subject.weights is not None:
         model, tokenizer = load_model(str(subject.weights), device, config.dtype)
     else:
-        progress, move = growth_bar(console)
-        with progress:
-            model, tokenizer = load_policy(config, device, move)
+        with GrowthBar(console) as bar:
+            model, tokenizer = load_policy(config, device, bar)
     return LoadedModel(
         model.eval(), Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model)), subject.version
     )

@@ -95,7 +95,7 @@ def _run(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
     # Torch is loaded here, after everything that can be refused without it has been.
     from heedful.policies.load import pick_device
     from heedful.report import write_report
-    from heedful.terminal import TerminalView, growth_bar
+    from heedful.terminal import GrowthBar, TerminalView
     from heedful.trackers import JsonlTracker, open_trackers
     from heedful.training import checkpoint
     from heedful.training.loop import train
@@ -114,9 +114,8 @@ def _run(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
         write_whole(folder.environment, json.dumps(describe_environment(device, config.threads), indent=2) + "\n")
     trackers = [JsonlTracker(folder.metrics), *open_trackers(config.trackers, folder.path, to_json(config))]
     try:
-        progress, move = growth_bar(view.console)
-        with progress:
-            parts = assemble(config, move, start)
+        with GrowthBar(view.console) as bar:
+            parts = assemble(config, bar, start)
         with view:
             outcome = train(config, parts, folder, trackers, view)
     finally:

@@ -33,8 +33,8 @@ def behaviour(groups: Sequence[Group]) -> list[Metric]:
             _mean(f"reward/{name}", [scored([episode.component(name) for episode in task]) for task in tasks], unscored)
             for name in components
         ),
-        _rate("success/rate", successes, unscored),
-        _rate("success/any_of_group", _any_of_group(groups), unscored),
+        rate("success/rate", successes, unscored),
+        rate("success/any_of_group", _any_of_group(groups), unscored),
         *_format_and_length(tasks),
         _entropy(tasks),
     ]
@@ -44,8 +44,8 @@ def _format_and_length(tasks: Sequence[Cluster]) -> list[Metric]:
     turns = [[turn for episode in task for turn in episode.turns] for task in tasks]
     none = "no turn was played"
     return [
-        _rate("format/valid_rate", [[float(turn.valid) for turn in task] for task in turns], none),
-        _rate("format/closed_rate", [[float(turn.reply.closed) for turn in task] for task in turns], none),
+        rate("format/valid_rate", [[float(turn.valid) for turn in task] for task in turns], none),
+        rate("format/closed_rate", [[float(turn.reply.closed) for turn in task] for task in turns], none),
         _mean("format/trailing_tokens", [[_trailing(turn.reply) for turn in task] for task in turns], none),
         _mean("length/reasoning_tokens", [[float(len(turn.reply.thought)) for turn in task] for task in turns], none),
         _mean("length/response_tokens", [[float(len(turn.reply.ids)) for turn in task] for task in turns], none),
@@ -98,7 +98,7 @@ def _mean(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Met
     return _pooled(name, sums, counts, cluster_interval(sums, counts))
 
 
-def _rate(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Metric:
+def rate(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Metric:
     """Of binary values. Wilson's interval when each task has one value, and when all tasks agree on 0 or on 1: the
     clustered interval would then have no width, so every task counts as a single trial."""
     filled = [values for values in values_by_task if values]

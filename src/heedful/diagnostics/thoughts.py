@@ -31,8 +31,9 @@ def first_turn_thoughts(
 ) -> Thoughts:
     """The first turns' thoughts of the first `prompts` groups, `thoughts` members each (`None`: all).
 
-    `close_tag` ends a thought's text (what is scored are ids, and their range is the reply's own). Members are exchangeable, so the first ones are as good a sample as any. Left out: members without a turn and
-    thoughts without a token. Groups with equal prompts share a column.
+    `close_tag` ends a thought's text (what is scored are ids, and their range is the reply's own). Members are
+    exchangeable, so the first ones are as good a sample as any. Left out: members without a turn and thoughts without
+    a token. Groups with equal prompts share a column.
     """
     columns: dict[tuple[int, ...], int] = {}
     prompt_texts: list[str] = []

@@ -67,4 +67,4 @@ class Seedling:
 
 def nano() -> Seedling:
     """The smallest useful seedling: seconds to grow, for Echo, Bandit and the tests."""
-    return replace(Seedling(), hidden=64, layers=2, heads=2, kv_heads=1, ffn=192, steps=60, lr=4e-3)
+    return replace(Seedling(), hidden=64, layers=2, heads=2, kv_heads=1, ffn=192, steps=300, lr=4e-3)

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Protocol
 
 from heedful.envs.tasks import evaluation_tasks
-from heedful.evaluation import Baselines, measure_baselines, success_metric
+from heedful.evaluation import Baselines, evaluation_seed, measure_baselines, success_metric
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Tracker
@@ -119,13 +119,12 @@ class _Run:
         evaluation = self.config.evaluation
         return measure_baselines(self.parts.family, evaluation.split, evaluation.tasks) if self.evaluations else None
 
-    def policy(self, sampling: Sampling, purpose: str, step: int) -> HFPolicy:
-        seed = derive(self.config.seed, purpose, step)
+    def policy(self, sampling: Sampling, seed: int, step: int) -> HFPolicy:
         return HFPolicy(self.parts.model, self.parts.renderer, sampling, seed=seed, version=step)
 
     def collect(self, step: int) -> list[Group]:
         config, family = self.config, self.parts.family
-        policy = self.policy(config.sampling, "rollout", step)
+        policy = self.policy(config.sampling, derive(config.seed, "rollout", step), step)
         return collect(policy, family.make, self.parts.tasks.next(config.groups), config.group_size, family.turns)
 
     def update(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Metric]:
@@ -148,7 +147,7 @@ class _Run:
                 sampling = Sampling(
                     self.config.sampling.temperature, kind == "greedy", self.config.sampling.tokens_per_turn
                 )
-                policy = self.policy(sampling, f"evaluation {kind}", version)
+                policy = self.policy(sampling, evaluation_seed(self.config.seed, kind, version), version)
                 groups = collect(policy, family.make, tasks, samples, family.turns)
                 path = self.folder.rollouts(version, f"{evaluation.split}_{kind}")
                 write_rollouts(path, version, evaluation.split, groups, None, family.name)
