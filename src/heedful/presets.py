@@ -25,7 +25,7 @@ def frozen_lake() -> TrainConfig:
 
 def sokoban() -> TrainConfig:
     """Sokoban 6x6 with one box on the built-in seedling."""
-    return TrainConfig(env=_family("sokoban", instructions="brief"), seedling=Seedling(steps=600))
+    return TrainConfig(env=_family("sokoban", instructions="brief"), seedling=Seedling(steps=500))
 
 
 def bandit() -> TrainConfig:

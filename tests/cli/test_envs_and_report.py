@@ -1,0 +1,87 @@
+"""`heedful envs`, `heedful report`, and help that needs no torch."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heedful import cli, envs
+from heedful.presets import PRESETS
+
+
+def test_every_environment_and_preset_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["envs"]) == 0
+    shown = capsys.readouterr().out
+    for name in (*envs.REGISTRY, *PRESETS):
+        assert name in shown
+    assert "5 x 2" in shown
+    assert "Left, Down, Right, Up" in shown
+    assert "module:Class" in shown
+
+
+def test_envs_takes_no_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["envs", "echo"]) == 2
+    assert "takes no arguments, found echo" in capsys.readouterr().err
+
+
+def test_the_page_of_a_run_is_written_again(echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = shutil.copytree(echo_run, tmp_path / "run")
+    page = (run / "report.html").read_bytes()
+    (run / "report.html").unlink()
+    assert cli.run(["report", str(run)]) == 0
+    assert capsys.readouterr().out == f"{run / 'report.html'}\n"
+    assert len((run / "report.html").read_bytes()) == pytest.approx(len(page), rel=0.01)
+
+
+def test_runs_are_compared_on_one_page(echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = shutil.copytree(echo_run, tmp_path / "other")
+    assert cli.run(["report", str(echo_run), str(other)]) == 0
+    assert capsys.readouterr().out == "comparison.html\n"
+    assert "other" in (tmp_path / "comparison.html").read_text()
+    assert cli.run(["report", str(echo_run), str(other), "--out", "pages/both.html"]) == 0
+    assert (tmp_path / "pages" / "both.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "Expected one or more run folders"),
+        (["nowhere"], "found no folder at nowhere"),
+        (["."], "found no such file"),
+        ([".", "--out", "x.html"], "--out is for comparisons"),
+        ([".", ".", "--out", "."], "Expected a file for the comparison, found the folder"),
+        ([".", "--verbose"], "knows --out only, found --verbose"),
+    ],
+)
+def test_what_cannot_be_reported_is_refused_in_a_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["report", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_every_command_explains_itself_without_torch() -> None:
+    program = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "transformers"):
+            raise ImportError(f"{name} is kept out of this test")
+
+sys.meta_path.insert(0, Absent())
+from heedful import cli
+for command in ("eval", "play", "envs", "report"):
+    assert cli.run([command, "--help"]) == 0, command
+for words in (["eval", "echo"], ["play", "bandit"], ["play", "echo", "--by", "seedling"]):
+    try:
+        cli.run([*words, "--help"])
+    except SystemExit as stop:
+        assert stop.code == 0, words
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    for usage in ("heedful eval RUN", "heedful play ENV", "heedful envs", "heedful report RUN", "--env.names"):
+        assert usage in ended.stdout

@@ -1,0 +1,184 @@
+"""`heedful play`: people, the solver, random players and models in one episode each, and ways to leave it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from heedful import cli
+from heedful.envs.echo import Echo
+from heedful.envs.tasks import TaskStream
+
+Typed = Callable[..., None]
+
+OWN = '''
+from dataclasses import dataclass
+from heedful.envs.tasks import task_of
+from heedful.types import Ending, Observation, Step
+
+@dataclass(frozen=True)
+class Door:
+    """A door that opens to one word."""
+
+    word: str = "sesame"
+    turns: int = 3
+
+    @property
+    def name(self):
+        return "door"
+
+    def task(self, seed):
+        return task_of("door", str(seed), seed)
+
+    def make(self):
+        return Attempt(self.word)
+
+class Attempt:
+    def __init__(self, word):
+        self.word = word
+
+    def start(self, task, member):
+        return Observation("Say [the word].")
+
+    def step(self, response):
+        if response == "break":
+            raise RuntimeError("the hinges are gone")
+        opened = response == self.word
+        return Step(Observation("..."), {"opened": float(opened)}, Ending.SOLVED if opened else None,
+                    1.0 if opened else None, effect=f"you said {response}")
+'''
+
+
+def asked(split: str = "val", seed: int = 0) -> str:
+    """The letter that Echo asks for in the task that is played."""
+    family = Echo()
+    return family.rows(TaskStream(family, split, seed).next(1)[0].seed)[0][0]
+
+
+def test_a_person_plays_with_bare_actions(typed: Typed, capsys: pytest.CaptureFixture[str]) -> None:
+    typed("nonsense", asked().lower())
+    assert cli.run(["play", "echo"]) == 0
+    shown = capsys.readouterr().out
+    assert "Repeat the letter" in shown  # people get the rules, though the preset leaves them away
+    assert "'nonsense' is no action here" in shown
+    assert f"executed: {asked()}" in shown
+    assert "reward:   solved +1" in shown
+    assert "ended: solved, outcome 1 (success), reward 1" in shown
+
+
+def test_a_reply_with_tags_goes_to_the_environment_faults_and_all(
+    typed: Typed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed("<think>hm</think><answer>Nothing</answer>")
+    assert cli.run(["play", "echo"]) == 0
+    shown = capsys.readouterr().out
+    assert "executed: nothing (not a valid reply)" in shown
+    assert "format -0.1" in shown
+
+
+def test_seed_and_split_choose_the_task(typed: Typed, capsys: pytest.CaptureFixture[str]) -> None:
+    typed(asked("test", 4))
+    assert cli.run(["play", "echo", "--split", "test", "--seed", "4"]) == 0
+    assert "outcome 1 (success)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("lines", [("down", "quit"), ("down",)], ids=["quit", "end of input"])
+def test_an_episode_can_be_left(lines: tuple[str, ...], typed: Typed, capsys: pytest.CaptureFixture[str]) -> None:
+    typed(*lines)
+    assert cli.run(["play", "frozen_lake", "--env.frozen", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "turn 2 of at most 5" in shown
+    assert shown.endswith("left before the end\n")
+
+
+def test_ctrl_c_leaves_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(prompt: str = "") -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", interrupted)
+    assert cli.run(["play", "echo"]) == 0
+    assert "left before the end" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flags", [["--seed", "5"], ["--seed", "6", "--env.slip", "0.5", "--env.turns", "40"]])
+def test_the_solver_is_shown_to_solve(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["play", "frozen_lake", "--by", "solver", *flags]) == 0
+    shown = capsys.readouterr().out
+    assert "plan " in shown
+    assert "left before the end" not in shown
+    if "--env.slip" not in flags:
+        assert "outcome 1 (success)" in shown
+
+
+def test_a_random_player_plays_to_the_end_and_equal_seeds_play_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    games = []
+    for seed in ("1", "1", "2"):
+        assert cli.run(["play", "sokoban", "--by", "random", "--seed", seed]) == 0
+        games.append(capsys.readouterr().out)
+    assert "ended: " in games[0]
+    assert games[0] == games[1] != games[2]
+
+
+def test_a_model_shows_what_it_thought_and_how_sure_it_was(echo_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["play", "--by", str(echo_run), "--seed", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "checkpoint of step 2" in shown
+    assert "turns 1 moves 1\necho " in shown  # the brief prompts it was trained with
+    assert "<think>" in shown
+    assert "log p / token" in shown
+    assert "entropy / token" in shown
+
+
+def test_the_untrained_seedling_plays(echo_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["play", "echo", "--by", "seedling", "--sampling.greedy"]) == 0
+    assert "the untrained seedling in echo" in capsys.readouterr().out
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "own_door.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "own_door:Door"
+
+
+def test_an_environment_of_ones_own_gets_the_text_as_typed(
+    own: str, typed: Typed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed("open up", "please")
+    assert cli.run(["play", own, "--env.word", "please"]) == 0
+    shown = capsys.readouterr().out
+    assert "Say [the word]." in shown
+    assert "effect:   you said open up" in shown
+    assert "ended: solved" in shown
+
+
+def test_an_environment_that_breaks_is_said_to_have_broken(
+    own: str, typed: Typed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed("break")
+    assert cli.run(["play", own]) == 1
+    assert "the environment broke: RuntimeError: the hinges are gone" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "Expected an environment after `heedful play`"),
+        (["maze"], "no environment or preset named 'maze'"),
+        (["echo", "--checkpoint", "best"], "--checkpoint is for --by RUN"),
+        (["frozen_lake", "--by", "solver", "--member", "2"], "under the noise of member 0"),
+        (["echo", "--member", "-1"], "--member must be at least 0"),
+        (["own_door:Door", "--by", "random"], "door has no `actions`"),
+        (["own_door:Door", "--by", "solver"], "door has no solver"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_in_a_sentence(
+    own: str, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["play", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_runs_environment_is_not_swapped_for_another(echo_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["play", "bandit", "--by", str(echo_run)]) == 2
+    assert "was trained in echo, but bandit was named too" in capsys.readouterr().err
