@@ -229,7 +229,7 @@ class Renderer:
         over tokens, a decoder that strips spaces) it searches the decoded prefixes; that a prefix holds those
         characters is monotone in its length.
         """
-        pieces = [self._piece(token) for token in ids]
+        pieces = [self.piece(token) for token in ids]
         ends = list(accumulate(map(len, pieces)))
         if "".join(pieces) == text:
             return lambda characters: bisect_left(ends, characters) + 1
@@ -241,7 +241,8 @@ class Renderer:
 
         return tokens_up_to
 
-    def _piece(self, token: int) -> str:
+    def piece(self, token: int) -> str:
+        """The text of one token by itself; a token that holds part of a character has a replacement mark."""
         piece = self._pieces.get(token)
         if piece is None:
             piece = self._pieces[token] = self._decode([token])

@@ -257,3 +257,8 @@ class CrossScores:
     """For each k: the same sums over the first min(k, T_i) tokens."""
     noise: float = 0.0
     """Stated rounding error of one sum, in nats: closer scores count as tied."""
+    tokens: Sequence[Sequence[Sequence[float]]] | None = None
+    """If they were asked for: thought i's N x T_i log-probabilities, one per token (float32 arrays); they add to
+    `scores_MN` up to float32 rounding."""
+    method: str = ""
+    """How the scorer read the pairs, for people; empty if it does not say."""

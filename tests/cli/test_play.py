@@ -182,3 +182,14 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(
 def test_a_runs_environment_is_not_swapped_for_another(echo_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["play", "bandit", "--by", str(echo_run)]) == 2
     assert "was trained in echo, but bandit was named too" in capsys.readouterr().err
+
+
+def test_a_models_words_are_weighed_against_named_references(
+    echo_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["play", "--by", str(echo_run), "--seed", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "References: the first 15 evaluation tasks of val (echo-" in shown
+    assert "nats in all of at most 2.77 (15 references); most: " in shown
+    assert cli.run(["play", "--by", str(echo_run), "--references", "0"]) == 0
+    assert "References" not in capsys.readouterr().out

@@ -37,11 +37,12 @@ Play one episode: see what an agent sees, answer, see what the environment makes
   --by random      random actions
   --by seedling    the untrained seedling of ENV's preset
   --by RUN         a run's folder or checkpoint, or a model (folder or Hugging Face name): its prompts, thoughts and
-                   answers in colour, and how sure it was in each turn
+                   answers in colour, how sure it was in each turn, and which words of its thoughts listen
   --checkpoint WHICH   of a RUN: last (default), best, or a step
   --seed S         another task, and other random draws (default: 0)
   --split SPLIT    whose tasks: val (default), train or test
   --member M       another noise on the same task, where the environment has noise (default: 0)
+  --references N   with a model: evaluation tasks that each thought's words are weighed against (default: 15; 0: none)
 
   heedful play frozen_lake --env.slip 0.2
   heedful play --by runs/frozen_lake-grpo-s0-1 --seed 3 --sampling.greedy
@@ -77,6 +78,8 @@ class ModelSettings:
     """Selects the environment's noise, and other draws of the model."""
     env: Annotated[Any, Choice(envs.FAMILIES)]
     """The environment and its knobs."""
+    references: int = 15
+    """Evaluation tasks that the words of each thought are weighed against; 0 = none."""
     sampling: Sampling
     tags: Tags
     template_options: tuple[str, ...]
@@ -244,6 +247,7 @@ def _ended(ending: str, outcome: float | None, reward: float | None) -> str:
 def _play_model(subject: Subject, settings: ModelSettings) -> int:
     from rich.console import Console
 
+    from heedful.cli.listening import show_listening
     from heedful.rollout.episode import Episode
     from heedful.seeds import derive
     from heedful.terminal import episode_text
@@ -265,6 +269,8 @@ def _play_model(subject: Subject, settings: ModelSettings) -> int:
     if trajectory.outcome is None:
         console.print(f"the environment broke: {trajectory.error}", style="red", markup=False)
         return 1
+    if settings.references > 0:
+        show_listening(trajectory, loaded, family, settings.sampling, settings.references, console)
     console.print(_ended(trajectory.ending.value, trajectory.outcome, trajectory.reward), style="bold")
     return 0
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heedful.diagnostics.jackknife import Estimate, deleted_means, log_sums_without, mean_over_rows
+from heedful.diagnostics.jackknife import Estimate, deleted_means, log_sums_without, mean_over_rows, reading
 from heedful.diagnostics.score_matrix import Floats, ScoreMatrix
+from heedful.types import Metric
 
 FEW_PROMPTS = "an interval needs at least 3 prompts"
 EPSILON = 1e-3
@@ -90,6 +91,14 @@ def gap(matrix: ScoreMatrix) -> Estimate:
         return mean_over_rows(matrix, rows_M, None, FEW_PROMPTS)
     rivals_MN = (sums_M[:, None] - weighted_MN) / _share_of_others(matrix)
     return mean_over_rows(matrix, rows_M, (matched_M[:, None] - rivals_MN) / matrix.lengths_M[:, None])
+
+
+def gap_per_token(matrix: ScoreMatrix) -> Metric:
+    """`gap` as a reading of that bare name; null where it cannot be measured."""
+    if matrix.prompts < 2 or not matrix.finite():
+        why = f"needs at least 2 prompts, found {matrix.prompts}" if matrix.finite() else "scores are not finite"
+        return Metric("gap_per_token", None, matrix.rows, why=why)
+    return reading("gap_per_token", gap(matrix), matrix.rows)
 
 
 def conditional_entropy(matrix: ScoreMatrix, mixed: Mixture) -> Estimate:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,10 +89,15 @@ def select_rows(scores: CrossScores, chosen_M: Sequence[bool]) -> CrossScores:
     def restrict(matrix_MN: Sequence[Sequence[float]]) -> Floats:
         return np.asarray(matrix_MN, dtype=np.float64).reshape(len(chosen_M), -1)[np.ix_(rows, columns)]
 
+    tokens_MNT: Any = None
+    if scores.tokens is not None:
+        tokens_MNT = [np.asarray(scores.tokens[int(row)])[columns] for row in rows]
     return CrossScores(
         scores_MN=restrict(scores.scores_MN),  # type: ignore[arg-type]
         lengths_M=[length for length, chosen in zip(scores.lengths_M, chosen_M, strict=True) if chosen],
         own_M=[int(column) for column in np.searchsorted(columns, own_M)],
         heads={k: restrict(head_MN) for k, head_MN in scores.heads.items()},  # type: ignore[misc]
         noise=scores.noise,
+        tokens=tokens_MNT,
+        method=scores.method,
     )

@@ -1,60 +1,220 @@
-"""Which thoughts are scored under which prompts: rows and columns of a cross-score matrix.
+"""Which thoughts are scored under which prompts: rows and columns of a cross-score matrix, scope by scope.
 
-Promise: prompts are distinct by their token ids, and the choice of rows needs no random numbers.
+Promise: prompts are distinct by their token ids; first turns need no random numbers, and the other scopes draw only
+from the generator passed in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from heedful.types import Group
+from heedful.types import Group, Reply, Task, Trajectory
+
+Ids = tuple[int, ...]
+
+_DIGEST = re.compile(r"(.+)-[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtTags:
+    """The texts around a thought: for the texts beside the scores. What is scored are ids, and their range is the
+    reply's own."""
+
+    open: str = "<think>"
+    close: str = "</think>"
+
+    def split(self, reply: Reply) -> tuple[str, str]:
+        """The text that stood before the first token of the thought, and the text of the thought.
+
+        Exact where tags and tokens end together. An end-of-turn token has no text.
+        """
+        before, text = reply.prompt.text, reply.text
+        if before.rstrip().endswith(self.open):
+            text = text.removeprefix(before[before.rindex(self.open) :])
+        elif self.open in text:
+            written, _, text = text.partition(self.open)
+            before += written + self.open
+        return before, text.partition(self.close)[0] + self.close if reply.closed else text
 
 
 @dataclass(frozen=True, slots=True)
 class Thoughts:
     """M thoughts and the N distinct prompts they were sampled under."""
 
-    prompts_N: tuple[tuple[int, ...], ...]
-    """Token ids of the whole context up to the first sampled id."""
-    thoughts_M: tuple[tuple[int, ...], ...]
+    prompts_N: tuple[Ids, ...]
+    """Token ids of the whole context up to the first id of the thought."""
+    thoughts_M: tuple[Ids, ...]
     """Token ids of each thought, its end included."""
     own_M: tuple[int, ...]
     closed_M: tuple[bool, ...]
     """True where the thought was closed by its tag."""
     prompt_texts_N: tuple[str, ...]
+    """What was new to the model in each prompt: the whole of a first turn, else the last observation."""
     thought_texts_M: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SwappedObservations:
+    """M thoughts of one turn number, each with its own history, and the N distinct observations they answer.
+
+    Row i under column j stands for thought i after `context(i, j)`: history kept, the last observation swapped. In its
+    own column the context is the one that the thought was sampled under.
+    """
+
+    histories_M: tuple[Ids, ...]
+    """Token ids of each context up to its last observation."""
+    observations_N: tuple[Ids, ...]
+    """Token ids from the last observation to the next generation prompt."""
+    leads_M: tuple[Ids, ...]
+    """What was sampled before the thought (an opening tag that is not forced); stays with the thought."""
+    thoughts_M: tuple[Ids, ...]
+    own_M: tuple[int, ...]
+    closed_M: tuple[bool, ...]
+    why: str = ""
+    """Why there are no rows."""
+
+    def context(self, row: int, column: int) -> Ids:
+        return (*self.histories_M[row], *self.observations_N[column], *self.leads_M[row])
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One thought with what stood before it."""
+
+    prompt: Ids
+    thought: Ids
+    closed: bool
+    prompt_text: str
+    thought_text: str
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, turn: int, tags: ThoughtTags) -> _Row:
+        reply = trajectory.turns[turn].reply
+        before, text = tags.split(reply)
+        prompt = (*trajectory.context_ids(turn), *reply.ids[: reply.thought.start])
+        return cls(prompt, _thought(reply), reply.closed, before, text)
+
+
+def environment_of(task: Task) -> str:
+    """The environment family that a task's id names; empty where the id is not of that form."""
+    named = _DIGEST.fullmatch(task.id)
+    return named[1] if named else ""
+
+
+def by_environment(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """The groups of each environment, in order of first appearance."""
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        found.setdefault(environment_of(group.task), []).append(group)
+    return found
+
+
 def first_turn_thoughts(
-    groups: Sequence[Group], close_tag: str, prompts: int | None = None, thoughts: int | None = None
+    groups: Sequence[Group], tags: ThoughtTags, prompts: int | None = None, thoughts: int | None = None
 ) -> Thoughts:
     """The first turns' thoughts of the first `prompts` groups, `thoughts` members each (`None`: all).
 
-    `close_tag` ends a thought's text (what is scored are ids, and their range is the reply's own). Members are
-    exchangeable, so the first ones are as good a sample as any. Left out: members without a turn and thoughts without
-    a token. Groups with equal prompts share a column.
+    Members are exchangeable, so the first ones are as good a sample as any. Left out: members without a turn and
+    thoughts without a token. Groups with equal prompts share a column.
     """
-    columns: dict[tuple[int, ...], int] = {}
-    prompt_texts: list[str] = []
-    rows: list[tuple[tuple[int, ...], int, bool, str]] = []
-    for group in groups[:prompts]:
-        turns = [trajectory.turns[0] for trajectory in group.trajectories[:thoughts] if trajectory.turns]
-        for turn in turns:
-            reply = turn.reply
-            thought = reply.ids[reply.thought.start : reply.thought.end]
-            if not thought:
-                continue
-            column = columns.setdefault(reply.prompt.ids, len(columns))
-            if column == len(prompt_texts):
-                prompt_texts.append(reply.prompt.text)
-            text = reply.text.partition(close_tag)[0] + close_tag if reply.closed else reply.text
-            rows.append((thought, column, reply.closed, text))
+    rows = [
+        _Row.of(trajectory, 0, tags)
+        for group in groups[:prompts]
+        for trajectory in group.trajectories[:thoughts]
+        if 0 in _turns_with_a_thought(trajectory)
+    ]
+    return _together(rows)
+
+
+def any_turn_thoughts(groups: Sequence[Group], tags: ThoughtTags, rng: random.Random, rows: int = 64) -> Thoughts:
+    """Thoughts of `rows` trajectories, one turn drawn uniformly from each; of all where there are fewer.
+
+    Drawn without replacement, so a column is shared only where whole contexts are equal. Later contexts hold the
+    model's own earlier text, by which it may recognise its thought.
+    """
+    candidates = [trajectory for trajectory in _members(groups) if _turns_with_a_thought(trajectory)]
+    drawn = rng.sample(candidates, min(rows, len(candidates)))
+    return _together([_Row.of(one, rng.choice(_turns_with_a_thought(one)), tags) for one in drawn])
+
+
+def swapped_observations(
+    groups: Sequence[Group], rng: random.Random, rows: int = 32, columns: int = 16
+) -> SwappedObservations:
+    """At most `rows` thoughts of one later turn and at most `columns` of the observations they answer.
+
+    The groups must be of one environment. The turn is the one, from the second on, with the most thoughts (the
+    earliest of equals: in practice the second), so that measurements of one run compare. Trajectories are taken in a
+    drawn order; one whose observation would be a column too many is passed over.
+    """
+    reaching = Counter(turn for trajectory in _members(groups) for turn in _turns_with_a_thought(trajectory) if turn)
+    why = "no episode has a second turn with a thought"
+    for turn in sorted(reaching, key=lambda turn: (-reaching[turn], turn)):
+        found = _swapped_at(turn, groups, rng, rows, columns)
+        if len(found.observations_N) > 1:
+            return found
+        why = "all later turns of a kind show the same observation"
+    return SwappedObservations((), (), (), (), (), (), why)
+
+
+def _swapped_at(turn: int, groups: Sequence[Group], rng: random.Random, rows: int, columns: int) -> SwappedObservations:
+    candidates = [trajectory for trajectory in _members(groups) if turn in _turns_with_a_thought(trajectory)]
+    place: dict[Ids, int] = {}
+    chosen: list[tuple[Ids, Reply, int]] = []
+    for trajectory in rng.sample(candidates, len(candidates)):
+        history, observation = observed(trajectory, turn)
+        if len(chosen) == rows or (observation not in place and len(place) == columns):
+            continue
+        reply = trajectory.turns[turn].reply
+        chosen.append((history, reply, place.setdefault(observation, len(place))))
+    return SwappedObservations(
+        histories_M=tuple(history for history, _, _ in chosen),
+        observations_N=tuple(place),
+        leads_M=tuple(reply.ids[: reply.thought.start] for _, reply, _ in chosen),
+        thoughts_M=tuple(_thought(reply) for _, reply, _ in chosen),
+        own_M=tuple(own for _, _, own in chosen),
+        closed_M=tuple(reply.closed for _, reply, _ in chosen),
+    )
+
+
+def observed(trajectory: Trajectory, turn: int) -> tuple[Ids, Ids]:
+    """What stood before the reply of turn number `turn` (from 0): the history, and the observation behind it.
+
+    After a reply that was cut, what was appended begins with the token that ends that reply: it is history.
+    """
+    context = trajectory.context_ids(turn)
+    ending = 1 if turn and trajectory.turns[turn - 1].reply.cut else 0
+    start = len(context) - len(trajectory.turns[turn].reply.prompt.ids) + ending
+    return context[:start], context[start:]
+
+
+def _members(groups: Sequence[Group]) -> Iterable[Trajectory]:
+    return (trajectory for group in groups for trajectory in group.trajectories)
+
+
+def _turns_with_a_thought(trajectory: Trajectory) -> list[int]:
+    return [number for number, turn in enumerate(trajectory.turns) if len(turn.reply.thought)]
+
+
+def _thought(reply: Reply) -> Ids:
+    return reply.ids[reply.thought.start : reply.thought.end]
+
+
+def _together(rows: Sequence[_Row]) -> Thoughts:
+    """Rows with equal prompts share a column."""
+    columns: dict[Ids, int] = {}
+    texts: dict[Ids, str] = {}
+    for row in rows:
+        columns.setdefault(row.prompt, len(columns))
+        texts.setdefault(row.prompt, row.prompt_text)
     return Thoughts(
         prompts_N=tuple(columns),
-        thoughts_M=tuple(row[0] for row in rows),
-        own_M=tuple(row[1] for row in rows),
-        closed_M=tuple(row[2] for row in rows),
-        prompt_texts_N=tuple(prompt_texts),
-        thought_texts_M=tuple(row[3] for row in rows),
+        thoughts_M=tuple(row.thought for row in rows),
+        own_M=tuple(columns[row.prompt] for row in rows),
+        closed_M=tuple(row.closed for row in rows),
+        prompt_texts_N=tuple(texts.values()),
+        thought_texts_M=tuple(row.thought_text for row in rows),
     )

@@ -154,7 +154,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition("gradient/**/*_norm", "", "Norm of this part of the gradient."),
     Definition("gradient/**/cosine_*", "−1 to 1", "Angle between two parts of the gradient."),
     Definition(
-        "regime/*",
+        "regime/**",
         "label",
         "Diverse, template, compressed or low-entropy: information and entropy, each high or low "
         "against their first three measurements; else undecided.",

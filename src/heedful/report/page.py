@@ -40,6 +40,7 @@ def _page(run: RunRecord) -> str:
         "report.html",
         {
             "name": run.name,
+            "audited": bool(run.audited),
             "version": __version__,
             "steps": run.steps,
             "verdict": run.verdict,

@@ -82,13 +82,12 @@ def sections(run: RunRecord) -> list[Section]:
             "Can the prompt be told from the thought, and does the action listen to the thought and to the input?",
             (
                 _retrieval(run),
-                _information(run, "any_turn"),
-                _information(run, "observation"),
                 _grounding(run),
                 _text(run),
                 _lengths(run),
             ),
         ),
+        *_scopes(run),
         Section(
             "training",
             "Reward, filter and optimiser",
@@ -180,12 +179,50 @@ def _information(run: RunRecord, scope: str) -> Panel:
     return Panel(f"Mutual information, {SCOPES[scope]}", "nats", curves, Axis.FROM_ZERO, optional=scope != "first_turn")
 
 
-def _per_scope(run: RunRecord, title: str, unit: str, family: str, metric: str) -> Panel:
+def _scopes(run: RunRecord) -> list[Section]:
+    """Later turns, and other models' judgement, beside first turns; no section where only first turns were measured."""
+    family = run.family("information")
+    later = any(run.get(f"{family}/{scope}/mi").points for scope in SCOPES if scope != "first_turn")
+    judges = list(dict.fromkeys(name.split("/")[0] for name in run.series if name.startswith("information@")))
+    if not later and (not judges or family in judges):
+        return []
+    panels = [_information(run, scope) for scope in SCOPES if scope != "first_turn"]
+    if later:
+        panels += [
+            _per_scope(run, "8-way retrieval", "share of thoughts", "retrieval", "accuracy_8way", Axis.SHARE),
+            _per_scope(
+                run, "Entropy given the prompt", "nats per token", "information", "entropy_conditional_per_token"
+            ),
+        ]
+    panels.append(_judges(run, [family, *(judge for judge in judges if judge != family)]))
+    lead = (
+        "A first turn holds nothing of the model's own. In any turn whole contexts are exchanged, earlier replies "
+        "included, and a thought can be told by its style; with the last observation swapped the history stays, and "
+        "only what the model has just read can tell. Any turn high and observation low: it heeds itself, not the "
+        "input. Scopes differ in their number of prompts: compare gaps (above) and 8-way retrieval, not how high MI is."
+    )
+    return [Section("scopes", "First turn, any turn, observation swapped", lead, tuple(panels))]
+
+
+def _judges(run: RunRecord, families: Sequence[str]) -> Panel:
+    choices = [
+        (
+            f"judge {family.partition('@')[2]}" if "@" in family else "the policy",
+            f"{family}/first_turn/gap_per_token",
+            hue,
+        )
+        for hue, family in enumerate(families[:6], start=1)
+    ]
+    curves = _some(run, *choices) if len(families) > 1 else ()
+    return Panel("Gap, as other models see it", "nats per token, first turn", curves, optional=True)
+
+
+def _per_scope(run: RunRecord, title: str, unit: str, family: str, metric: str, axis: Axis = Axis.FITTED) -> Panel:
     choices = [
         (label, f"{run.family(family)}/{scope}/{metric}", hue)
         for hue, (scope, label) in enumerate(SCOPES.items(), start=1)
     ]
-    return Panel(title, unit, _some(run, *choices))
+    return Panel(title, unit, _some(run, *choices), axis)
 
 
 def _influence(run: RunRecord) -> Panel:

@@ -78,10 +78,12 @@ class RunRecord:
     """Flat: dotted key to JSON value."""
     environment: Mapping[str, str]
     verdict: Verdict | None
+    audited: str = ""
+    """The log, where the folder is that of an audit and not of a run."""
 
     @property
     def name(self) -> str:
-        return self.folder.path.resolve().name
+        return f"audit of {self.audited}" if self.audited else self.folder.path.resolve().name
 
     @property
     def steps(self) -> tuple[int, int]:
@@ -106,13 +108,20 @@ def read_run(folder: RunFolder | Path | str) -> RunRecord:
         ValueError: there are no measurements, or a file is malformed; the message names it.
     """
     folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
+    audit = _json_object(folder.path / "audit.json")
     return RunRecord(
         folder,
         _series(read_metrics(folder.metrics)),
-        flatten(_json_object(folder.config)),
+        flatten(_settings_of_an_audit(audit) or _json_object(folder.config)),
         flatten(_json_object(folder.environment)),
         _verdict(folder.verdict),
+        str(audit.get("name", "")),
     )
+
+
+def _settings_of_an_audit(audit: Mapping[str, object]) -> dict[str, object]:
+    """What a reader wants of `audit.json`: not its fingerprints, nor what only a continued audit needs."""
+    return {name: value for name, value in audit.items() if name not in ("files", "state", "lines", "version")}
 
 
 def _series(lines: Sequence[StepMetrics]) -> dict[str, Series]:

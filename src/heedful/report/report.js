@@ -71,6 +71,42 @@ document.querySelectorAll(".plot").forEach(readable);
 const frames = embedded("frames");
 const shade = (perMille) => Math.sqrt(perMille / 1000).toFixed(3);
 
+// ---- which words of a thought listen ----
+// One scale for all steps, so that colours compare.
+const colourScale = (frames || []).reduce((most, frame) => (frame.scale === null ? most : Math.max(most, frame.scale)), 0) || null;
+const nats = (value) => `${value < 0 ? "\u2212" : "+"}${Math.abs(value).toFixed(2)}`;
+
+function wordSpan(text, value) {
+  const span = element("span", { class: value < 0 ? "misleads" : "listens" }, text);
+  span.style.setProperty("--strength", `${Math.round(70 * Math.min(1, Math.abs(value) / colourScale) ** 0.7)}%`);
+  return span;
+}
+
+function showWords(words) {
+  const spans = words.tokens.map(([text, hundredths]) => {
+    const span = wordSpan(text, hundredths / 100);
+    span.dataset.nats = String(hundredths / 100);
+    return span;
+  });
+  const cut = words.left_out ? element("i", {}, ` … [${words.left_out} tokens left out]`) : null;
+  const shown = element("pre", { class: "thought words" }, ...spans, cut);
+  shown.addEventListener("pointermove", (event) => {
+    const value = event.target.dataset.nats;
+    if (value === undefined) { tip.style.display = "none"; return; }
+    tip.replaceChildren(element("b", {}, `${JSON.stringify(event.target.textContent)} ${nats(+value)} nats`),
+      element("div", {}, `whole thought ${nats(words.sum)}`));
+    placeTip(event);
+  });
+  shown.addEventListener("pointerleave", () => { tip.style.display = "none"; });
+  return shown;
+}
+
+function wordLegend() {
+  const marks = [-1, -0.5, 0, 0.5, 1].map((part) => wordSpan(` ${part ? nats(part * colourScale) : "0"} `, part * colourScale));
+  return element("p", { class: "aside words" }, ...marks,
+    " nats: what each token tells of its own prompt, given the tokens before it. Point at a token to read its value.");
+}
+
 function showMap(frame, picked) {
   const count = frame.prompts.length, margin = 26, side = 420 / count;
   const svg = drawn("svg", { viewBox: `0 0 ${420 + margin + 4} ${420 + margin + 4}`, role: "img", "aria-label": "posterior over prompts" });
@@ -114,12 +150,16 @@ function showMap(frame, picked) {
 function showMapTexts(frame, { a, b }) {
   const prompt = (place) => element("div", {}, element("h4", {}, `Prompt ${place + 1}`), element("pre", {}, frame.prompts[place]));
   const value = frame.matrix[a][b];
-  const thoughts = frame.thoughts[a].map((text) => element("pre", { class: "thought" }, text));
+  const thoughts = frame.thoughts[a].map((text, index) => {
+    const words = (frame.words[a] || [])[index];
+    return words ? showWords(words) : element("pre", { class: "thought" }, text);
+  });
   document.getElementById("map-texts").replaceChildren(
     element("p", { class: "aside" }, "Click a cell to read its prompts and thoughts. ",
       value === null ? "" : `Posterior of prompt ${b + 1} for thoughts of prompt ${a + 1}: ${numeral(value / 1000)}.`),
     element("div", { class: "pair" }, prompt(a), a === b ? null : prompt(b)),
     element("h4", {}, `Thoughts sampled under prompt ${a + 1}`),
+    ...(colourScale === null ? [] : [wordLegend()]),
     ...(thoughts.length ? thoughts : [element("p", { class: "aside" }, "none")]),
   );
 }

@@ -1,6 +1,7 @@
-"""The heat map of prompts against prompts: under which prompt does a thought look likely?
+"""The heat map of prompts against prompts, and of the words of thoughts: what looks likely under which prompt?
 
-Promise: each row is a probability distribution over the batch's prompts, computed from the stored scores alone.
+Promise: each row of the map is a probability distribution over the batch's prompts, and each word's value is the stored
+one; nothing but the stored scores is read.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from heedful.report.embedding import inert_json, shortened, spread
-from heedful.storage import RunFolder, StoredScores, read_scores
+from heedful.storage import RunFolder, StoredScores, TokenValues, read_scores
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -59,9 +60,12 @@ def _frame(step: int, stored: StoredScores, most: int) -> dict[str, object]:
     full_NN = posterior_NN(stored)
     shown = min(len(stored.prompts_N), MOST_PROMPTS)
     thoughts: list[list[str]] = [[] for _ in range(shown)]
-    for text, own in zip(stored.thoughts_M, stored.own_M.tolist(), strict=True):
+    words: list[list[object]] = [[] for _ in range(shown)]
+    by_row = {thought.row: thought for thought in stored.words}
+    for row, (text, own) in enumerate(zip(stored.thoughts_M, stored.own_M.tolist(), strict=True)):
         if own < shown and len(thoughts[own]) < THOUGHTS_SHOWN:
             thoughts[own].append(shortened(text, most))
+            words[own].append(_words(by_row[row], most) if row in by_row else None)
     per_mille = [
         [None if np.isnan(value) else round(1000 * value) for value in row] for row in full_NN[:shown, :shown].tolist()
     ]
@@ -73,4 +77,24 @@ def _frame(step: int, stored: StoredScores, most: int) -> dict[str, object]:
         "matrix": per_mille,
         "prompts": [shortened(text, most, keep_end=True) for text in stored.prompts_N[:shown]],
         "thoughts": thoughts,
+        "words": words,
+        "scale": colour_scale(stored),
     }
+
+
+def colour_scale(stored: StoredScores) -> float | None:
+    """Nats from which a token has the full colour: what one in fifty exceeds, at least .5; `None` = no tokens."""
+    sizes = [abs(value) for thought in stored.words for value in thought.values_T]
+    return max(0.5, round(float(np.quantile(sizes, 0.98)), 1)) if sizes else None
+
+
+def _words(thought: TokenValues, most: int) -> dict[str, object]:
+    """One thought token by token, cut where its text would be; values in hundredths of a nat."""
+    tokens: list[tuple[str, int]] = []
+    characters = 0
+    for text, value in zip(thought.texts_T, thought.values_T, strict=True):
+        if characters >= most:
+            break
+        tokens.append((text, round(100 * value)))
+        characters += len(text)
+    return {"tokens": tokens, "left_out": len(thought.texts_T) - len(tokens), "sum": sum(thought.values_T)}

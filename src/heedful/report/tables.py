@@ -151,7 +151,7 @@ def timeline(run: RunRecord) -> list[Lane]:
     """Regimes as stretches of steps, alarms as the stretches in which they were raised."""
     lanes = []
     for name, series in run.series.items():
-        if name.startswith("regime/"):
+        if name.startswith("regime/") and "_closed" not in name:
             lanes.append(Lane(name, _segments(run, series.points, alarm=False)))
         elif name.startswith("alarm/") and any(point.number for point in series.points):
             lanes.append(Lane(name, _segments(run, series.points, alarm=True)))

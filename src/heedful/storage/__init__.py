@@ -8,7 +8,7 @@ from heedful.storage.files import DiskFull, naming_a_full_disk, write_whole
 from heedful.storage.measurements import StepMetrics, metric_from_json, read_metrics
 from heedful.storage.rollouts import Rollouts, read_rollouts, rollout_rows, write_rollouts
 from heedful.storage.run_folder import RunFolder, describe_environment
-from heedful.storage.scores import StoredScores, read_scores, write_scores
+from heedful.storage.scores import StoredScores, TokenValues, read_scores, write_scores
 
 __all__ = [
     "DiskFull",
@@ -16,6 +16,7 @@ __all__ = [
     "RunFolder",
     "StepMetrics",
     "StoredScores",
+    "TokenValues",
     "describe_environment",
     "metric_from_json",
     "naming_a_full_disk",

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heedful.storage.files import write_whole
 from heedful.types import CrossScores
@@ -20,6 +20,19 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _ARRAYS = ("scores", "lengths", "own", "thoughts", "prompts")
+_WORDS = ("words_row", "words_length", "words_text", "words_value")
+"""Arrays that a file may lack: thoughts without their tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenValues:
+    """One thought token by token, with what each token tells of the thought's own prompt."""
+
+    row: int
+    """Which thought of the matrix."""
+    texts_T: tuple[str, ...]
+    values_T: tuple[float, ...]
+    """Pointwise information in nats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +45,20 @@ class StoredScores:
     own_M: npt.NDArray[np.int64]
     thoughts_M: tuple[str, ...]
     prompts_N: tuple[str, ...]
+    words: tuple[TokenValues, ...] = ()
+    """Some of the thoughts, token by token; none where no tokens were kept."""
 
 
-def write_scores(path: Path | str, scores: CrossScores, thoughts_M: Sequence[str], prompts_N: Sequence[str]) -> None:
+def write_scores(
+    path: Path | str,
+    scores: CrossScores,
+    thoughts_M: Sequence[str],
+    prompts_N: Sequence[str],
+    words: Sequence[TokenValues] = (),
+) -> None:
     """Write one cross-score matrix with the texts of its rows and columns as a compressed `.npz`.
+
+    `words` are added token by token if there are any; values are kept in float32.
 
     Raises:
         ValueError: the shapes disagree.
@@ -49,6 +72,7 @@ def write_scores(path: Path | str, scores: CrossScores, thoughts_M: Sequence[str
         np.asarray(scores.own_M, dtype=np.int64),
         tuple(thoughts_M),
         tuple(prompts_N),
+        tuple(words),
     )
     _check(stored, f"the scores for {path}")
     content = io.BytesIO()
@@ -59,6 +83,7 @@ def write_scores(path: Path | str, scores: CrossScores, thoughts_M: Sequence[str
         own=stored.own_M,
         thoughts=np.array(stored.thoughts_M, dtype=np.str_),
         prompts=np.array(stored.prompts_N, dtype=np.str_),
+        **_word_arrays(stored.words),
     )
     write_whole(path, content.getvalue())
 
@@ -76,7 +101,7 @@ def read_scores(path: Path | str) -> StoredScores:
             missing = [name for name in _ARRAYS if name not in archive.files]
             if missing:
                 raise ValueError(f"no array {', '.join(missing)}")
-            arrays = {name: archive[name] for name in _ARRAYS}
+            arrays = {name: archive[name] for name in (*_ARRAYS, *_WORDS) if name in archive.files}
     except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"Expected cross-scores in {path}, found {error}. Delete the file to do without this heat map."
@@ -87,9 +112,41 @@ def read_scores(path: Path | str) -> StoredScores:
         np.asarray(arrays["own"], dtype=np.int64),
         tuple(str(text) for text in arrays["thoughts"]),
         tuple(str(text) for text in arrays["prompts"]),
+        _words_of(arrays, str(path)),
     )
     _check(stored, str(path))
     return stored
+
+
+def _word_arrays(words: Sequence[TokenValues]) -> dict[str, Any]:
+    """The tokens of all thoughts in a row; nothing at all where there are none."""
+    import numpy as np
+
+    if not words:
+        return {}
+    return {
+        "words_row": np.array([thought.row for thought in words], dtype=np.int64),
+        "words_length": np.array([len(thought.texts_T) for thought in words], dtype=np.int64),
+        "words_text": np.array([text for thought in words for text in thought.texts_T], dtype=np.str_),
+        "words_value": np.array([value for thought in words for value in thought.values_T], dtype=np.float32),
+    }
+
+
+def _words_of(arrays: Mapping[str, npt.NDArray[np.generic]], where: str) -> tuple[TokenValues, ...]:
+    if not any(name in arrays for name in _WORDS):
+        return ()
+    row, length, text, value = (arrays[name].tolist() if name in arrays else [] for name in _WORDS)
+    if len(row) != len(length) or not sum(length) == len(text) == len(value):
+        raise ValueError(
+            f"Expected a text and a value for each of {sum(length)} tokens of {len(row)} thoughts in {where}, found "
+            f"{len(text)} texts and {len(value)} values. Delete the file to do without this heat map."
+        )
+    words, start = [], 0
+    for number, tokens in zip(row, length, strict=True):
+        part = slice(start, start + tokens)
+        words.append(TokenValues(number, tuple(text[part]), tuple(value[part])))
+        start += tokens
+    return tuple(words)
 
 
 def _check(stored: StoredScores, where: str) -> None:
@@ -102,3 +159,9 @@ def _check(stored: StoredScores, where: str) -> None:
         )
     if rows and not (stored.own_M.min() >= 0 and stored.own_M.max() < columns):
         raise ValueError(f"Expected `own` between 0 and {columns - 1} in {where}, found {stored.own_M.tolist()}.")
+    for thought in stored.words:
+        if not 0 <= thought.row < rows or len(thought.texts_T) != len(thought.values_T):
+            raise ValueError(
+                f"Expected the tokens of one of {rows} thoughts, each with a value, in {where}, found thought "
+                f"{thought.row} with {len(thought.texts_T)} texts and {len(thought.values_T)} values."
+            )

@@ -65,11 +65,27 @@ class DiagnosticsConfig:
     """Prompts of a cheap measurement."""
     thoughts: int = 2
     """Thoughts per prompt of a cheap measurement."""
+    any_turn: int = 32
+    """Thoughts of a full measurement whose turn is drawn, at most 64; 0 = none."""
+    swapped_rows: int = 16
+    """Thoughts of a full measurement that are read under swapped observations, at most 32; 0 = none."""
+    swapped_columns: int = 8
+    """Observations that are swapped among them, at most 16."""
+    words: int = 64
+    """Thoughts of a full measurement that are stored token by token, with what each token tells of the prompt; at most
+    64, 0 = none."""
+    judge: str | None = None
+    """Another causal model, a folder or a Hugging Face name, that reads prompts and thoughts as text at full
+    measurements; none = only the policy judges itself."""
     max_tokens: int = 4096
     """Most padded tokens scored in one forward pass."""
 
     def __post_init__(self) -> None:
         _refuse_below(self, every=1, full_every=1, prompts=1, thoughts=1, max_tokens=1)
+        _refuse_below(self, any_turn=0, swapped_rows=0, swapped_columns=2, words=0)
+        for name, most in (("any_turn", 64), ("swapped_rows", 32), ("swapped_columns", 16), ("words", 64)):
+            if getattr(self, name) > most:
+                raise ValueError(f"{name} must be at most {most}, found {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,77 +5,199 @@ Promise: reads only. Its random numbers are its own, so training with and withou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from heedful.diagnostics.information import ZScoreState, information
+from heedful.diagnostics.mixture import gap_per_token
+from heedful.diagnostics.pointwise import pointwise_information
 from heedful.diagnostics.regimes import RegimeState, label_regime
-from heedful.diagnostics.score_matrix import select_rows
+from heedful.diagnostics.score_matrix import score_matrix, select_rows
 from heedful.diagnostics.signal import rollout_metrics
-from heedful.diagnostics.thoughts import Thoughts, first_turn_thoughts
-from heedful.protocols import Scorer
-from heedful.seeds import derive
+from heedful.diagnostics.suspicion import Suspicion, cheap_rows, suspect
+from heedful.diagnostics.thoughts import (
+    Thoughts,
+    ThoughtTags,
+    any_turn_thoughts,
+    by_environment,
+    first_turn_thoughts,
+    swapped_observations,
+)
+from heedful.scorers.swapped import TokenScorer, score_swapped
+from heedful.seeds import derive, stream
+from heedful.storage import TokenValues
 from heedful.training.config import DiagnosticsConfig
 from heedful.types import CrossScores, Group, Metric, Verdict
 
-SCOPES = ("first_turn", "first_turn_closed")
+if TYPE_CHECKING:
+    from heedful.scorers.judge import Judge
+
+NOTHING = CrossScores([], [], [])
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The metrics of one step and, after a full measurement, the matrix they came from."""
+    """The metrics of one step and, after a full measurement, the matrix they came from.
+
+    In a batch of several environments the matrix is that of the first one."""
 
     metrics: list[Metric]
     scores: CrossScores | None = None
     thoughts: Thoughts | None = None
+    words: tuple[TokenValues, ...] = ()
+    """What each token of some of the thoughts tells of its prompt."""
 
 
 @dataclass(slots=True)
 class Diagnostician:
-    """Measures at two cadences and carries the few numbers that connect measurements."""
+    """Measures at two cadences and carries the few numbers that connect measurements.
+
+    Every `config.every` steps a cheap measurement of first turns; every `config.full_every` steps, and when the cheap
+    one leaves its baseline (at most once in half of `full_every`), one of all scopes.
+    """
 
     config: DiagnosticsConfig
-    scorer: Scorer
+    scorer: TokenScorer
     seed: int
-    close_tag: str
-    """Ends a thought: for the texts beside the scores."""
+    tags: ThoughtTags
+    piece: Callable[[int], str]
+    """The text of one token."""
+    judge: Judge | None = None
     zscores: dict[str, ZScoreState] = field(default_factory=dict)
     regimes: dict[str, RegimeState] = field(default_factory=dict)
+    suspicions: dict[str, Suspicion] = field(default_factory=dict)
 
     def measure(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], on: str) -> Diagnosis:
         """All metrics of this step's groups; information and retrieval only when they are due."""
         metrics = rollout_metrics(groups, verdicts, on)
-        full = step % self.config.full_every == 0
-        if not self.config.enabled or not (full or step % self.config.every == 0):
+        scheduled = step % self.config.full_every == 0
+        if not self.config.enabled or not (scheduled or step % self.config.every == 0):
             return Diagnosis(metrics)
-        config = self.config
-        chosen = (None, None) if full else (config.prompts, config.thoughts)
-        thoughts = first_turn_thoughts(groups, self.close_tag, *chosen)
-        temperature = groups[0].trajectories[0].temperature
-        scores = self.scorer.cross_score(thoughts.prompts_N, thoughts.thoughts_M, thoughts.own_M, temperature)
-        closed = select_rows(scores, thoughts.closed_M)
-        for scope, matrix in zip(SCOPES, (scores, closed), strict=True):
-            metrics += self._read(step, scope, matrix)
-        return Diagnosis(metrics, scores, thoughts) if full else Diagnosis(metrics)
+        environments = by_environment(groups)
+        stored = Diagnosis([])
+        for name, members in environments.items():
+            place = f"/{name or 'other'}" if len(environments) > 1 else ""
+            measured = None if scheduled else self._cheap(step, place, members)
+            if measured is None:
+                found = self._full(step, place, members)
+                stored, measured = (found if stored.scores is None else stored), found.metrics
+            metrics += measured
+        return replace(stored, metrics=metrics)
 
-    def _read(self, step: int, scope: str, scores: CrossScores) -> list[Metric]:
-        rng = np.random.default_rng(derive(self.seed, "permutations", step, scope))
-        reading = information(scores, scope, rng=rng, state=self.zscores.get(scope))
-        if reading.state is not None:
-            self.zscores[scope] = reading.state
+    def _cheap(self, step: int, place: str, groups: Sequence[Group]) -> list[Metric] | None:
+        """The cheap measurement; `None` if it calls for a full one."""
+        thoughts = first_turn_thoughts(groups, self.tags, self.config.prompts, self.config.thoughts)
+        scores = self._score(thoughts, groups)
+        if self._suspect(step, place, scores):
+            return None
+        return self._both(step, "first_turn", place, scores, thoughts.closed_M)
+
+    def _full(self, step: int, place: str, groups: Sequence[Group]) -> Diagnosis:
+        config = self.config
+        thoughts = first_turn_thoughts(groups, self.tags)
+        scores = self._score(thoughts, groups, tokens=config.words > 0)
+        if step % config.full_every == 0:
+            as_cheap = cheap_rows(thoughts.own_M, config.prompts, config.thoughts)
+            self._suspect(step, place, select_rows(scores, as_cheap))
+        metrics = self._both(step, "first_turn", place, scores, thoughts.closed_M)
+        if config.any_turn:
+            rng = stream(self.seed, f"any_turn{place}", step)
+            drawn = any_turn_thoughts(groups, self.tags, rng, config.any_turn)
+            metrics += self._both(step, "any_turn", place, self._score(drawn, groups), drawn.closed_M)
+        if config.swapped_rows:
+            metrics += self._swapped(step, place, groups)
+        if self.judge is not None:
+            metrics += self._judged(step, place, thoughts)
+        return Diagnosis(metrics, replace(scores, tokens=None), thoughts, self._words(thoughts, scores))
+
+    def _swapped(self, step: int, place: str, groups: Sequence[Group]) -> list[Metric]:
+        config = self.config
+        rng = stream(self.seed, f"observation{place}", step)
+        swapped = swapped_observations(groups, rng, config.swapped_rows, config.swapped_columns)
+        scores = score_swapped(self.scorer, swapped, _temperature(groups)) if swapped.thoughts_M else NOTHING
+        metrics = self._both(step, "observation", place, scores, swapped.closed_M)
+        if not swapped.why:
+            return metrics
+        return [replace(metric, why=swapped.why) if metric.value is None else metric for metric in metrics]
+
+    def _judged(self, step: int, place: str, thoughts: Thoughts) -> list[Metric]:
+        assert self.judge is not None
+        scores, readable_M = self.judge.score(thoughts.prompt_texts_N, thoughts.thought_texts_M, thoughts.own_M)
+        closed_M = [closed for closed, readable in zip(thoughts.closed_M, readable_M, strict=True) if readable]
+        return self._both(step, "first_turn", place, scores, closed_M, scorer=self.judge.name)
+
+    def _score(self, thoughts: Thoughts, groups: Sequence[Group], tokens: bool = False) -> CrossScores:
+        if not thoughts.thoughts_M:
+            return NOTHING
+        rows = thoughts.thoughts_M, thoughts.own_M
+        keep: Literal["sums", "tokens"] = "tokens" if tokens else "sums"
+        return self.scorer.cross_score(thoughts.prompts_N, *rows, _temperature(groups), keep=keep)
+
+    def _suspect(self, step: int, place: str, scores: CrossScores) -> bool:
+        before = self.suspicions.get(place, Suspicion())
+        gap = gap_per_token(score_matrix(scores))
+        # A full measurement that fell due anyway answers the suspicion, too.
+        pause = 0 if step % self.config.full_every == 0 else self.config.full_every // 2
+        self.suspicions[place], suspicious = suspect(before, gap, step, pause)
+        return suspicious
+
+    def _both(
+        self, step: int, scope: str, place: str, scores: CrossScores, closed_M: Sequence[bool], scorer: str = ""
+    ) -> list[Metric]:
+        """The readings of a scope: all thoughts, then the closed ones."""
+        closed = select_rows(scores, closed_M) if closed_M else scores
+        return [
+            *self._read(step, f"{scope}{place}", scores, scorer),
+            *self._read(step, f"{scope}_closed{place}", closed, scorer),
+        ]
+
+    def _read(self, step: int, scope: str, scores: CrossScores, scorer: str) -> list[Metric]:
+        key = f"{scope}@{scorer}" if scorer else scope
+        rng = np.random.default_rng(derive(self.seed, "permutations", step, key))
+        reading = information(scores, scope, rng, self.zscores.get(key), scorer=scorer)
+        self.zscores[key] = reading.state
+        if scorer:  # regimes are the policy's own
+            return reading.metrics
         self.regimes[scope], label = label_regime(self.regimes.get(scope), reading.metrics, scope)
         return [*reading.metrics, label]
+
+    def _words(self, thoughts: Thoughts, scores: CrossScores) -> tuple[TokenValues, ...]:
+        """Some thoughts of every prompt, the first ones, up to `config.words` in all."""
+        if scores.tokens is None:
+            return ()
+        count_N = np.bincount(thoughts.own_M)
+        seen: dict[int, int] = {}
+        ranked = []
+        for row, own in enumerate(thoughts.own_M):
+            seen[own] = seen.get(own, 0) + 1
+            ranked.append((seen[own], row))
+        rows = sorted(row for _, row in sorted(ranked)[: self.config.words])
+        shares_N = count_N / count_N.sum()
+        return tuple(
+            TokenValues(
+                row,
+                tuple(map(self.piece, thoughts.thoughts_M[row])),
+                tuple(pointwise_information(scores.tokens[row], thoughts.own_M[row], shares_N).tolist()),
+            )
+            for row in rows
+        )
 
     def state(self) -> dict[str, Any]:
         """The numbers to checkpoint, as a JSON tree."""
         return {
             "zscores": {scope: state.to_json() for scope, state in self.zscores.items()},
             "regimes": {scope: state.to_json() for scope, state in self.regimes.items()},
+            "suspicions": {place: state.to_json() for place, state in self.suspicions.items()},
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.zscores = {scope: ZScoreState.from_json(tree) for scope, tree in state["zscores"].items()}
         self.regimes = {scope: RegimeState.from_json(tree) for scope, tree in state["regimes"].items()}
+        self.suspicions = {place: Suspicion.from_json(tree) for place, tree in state["suspicions"].items()}
+
+
+def _temperature(groups: Sequence[Group]) -> float:
+    return next(trajectory.temperature for group in groups for trajectory in group.trajectories)

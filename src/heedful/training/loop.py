@@ -160,7 +160,8 @@ class _Run:
         write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts, self.parts.family.name)
         if diagnosis.scores is not None and diagnosis.thoughts is not None:
             thoughts = diagnosis.thoughts
-            write_scores(self.folder.scores(step), diagnosis.scores, thoughts.thought_texts_M, thoughts.prompt_texts_N)
+            texts = thoughts.thought_texts_M, thoughts.prompt_texts_N
+            write_scores(self.folder.scores(step), diagnosis.scores, *texts, diagnosis.words)
 
     def write(self, step: int, metrics: Sequence[Metric], clock: Clock, groups: Sequence[Group]) -> None:
         sampled = sum(len(turn.reply.ids) for group in groups for t in group.trajectories for turn in t.turns)

@@ -14,10 +14,12 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.configuration import to_json
+from heedful.diagnostics.thoughts import ThoughtTags
 from heedful.envs.tasks import TaskStream
 from heedful.policies.load import load_model, pick_device
 from heedful.render import Renderer
 from heedful.scorers.hf import HFScorer
+from heedful.scorers.judge import Judge, judge_name
 from heedful.seedlings.grow import load_seedling
 from heedful.seeds import derive
 from heedful.training.checkpoint import Checkpoint
@@ -83,7 +85,14 @@ def assemble(config: TrainConfig, progress: Callable[[int, int, float], None], s
         renderer=renderer,
         tasks=TaskStream(family, "train", derive(config.seed, "tasks"), config.tasks),
         learner=learner,
-        diagnostician=Diagnostician(config.diagnostics, scorer, config.seed, config.tags.close),
+        diagnostician=Diagnostician(
+            config.diagnostics,
+            scorer,
+            config.seed,
+            ThoughtTags(config.tags.open, config.tags.close),
+            renderer.piece,
+            load_judge(config, device),
+        ),
     )
     if start is not None:
         _restore(parts, start)
@@ -99,6 +108,15 @@ def load_policy(
         cast(torch.nn.Module, model).to(device)
         return model, tokenizer
     return load_model(config.model, device, config.dtype)
+
+
+def load_judge(config: TrainConfig, device: torch.device) -> Judge | None:
+    """The outside scorer that the configuration names, if any."""
+    diagnostics = config.diagnostics
+    if diagnostics.judge is None or not diagnostics.enabled:
+        return None
+    model, tokenizer = load_model(diagnostics.judge, device, config.dtype)
+    return Judge(model, tokenizer, judge_name(diagnostics.judge), diagnostics.max_tokens)
 
 
 def stop_ids(model: PreTrainedModel) -> list[int]:

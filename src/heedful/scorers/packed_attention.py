@@ -1,0 +1,209 @@
+"""Attention of packed thoughts: one prompt that all see, and each thought's own tokens, put together exactly.
+
+Promise: the softmax over prompt and own tokens is the one of each pair alone. Both parts return their log-sum-exp, and
+the weight of the prompt's part is the sigmoid of the difference (the identity behind online softmax, Milakov and
+Gimelshein 2018, arXiv:1805.02867, and behind attention in blocks, Dao et al. 2022, arXiv:2205.14135).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.cache_utils import Cache
+
+from heedful.scorers.packs import Bucket, Pack
+
+NAME = "heedful_packed"
+_HARMLESS = {"position_ids", "cache_position", "use_cache", "is_causal", "output_attentions", "dropout"}
+"""What models hand to their attention without wanting anything else from it."""
+_SCORES = 2**22
+"""Most attention scores at once where no fused kernel returns its log-sum-exp."""
+_FUSED_KEYS = 64
+"""With fewer keys the plain products are as fast as the fused kernel (15 keys .28 against .39 ms, 100: 2.3, 1.8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedAttention:
+    """What every layer's attention needs to know of one pass: P prompts of one length, and a pack behind each."""
+
+    prefixes: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    """Per layer the prompts' keys and values, P x H x T x D; read only."""
+    groups: Sequence[_Group]
+    asked_for: set[str] = field(default_factory=set)
+    """What layers asked of their attention that this one does not do; collected so that it can be refused."""
+    layers: set[int] = field(default_factory=set)
+    """The layers that came here."""
+
+    @classmethod
+    def of(cls, cache: Cache, part: slice, groups: Sequence[_Group]) -> PackedAttention:
+        layers = cast(list[Any], cache.layers)
+        return cls([(layer.keys[part], layer.values[part]) for layer in layers], groups)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A bucket as tensors. `queries`, `keys`, `real` are None where the bucket is the whole pack in order, unpadded."""
+
+    size: int
+    queries: torch.Tensor | None
+    keys: torch.Tensor | None
+    real: torch.Tensor | None
+    """Places of the queries that are not padding, among all queries of the bucket."""
+    places: torch.Tensor | None
+    """Their places in the pack."""
+    mask_BQK: torch.Tensor | None
+    """0 where a query sees a key, -inf elsewhere; None: query q sees the keys up to q."""
+
+
+def groups_of(pack: Pack, prompts: int, model: PreTrainedModel) -> list[_Group]:
+    """The buckets of a pack for passes behind `prompts` prompts."""
+    whole = np.arange(len(pack.ids_R))
+    return [_group(bucket, whole, prompts, model) for bucket in pack.buckets]
+
+
+def _group(bucket: Bucket, whole_R: np.ndarray, prompts: int, model: PreTrainedModel) -> _Group:
+    size, device = len(bucket.queries_BQ), model.device
+    mask_BQK = None
+    if bucket.starts_B.any():
+        queries, keys = bucket.queries_BQ.shape[1], bucket.keys_BK.shape[1]
+        last_BQ1 = bucket.starts_B[:, None, None] + np.arange(queries)[:, None]
+        mask = torch.from_numpy(np.where(np.arange(keys) <= last_BQ1, 0.0, -np.inf))
+        mask_BQK = mask.to(device, model.dtype).repeat(prompts, 1, 1)[:, None]
+    elif bucket.real_BQ.all() and np.array_equal(bucket.queries_BQ.ravel(), whole_R):
+        return _Group(size, None, None, None, None, None)
+    flat = (bucket.queries_BQ.ravel(), bucket.keys_BK.ravel(), np.flatnonzero(bucket.real_BQ))
+    places = bucket.queries_BQ[bucket.real_BQ]
+    queries_t, keys_t, real_t, places_t = (torch.from_numpy(array).to(device) for array in (*flat, places))
+    return _Group(size, queries_t, keys_t, real_t, places_t, mask_BQK)
+
+
+@contextmanager
+def packed_attention(model: PreTrainedModel) -> Iterator[None]:
+    """Within, the decoder's attention is `attend_packed`, which its forward must be given as `packed=...`."""
+    decoder = model.get_decoder()
+    configs = {id(module.config): module.config for module in decoder.modules() if hasattr(module, "config")}
+    before = [(config, config._attn_implementation) for config in configs.values()]
+    for config, _ in before:
+        config._attn_implementation = NAME
+    try:
+        yield
+    finally:
+        for config, implementation in before:
+            config._attn_implementation = implementation
+
+
+def attend_packed(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    packed: PackedAttention | None = None,
+    **asked: Any,
+) -> tuple[torch.Tensor, None]:
+    """The attention of one layer, as transformers calls it: query P x Hq x T x D, key and value P x Hkv x T x D.
+
+    The heads that share a key are folded into the queries of the prompt's part, so that no prompt is copied.
+    """
+    assert packed is not None, "a layer did not pass on what it was called with"
+    packed.asked_for.update(name for name, wish in asked.items() if name not in _HARMLESS and wish not in (None, False))
+    if attention_mask is not None:
+        packed.asked_for.add("attention_mask")
+    layer = cast(int, module.layer_idx)
+    packed.layers.add(layer)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    own_PTHD, own_PTH = _own(query, key, value, packed.groups, scale)
+    prompt_PTHD, prompt_PTH = _prompt(query, *packed.prefixes[layer], scale)
+    weight_PTH = torch.sigmoid(prompt_PTH - own_PTH).to(own_PTHD.dtype)
+    return torch.lerp(own_PTHD, prompt_PTHD, weight_PTH[..., None]), None
+
+
+AttentionInterface.register(NAME, attend_packed)
+
+
+def _prompt(
+    query: torch.Tensor, keys_PHTD: torch.Tensor, values_PHTD: torch.Tensor, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """All queries against the prompt: the values P x T x H x D, the log-sum-exp P x T x H."""
+    prompts, heads, tokens, _ = query.shape
+    kept = keys_PHTD.shape[1]
+    folded = query.reshape(prompts, kept, heads // kept * tokens, -1)
+    out, total = _attend(folded, keys_PHTD, values_PHTD, scale)
+    shape = (prompts, heads, tokens)
+    return out.reshape(*shape, -1).transpose(1, 2), total.reshape(shape).transpose(1, 2)
+
+
+def _own(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, groups: Sequence[_Group], scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each thought's queries against its own tokens, shaped as in `_prompt`."""
+    prompts, heads, tokens, width = query.shape
+    repeats = heads // key.shape[1]
+    flat = [states.transpose(1, 2) for states in (query, key, value)]
+    if len(groups) == 1 and groups[0].queries is None:
+        out, total = _attend_group(flat, groups[0], prompts, repeats, scale)
+        return out.reshape(prompts, tokens, heads, width), total.reshape(prompts, tokens, heads)
+    out_PTHD = query.new_empty(prompts, tokens, heads, width)
+    total_PTH = query.new_empty(prompts, tokens, heads, dtype=torch.promote_types(query.dtype, torch.float32))
+    for group in groups:
+        assert group.queries is not None and group.keys is not None  # noqa: PT018 - for the type checker
+        assert group.real is not None and group.places is not None  # noqa: PT018
+        chosen = [flat[0].index_select(1, group.queries), *(states.index_select(1, group.keys) for states in flat[1:])]
+        out, total = _attend_group(chosen, group, prompts, repeats, scale)
+        out_PTHD[:, group.places] = out.reshape(prompts, -1, heads, width)[:, group.real]
+        total_PTH[:, group.places] = total.reshape(prompts, -1, heads)[:, group.real]
+    return out_PTHD, total_PTH
+
+
+def _attend_group(
+    flat: Sequence[torch.Tensor], group: _Group, prompts: int, repeats: int, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    query, key, value = (s.reshape(prompts * group.size, -1, *s.shape[2:]).transpose(1, 2) for s in flat)
+    if repeats > 1:
+        key, value = key.repeat_interleave(repeats, dim=1), value.repeat_interleave(repeats, dim=1)
+    out, total = _attend(query, key, value, scale, causal=group.mask_BQK is None, mask=group.mask_BQK)
+    return out.transpose(1, 2), total.transpose(1, 2)
+
+
+def _attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scale: float,
+    *,
+    causal: bool = False,
+    mask: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """softmax(scale query key') value and the log-sum-exp of its rows, all B x H x T (x D).
+
+    The kernel behind torch's own attention on a CPU returns both; elsewhere, and for few keys, plain products do.
+    """
+    fused = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+    if fused is not None and query.device.type == "cpu" and key.shape[2] >= _FUSED_KEYS:
+        return cast(
+            tuple[torch.Tensor, torch.Tensor],
+            fused(query, key, value, 0.0, causal, attn_mask=mask, scale=scale),
+        )
+    step = max(1, _SCORES // max(1, query.shape[0] * query.shape[1] * key.shape[2]))
+    outs, totals = [], []
+    wide = torch.promote_types(query.dtype, torch.float32)
+    for start in range(0, query.shape[2], step):
+        scores = torch.matmul(query[:, :, start : start + step] * scale, key.transpose(2, 3)).to(wide)
+        if causal:
+            last = torch.arange(start, start + scores.shape[2], device=query.device)[:, None]
+            scores = scores.masked_fill_(torch.arange(key.shape[2], device=query.device) > last, -torch.inf)
+        if mask is not None:
+            scores += mask[:, :, start : start + step]
+        largest = scores.amax(dim=-1, keepdim=True)
+        sums = scores.sub_(largest).exp_().sum(dim=-1, keepdim=True)
+        outs.append(torch.matmul(scores.to(value.dtype), value).div_(sums))
+        totals.append(sums.log_().add_(largest)[..., 0])
+    return (outs[0], totals[0]) if len(outs) == 1 else (torch.cat(outs, dim=2), torch.cat(totals, dim=2))

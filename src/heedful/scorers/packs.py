@@ -1,0 +1,207 @@
+"""Which tokens of which thoughts are read in one flat row, with no padding, and who sees whom in it.
+
+Promise: arrays over token ids only, the same for every prompt; each scored token of each thought has exactly one read
+token, or the prompt, in front of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = tuple[int, ...]
+Ints = npt.NDArray[np.int64]
+
+SHARE_BELOW = 0.75
+"""Share prefixes where that leaves less than this share of the tokens to be read."""
+_PATH_COPIES = 16
+"""Keys that the thoughts of a pack may see in all, as a multiple of the budget: bounds what sharing keeps in memory."""
+_BUCKET_COPIES = 4
+"""The same for the thoughts whose attention is taken in one go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Tokens to be scored: which row of states predicts each, in ascending order of rows. A row may predict several."""
+
+    rows_E: Ints
+    tokens_E: Ints
+
+    @classmethod
+    def every(cls, rows: int, tokens: Ints) -> Targets:
+        """All `tokens` behind each of `rows` rows."""
+        return cls(np.repeat(np.arange(rows), len(tokens)), np.tile(tokens, rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Thoughts of a pack of similar length, for attention among a thought's own tokens. Padding stands on the right."""
+
+    queries_BQ: Ints
+    """The tokens that a thought was the first to bring."""
+    keys_BK: Ints
+    """All tokens that it reads: the shared ones, then its own."""
+    starts_B: Ints
+    """How many are shared: query q sees the keys up to starts + q."""
+    real_BQ: npt.NDArray[np.bool_]
+    """True = a query, False = padding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Thoughts read in one flat row. Read are all tokens with a successor; a shared prefix once."""
+
+    rows: list[int]
+    ids_R: Ints
+    depths_R: Ints
+    """Place of a read token in its thought, from 0."""
+    targets: Targets
+    """The scored tokens: all but first ones, those of a shared prefix once. Its rows are read tokens."""
+    scored_BT: Ints
+    """For each thought the targets of its second, third, ... token; -1 at padding."""
+    buckets: list[Bucket]
+
+
+def reads(thoughts: Sequence[Ids], *, share: bool) -> int:
+    """How many tokens are read behind each prompt when all thoughts fit one pack."""
+    order = _order(thoughts, share)
+    total = 0
+    previous: Ids = ()
+    for row in order:
+        total += _new_reads(previous, thoughts[row], share)
+        previous = thoughts[row]
+    return total
+
+
+def worth_sharing(thoughts: Sequence[Ids]) -> bool:
+    """Prefixes that thoughts have in common spare more reading than keeping track of them costs."""
+    alone = reads(thoughts, share=False)
+    return alone > 0 and reads(thoughts, share=True) < SHARE_BELOW * alone
+
+
+def plan_packs(thoughts: Sequence[Ids], budget: int, *, share: bool) -> list[Pack]:
+    """Packs of at most `budget` read tokens, even in size; a longer thought is a pack of its own. No empty thoughts."""
+    target = reads(thoughts, share=share)
+    target = -(-target // max(1, -(-target // budget)))
+    packs: list[Pack] = []
+    rows: list[int] = []
+    size = seen = 0
+    previous: Ids = ()
+    for row in _order(thoughts, share):
+        length = len(thoughts[row])
+        new = _new_reads(previous, thoughts[row], share)
+        if rows and ((new and size >= target) or size + new > budget or seen + length > _PATH_COPIES * budget):
+            packs.append(_pack(rows, thoughts, budget, share))
+            rows, size, seen, new = [], 0, 0, length - 1
+        rows.append(row)
+        size, seen, previous = size + new, seen + length, thoughts[row]
+    return [*packs, _pack(rows, thoughts, budget, share)] if rows else packs
+
+
+def _order(thoughts: Sequence[Ids], share: bool) -> list[int]:
+    """Neighbours are alike: in their tokens where prefixes are shared, else in their length."""
+    rows = [row for row, ids in enumerate(thoughts) if ids]
+    return sorted(rows, key=lambda row: thoughts[row]) if share else sorted(rows, key=lambda row: -len(thoughts[row]))
+
+
+def _common(one: Ids, other: Ids) -> int:
+    """Length of the longest common prefix."""
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
+def _new_reads(previous: Ids, thought: Ids, share: bool) -> int:
+    """Tokens to be read for a thought that the one before it, in order of tokens, has not read."""
+    shared = min(_common(previous, thought), max(0, len(previous) - 1)) if share else 0
+    return len(thought) - 1 - shared
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """The tokens that one thought was the first to bring: `own` of them behind `start` shared ones."""
+
+    path: Ints
+    """All tokens that the thought reads, by their place in the pack."""
+    start: int
+
+    @property
+    def own(self) -> int:
+        return len(self.path) - self.start
+
+
+def _pack(rows: list[int], thoughts: Sequence[Ids], budget: int, share: bool) -> Pack:
+    ids: list[Ids] = []
+    depths: list[Ints] = []
+    parents: list[Ints] = []
+    tokens: list[Ids] = []
+    scored: list[Ints] = []
+    segments: list[_Segment] = []
+    read = targets = 0
+    previous: Ids = ()
+    path, scores = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    for row in rows:
+        thought = thoughts[row]
+        common = _common(previous, thought) if share else 0
+        segment = _Segment(_grown(path[:common], read, len(thought) - 1), min(common, len(path)))
+        path, read = segment.path, read + segment.own
+        ids.append(thought[segment.start : -1])
+        depths.append(np.arange(segment.start, len(path)))
+        segments.append(segment)
+        unscored = max(1, common)
+        scores = _grown(scores[: unscored - 1], targets, len(thought) - 1)
+        targets += len(thought) - unscored
+        parents.append(path[unscored - 1 :])
+        tokens.append(thought[unscored:])
+        scored.append(scores)
+        previous = thought
+    rows_E = np.concatenate(parents)
+    order_E = np.argsort(rows_E, kind="stable")
+    flat_E = np.array([token for part in tokens for token in part], dtype=np.int64)
+    place_E = np.empty(len(order_E), dtype=np.int64)
+    place_E[order_E] = np.arange(len(order_E))
+    return Pack(
+        rows=rows,
+        ids_R=np.array([token for part in ids for token in part], dtype=np.int64),
+        depths_R=np.concatenate(depths),
+        targets=Targets(rows_E[order_E], flat_E[order_E]),
+        scored_BT=_padded([place_E[one] for one in scored], -1),
+        buckets=list(_buckets([segment for segment in segments if segment.own], _BUCKET_COPIES * budget)),
+    )
+
+
+def _grown(shared: Ints, start: int, length: int) -> Ints:
+    """`shared`, and as many new numbers from `start` as make `length`."""
+    return np.concatenate([shared, np.arange(start, start + length - len(shared))])
+
+
+def _buckets(segments: list[_Segment], most_keys: int) -> Iterator[Bucket]:
+    """Segments from long to short, cut where one has less than 3/4 of the longest one's tokens, less 4."""
+    segments = sorted(segments, key=lambda segment: -segment.own)
+    chosen: list[_Segment] = []
+    width = 0
+    for segment in segments:
+        width = max(width, len(segment.path))
+        if chosen and (segment.own < 0.75 * chosen[0].own - 4 or (len(chosen) + 1) * width > most_keys):
+            yield _bucket(chosen)
+            chosen, width = [], len(segment.path)
+        chosen.append(segment)
+    if chosen:
+        yield _bucket(chosen)
+
+
+def _bucket(segments: list[_Segment]) -> Bucket:
+    queries_BQ = _padded([segment.path[segment.start :] for segment in segments], -1)
+    keys_BK = _padded([segment.path for segment in segments], 0)
+    starts_B = np.array([segment.start for segment in segments])
+    return Bucket(np.maximum(queries_BQ, 0), keys_BK, starts_B, queries_BQ >= 0)
+
+
+def _padded(rows: list[Ints], value: int) -> Ints:
+    padded = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
+    for place, row in enumerate(rows):
+        padded[place, : len(row)] = row
+    return padded

@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heedful.storage import TokenValues, read_scores, write_scores
+from heedful.types import CrossScores
+
+SCORES = CrossScores([[-1.0, -2.0], [-3.0, -1.0], [-2.0, -2.0]], [3, 1, 2], [0, 1, 1])
+TEXTS = ["one\n two", "", "é"], ["p", "q"]
+
+
+def test_words_come_back_with_their_thought_texts_and_values(tmp_path: Path) -> None:
+    words = [
+        TokenValues(0, ("one", "\n ", "two "), (0.5, -0.25, 2.0)),
+        TokenValues(2, ("�", "</think>"), (0.0, 1e-3)),
+    ]
+    for name in ("a.npz", "b.npz"):
+        write_scores(tmp_path / name, SCORES, *TEXTS, words)
+    read = read_scores(tmp_path / "a.npz").words
+    assert [(thought.row, thought.texts_T) for thought in read] == [(0, words[0].texts_T), (2, words[1].texts_T)]
+    assert read[0].values_T == (0.5, -0.25, 2.0)
+    assert read[1].values_T == pytest.approx((0.0, 1e-3), rel=1e-6)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+def test_scores_without_words_hold_none(tmp_path: Path) -> None:
+    write_scores(tmp_path / "s.npz", SCORES, *TEXTS)
+    assert read_scores(tmp_path / "s.npz").words == ()
+    with np.load(tmp_path / "s.npz") as archive:
+        assert set(archive.files) == {"scores", "lengths", "own", "thoughts", "prompts"}
+
+
+def test_words_that_fit_no_thought_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="found thought 3 with 1 texts and 1 values"):
+        write_scores(tmp_path / "s.npz", SCORES, *TEXTS, [TokenValues(3, ("a",), (0.0,))])
+    with pytest.raises(ValueError, match="found thought 0 with 2 texts and 1 values"):
+        write_scores(tmp_path / "s.npz", SCORES, *TEXTS, [TokenValues(0, ("a", "b"), (0.0,))])
+
+
+def test_a_file_whose_words_were_cut_off_is_refused(tmp_path: Path) -> None:
+    write_scores(tmp_path / "s.npz", SCORES, *TEXTS, [TokenValues(0, ("a", "b"), (0.0, 1.0))])
+    with np.load(tmp_path / "s.npz") as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    np.savez(tmp_path / "s.npz", **(arrays | {"words_value": arrays["words_value"][:1]}))
+    with pytest.raises(ValueError, match="each of 2 tokens of 1 thoughts"):
+        read_scores(tmp_path / "s.npz")
