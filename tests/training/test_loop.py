@@ -552,7 +552,7 @@ def test_a_configuration_that_cannot_run_is_refused(
 
 
 def test_greedy_sampling_is_no_training(echo_run: TrainConfig) -> None:
-    with pytest.raises(ValueError, match="sampling.greedy is for playing"):
+    with pytest.raises(ValueError, match=r"sampling\.greedy is for playing"):
         assemble(replace(echo_run, sampling=replace(echo_run.sampling, greedy=True)), silent, None)
 
 
