@@ -7,17 +7,18 @@ paired by task.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from heedful.diagnostics.behaviour import rate
 from heedful.diagnostics.intervals import mean_interval, wilson
 from heedful.envs.tasks import TaskStream, evaluation_tasks
-from heedful.protocols import EnvironmentFamily
+from heedful.protocols import EnvironmentFamily, Policy
 from heedful.rollout.baselines import SuccessCount, best_fixed_sequence, fixed_sequence_success, random_policy_success
+from heedful.rollout.collect import collect
 from heedful.seeds import derive
-from heedful.types import Group, Metric
+from heedful.types import Group, Metric, Task
 
 BASELINE_TASKS = 512
 """Training tasks on which the best input-blind action sequence is searched."""
@@ -69,6 +70,27 @@ def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> M
 def _rate(group: Group) -> float | None:
     successes = [float(t.success) for t in group.trajectories if t.success is not None]
     return sum(successes) / len(successes) if successes else None
+
+
+def play_tasks(
+    policy_of: Callable[[int], Policy],
+    seed: int,
+    family: EnvironmentFamily,
+    tasks: Sequence[Task],
+    *,
+    samples: int,
+    at_once: int,
+) -> list[Group]:
+    """Play every task `samples` times, at most `at_once` episodes together, with the policy of `policy_of(seed)`.
+
+    The first chunk is sampled with `seed`, each later one with a seed derived from it.
+    """
+    size = max(1, at_once // samples)
+    groups: list[Group] = []
+    for number, start in enumerate(range(0, len(tasks), size)):
+        policy = policy_of(seed if number == 0 else derive(seed, "chunk", number))
+        groups += collect(policy, family.make, tasks[start : start + size], samples, family.turns)
+    return groups
 
 
 def measure_baselines(family: Any, split: str, tasks: int) -> Baselines:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from heedful import envs
+from heedful.algorithms.table import Grpo
 from heedful.policies.sampling import Sampling
 from heedful.seedlings.recipe import Seedling, nano
 from heedful.training.config import EvaluationConfig, TrainConfig
@@ -20,12 +21,22 @@ from heedful.training.optimizer import OptimizerConfig
 
 def frozen_lake() -> TrainConfig:
     """The main job: FrozenLake 4x4 on the built-in seedling, minutes on two cores."""
-    return TrainConfig(env=_family("frozen_lake", instructions="brief"), optimizer=OptimizerConfig(lr=1e-4))
+    return TrainConfig(
+        env=_family("frozen_lake", instructions="brief"),
+        # Averaged over sequences, short failed episodes weigh more per token, and the greedy policy lost by it.
+        algorithm=Grpo(average="token"),
+        optimizer=OptimizerConfig(lr=8e-5),
+    )
 
 
 def sokoban() -> TrainConfig:
     """Sokoban 6x6 with one box on the built-in seedling."""
-    return TrainConfig(env=_family("sokoban", instructions="brief"), seedling=Seedling(steps=500))
+    return TrainConfig(
+        env=_family("sokoban", instructions="brief"),
+        seedling=Seedling(steps=500),
+        algorithm=Grpo(average="token"),
+        optimizer=OptimizerConfig(lr=8e-5),
+    )
 
 
 def bandit() -> TrainConfig:
@@ -89,6 +100,7 @@ def loaded(config: TrainConfig, model: str) -> TrainConfig:
         device="auto",
         sampling=dataclasses.replace(config.sampling, tokens_per_turn=256),
         optimizer=dataclasses.replace(config.optimizer, lr=1e-6),
+        evaluation=dataclasses.replace(config.evaluation, at_once=128),
         micro_batch_tokens=8192,
     )
 

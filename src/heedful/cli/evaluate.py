@@ -60,6 +60,8 @@ class EvaluateSettings:
     """Held-out tasks."""
     samples: int
     """Sampled episodes per task."""
+    at_once: int
+    """Most episodes played at once: lower it when memory is short."""
     json: Path | None = None
     """Write the numbers to this file, too."""
     env: Annotated[Any, Choice(envs.FAMILIES)]
@@ -77,7 +79,7 @@ class EvaluateSettings:
     """Of the weights."""
 
     def __post_init__(self) -> None:
-        for name in ("tasks", "samples"):
+        for name in ("tasks", "samples", "at_once"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
         if self.sampling.greedy:
@@ -134,15 +136,14 @@ def _defaults(subject: Subject) -> EvaluateSettings:
     evaluation = config.evaluation
     shared = shared_fields(EvaluateSettings, config) | {"tasks": evaluation.tasks}
     shared["sampling"] = replace(config.sampling, greedy=False)
-    return EvaluateSettings(**shared, split=evaluation.split, samples=evaluation.samples)
+    return EvaluateSettings(**shared, split=evaluation.split, samples=evaluation.samples, at_once=evaluation.at_once)
 
 
 def evaluate(loaded: LoadedModel, settings: EvaluateSettings, console: Console) -> Evaluated:
     """Play the held-out tasks, sampled and greedily, and the baselines."""
     from heedful.diagnostics.behaviour import behaviour
     from heedful.envs.tasks import evaluation_tasks
-    from heedful.evaluation import evaluation_seed, measure_baselines, success_metric
-    from heedful.rollout.collect import collect
+    from heedful.evaluation import evaluation_seed, measure_baselines, play_tasks, success_metric
 
     family, prefix = settings.env, f"eval/{settings.split}"
     tasks = evaluation_tasks(family, settings.split, settings.tasks)
@@ -150,10 +151,13 @@ def evaluate(loaded: LoadedModel, settings: EvaluateSettings, console: Console) 
     def play(kind: str, samples: int) -> list[Group]:
         # The same derivation as the training loop's: equal settings give equal numbers.
         seed = evaluation_seed(settings.seed, kind, loaded.version)
-        policy = loaded.policy(replace(settings.sampling, greedy=kind == "greedy"), seed)
-        stage = f"{kind}: {len(tasks)} tasks x {samples}"
-        with _Progress(console, stage) as tell:
-            return collect(_Told(policy, tell, family.turns), family.make, tasks, samples, family.turns)
+        sampling = replace(settings.sampling, greedy=kind == "greedy")
+        with _Progress(console, f"{kind}: {len(tasks)} tasks x {samples}") as tell:
+
+            def policy_of(seed: int) -> Policy:
+                return _Told(loaded.policy(sampling, seed), tell, family.turns)
+
+            return play_tasks(policy_of, seed, family, tasks, samples=samples, at_once=settings.at_once)
 
     sampled, greedy = play("sampled", settings.samples), play("greedy", 1)
     with _Progress(console, "random player, and search of the best fixed sequence on training tasks"):

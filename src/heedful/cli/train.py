@@ -110,7 +110,7 @@ def _run(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
     if resume:
         folder.truncate_after(version - 1)
         view.note(f"resuming {folder.path} after step {version} of {config.steps}")
-    else:
+    if not folder.environment.exists():
         write_whole(folder.environment, json.dumps(describe_environment(device, config.threads), indent=2) + "\n")
     trackers = [JsonlTracker(folder.metrics), *open_trackers(config.trackers, folder.path, to_json(config))]
     try:

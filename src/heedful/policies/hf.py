@@ -108,8 +108,7 @@ class HFPolicy:
             longest = max(len(row.context) for row in rows)
             raise MemoryError(
                 f"The device ran out of memory while {len(rows)} conversations of up to {longest} tokens were sampled; "
-                "lower --groups, --group-size or --sampling.tokens-per-turn, and in evaluations --evaluation.tasks or "
-                "--evaluation.samples."
+                "lower --groups, --group-size or --sampling.tokens-per-turn, and in evaluations --evaluation.at-once."
             ) from error
         finally:
             self.model.train(training)

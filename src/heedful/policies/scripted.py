@@ -32,9 +32,9 @@ class ScriptedPolicy:
             shown.append(message.content)
         prompt = "\n".join(reversed(shown))
         text = self._answer(conversation)
-        close = text.find("</think>")
-        thought_end = close + len("</think>") if close >= 0 else 0
         ids = (*map(ord, text), _END)
+        close = text.find("</think>")
+        thought_end = close + len("</think>") if close >= 0 else len(ids) if "<think>" in text else 0
         return Reply(
             prompt=Prompt(prompt, tuple(map(ord, prompt))),
             ids=ids,
@@ -42,7 +42,7 @@ class ScriptedPolicy:
             logprobs=(0.0,) * len(ids),
             entropies=(),
             thought=Span(0, thought_end),
-            answer=Span(thought_end, len(text)),
+            answer=Span(thought_end, max(thought_end, len(text))),
             closed=close >= 0,
             cut=False,
         )

@@ -39,9 +39,11 @@ class EvaluationConfig:
     times: int = 3
     """Evaluations, evenly spread: 3 = before training, in the middle, after. 0 = none."""
     split: Literal["val", "test"] = "val"
+    at_once: int = 1024
+    """Most episodes played at once: lower it when memory is short. Which noise an episode meets depends on it."""
 
     def __post_init__(self) -> None:
-        _refuse_below(self, tasks=1, samples=1, times=0)
+        _refuse_below(self, tasks=1, samples=1, times=0, at_once=1)
 
     def at(self, steps: int) -> frozenset[int]:
         """The numbers of updates after which to evaluate."""

@@ -11,11 +11,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Protocol
 
 from heedful.envs.tasks import evaluation_tasks
-from heedful.evaluation import Baselines, evaluation_seed, measure_baselines, success_metric
+from heedful.evaluation import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Tracker
@@ -119,12 +120,12 @@ class _Run:
         evaluation = self.config.evaluation
         return measure_baselines(self.parts.family, evaluation.split, evaluation.tasks) if self.evaluations else None
 
-    def policy(self, sampling: Sampling, seed: int, step: int) -> HFPolicy:
+    def policy(self, sampling: Sampling, step: int, seed: int) -> HFPolicy:
         return HFPolicy(self.parts.model, self.parts.renderer, sampling, seed=seed, version=step)
 
     def collect(self, step: int) -> list[Group]:
         config, family = self.config, self.parts.family
-        policy = self.policy(config.sampling, derive(config.seed, "rollout", step), step)
+        policy = self.policy(config.sampling, step, derive(config.seed, "rollout", step))
         return collect(policy, family.make, self.parts.tasks.next(config.groups), config.group_size, family.turns)
 
     def update(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Metric]:
@@ -147,13 +148,20 @@ class _Run:
                 sampling = Sampling(
                     self.config.sampling.temperature, kind == "greedy", self.config.sampling.tokens_per_turn
                 )
-                policy = self.policy(sampling, evaluation_seed(self.config.seed, kind, version), version)
-                groups = collect(policy, family.make, tasks, samples, family.turns)
+                groups = play_tasks(
+                    partial(self.policy, sampling, version),
+                    evaluation_seed(self.config.seed, kind, version),
+                    family,
+                    tasks,
+                    samples=samples,
+                    at_once=evaluation.at_once,
+                )
                 path = self.folder.rollouts(version, f"{evaluation.split}_{kind}")
                 write_rollouts(path, version, evaluation.split, groups, None, family.name)
-                metrics.append(success_metric(f"eval/{evaluation.split}/{kind}/success", groups))
-        if metrics[-2].value is not None:
-            self.parts.scores[version] = float(metrics[-2].value)
+                success = success_metric(f"eval/{evaluation.split}/{kind}/success", groups)
+                metrics.append(success)
+                if kind == "sampled" and isinstance(success.value, float):
+                    self.parts.scores[version] = success.value
         return metrics
 
     def store(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:

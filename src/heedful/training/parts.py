@@ -59,6 +59,11 @@ class Parts:
 
 def assemble(config: TrainConfig, progress: Callable[[int, int, float], None], start: Checkpoint | None) -> Parts:
     """Everything a run needs, from its configuration and, when resuming, a checkpoint."""
+    if config.sampling.greedy:
+        raise ValueError(
+            "sampling.greedy is for playing: in training the members of a group would differ by the environment's "
+            "noise alone, if at all"
+        )
     torch.set_num_threads(config.threads)
     device = pick_device(config.device)
     family = config.env

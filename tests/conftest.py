@@ -1,0 +1,78 @@
+"""What the tests share: a cache of their own, a tokenizer, and a seedling that echoes about every second letter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.envs.echo import Echo
+from heedful.policies.sampling import Sampling
+from heedful.seedlings.recipe import nano
+from heedful.training.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
+from heedful.training.optimizer import OptimizerConfig
+
+# Read when these packages are first imported: no test may reach the network, nor take a second core.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+SEEDLING = replace(nano(), hidden=96, layers=2, heads=2, kv_heads=1, ffn=192, steps=120, lr=4e-3, imperfect=0.3)
+"""Seconds to grow. Sampled it solves about half of Echo, greedily all of it: something to learn, and quickly."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEEDFUL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Any:
+    """A seedling's tokenizer, learned from demonstrations of Echo."""
+    pytest.importorskip("transformers")
+    from heedful.render import Tags
+    from heedful.seedlings.tokenizer import grow_tokenizer
+    from heedful.seeds import stream
+
+    family, tags = Echo(instructions="brief"), Tags()
+    rng = stream(0, "conftest")
+    texts = [text for seed in range(100) for pair in family.demonstrate(family.task(seed), rng) for text in pair]
+    return grow_tokenizer(texts, 320, 1024, [tags.open, tags.close, tags.answer_open, tags.answer_close])
+
+
+@pytest.fixture(scope="session")
+def echo_run(_own_cache: None) -> TrainConfig:
+    """A small run on Echo whose seedling lies in the cache."""
+    pytest.importorskip("transformers")
+    from heedful.configuration import to_json
+    from heedful.seedlings.grow import load_seedling
+
+    config = TrainConfig(
+        env=Echo(instructions="brief"),
+        seedling=SEEDLING,
+        steps=6,
+        groups=4,
+        group_size=4,
+        sampling=Sampling(tokens_per_turn=24),
+        optimizer=OptimizerConfig(lr=1e-3, warmup_steps=2),
+        evaluation=EvaluationConfig(tasks=16, samples=2, times=3),
+        diagnostics=DiagnosticsConfig(every=2, full_every=4),
+        checkpoint_every=2,
+    )
+    load_seedling(config.seedling, config.env, to_json(config.env), config.tags, lambda step, steps, loss: None)
+    return config
+
+
+@pytest.fixture(scope="session")
+def seedling_folder(echo_run: TrainConfig) -> Path:
+    """The grown seedling as a model folder."""
+    from heedful.configuration import to_json
+    from heedful.seedlings.grow import seedling_path
+
+    return seedling_path(echo_run.seedling, echo_run.env, to_json(echo_run.env), echo_run.tags)

@@ -1,0 +1,265 @@
+"""Episodes in lock-step: an environment that breaks is its own affair, and groups keep their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heedful.envs.echo import Echo
+from heedful.policies.scripted import ScriptedPolicy
+from heedful.rollout.collect import collect
+from heedful.rollout.episode import Episode
+from heedful.types import Conversation, Ending, Group, Observation, Prompt, Reply, Span, Step, Task
+
+OK = Step(Observation("more"))
+SOLVED = Step(Observation(""), {"solved": 1.0}, Ending.SOLVED, outcome=1.0)
+
+
+@dataclass
+class Scene:
+    """Plays a list of answers; an exception among them is raised. `begin` is what `start` does."""
+
+    answers: Sequence[Any]
+    begin: Callable[[Task, int], Any] = lambda task, member: Observation(f"{task.id} {member}")
+    asked: int = 0
+
+    def start(self, task: Task, member: int) -> Any:
+        return self.begin(task, member)
+
+    def step(self, response: str) -> Any:
+        answer = self.answers[self.asked]
+        self.asked += 1
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+def task(name: str) -> Task:
+    return Task(name, 0, "train")
+
+
+def said(text: str = "<think>so</think>x") -> Reply:
+    (reply,) = ScriptedPolicy(lambda conversation: text).respond([Conversation("k", ())])
+    return reply
+
+
+def play(answers: Sequence[Any], max_turns: int = 5, **changes: Any) -> Any:
+    """The trajectory of one episode in which `said()` is replied all along."""
+    episode = Episode(Scene(answers, **changes), task("a"), 3, max_turns)
+    while episode.ending is None:
+        episode.advance(said())
+    return episode.trajectory(temperature=0.5, policy_version=9)
+
+
+def raising(error: Exception) -> Callable[[Task, int], Any]:
+    def begin(task: Task, member: int) -> Any:
+        raise error
+
+    return begin
+
+
+def test_an_episode_notes_its_turns_and_what_the_environment_said() -> None:
+    moved = Step(Observation("then"), {"format": -0.1}, progress=0.4, actions=("Up",), effect="moved", state="s1")
+    trajectory = play([moved, SOLVED])
+    assert (trajectory.task.id, trajectory.member, trajectory.temperature, trajectory.policy_version) == (
+        "a",
+        3,
+        0.5,
+        9,
+    )
+    assert (trajectory.ending, trajectory.outcome, trajectory.success) == (Ending.SOLVED, 1.0, True)
+    assert trajectory.reward == pytest.approx(0.9)
+    assert trajectory.progress == 0.4
+    assert [(turn.actions, turn.effect, turn.state) for turn in trajectory.turns] == [
+        (("Up",), "moved", "s1"),
+        ((), "", ""),
+    ]
+
+
+def test_the_conversation_grows_by_the_sampled_reply_and_the_next_observation() -> None:
+    episode = Episode(Scene([OK, SOLVED]), task("a"), 3, 5)
+    first = episode.conversation
+    assert first.key == "a/3"
+    assert [(message.role, message.content) for message in first.messages] == [("user", "a 3")]
+    episode.advance(said())
+    assert episode.conversation.messages[:1] == first.messages
+    assert [message.role for message in episode.conversation.messages] == ["user", "assistant", "user"]
+    assert episode.conversation.messages[1].ids == said().ids
+    assert episode.conversation.messages[2].content == "more"
+
+
+def test_an_environment_that_raises_at_the_start_ends_as_an_error_with_its_text() -> None:
+    trajectory = play([], begin=raising(KeyError("lake")))
+    assert (trajectory.ending, trajectory.turns, trajectory.error) == (Ending.ERROR, (), "KeyError: 'lake'")
+    assert trajectory.outcome is trajectory.reward is trajectory.success is None
+
+
+def test_an_environment_that_raises_in_a_step_keeps_the_turns_before() -> None:
+    trajectory = play([OK, RuntimeError("ice broke")])
+    assert (trajectory.ending, trajectory.error) == (Ending.ERROR, "RuntimeError: ice broke")
+    assert len(trajectory.turns) == 1
+    assert trajectory.outcome is None
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(1)])
+def test_only_errors_are_taken_for_errors(interruption: BaseException) -> None:
+    with pytest.raises(type(interruption)):
+        play([interruption])
+
+
+@pytest.mark.parametrize("outcome", [None, 1.5, -0.1, float("nan"), "1", [1.0]])
+def test_a_wrong_outcome_at_the_end_is_an_error_and_never_a_score(outcome: Any) -> None:
+    trajectory = play([Step(Observation(""), {}, Ending.FAILED, outcome=outcome)])
+    assert (trajectory.ending, trajectory.outcome, trajectory.turns) == (Ending.ERROR, None, ())
+    assert trajectory.error.endswith(f"ended an episode with outcome {outcome!r}; expected a number in [0, 1]")
+
+
+@pytest.mark.parametrize("outcome", [0, 1, True, np.float32(0.25), 0.25])
+def test_any_number_between_zero_and_one_is_an_outcome(outcome: Any) -> None:
+    trajectory = play([Step(Observation(""), {}, Ending.FAILED, outcome=outcome)])
+    assert (trajectory.ending, trajectory.outcome) == (Ending.FAILED, float(outcome))
+    assert type(trajectory.outcome) is float
+
+
+@pytest.mark.parametrize("rewards", [{"a": float("inf")}, {"a": float("nan")}, {"a": None}, {"a": 1.0, "b": "1"}])
+def test_a_reward_that_is_no_finite_number_is_an_error(rewards: Mapping[str, Any]) -> None:
+    trajectory = play([OK, Step(Observation("more"), rewards)])
+    assert trajectory.ending is Ending.ERROR
+    assert "expected a finite number" in trajectory.error
+    assert len(trajectory.turns) == 1
+
+
+def test_rewards_of_numpy_become_plain_numbers() -> None:
+    trajectory = play([Step(Observation(""), {"a": np.float32(0.5)}, Ending.FAILED, outcome=0.0)])
+    assert trajectory.reward == 0.5
+    assert type(trajectory.turns[0].rewards["a"]) is float
+
+
+@pytest.mark.parametrize("answer", [None, ("text", 1.0, False), Step("text"), Step(Observation(None))])  # type: ignore[arg-type]
+def test_an_answer_that_is_no_step_is_an_error(answer: Any) -> None:
+    trajectory = play([answer])
+    assert trajectory.ending is Ending.ERROR
+    assert "the environment was expected to return" in trajectory.error
+
+
+@pytest.mark.parametrize("observation", [None, "lake", Observation(7)])  # type: ignore[arg-type]
+def test_a_start_that_is_no_observation_is_an_error(observation: Any) -> None:
+    trajectory = play([], begin=lambda task, member: observation)
+    assert trajectory.ending is Ending.ERROR
+    assert "expected to return an Observation with a text" in trajectory.error
+
+
+def test_an_environment_may_report_an_error_itself() -> None:
+    trajectory = play([OK, Step(Observation(""), {"a": 1.0}, Ending.ERROR, effect="server gone")])
+    assert (trajectory.ending, trajectory.error, trajectory.outcome) == (Ending.ERROR, "server gone", None)
+    assert trajectory.reward is None
+    assert play([Step(Observation(""), ending=Ending.ERROR)]).error
+
+
+def test_the_turn_limit_ends_an_episode_without_success() -> None:
+    trajectory = play([OK] * 3, max_turns=3)
+    assert (trajectory.ending, trajectory.outcome, len(trajectory.turns)) == (Ending.OUT_OF_TURNS, 0.0, 3)
+
+
+def test_partial_credit_counts_at_the_turn_limit_and_a_wrong_one_is_an_error() -> None:
+    assert play([OK, Step(Observation("more"), outcome=0.5)], max_turns=2).outcome == 0.5
+    broken = play([OK, Step(Observation("more"), outcome=7.0)], max_turns=2)
+    assert (broken.ending, broken.outcome) == (Ending.ERROR, None)
+    assert "answered a reply with outcome 7.0" in broken.error
+
+
+def test_the_environments_own_end_counts_at_the_turn_limit() -> None:
+    assert play([OK, SOLVED], max_turns=2).ending is Ending.SOLVED
+
+
+def test_a_reply_without_a_token_ends_the_episode_and_the_environment_is_not_asked() -> None:
+    scene = Scene([OK, RuntimeError("must not be asked")])
+    episode = Episode(scene, task("a"), 0, 5)
+    episode.advance(said())
+    episode.advance(Reply(Prompt("", ()), (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True))
+    trajectory = episode.trajectory(1.0, 0)
+    assert (trajectory.ending, trajectory.outcome, len(trajectory.turns)) == (Ending.OUT_OF_TOKENS, 0.0, 1)
+    assert scene.asked == 1
+
+
+def test_broken_environments_take_no_others_down() -> None:
+    made: list[Scene] = []
+    bad_start = {1}
+    bad_step = {4}
+
+    def make() -> Scene:
+        number = len(made)
+        begin = raising(ValueError("no start")) if number in bad_start else Scene.begin
+        answers = [OK, ValueError("no step")] if number in bad_step else [OK, OK, SOLVED]
+        made.append(Scene(answers, begin))
+        return made[-1]
+
+    groups = collect(ScriptedPolicy(lambda conversation: "x"), make, [task("a"), task("b")], 3, 5)
+    endings = [[trajectory.ending for trajectory in group.trajectories] for group in groups]
+    assert endings == [[Ending.SOLVED, Ending.ERROR, Ending.SOLVED], [Ending.SOLVED, Ending.ERROR, Ending.SOLVED]]
+    assert [len(trajectory.turns) for trajectory in groups[0].trajectories] == [3, 0, 3]
+    assert [len(trajectory.turns) for trajectory in groups[1].trajectories] == [3, 1, 3]
+
+
+def test_groups_come_back_in_the_order_of_tasks_and_members_of_their_numbers() -> None:
+    tasks = [task("c"), task("a"), task("b")]
+    seen: list[str] = []
+
+    def answer(conversation: Conversation) -> str:
+        seen.append(conversation.key)
+        return f"reply to {conversation.messages[0].content}"
+
+    # The episode of task t and member m lasts 1 + (t + m) % 3 turns, so they end in another order.
+    lengths = iter([1 + (number + member) % 3 for number in range(3) for member in range(2)])
+    groups = collect(ScriptedPolicy(answer), lambda: Scene([OK] * (next(lengths) - 1) + [SOLVED]), tasks, 2, 5)
+    assert [group.task for group in groups] == tasks
+    for group in groups:
+        assert [trajectory.member for trajectory in group.trajectories] == [0, 1]
+        for trajectory in group.trajectories:
+            assert trajectory.task == group.task
+            assert trajectory.turns[0].reply.text == f"reply to {group.task.id} {trajectory.member}"
+    assert [len(t.turns) for group in groups for t in group.trajectories] == [1, 2, 2, 3, 3, 1]
+    first_round = [f"{name}/{member}" for name in "cab" for member in (0, 1)]
+    assert seen == [*first_round, "c/1", "a/0", "a/1", "b/0", "a/1", "b/0"]
+
+
+def test_nothing_is_asked_when_every_environment_breaks_at_its_start() -> None:
+    def never(conversation: Conversation) -> str:
+        raise AssertionError("no one is there to be answered")
+
+    groups = collect(ScriptedPolicy(never), lambda: Scene([], raising(OSError("x"))), [task("a")], 2, 5)
+    assert [trajectory.ending for trajectory in groups[0].trajectories] == [Ending.ERROR] * 2
+
+
+def test_a_script_that_reads_solves_echo_and_its_rewards_add_up() -> None:
+    family = Echo(instructions="brief", turns=2)
+
+    def read(conversation: Conversation) -> str:
+        letter = conversation.messages[-1].content.split("echo ")[1][0]
+        return f"<think>echo {letter}</think><answer>{letter}</answer>"
+
+    groups = collect(ScriptedPolicy(read), family.make, [family.task(seed) for seed in range(4)], 2, family.turns)
+    assert all(isinstance(group, Group) for group in groups)
+    for trajectory in (trajectory for group in groups for trajectory in group.trajectories):
+        assert (trajectory.success, trajectory.reward, len(trajectory.turns)) == (True, 1.0, 2)
+        assert trajectory.turns[0].reply.closed
+
+
+def test_a_scripted_reply_has_one_id_per_character_and_spans_over_them() -> None:
+    reply = said("<think>a b</think><answer>Up</answer>")
+    spelled = "".join(map(chr, reply.ids[:-1]))
+    assert spelled == reply.text
+    assert spelled[reply.thought.start : reply.thought.end] == "<think>a b</think>"
+    assert spelled[reply.answer.start : reply.answer.end] == "<answer>Up</answer>"
+    assert (reply.closed, reply.cut, len(reply.logprobs)) == (True, False, len(reply.ids))
+
+
+def test_a_scripted_thought_without_an_end_is_all_thought_and_a_reply_without_one_all_answer() -> None:
+    unclosed = said("<think>a b")
+    assert (unclosed.closed, unclosed.thought, len(unclosed.answer)) == (False, Span(0, len(unclosed.ids)), 0)
+    bare = said("Up")
+    assert (bare.closed, len(bare.thought), bare.answer) == (False, 0, Span(0, 2))
