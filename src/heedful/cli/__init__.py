@@ -1,4 +1,4 @@
-"""The command line: `heedful train | eval | play | envs | report`.
+"""The command line: `heedful train | eval | play | audit | envs | report`.
 
 Promise: what the user can mend ends in a sentence and exit code 2; nothing already computed is lost. Help loads no
 torch.
@@ -18,6 +18,7 @@ COMMANDS = {
     "train": ("heedful.cli.train", "train an agent: rollouts, filter, update, diagnostics, report"),
     "eval": ("heedful.cli.evaluate", "success of a run or a model on held-out tasks, beside its baselines"),
     "play": ("heedful.cli.play", "play one episode yourself, or watch a model, the solver or a random policy"),
+    "audit": ("heedful.cli.audit", "measure logged rollouts: ours, TRL's, verl's, verifiers' or RAGEN's"),
     "envs": ("heedful.cli.environments", "list the environments and presets"),
     "report": ("heedful.cli.report", "write the page of a run again, or compare runs"),
 }

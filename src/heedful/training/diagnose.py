@@ -18,6 +18,7 @@ from heedful.diagnostics.regimes import RegimeState, label_regime
 from heedful.diagnostics.score_matrix import score_matrix, select_rows
 from heedful.diagnostics.signal import rollout_metrics
 from heedful.diagnostics.suspicion import Suspicion, cheap_rows, suspect
+from heedful.diagnostics.text import text_metrics, text_thoughts
 from heedful.diagnostics.thoughts import (
     Thoughts,
     ThoughtTags,
@@ -85,6 +86,9 @@ class Diagnostician:
                 found = self._full(step, place, members)
                 stored, measured = (found if stored.scores is None else stored), found.metrics
             metrics += measured
+        if stored.scores is not None:
+            rng = np.random.default_rng(derive(self.seed, "text", step))
+            metrics += text_metrics(text_thoughts(groups, self.tags), rng)
         return replace(stored, metrics=metrics)
 
     def _cheap(self, step: int, place: str, groups: Sequence[Group]) -> list[Metric] | None:
