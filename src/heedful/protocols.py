@@ -71,6 +71,10 @@ class Policy(Protocol):
         ...
 
 
+class WindowExceeded(ValueError):
+    """Raised by a scorer when a prompt and a thought together do not fit its model's window."""
+
+
 class Scorer(Protocol):
     """Scores thoughts under prompts that are not their own."""
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.protocols import WindowExceeded
 from heedful.training.config import DiagnosticsConfig
 from heedful.training.diagnose import Diagnostician
 from heedful.types import CrossScores, Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
@@ -104,6 +105,22 @@ def test_scopes_can_be_switched_off() -> None:
     full = measure(diagnostician(any_turn=0, swapped_rows=0, words=0), 0, groups())
     assert scopes(full) == {"first_turn", "first_turn_closed"}
     assert full.words == ()
+
+
+class Narrow(Reader):
+    """Finds every pair too long for its window."""
+
+    def cross_score(self, prompts_N, thoughts_M, own_M, temperature, keep="sums"):
+        raise WindowExceeded("expected 8 positions, found 9")
+
+
+@pytest.mark.parametrize("step", [0, 4])
+def test_thoughts_too_long_to_be_scored_are_missing_and_end_no_run(step) -> None:
+    found = measure(diagnostician(Narrow()), step, groups())
+    assert measured(found)["information/first_turn/mi"].value is None
+    assert measured(found)["information/first_turn/mi"].why == "expected 8 positions, found 9"
+    assert measured(found)["success/rate"].n == 32
+    assert found.scores is None
 
 
 def test_what_has_no_second_turn_says_so() -> None:

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from heedful.plain_attention import refuse_unless_plain_causal
+from heedful.plain_attention import longest_context, refuse_unless_plain_causal
+from heedful.protocols import WindowExceeded
 from heedful.scorers import cached, packed
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import worth_sharing
@@ -227,15 +228,10 @@ def _refuse_unreadable(model: PreTrainedModel, prompts: list[Ids], thoughts: lis
             f"HFScorer expects token ids from 0 to {vocabulary - 1}, found {min(ids)} to {max(ids)}: prompts and "
             "thoughts must come from the tokenizer of the scoring model."
         )
-    config = model.config.get_text_config(decoder=True)
-    limit = getattr(config, "max_position_embeddings", None)
-    rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type") in ("dynamic", "longrope"):
-        # Beyond this length these change the rotation of tokens that are already in the cache.
-        limit = rope.get("original_max_position_embeddings", limit)
+    limit = longest_context(model)
     longest = max(map(len, prompts)) + max(map(len, thoughts), default=0) - 1
     if limit is not None and longest > limit:
-        raise ValueError(
+        raise WindowExceeded(
             f"HFScorer expects prompt and thought to fit the model's {limit} positions, found {longest} tokens: score "
             "shorter prompts, or raise max_position_embeddings where the model allows it."
         )

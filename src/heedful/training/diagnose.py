@@ -27,6 +27,7 @@ from heedful.diagnostics.thoughts import (
     first_turn_thoughts,
     swapped_observations,
 )
+from heedful.protocols import WindowExceeded
 from heedful.scorers.swapped import TokenScorer, score_swapped
 from heedful.seeds import derive, stream
 from heedful.storage import TokenValues
@@ -81,10 +82,14 @@ class Diagnostician:
         stored = Diagnosis([])
         for name, members in environments.items():
             place = f"/{name or 'other'}" if len(environments) > 1 else ""
-            measured = None if scheduled else self._cheap(step, place, members)
-            if measured is None:
-                found = self._full(step, place, members)
-                stored, measured = (found if stored.scores is None else stored), found.metrics
+            try:
+                measured = None if scheduled else self._cheap(step, place, members)
+                if measured is None:
+                    found = self._full(step, place, members)
+                    stored, measured = (found if stored.scores is None else stored), found.metrics
+            except WindowExceeded as error:  # long thoughts under long prompts are no reason to end a run
+                unread = self._both(step, "first_turn", place, NOTHING, ())
+                measured = [replace(metric, why=str(error)) for metric in unread if metric.value is None]
             metrics += measured
         if stored.scores is not None:
             rng = np.random.default_rng(derive(self.seed, "text", step))
