@@ -1,0 +1,9 @@
+"""Audits of logged rollouts: any trainer's log in, the metrics of training out, with or without a model.
+
+Promise: reads only; what the log does not say is said to be missing or assumed, never made up.
+"""
+
+from heedful.audit.run import audit, open_log
+from heedful.audit.settings import AuditSettings
+
+__all__ = ["AuditSettings", "audit", "open_log"]

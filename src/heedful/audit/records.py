@@ -1,0 +1,189 @@
+"""What a reader hands on: episodes with the step and the group they belong to, and what could not be read.
+
+Promise: plain data and a counter; a line that does not fit is described by file, line, what was expected and what was
+found, and the number of such descriptions kept is bounded however bad a log is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from heedful.types import Task, Trajectory, Verdict
+
+Row = dict[str, Any]
+"""One line of a JSON lines file, or one row of a parquet file."""
+
+Converted = TypeVar("Converted")
+
+FAULTS_KEPT = 20
+
+
+class Misfit(ValueError):
+    """A row that is not what its format promises. Both parts are phrases."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(f"expected {expected}, found {found}")
+        self.expected, self.found = expected, found
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row stands: lines and rows are counted from 1; 0 = the file as a whole."""
+
+    file: Path
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One line that was left out."""
+
+    place: Place
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        line = f", line {self.place.line}" if self.place.line else ""
+        return f"{self.place.file.name}{line}: expected {self.expected}, found {self.found}"
+
+
+@dataclass(slots=True)
+class Faults:
+    """All that was left out: counted in full, described up to a bound."""
+
+    count: int = 0
+    kept: list[Fault] = field(default_factory=list)
+
+    def add(self, place: Place, expected: str, found: str) -> None:
+        self.count += 1
+        if len(self.kept) < FAULTS_KEPT:
+            self.kept.append(Fault(place, expected, shortened(found)))
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEpisode:
+    """One episode as a log tells it."""
+
+    place: Place
+    step: int
+    group: str
+    """Names its group within the step."""
+    task: Task
+    trajectory: Trajectory
+    """Placeholders stand where the log says nothing; `Knowledge` says which metrics must not be read off them."""
+    messages: tuple[Mapping[str, str], ...] = ()
+    """The first prompt as roles and contents, where the log holds messages instead of text."""
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What a log says about itself and, just as much, what it does not say."""
+
+    found: tuple[str, ...] = ()
+    """Sentences."""
+    assumed: tuple[str, ...] = ()
+    """Sentences."""
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    """Metric, or all metrics below a prefix that ends in `/` -> why it cannot be read off this log."""
+    own: bool = False
+    """Our own rollouts: ids, verdicts and temperature are in the rows."""
+    temperature: bool = False
+    """The rows name the temperature of sampling."""
+
+
+SUCCESS = "success is not in the log; name the column that holds it with --success"
+SUCCESS_METRICS = ("success/rate", "success/any_of_group", "signal/solved", "signal/blind", "signal/failed")
+NO_IDS = "the log holds text, not token ids; --model tokenises it"
+TOKEN_METRICS = ("length/reasoning_tokens", "length/response_tokens")
+NO_VALIDITY = "the log does not say whether a reply could be executed"
+NO_ANSWER = "the log does not say where an answer ends"
+ONE_TEXT = "the log holds an episode as one text, so its turns cannot be counted"
+
+
+def unknown_of(success: bool, turns: bool, ids: bool = False, valid: bool = False) -> dict[str, str]:
+    """The metrics that a log cannot give, each with the reason, from what it holds."""
+    missing = {} if success else dict.fromkeys(SUCCESS_METRICS, SUCCESS)
+    missing |= {} if ids else dict.fromkeys(TOKEN_METRICS, NO_IDS) | {"format/trailing_tokens": NO_ANSWER}
+    missing |= {} if valid else {"format/valid_rate": NO_VALIDITY}
+    return missing | ({} if turns else {"length/turns": ONE_TEXT})
+
+
+def number(value: object, what: str) -> float | None:
+    """A finite number or a truth value as float; `None` and NaN are missing. Raises `Misfit` for anything else."""
+    if value is None:
+        return None
+    if not isinstance(value, bool | int | float):
+        raise Misfit(f"a number as `{what}`", f"{type(value).__name__} {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def outcome_of(value: object, what: str) -> float | None:
+    """Success as 0, 1 or partial credit between; `None` where it is missing."""
+    outcome = number(value, what)
+    if outcome is not None and not 0 <= outcome <= 1:
+        raise Misfit(f"`{what}` from 0 to 1, 1 = success", repr(value))
+    return outcome
+
+
+def text_of(value: object, what: str) -> str:
+    """A text that every file can hold: lone surrogates become backslash escapes."""
+    if not isinstance(value, str):
+        raise Misfit(f"text as `{what}`", f"{type(value).__name__} {value!r}")
+    if value.isascii():
+        return value
+    return value.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def mapping(value: object, what: str) -> dict[str, Any]:
+    """A JSON object; empty where it is missing."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Misfit(f"an object as `{what}`", f"{type(value).__name__} {value!r}")
+    return value
+
+
+def integer(value: object, what: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Misfit(f"a whole number as `{what}`", f"{type(value).__name__} {value!r}")
+    return value
+
+
+def digest(*texts: str) -> str:
+    """16 hexadecimal digits that name these texts."""
+    state = hashlib.blake2b(digest_size=8)
+    for text in texts:
+        state.update(text.encode("utf-8", "backslashreplace") + b"\0")
+    return state.hexdigest()
+
+
+def shortened(text: str, most: int = 160) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def names(words: Iterable[str]) -> str:
+    return ", ".join(words)
+
+
+def fitting(convert: Callable[[Row], Converted], rows: Iterable[Row]) -> list[Converted]:
+    """What `convert` makes of the rows that fit."""
+    found = []
+    for row in rows:
+        with suppress(Misfit):
+            found.append(convert(row))
+    return found
+
+
+LocatedRows = Iterable[tuple[Place, Row]]
+Episodes = Iterator[LoggedEpisode]

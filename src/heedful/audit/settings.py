@@ -1,0 +1,107 @@
+"""What can be set about an audit, and what an audited run of our own says about itself.
+
+Promise: torch-free; what the user left open is settled once, from the run's own configuration where there is one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from heedful.diagnostics.thoughts import ThoughtTags
+
+_CHECKPOINT = re.compile(r"step_(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings:
+    """What can be set on the command line of `heedful audit`."""
+
+    model: str | None = None
+    """A causal model, folder or Hugging Face name, that reads prompts and thoughts; none = what needs no model."""
+    tags: tuple[str, str] | None = None
+    """What opens and closes a thought; none = <think>,</think>, or the run's own."""
+    temperature: float | None = None
+    """Of sampling, where the log does not hold it; none = 1."""
+    on: str | None = None
+    """Whose spread signal/* describes: reward, outcome or a reward column; none = reward, or the run's own."""
+    rewards: tuple[str, ...] = ()
+    """The columns whose sum is the reward; empty = all that can be."""
+    success: str | None = None
+    """The column that holds success, 0 to 1; none = one that is called so by custom."""
+    every: int = 1
+    """Read the thoughts (by --model, and by the text judge) at every N-th step of the log."""
+    prompts: int = 32
+    """Prompts that are read in one step."""
+    thoughts: int = 4
+    """Thoughts per prompt that --model reads."""
+    seed: int | None = None
+    """Of drawing prompts and of permutation tests; none = 0, or the run's own."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the model's weights; log-probabilities are float32 in any case."""
+    threads: int | None = None
+    """CPU threads of the model; none = as many as torch likes."""
+    max_tokens: int = 4096
+    """Most padded tokens scored in one forward pass: changes speed and memory."""
+
+    def __post_init__(self) -> None:
+        for name in ("every", "prompts", "thoughts", "threads", "max_tokens"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+        if self.temperature is not None and not self.temperature > 0:
+            raise ValueError(
+                f"temperature must be above 0 (a greedy policy has no distribution), found {self.temperature}"
+            )
+        if self.tags is not None and (not all(self.tags) or self.tags[0] == self.tags[1]):
+            raise ValueError(f"tags must be two different texts, found {self.tags}")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRun:
+    """The run of ours that a log belongs to."""
+
+    folder: Path
+    config: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, source: Path) -> OwnRun | None:
+        """The run whose folder `source` is or lies in; `None` where there is no run's config.json."""
+        for folder in (source, source.parent, source.parent.parent):
+            try:
+                config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                continue
+            if isinstance(config, dict) and {"env", "steps", "algorithm"} <= config.keys():
+                return cls(folder, config)
+        return None
+
+    def version_of(self, model: str) -> int | None:
+        """The training steps behind `model` if it is one of this run's checkpoints."""
+        path = Path(model).resolve()
+        step = _CHECKPOINT.fullmatch(path.name)
+        if step is None or path.parent != (self.folder / "checkpoints").resolve():
+            return None
+        return int(step[1])
+
+    @property
+    def tags(self) -> ThoughtTags:
+        tags = self._part("tags")
+        return ThoughtTags(str(tags.get("open", "<think>")), str(tags.get("close", "</think>")))
+
+    @property
+    def on(self) -> str:
+        return str(self._part("filter").get("on", "outcome"))
+
+    @property
+    def seed(self) -> int:
+        seed = self.config.get("seed")
+        return seed if isinstance(seed, int) else 0
+
+    def _part(self, name: str) -> Mapping[str, Any]:
+        part = self.config.get(name)
+        return part if isinstance(part, dict) else {}
