@@ -191,7 +191,5 @@ def _cost(lines: Sequence[StepMetrics]) -> str:
     if not whole or not steps:
         return ""
     shares = ", ".join(f"{stage} {seconds / whole:.0%}" for stage, seconds in in_steps.items())
-    return (
-        f"A step took {whole / steps:.2f} s: {shares}; evaluations took {totals.get('evaluate', 0.0):.0f} s in all. "
-        f"Diagnosis cost {in_steps.get('diagnose', 0.0) / whole:.1%} of the steps' time."
-    )
+    cost = f" Diagnosis cost {in_steps['diagnose'] / whole:.1%} of the steps' time." if "diagnose" in in_steps else ""
+    return f"A step took {whole / steps:.2f} s: {shares}; evaluations took {totals.get('evaluate', 0.0):.0f} s in all.{cost}"
