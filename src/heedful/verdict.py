@@ -192,4 +192,5 @@ def _cost(lines: Sequence[StepMetrics]) -> str:
         return ""
     shares = ", ".join(f"{stage} {seconds / whole:.0%}" for stage, seconds in in_steps.items())
     cost = f" Diagnosis cost {in_steps['diagnose'] / whole:.1%} of the steps' time." if "diagnose" in in_steps else ""
-    return f"A step took {whole / steps:.2f} s: {shares}; evaluations took {totals.get('evaluate', 0.0):.0f} s in all.{cost}"
+    evaluated = totals.get("evaluate", 0.0)
+    return f"A step took {whole / steps:.2f} s: {shares}; evaluations took {evaluated:.0f} s in all.{cost}"
