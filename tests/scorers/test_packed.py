@@ -247,6 +247,13 @@ def test_a_layer_with_an_attention_of_its_own_is_noticed() -> None:
     assert obstacle == "1 of its layers have an attention of their own"
 
 
+def test_a_layer_that_does_not_pass_on_the_pack_is_noticed() -> None:
+    model = llama()
+    forward = model.model.layers[0].self_attn.forward
+    model.model.layers[0].self_attn.forward = lambda *states, packed=None, **named: forward(*states, **named)
+    assert HFScorer(model).obstacle == "1 of its layers have an attention of their own"
+
+
 @pytest.mark.parametrize("architecture", ["Qwen3", "Gemma", "Olmo2", "GPTNeoX"])
 def test_layers_of_other_layouts_are_read_in_packs_as_well(architecture: str) -> None:
     torch.manual_seed(0)

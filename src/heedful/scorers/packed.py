@@ -9,6 +9,7 @@ kind) is the model's own, and any model that calls the interface and passes its 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import cast
 
@@ -108,7 +109,8 @@ def obstacle_to_packing(model: PreTrainedModel, body: nn.Module) -> str | None:
     states may differ by 1e-5 of their norm; in half precision by 4 eps, or by ten times as much as the model's own
     cached pass differs from its uncached one, since that is what rounding does.
     """
-    if not getattr(model, "_supports_attention_backend", False):
+    passed_on = inspect.signature(body.forward).parameters.values()
+    if not getattr(model, "_supports_attention_backend", False) or all(p.kind is not p.VAR_KEYWORD for p in passed_on):
         return "its attention cannot be exchanged"
     vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
     prompts, thoughts = _probe(vocabulary)
@@ -135,7 +137,7 @@ def obstacle_to_packing(model: PreTrainedModel, body: nn.Module) -> str | None:
     error, rounding = ((torch.cat(other).double() - own_RH).norm() / own_RH.norm() for other in (ours, cached))
     if not own_RH.isfinite().all():
         return None
-    if error > max(1e-5, 4 * torch.finfo(states_PRH.dtype).eps, 10 * float(rounding)):
+    if not error <= max(1e-5, 4 * torch.finfo(states_PRH.dtype).eps, 10 * float(rounding)):
         return f"its packed states differ from its own by {float(error):.0e} of their norm"
     return ""
 

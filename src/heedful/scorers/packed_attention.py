@@ -113,7 +113,9 @@ def attend_packed(
 
     The heads that share a key are folded into the queries of the prompt's part, so that no prompt is copied.
     """
-    assert packed is not None, "a layer did not pass on what it was called with"
+    if packed is None:
+        # A layer that does not pass on what it is called with: the probe misses it among `layers` and refuses it.
+        return query.transpose(1, 2).contiguous(), None
     packed.asked_for.update(name for name, wish in asked.items() if name not in _HARMLESS and wish not in (None, False))
     if attention_mask is not None:
         packed.asked_for.add("attention_mask")

@@ -1,0 +1,332 @@
+"""Times cross-scoring by every method beside a pass shaped like the published code's, in one run.
+
+The opponents, all on the same random weights, prompts and thoughts:
+
+    full     every pair as one sequence, thoughts right-padded to the longest of all, in micro-batches; logits and log
+             softmax at every position, as a trainer's log-probability pass takes them (entropy left out)
+    sliced   the same, with the log softmax at the thought's positions only
+    cached   `HFScorer(method="cached")`: padded batches behind a shared key-value cache
+    packed   `HFScorer(method="packed")`: flat packs without padding
+    trie     `HFScorer(method="trie")`: the same, shared prefixes of thoughts read once
+
+Every method of a case has a process of its own; they score in turns, one at a time, on one thread. CPU seconds are the
+best of a method's turns; memory is the highest resident set over the one before its first. FLOP counts are the matrix
+products that a method has to do, padding included, so the ratio of two says what to expect of equally efficient code.
+
+    python benchmarks/cross_scoring.py --out benchmarks/results/cross_scoring
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from transformers import PreTrainedModel
+
+from heedful.scorers.cached import plan_rows
+from heedful.scorers.hf import HFScorer
+from heedful.scorers.packs import reads
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A Qwen2 with random weights, large enough for the prompt to matter."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kept_heads: int
+    inner: int
+    vocabulary: int
+    spread: float
+
+    def build(self) -> PreTrainedModel:
+        torch.manual_seed(0)
+        config = transformers.Qwen2Config(
+            vocab_size=self.vocabulary,
+            hidden_size=self.hidden,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.kept_heads,
+            intermediate_size=self.inner,
+            max_position_embeddings=4096,
+            initializer_range=self.spread,
+            tie_word_embeddings=True,
+        )
+        return transformers.Qwen2ForCausalLM(config).eval()
+
+
+SHAPES = {
+    "small": Shape(256, 6, 4, 4, 1024, 32_000, 0.06),
+    "0.5B": Shape(896, 24, 14, 2, 4864, 151_936, 0.04),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One column of the matrix: M thoughts under one prompt."""
+
+    name: str
+    shape: str
+    prompt: int
+    thought: int
+    """Tokens of a thought; their mean where ragged."""
+    thoughts: int
+    micro_batch: int
+    methods: tuple[str, ...]
+    ragged: bool = False
+    shared: float = 0.0
+    """The part of every thought that all have in common."""
+
+    def draw(self) -> tuple[list[int], list[list[int]]]:
+        rng = random.Random(0)
+        vocabulary = SHAPES[self.shape].vocabulary
+        lengths = [self.thought] * self.thoughts
+        if self.ragged:
+            lengths = [
+                min(2 * self.thought, max(16, round(self.thought * rng.lognormvariate(-0.06, 0.35)))) for _ in lengths
+            ]
+        ids = lambda count: [rng.randrange(vocabulary) for _ in range(count)]  # noqa: E731
+        prompt, stem = ids(self.prompt), ids(round(self.shared * self.thought))
+        return prompt, [stem + ids(length - len(stem)) for length in lengths]
+
+
+OURS = ("cached", "packed")
+THEIRS = ("full", "sliced")
+CASES = (
+    Case("400/100", "small", 400, 100, 32, 8, THEIRS + OURS),
+    Case("1000/50", "small", 1000, 50, 32, 8, THEIRS + OURS),
+    Case("200/400 ragged", "small", 200, 400, 32, 8, THEIRS + OURS, ragged=True),
+    Case("0.5B 400/100", "0.5B", 400, 100, 8, 4, ("full", *OURS)),
+    Case("shared 0%", "small", 400, 100, 32, 8, ("packed", "trie")),
+    Case("shared 30%", "small", 400, 100, 32, 8, ("packed", "trie"), shared=0.3),
+    Case("shared 60%", "small", 400, 100, 32, 8, ("packed", "trie"), shared=0.6),
+    Case("shared 90%", "small", 400, 100, 32, 8, ("packed", "trie"), shared=0.9),
+)
+
+
+def score_whole(
+    model: PreTrainedModel, prompt: Sequence[int], thoughts: Sequence[Sequence[int]], micro_batch: int, *, sliced: bool
+) -> list[float]:
+    """The opponent: summed log-probabilities from whole sequences and whole logits."""
+    width = max(map(len, thoughts))
+    sums: list[float] = []
+    for start in range(0, len(thoughts), micro_batch):
+        part = thoughts[start : start + micro_batch]
+        ids_BT = torch.tensor([[*prompt, *ids, *[0] * (width - len(ids))] for ids in part])
+        real_BT = torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids in part])
+        filled_BT = torch.cat([torch.ones(len(part), len(prompt), dtype=torch.long), real_BT], dim=1)
+        logits_BTV = model(input_ids=ids_BT, attention_mask=filled_BT, use_cache=False).logits
+        if sliced:
+            logits_BTV = logits_BTV[:, len(prompt) - 1 :]
+        logprobs_BTV = torch.log_softmax(logits_BTV, dim=-1)
+        chosen_BT = logprobs_BTV[:, -width - 1 : -1].gather(2, ids_BT[:, -width:, None])[..., 0]
+        sums += (chosen_BT.double() * real_BT).sum(dim=1).tolist()
+        del logits_BTV, logprobs_BTV
+    return sums
+
+
+def operations(case: Case, model: PreTrainedModel, method: str) -> float:
+    """Floating-point operations of the matrix products, attention scores included."""
+    shape = SHAPES[case.shape]
+    body = 2 * sum(p.numel() for p in model.get_decoder().layers.parameters() if p.dim() == 2)
+    head = 2 * shape.hidden * shape.vocabulary
+    pair = 4 * shape.layers * shape.hidden
+    prompt, thoughts = case.draw()
+    behind, lengths = len(prompt), [len(ids) for ids in thoughts]
+    if method in THEIRS:
+        width = behind + max(lengths)
+        square = 1 if len(set(lengths)) > 1 else 0.5
+        return len(lengths) * (width * (body + head) + pair * square * width**2)
+    once = behind * body + pair * behind**2 / 2 + head
+    if method == "cached":
+        plan = plan_rows(lengths, 512, behind)
+        read = [max(lengths[row] for row in rows) - 1 for rows in plan for _ in rows]
+        scored = sum(lengths) - len(lengths)
+    else:
+        read = [length - 1 for length in lengths]
+        scored = sum(read) if method == "packed" else reads([tuple(ids) for ids in thoughts], share=True)
+    rest = sum(length * behind + length**2 / 2 for length in read)
+    tokens = scored if method == "trie" else sum(read)
+    return once + tokens * body + scored * head + pair * rest * (tokens / sum(read))
+
+
+def serve(case: Case, method: str) -> None:
+    """One method of one case, in this process: scores once for every line that it is sent."""
+    torch.set_num_threads(1)
+    model = SHAPES[case.shape].build()
+    prompt, thoughts = case.draw()
+    scorer = None if method in THEIRS else HFScorer(model, method=method)  # type: ignore[arg-type]
+
+    def score(asked: list[list[int]]) -> list[float]:
+        if scorer is None:
+            return score_whole(model, prompt, asked, case.micro_batch, sliced=method == "sliced")
+        return [row[0] for row in scorer.cross_score([prompt], asked, [0] * len(asked), 1.0).scores_MN]
+
+    with torch.no_grad():
+        probe = 0.0 if scorer is None else _timed(lambda: scorer.method)[0]
+        score([ids[:9] for ids in thoughts[:2]])
+        before = _resident("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # the highest resident set counts from here
+        print(json.dumps({"probe_cpu_seconds": round(probe, 3), "gigaflop": operations(case, model, method) / 1e9}))
+        for _ in sys.stdin:
+            cpu, wall, sums = _timed(lambda: score(thoughts))
+            extra = (_resident("VmHWM") - before) / 1024
+            print(json.dumps({"cpu": cpu, "wall": wall, "extra": extra, "sums": sums}), flush=True)
+
+
+def measure(case: Case, turns: int) -> list[dict[str, object]]:
+    """All methods of one case, in turns."""
+    command = [sys.executable, __file__, "--serve", case.name]
+    surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    started = {
+        method: subprocess.Popen(
+            [*command, method], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=surroundings
+        )
+        for method in case.methods
+    }
+    rows = {method: json.loads(_line(process)) for method, process in started.items()}
+    heard: dict[str, list[dict[str, Any]]] = {method: [] for method in case.methods}
+    for turn in range(turns):
+        for method, process in started.items():
+            if turn >= _most_turns(case, method):
+                continue
+            print("", file=process.stdin, flush=True)
+            heard[method].append(json.loads(_line(process)))
+            print(f"{case.name}, {method}: {heard[method][-1]['cpu']:.2f} s", flush=True)
+    for method, process in started.items():
+        process.communicate()
+        best = min(heard[method], key=lambda turn: turn["cpu"])
+        rows[method] |= {
+            "method": method,
+            "cpu_seconds": round(best["cpu"], 3),
+            "cpu_seconds_of_all_turns": [round(turn["cpu"], 3) for turn in heard[method]],
+            "wall_seconds": round(min(turn["wall"] for turn in heard[method]), 3),
+            "gigaflop_per_cpu_second": round(rows[method]["gigaflop"] / best["cpu"], 1),
+            "peak_extra_mb": round(heard[method][-1]["extra"]),
+            "sums": best["sums"],
+        }
+    return list(rows.values())
+
+
+def _most_turns(case: Case, method: str) -> int:
+    """Whole passes take long: two turns, of the large shape one."""
+    if method not in THEIRS:
+        return 100 if case.shape == "small" else 2
+    return 2 if case.shape == "small" else 1
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    line = process.stdout.readline() if process.stdout else ""
+    if not line:
+        sys.exit(f"{' '.join(map(str, process.args))} ended early")  # type: ignore[arg-type]
+    return line
+
+
+def _timed(work: Callable[[], object]) -> tuple[float, float, object]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    result = work()
+    return time.process_time() - cpu, time.perf_counter() - wall, result
+
+
+def _resident(field: str) -> int:
+    """Kilobytes of this process, by the name that Linux gives them."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
+
+
+def compare(case: Case, rows: list[dict[str, object]]) -> dict[str, object]:
+    """Speed and operations against the first method, and the largest differences of scores from it."""
+    _, thoughts = case.draw()
+    lengths = np.array([len(ids) for ids in thoughts])
+    first = rows[0]
+    truth = np.array(first["sums"])
+    for row in rows:
+        error = np.abs(np.array(row.pop("sums")) - truth)
+        row["speedup"] = round(first["cpu_seconds"] / row["cpu_seconds"], 2)  # type: ignore[operator]
+        row["flop_ratio"] = round(first["gigaflop"] / row["gigaflop"], 2)  # type: ignore[operator]
+        row["largest_error_per_token"] = float(f"{(error / lengths).max():.1e}")
+        row["largest_relative_error"] = float(f"{(error / np.abs(truth)).max():.1e}")
+    return {
+        **{name: value for name, value in asdict(case).items() if name != "methods"},
+        "lengths": {"least": int(lengths.min()), "mean": float(lengths.mean().round(1)), "most": int(lengths.max())},
+        "rows": rows,
+    }
+
+
+def markdown(result: dict[str, object]) -> str:
+    """The figures as a table, one row per method."""
+    lines = [
+        "# Cross-scoring, side by side",
+        "",
+        "Written by `benchmarks/cross_scoring.py`; do not edit. What the methods are stands at its top. One prompt",
+        "column, float32, one thread, CPU seconds (best of a method's turns), "
+        f"torch {torch.__version__}, transformers {transformers.__version__}.",
+        "The machine was shared, so differences under 10% mean nothing. Speed and FLOP ratios are against the first",
+        "method of each case; memory is what scoring added at its highest.",
+        "",
+        "| case | M | thought tokens (least, mean, most) | method | CPU s | speed | FLOP ratio | GFLOP/s | extra MB | "
+        "largest error per token |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for case in result["cases"]:  # type: ignore[attr-defined]
+        lengths = "{least}, {mean}, {most}".format(**case["lengths"])
+        for row in case["rows"]:
+            batch = f" (micro-batch {case['micro_batch']})" if row["method"] in THEIRS else ""
+            lines.append(
+                f"| {case['name']} | {case['thoughts']} | {lengths} | {row['method']}{batch} | {row['cpu_seconds']} | "
+                f"{row['speedup']} | {row['flop_ratio']} | {row['gigaflop_per_cpu_second']} | {row['peak_extra_mb']} | "
+                f"{row['largest_error_per_token']} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    arguments = _arguments()
+    if arguments.serve:
+        serve(next(case for case in CASES if case.name == arguments.serve[0]), arguments.serve[1])
+        return
+    file = arguments.out.with_suffix(".json") if arguments.out else None
+    known = json.loads(file.read_text())["cases"] if file and file.exists() else []
+    measured = {case["name"]: case for case in known}
+    for case in CASES:
+        if not arguments.cases or case.name in arguments.cases:
+            measured[case.name] = compare(case, measure(case, arguments.turns))
+    result = {
+        "benchmark": "cross_scoring",
+        "shapes": {name: asdict(shape) for name, shape in SHAPES.items()},
+        "threads": 1,
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        "machine": platform.machine(),
+        "cases": [measured[case.name] for case in CASES if case.name in measured],
+    }
+    print(markdown(result))
+    if file:
+        file.write_text(json.dumps(result, indent=1) + "\n")
+        file.with_suffix(".md").write_text(markdown(result))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", nargs="*", help="names of cases; default: all. Others keep what OUT says of them")
+    parser.add_argument("--turns", type=int, default=5, help="scorings per method (fewer of whole passes)")
+    parser.add_argument("--out", type=Path, help="write the figures here, as .json and .md")
+    parser.add_argument("--serve", nargs=2, metavar=("CASE", "METHOD"), help="what the processes are started with")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
