@@ -74,6 +74,7 @@ class HFScorer:
         self._head_tokens = tuple(head_tokens)
         self._asked = method
         self._obstacle: str | None = None
+        self._heads: dict[tuple[float, torch.device], OutputHead] = {}
 
     @property
     def name(self) -> str:
@@ -146,6 +147,13 @@ class HFScorer:
             method=method,
         )
 
+    def _head_at(self, temperature: float) -> OutputHead:
+        """The output head, probed once: how a model makes its logits does not change with its weights."""
+        key = (temperature, self._model.device)
+        if key not in self._heads:
+            self._heads[key] = OutputHead(self._model, temperature)
+        return self._heads[key]
+
     def _read(self, prompts: list[Ids], thoughts: list[Ids], temperature: float, tally: Tally) -> Method:
         """Distinct thoughts under distinct prompts into `tally`; the method that was used."""
         method = self.method
@@ -154,7 +162,7 @@ class HFScorer:
         on_cpu = self._model.device.type == "cpu"
         # no_grad, not inference_mode: what a model caches on the way (rotary tables) must stay usable in training.
         with _evaluating(self._model), torch.no_grad():
-            head = OutputHead(self._model, temperature)
+            head = self._head_at(temperature)
             if method == "cached":
                 budget = min(self._max_tokens, cached.CPU_TOKENS) if on_cpu else self._max_tokens
                 cached.score_cached(head, prompts, thoughts, budget, tally)
