@@ -6,6 +6,7 @@ the generator passed in: the same thoughts and the same generator give the same 
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 from collections.abc import Sequence
@@ -64,6 +65,15 @@ def text_thoughts(groups: Sequence[Group], tags: ThoughtTags) -> list[list[str]]
     return list(texts.values())
 
 
+def load_text_judge() -> bool:
+    """Import what the judge needs, which takes most of a second once; whether it is installed."""
+    if importlib.util.find_spec("sklearn") is None:
+        return False
+    importlib.import_module("sklearn.feature_extraction.text")
+    importlib.import_module("sklearn.linear_model")
+    return True
+
+
 def text_metrics(thoughts_by_prompt: Sequence[Sequence[str]], rng: np.random.Generator) -> list[Metric]:
     """`text/judge_accuracy`, `text/judge_accuracy_8way`, `text/judge_chance` and `text/template_share`.
 
@@ -92,7 +102,7 @@ def _judge(thoughts_by_prompt: Sequence[Sequence[str]], rng: np.random.Generator
     why = ""
     if len(kept) < 2:
         why = f"needs at least 2 prompts with {FEWEST_THOUGHTS} thoughts each, found {len(kept)}"
-    elif importlib.util.find_spec("sklearn") is None:
+    elif not load_text_judge():
         why = "the judge needs scikit-learn: install the extra `text` (pip install 'heedful[text]')"
     if why:
         return [Metric(name, None, len(texts), why=why) for name in JUDGE_NAMES.values()]

@@ -14,6 +14,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.configuration import to_json
+from heedful.diagnostics.text import load_text_judge
 from heedful.diagnostics.thoughts import ThoughtTags
 from heedful.envs.tasks import TaskStream
 from heedful.policies.load import load_model, pick_device
@@ -82,6 +83,8 @@ def assemble(config: TrainConfig, progress: Callable[[int, int, float], None], s
         reference=reference,
         device=device,
     )
+    if config.diagnostics.enabled:
+        load_text_judge()  # now, so that the first step's time is that of a step
     scorer = HFScorer(model, max_tokens=config.diagnostics.max_tokens)
     parts = Parts(
         family=family,
