@@ -105,36 +105,6 @@ def test_two_readings_of_one_name_are_refused_and_nothing_is_written(tmp_path: P
     assert (tmp_path / "metrics.jsonl").read_bytes() == b""
 
 
-def test_cutting_keeps_the_bytes_of_what_stays_and_writing_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    tracker = JsonlTracker(path, clock=ticking())
-    for step in (0, 1, 1, 2, 3):
-        tracker.write(step, [Metric("reward/mean", step / 8)])
-    before = path.read_bytes().splitlines(keepends=True)
-    tracker.truncate_after(1)
-    assert path.read_bytes() == b"".join(before[:3])
-    tracker.write(2, [Metric("reward/mean", 0.5)])
-    assert [row.step for row in read_metrics(path)] == [0, 1, 1, 2]
-
-
-def test_cutting_drops_a_line_that_a_killed_run_left_torn(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"step":0,"time":1,"metrics":{}}\n{"step":1,"ti')
-    tracker = JsonlTracker(path)
-    tracker.truncate_after(5)
-    assert path.read_bytes() == b'{"step":0,"time":1,"metrics":{}}\n'
-
-
-def test_cutting_refuses_a_broken_line_in_the_middle_and_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    written = b'{"step":0,"time":1,"metrics":{}}\nrubbish\n{"step":9,"time":1,"metrics":{}}\n'
-    path.write_bytes(written)
-    tracker = JsonlTracker(path)
-    with pytest.raises(ValueError, match="on line 2 of"):
-        tracker.truncate_after(0)
-    assert path.read_bytes() == written
-
-
 class Failing:
     """Fails at every call."""
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.protocols import Tracker
-from heedful.storage.files import naming_a_full_disk, write_whole
+from heedful.storage.files import naming_a_full_disk
 from heedful.types import Metric
 
 PROJECT = "heedful"
@@ -53,30 +53,8 @@ class JsonlTracker:
             self._stream.write(line.encode())
             self._stream.flush()
 
-    def truncate_after(self, step: int) -> None:
-        """Drop what was written later than `step`, and a line that a killed run left torn. The rest keeps its bytes.
-
-        Raises ValueError, and changes nothing, where another line than the last cannot be read.
-        """
-        lines = self._path.read_bytes().splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith(b"\n")]
-        kept = [line for number, line in enumerate(whole, start=1) if self._step(line, number) <= step]
-        self._stream.close()
-        if len(kept) < len(lines):
-            write_whole(self._path, b"".join(kept))
-        self._stream = self._path.open("ab")
-
     def close(self) -> None:
         self._stream.close()
-
-    def _step(self, line: bytes, number: int) -> int:
-        try:
-            return int(json.loads(line)["step"])
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(
-                f"Expected a JSON object with a step on line {number} of {self._path}, found {line[:60]!r}. "
-                "Restore the file, or delete that line."
-            ) from error
 
 
 class TensorBoardTracker:
