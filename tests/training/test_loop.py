@@ -50,6 +50,7 @@ class Watch:
 
     values: dict[str, list[Any]] = field(default_factory=dict)
     first: list[Trajectory] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
         for metric in metrics:
@@ -59,7 +60,7 @@ class Watch:
         self.first.append(trajectory)
 
     def note(self, sentence: str) -> None:
-        raise AssertionError(f"nothing to say, but: {sentence}")
+        self.notes.append(sentence)
 
     def close(self) -> None:
         """Nothing to close."""
@@ -549,6 +550,16 @@ def test_a_configuration_that_cannot_run_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         replace(echo_run, **changes)
+
+
+@pytest.mark.parametrize(("on", "notes"), [("reward", 1), ("outcome", 0)])
+def test_a_filter_on_a_shaped_reward_is_warned_of_once(
+    echo_run: TrainConfig, tmp_path: Path, on: str, notes: int
+) -> None:
+    config = replace(echo_run, steps=2, filter=TopP(on=on), evaluation=NO_EVALUATION, diagnostics=UNMEASURED)
+    told = trained(config, tmp_path / on).watch.notes
+    assert len(told) == notes
+    assert all("format, solved are parts" in sentence for sentence in told)
 
 
 def test_greedy_sampling_is_no_training(echo_run: TrainConfig) -> None:

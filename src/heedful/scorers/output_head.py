@@ -40,11 +40,6 @@ class OutputHead:
             head if type(head) is nn.Linear and not (head._forward_hooks or head._forward_pre_hooks) else None
         )
 
-    @property
-    def whole_model(self) -> bool:
-        """The body is the whole model: its states hold the vocabulary."""
-        return self._head is None
-
     def logprobs(self, states_RH: torch.Tensor, targets: Targets) -> torch.Tensor:
         """One log-probability per target, in float32 or wider."""
         chunks = []

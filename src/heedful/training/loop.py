@@ -83,6 +83,11 @@ def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequen
             verdicts = config.filter(values_on(groups, config.filter.on), stream(config.seed, "filter", step))
             if step == 0:
                 watch.first_rollout(groups[0].trajectories[0])
+                if shaped := _shaping(groups) if config.filter.on == "reward" else ():
+                    watch.note(
+                        f"The filter looks at the whole reward, of which {', '.join(shaped)} are parts: groups that "
+                        "differ in one of them alone count as if they told of the task; --filter.on outcome ignores it."
+                    )
             with clock.stage("diagnose"):  # before the update: the scorer must be the policy that sampled
                 diagnosis = parts.diagnostician.measure(step, groups, verdicts, config.filter.on)
             with clock.stage("update"):
@@ -186,6 +191,13 @@ class _Run:
         parts, folder = self.parts, self.folder.path / "checkpoints"
         checkpoint.save(folder, version, parts.model, parts.tokenizer, parts.learner.state_dict(), parts.state())
         checkpoint.prune(folder, keep_last=2, best=parts.best)
+
+
+def _shaping(groups: Sequence[Group]) -> tuple[str, ...]:
+    """The reward's components, if there are several."""
+    turns = [turn for group in groups for trajectory in group.trajectories for turn in trajectory.turns]
+    names = sorted({name for turn in turns for name in turn.rewards})
+    return tuple(names) if len(names) > 1 else ()
 
 
 @dataclass(slots=True)
