@@ -28,6 +28,7 @@ LAYERS = {
     "seeds": 1,
     "spread": 1,
     "storage": 1,
+    "diagnostician": 2,
     "envs": 2,
     "policies": 2,
     "rollout": 2,
@@ -44,7 +45,6 @@ LAYERS = {
     "seed_statistics": 4,
     "studies": 4,
     "training.config": 4,
-    "training.diagnose": 4,
     "training.loop": 4,
     "training.parts": 4,
     "verdict": 4,
@@ -58,6 +58,7 @@ SHARED = {"types", "configuration", "seeds", "spread"}
 
 SIDEWAYS = {
     ("__main__", "cli"): "python -m heedful is the command line",
+    ("diagnostician", "scorers"): "it asks a scorer for what a measurement needs",
     ("rollout", "envs"): "the input-blind baseline plays the actions that an environment lists",
     ("presets", "training"): "a preset is a TrainConfig",
     ("training", "evaluation"): "the loop evaluates",
@@ -69,7 +70,7 @@ SIDEWAYS = {
 WALL_A = {"heedful": {"types", "protocols", "spread", "diagnostics"}, "others": {"numpy", "scipy"}}
 """All that the diagnostics may import: what they measure is passed in."""
 
-WALL_B = {"scorers", "rollout.episode"}
+WALL_B = {"diagnostician", "scorers", "rollout.episode"}
 """All that the integrations may import besides layers 0 and 1."""
 
 FOREIGN_TRAINERS = {"trl", "verl"}

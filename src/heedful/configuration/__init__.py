@@ -20,7 +20,18 @@ The string literal under a field is its documentation.
 """
 
 from heedful.configuration.command_line import parse
+from heedful.configuration.limits import refuse_below
 from heedful.configuration.schema import Choice, Setting, settings_of
 from heedful.configuration.tree import ConfigurationError, Problem, from_json, to_json
 
-__all__ = ["Choice", "ConfigurationError", "Problem", "Setting", "from_json", "parse", "settings_of", "to_json"]
+__all__ = [
+    "Choice",
+    "ConfigurationError",
+    "Problem",
+    "Setting",
+    "from_json",
+    "parse",
+    "refuse_below",
+    "settings_of",
+    "to_json",
+]

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 from heedful import envs
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
-from heedful.configuration import Choice
+from heedful.configuration import Choice, refuse_below
+from heedful.diagnostician import DiagnosticsConfig
 from heedful.envs.frozen_lake import FrozenLake
 from heedful.filters import FILTERS, TopP
 from heedful.policies.sampling import Sampling
@@ -19,13 +20,6 @@ from heedful.seedlings.recipe import Seedling
 from heedful.trackers import TRACKERS
 from heedful.training.optimizer import OptimizerConfig
 from heedful.training.samples import LossScale
-
-
-def _refuse_below(config: object, **least: int) -> None:
-    """Raise for the first field that lies below its least value."""
-    for name, value in least.items():
-        if getattr(config, name) < value:
-            raise ValueError(f"{name} must be at least {value}, found {getattr(config, name)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +37,7 @@ class EvaluationConfig:
     """Most episodes played at once: lower it when memory is short. Which noise an episode meets depends on it."""
 
     def __post_init__(self) -> None:
-        _refuse_below(self, tasks=1, samples=1, times=0, at_once=1)
+        refuse_below(self, tasks=1, samples=1, times=0, at_once=1)
 
     def at(self, steps: int) -> frozenset[int]:
         """The numbers of updates after which to evaluate."""
@@ -52,42 +46,6 @@ class EvaluationConfig:
         if self.times == 1:
             return frozenset({steps})
         return frozenset(round(index * steps / (self.times - 1)) for index in range(self.times))
-
-
-@dataclass(frozen=True, slots=True)
-class DiagnosticsConfig:
-    """How often, and on how many thoughts, the dependence of the reasoning on the input is measured."""
-
-    enabled: bool = True
-    every: int = 4
-    """Steps between cheap measurements."""
-    full_every: int = 20
-    """Steps between full measurements (every prompt and every member)."""
-    prompts: int = 16
-    """Prompts of a cheap measurement."""
-    thoughts: int = 2
-    """Thoughts per prompt of a cheap measurement."""
-    any_turn: int = 32
-    """Thoughts of a full measurement whose turn is drawn, at most 64; 0 = none."""
-    swapped_rows: int = 16
-    """Thoughts of a full measurement that are read under swapped observations, at most 32; 0 = none."""
-    swapped_columns: int = 8
-    """Observations that are swapped among them, at most 16."""
-    words: int = 64
-    """Thoughts of a full measurement that are stored token by token, with what each token tells of the prompt; at most
-    64, 0 = none."""
-    judge: str | None = None
-    """Another causal model, a folder or a Hugging Face name, that reads prompts and thoughts as text at full
-    measurements; none = only the policy judges itself."""
-    max_tokens: int = 4096
-    """Most padded tokens scored in one forward pass."""
-
-    def __post_init__(self) -> None:
-        _refuse_below(self, every=1, full_every=1, prompts=1, thoughts=1, max_tokens=1)
-        _refuse_below(self, any_turn=0, swapped_rows=0, swapped_columns=2, words=0)
-        for name, most in (("any_turn", 64), ("swapped_rows", 32), ("swapped_columns", 16), ("words", 64)):
-            if getattr(self, name) > most:
-                raise ValueError(f"{name} must be at most {most}, found {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +93,7 @@ class TrainConfig:
     """Most padded tokens in one forward and backward pass. Changes speed and memory, never gradients."""
 
     def __post_init__(self) -> None:
-        _refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1)
+        refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1)
         if self.group_size < 2:
             raise ValueError(
                 f"group_size must be at least 2 (a group of one has no spread and earns no advantage), "

@@ -15,6 +15,7 @@ from functools import partial
 from types import FrameType
 from typing import Protocol
 
+from heedful.diagnostician import Diagnosis
 from heedful.envs.tasks import evaluation_tasks
 from heedful.evaluation import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
 from heedful.policies.hf import HFPolicy
@@ -26,7 +27,6 @@ from heedful.spread import values_on
 from heedful.storage import RunFolder, write_rollouts, write_scores
 from heedful.training import checkpoint
 from heedful.training.config import TrainConfig
-from heedful.training.diagnose import Diagnosis
 from heedful.training.parts import Parts
 from heedful.training.samples import loss_scale_factor, make_samples
 from heedful.types import Group, Metric, Trajectory, Verdict

@@ -14,6 +14,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.configuration import to_json
+from heedful.diagnostician import Diagnostician
 from heedful.diagnostics.text import load_text_judge
 from heedful.diagnostics.thoughts import ThoughtTags
 from heedful.envs.tasks import TaskStream
@@ -25,7 +26,6 @@ from heedful.seedlings.grow import load_seedling
 from heedful.seeds import derive
 from heedful.training.checkpoint import Checkpoint
 from heedful.training.config import TrainConfig
-from heedful.training.diagnose import Diagnostician
 from heedful.training.learner import Learner
 
 

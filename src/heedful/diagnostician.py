@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from heedful.configuration import refuse_below
 from heedful.diagnostics.information import ZScoreState, information
 from heedful.diagnostics.mixture import gap_per_token
 from heedful.diagnostics.pointwise import pointwise_information
@@ -31,11 +32,47 @@ from heedful.protocols import WindowExceeded
 from heedful.scorers.swapped import TokenScorer, score_swapped
 from heedful.seeds import derive, stream
 from heedful.storage import TokenValues
-from heedful.training.config import DiagnosticsConfig
 from heedful.types import CrossScores, Group, Metric, Verdict
 
 if TYPE_CHECKING:
     from heedful.scorers.judge import Judge
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosticsConfig:
+    """How often, and on how many thoughts, the dependence of the reasoning on the input is measured."""
+
+    enabled: bool = True
+    every: int = 4
+    """Steps between cheap measurements."""
+    full_every: int = 20
+    """Steps between full measurements (every prompt and every member)."""
+    prompts: int = 16
+    """Prompts of a cheap measurement."""
+    thoughts: int = 2
+    """Thoughts per prompt of a cheap measurement."""
+    any_turn: int = 32
+    """Thoughts of a full measurement whose turn is drawn, at most 64; 0 = none."""
+    swapped_rows: int = 16
+    """Thoughts of a full measurement that are read under swapped observations, at most 32; 0 = none."""
+    swapped_columns: int = 8
+    """Observations that are swapped among them, at most 16."""
+    words: int = 64
+    """Thoughts of a full measurement that are stored token by token, with what each token tells of the prompt; at most
+    64, 0 = none."""
+    judge: str | None = None
+    """Another causal model, a folder or a Hugging Face name, that reads prompts and thoughts as text at full
+    measurements; none = only the policy judges itself."""
+    max_tokens: int = 4096
+    """Most padded tokens scored in one forward pass."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, every=1, full_every=1, prompts=1, thoughts=1, max_tokens=1)
+        refuse_below(self, any_turn=0, swapped_rows=0, swapped_columns=2, words=0)
+        for name, most in (("any_turn", 64), ("swapped_rows", 32), ("swapped_columns", 16), ("words", 64)):
+            if getattr(self, name) > most:
+                raise ValueError(f"{name} must be at most {most}, found {getattr(self, name)}")
+
 
 NOTHING = CrossScores([], [], [])
 

@@ -6,10 +6,9 @@ import math
 import numpy as np
 import pytest
 
+from heedful.diagnostician import Diagnostician, DiagnosticsConfig
 from heedful.diagnostics.thoughts import ThoughtTags
 from heedful.protocols import WindowExceeded
-from heedful.training.config import DiagnosticsConfig
-from heedful.training.diagnose import Diagnostician
 from heedful.types import CrossScores, Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 NAMES = "first_turn", "any_turn", "observation"
