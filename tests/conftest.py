@@ -36,7 +36,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def tokenizer() -> Any:
     """A seedling's tokenizer, learned from demonstrations of Echo."""
     pytest.importorskip("transformers")
-    from heedful.render import Tags
+    from heedful.reading import Tags
     from heedful.seedlings.tokenizer import grow_tokenizer
     from heedful.seeds import stream
 

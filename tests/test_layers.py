@@ -24,6 +24,7 @@ LAYERS = {
     "filters": 1,
     "plain_attention": 1,
     "pretrained": 1,
+    "reading": 1,
     "render": 1,
     "seeds": 1,
     "spread": 1,
@@ -58,6 +59,7 @@ SHARED = {"types", "configuration", "seeds", "spread"}
 
 SIDEWAYS = {
     ("__main__", "cli"): "python -m heedful is the command line",
+    ("render", "reading"): "a renderer reads the replies to what it rendered",
     ("diagnostician", "scorers"): "it asks a scorer for what a measurement needs",
     ("rollout", "envs"): "the input-blind baseline plays the actions that an environment lists",
     ("presets", "training"): "a preset is a TrainConfig",

@@ -13,7 +13,8 @@ pytest.importorskip("transformers", reason="rendering is tested with transformer
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from heedful.render import Renderer, Tags
+from heedful.reading import Tags
+from heedful.render import Renderer
 from heedful.types import Conversation, Message, Prompt, Span
 
 LINES = [

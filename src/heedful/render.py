@@ -1,4 +1,4 @@
-"""Between messages and token ids: what a policy reads next, and where thought and answer lie in what it sampled.
+"""Between messages and token ids: what a policy reads next.
 
 Promise: append-only. The chat template is rendered whole once, for the first turn; afterwards only glue is appended,
 and no sampled id is ever decoded and tokenised again.
@@ -7,14 +7,13 @@ and no sampled id is ever decoded and tokenised again.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, Protocol
 
-from heedful.types import Conversation, Message, Prompt, Reply, Span
+from heedful.reading import ReplyReader, Tags
+from heedful.types import Conversation, Message, Prompt, Reply
 
 Texts = tuple[tuple[str, str], ...]
 """Messages as hashable (role, content) pairs."""
@@ -22,6 +21,7 @@ Texts = tuple[tuple[str, str], ...]
 _QUESTION = "heedfulquestion"
 _MARK = "heedfulmark"
 _CACHED_PROMPTS = 2048
+_PLAIN_TAGS = Tags()
 _THINKING_OPTIONS = ("enable_thinking", "thinking")
 
 
@@ -44,26 +44,6 @@ class ChatTokenizer(Protocol):
     def __call__(self, text: Any, *, add_special_tokens: bool) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Tags:
-    """The texts that delimit thought and answer in a reply."""
-
-    open: str = "<think>"
-    close: str = "</think>"
-    answer_open: str = "<answer>"
-    answer_close: str = "</answer>"
-    force: bool = True
-    """Append the opening tag to the generation prompt unless it already ends with it."""
-
-    def __post_init__(self) -> None:
-        texts = (self.open, self.close, self.answer_open, self.answer_close)
-        if not all(texts) or any(text != text.strip() for text in texts) or len(set(texts)) < 4:
-            raise ValueError(
-                f"The four tags must be different, non-empty and without outer whitespace, but they are {texts}. "
-                f"Set tags.open, tags.close, tags.answer_open and tags.answer_close accordingly."
-            )
-
-
 class Renderer:
     """One tokenizer's chat template as an append-only stream of ids.
 
@@ -80,7 +60,7 @@ class Renderer:
     def __init__(
         self,
         tokenizer: ChatTokenizer,
-        tags: Tags = Tags(),
+        tags: Tags = _PLAIN_TAGS,
         template_options: Mapping[str, object] | None = None,
         stop_ids: Collection[int] = (),
     ) -> None:
@@ -90,7 +70,6 @@ class Renderer:
         self.template_options = dict(template_options or {})
         self._start = lru_cache(_CACHED_PROMPTS)(self._make_start)
         self._glue = lru_cache(_CACHED_PROMPTS)(self._make_glue)
-        self._pieces: dict[int, str] = {}
         _check_options(self.template_options)
         if not tokenizer.chat_template:
             raise ValueError(
@@ -98,7 +77,7 @@ class Renderer:
                 "model, or set `tokenizer.chat_template` to the template the model should be trained with."
             )
         self._check_tags()
-        self._template_opening = self._own_opening(self._render((("user", _QUESTION),)))
+        self._template_opening = self.tags.opening_of(self._render((("user", _QUESTION),)))
         self.opening: str = self._template_opening or (tags.open if tags.force else "")
         """The opening tag as it stands at the end of every prompt (with what the template writes after it); empty if
         the policy has to sample it."""
@@ -108,6 +87,7 @@ class Renderer:
         self._end_of_turn = self._decode([self.end_of_turn_id])
         self.stop_ids: frozenset[int] = frozenset(stop_ids) | {self.end_of_turn_id}
         """The ids that end a reply: the given ones and the template's end-of-turn token."""
+        self._reader = ReplyReader(self._decode, tags, self.stop_ids)
 
     def start(self, messages: Sequence[Message]) -> Prompt:
         """The whole template with its generation prompt and the forced tag; the last message must not be a reply."""
@@ -169,84 +149,12 @@ class Renderer:
     def read(
         self, prompt: Prompt, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()
     ) -> Reply:
-        """The reply that `ids`, sampled after `prompt`, make: its text, and where thought and answer lie in it.
-
-        A token belongs to the thought if any of its characters lies before the closing tag's end. Thought and answer
-        never overlap: a token that holds the end of the one and the start of the other counts as thought.
-        """
-        sampled = tuple(ids)
-        if len(logprobs) != len(sampled) or len(entropies) not in (0, len(sampled)):
-            raise ValueError(
-                f"Expected one log-probability and one entropy (or none) per sampled id, found {len(sampled)} ids, "
-                f"{len(logprobs)} log-probabilities and {len(entropies)} entropies. Pass what the sampler returned."
-            )
-        cut = not sampled or sampled[-1] not in self.stop_ids
-        written = sampled if cut else sampled[:-1]
-        text = self._decode(written)
-        thought, answer, closed = self._spans(text, written, len(sampled))
-        return Reply(
-            prompt=prompt,
-            ids=sampled,
-            text=self.opening + text,
-            logprobs=tuple(logprobs),
-            entropies=tuple(entropies),
-            thought=thought,
-            answer=answer,
-            closed=closed,
-            cut=cut,
-        )
-
-    def _spans(self, text: str, written: tuple[int, ...], total: int) -> tuple[Span, Span, bool]:
-        """Thought, answer, and whether the thought was closed. `total` counts the end-of-turn token, too."""
-        tags = self.tags
-        tokens_up_to = self._locate(text, written)
-        opened, begin, searched = True, 0, 0
-        if not self.opening:
-            at = text.find(tags.open)
-            opened = at >= 0
-            searched = at + len(tags.open) if opened else 0
-            begin = tokens_up_to(searched) if opened else 0
-        close_at = text.find(tags.close, searched) if opened else -1
-        if opened and close_at < 0:
-            return Span(begin, total), Span(total, total), False
-        end = begin
-        if opened:
-            searched = close_at + len(tags.close)
-            end = tokens_up_to(searched)
-        thought = Span(begin, end)
-        answer_at = text.find(tags.answer_open, searched)
-        if answer_at < 0:
-            return thought, Span(end, end), opened
-        first = max(end, tokens_up_to(answer_at + 1) - 1)
-        close_at = text.find(tags.answer_close, answer_at + len(tags.answer_open))
-        last = len(written) if close_at < 0 else tokens_up_to(close_at + len(tags.answer_close))
-        return thought, Span(first, last), opened
-
-    def _locate(self, text: str, ids: tuple[int, ...]) -> Callable[[int], int]:
-        """A function: how many tokens, from the first, hold the first `characters` characters of `text`.
-
-        If the pieces decoded one by one join to the whole text, their lengths are exact. Otherwise (a character split
-        over tokens, a decoder that strips spaces) it searches the decoded prefixes; that a prefix holds those
-        characters is monotone in its length.
-        """
-        pieces = [self.piece(token) for token in ids]
-        ends = list(accumulate(map(len, pieces)))
-        if "".join(pieces) == text:
-            return lambda characters: bisect_left(ends, characters) + 1
-
-        def tokens_up_to(characters: int) -> int:
-            held = text[:characters]
-            lengths = range(len(ids) + 1)
-            return bisect_left(lengths, True, key=lambda length: self._decode(ids[:length]).startswith(held))
-
-        return tokens_up_to
+        """The reply that `ids`, sampled after `prompt`, make (`ReplyReader.read`)."""
+        return self._reader.read(prompt, ids, logprobs, entropies, opening=self.opening)
 
     def piece(self, token: int) -> str:
         """The text of one token by itself; a token that holds part of a character has a replacement mark."""
-        piece = self._pieces.get(token)
-        if piece is None:
-            piece = self._pieces[token] = self._decode([token])
-        return piece
+        return self._reader.piece(token)
 
     def _ended(self, reply: Message) -> bool:
         return not self.stop_ids.isdisjoint((reply.ids or ())[-1:])
@@ -285,17 +193,13 @@ class Renderer:
                 f"option {option} in template_options so that the template stops writing it (now: "
                 f"{self.template_options}), or choose other tags."
             )
-        if self._own_opening(text) != self._template_opening:
+        if self.tags.opening_of(text) != self._template_opening:
             raise ValueError(
                 f"Expected every generation prompt of the chat template to end with {self._template_opening!r} after "
                 f"its header, as it does for a plain question, found {text[-40:]!r}: the template opens the thought "
                 f"depending on the messages. Fix its mode through template_options."
             )
         return text if self._template_opening else text + self.opening
-
-    def _own_opening(self, text: str) -> str:
-        """The opening tag, with the whitespace after it, that the template itself wrote at the end of `text`."""
-        return text[text.rindex(self.tags.open) :] if text.rstrip().endswith(self.tags.open) else ""
 
     def _check_template(self) -> str:
         """Refuses a template that cannot be continued append-only; returns the glue before a dummy question."""

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from heedful.render import Tags
+from heedful.reading import Tags
 from heedful.types import Metric, Trajectory
 
 ROWS = 12

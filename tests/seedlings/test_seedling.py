@@ -16,7 +16,8 @@ from heedful.configuration import to_json  # noqa: E402
 from heedful.envs.echo import Echo  # noqa: E402
 from heedful.envs.frozen_lake import FrozenLake  # noqa: E402
 from heedful.policies.load import load_model  # noqa: E402
-from heedful.render import Renderer, Tags  # noqa: E402
+from heedful.reading import Tags  # noqa: E402
+from heedful.render import Renderer  # noqa: E402
 from heedful.seedlings import grow as growing  # noqa: E402
 from heedful.seedlings.grow import encode, load_seedling, seedling_path  # noqa: E402
 from heedful.seedlings.recipe import LEAST_VOCABULARY, Seedling, nano  # noqa: E402

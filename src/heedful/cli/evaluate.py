@@ -18,7 +18,7 @@ from heedful.cli.words import asks_for_help, take, take_positional
 from heedful.configuration import Choice, parse, to_json
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
-from heedful.render import Tags
+from heedful.reading import Tags
 from heedful.types import Conversation, Group, Metric, Reply
 
 if TYPE_CHECKING:

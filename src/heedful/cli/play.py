@@ -16,7 +16,7 @@ from heedful.configuration import Choice, parse
 from heedful.policies.sampling import Sampling
 from heedful.presets import PRESETS, preset
 from heedful.protocols import Environment
-from heedful.render import Tags
+from heedful.reading import Tags
 from heedful.types import Observation, Reply, Step, Task, Turn
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrai
 from heedful.envs.tasks import TaskStream
 from heedful.pretrained import read_model, read_tokenizer, write_pretrained
 from heedful.protocols import Demonstrator, EnvironmentFamily
-from heedful.render import Renderer, Tags
+from heedful.reading import Tags
+from heedful.render import Renderer
 from heedful.seedlings.recipe import Seedling
 from heedful.seedlings.tokenizer import grow_tokenizer
 from heedful.seeds import derive, stream

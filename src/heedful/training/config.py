@@ -15,7 +15,7 @@ from heedful.diagnostician import DiagnosticsConfig
 from heedful.envs.frozen_lake import FrozenLake
 from heedful.filters import FILTERS, TopP
 from heedful.policies.sampling import Sampling
-from heedful.render import Tags
+from heedful.reading import Tags
 from heedful.seedlings.recipe import Seedling
 from heedful.trackers import TRACKERS
 from heedful.training.optimizer import OptimizerConfig

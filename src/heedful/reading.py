@@ -1,0 +1,141 @@
+"""Reading a sampled reply: its text, and where thought and answer lie among its ids.
+
+Promise: what was sampled is decoded, never tokenised again; the ranges are exact even where characters are split over
+tokens. Torch-free.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from heedful.types import Prompt, Reply, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """The texts that delimit thought and answer in a reply."""
+
+    open: str = "<think>"
+    close: str = "</think>"
+    answer_open: str = "<answer>"
+    answer_close: str = "</answer>"
+    force: bool = True
+    """Append the opening tag to the generation prompt unless it already ends with it."""
+
+    def __post_init__(self) -> None:
+        texts = (self.open, self.close, self.answer_open, self.answer_close)
+        if not all(texts) or any(text != text.strip() for text in texts) or len(set(texts)) < 4:
+            raise ValueError(
+                f"The four tags must be different, non-empty and without outer whitespace, but they are {texts}. "
+                f"Set tags.open, tags.close, tags.answer_open and tags.answer_close accordingly."
+            )
+
+    def opening_of(self, prompt: str) -> str:
+        """The opening tag, with the whitespace after it, at the end of a prompt; empty if none stands there."""
+        return prompt[prompt.rindex(self.open) :] if prompt.rstrip().endswith(self.open) else ""
+
+
+class ReplyReader:
+    """Reads the replies of one tokenizer.
+
+    `decode`: ids to text, special tokens and spaces kept. `stop_ids`: every id that ends a reply.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str], tags: Tags, stop_ids: Collection[int]) -> None:
+        self._decode = decode
+        self._tags = tags
+        self._stop_ids = frozenset(stop_ids)
+        self._pieces: dict[int, str] = {}
+
+    def read(
+        self,
+        prompt: Prompt,
+        ids: Sequence[int],
+        logprobs: Sequence[float],
+        entropies: Sequence[float] = (),
+        *,
+        opening: str,
+    ) -> Reply:
+        """The reply that `ids`, sampled after `prompt`, make: its text, and where thought and answer lie in it.
+
+        `opening`: the opening tag at the end of the prompt, as the environment gets it back; empty if the policy has
+        to sample it. `logprobs` and `entropies` may be empty where they are not known. A token belongs to the thought
+        if any of its characters lies before the closing tag's end. Thought and answer never overlap: a token that holds
+        the end of the one and the start of the other counts as thought. Raises ValueError for lengths that differ.
+        """
+        sampled = tuple(ids)
+        if len(logprobs) not in (0, len(sampled)) or len(entropies) not in (0, len(sampled)):
+            raise ValueError(
+                f"Expected one log-probability and one entropy (or none) per sampled id, found {len(sampled)} ids, "
+                f"{len(logprobs)} log-probabilities and {len(entropies)} entropies. Pass what the sampler returned."
+            )
+        cut = not sampled or sampled[-1] not in self._stop_ids
+        written = sampled if cut else sampled[:-1]
+        text = self._decode(written)
+        thought, answer, closed = self._spans(text, written, len(sampled), bool(opening))
+        return Reply(
+            prompt=prompt,
+            ids=sampled,
+            text=opening + text,
+            logprobs=tuple(logprobs),
+            entropies=tuple(entropies),
+            thought=thought,
+            answer=answer,
+            closed=closed,
+            cut=cut,
+        )
+
+    def piece(self, token: int) -> str:
+        """The text of one token by itself; a token that holds part of a character has a replacement mark."""
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self._decode([token])
+        return piece
+
+    def _spans(self, text: str, written: tuple[int, ...], total: int, opened: bool) -> tuple[Span, Span, bool]:
+        """Thought, answer, and whether the thought was closed. `total` counts the end-of-turn token, too."""
+        tags = self._tags
+        tokens_up_to = self._locate(text, written)
+        begin, searched = 0, 0
+        if not opened:
+            at = text.find(tags.open)
+            opened = at >= 0
+            searched = at + len(tags.open) if opened else 0
+            begin = tokens_up_to(searched) if opened else 0
+        close_at = text.find(tags.close, searched) if opened else -1
+        if opened and close_at < 0:
+            return Span(begin, total), Span(total, total), False
+        end = begin
+        if opened:
+            searched = close_at + len(tags.close)
+            end = tokens_up_to(searched)
+        thought = Span(begin, end)
+        answer_at = text.find(tags.answer_open, searched)
+        if answer_at < 0:
+            return thought, Span(end, end), opened
+        first = max(end, tokens_up_to(answer_at + 1) - 1)
+        close_at = text.find(tags.answer_close, answer_at + len(tags.answer_open))
+        last = len(written) if close_at < 0 else tokens_up_to(close_at + len(tags.answer_close))
+        return thought, Span(first, last), opened
+
+    def _locate(self, text: str, ids: tuple[int, ...]) -> Callable[[int], int]:
+        """A function: how many tokens, from the first, hold the first `characters` characters of `text`.
+
+        If the pieces decoded one by one join to the whole text, their lengths are exact. Otherwise (a character split
+        over tokens, a decoder that strips spaces) it searches the decoded prefixes; that a prefix holds those
+        characters is monotone in its length.
+        """
+        pieces = [self.piece(token) for token in ids]
+        ends = list(accumulate(map(len, pieces)))
+        if "".join(pieces) == text:
+            return lambda characters: bisect_left(ends, characters) + 1
+
+        def tokens_up_to(characters: int) -> int:
+            held = text[:characters]
+            lengths = range(len(ids) + 1)
+            return bisect_left(lengths, True, key=lambda length: self._decode(ids[:length]).startswith(held))
+
+        return tokens_up_to
