@@ -28,6 +28,7 @@ from heedful.diagnostics.thoughts import (
     first_turn_thoughts,
     swapped_observations,
 )
+from heedful.diagnostics.unknown import withheld
 from heedful.protocols import WindowExceeded
 from heedful.scorers.swapped import TokenScorer, score_swapped
 from heedful.seeds import derive, stream
@@ -105,13 +106,17 @@ class Diagnostician:
     piece: Callable[[int], str]
     """The text of one token."""
     judge: Judge | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    """Metric -> why the trainer that is watched cannot give it."""
+    unreadable: str = ""
+    """Why thoughts cannot be scored here, if they cannot: the sampler truncates, the weights are spread over devices."""
     zscores: dict[str, ZScoreState] = field(default_factory=dict)
     regimes: dict[str, RegimeState] = field(default_factory=dict)
     suspicions: dict[str, Suspicion] = field(default_factory=dict)
 
     def measure(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], on: str) -> Diagnosis:
         """All metrics of this step's groups; information and retrieval only when they are due."""
-        metrics = rollout_metrics(groups, verdicts, on)
+        metrics = withheld(rollout_metrics(groups, verdicts, on), self.unknown)
         scheduled = step % self.config.full_every == 0
         if not self.config.enabled or not (scheduled or step % self.config.every == 0):
             return Diagnosis(metrics)
@@ -119,19 +124,26 @@ class Diagnostician:
         stored = Diagnosis([])
         for name, members in environments.items():
             place = f"/{name or 'other'}" if len(environments) > 1 else ""
+            if self.unreadable:
+                metrics += self._unread(step, place, self.unreadable)
+                continue
             try:
                 measured = None if scheduled else self._cheap(step, place, members)
                 if measured is None:
                     found = self._full(step, place, members)
                     stored, measured = (found if stored.scores is None else stored), found.metrics
             except WindowExceeded as error:  # long thoughts under long prompts are no reason to end a run
-                unread = self._both(step, "first_turn", place, NOTHING, ())
-                measured = [replace(metric, why=str(error)) for metric in unread if metric.value is None]
+                measured = self._unread(step, place, str(error))
             metrics += measured
-        if stored.scores is not None:
+        if stored.scores is not None or (self.unreadable and scheduled):
             rng = np.random.default_rng(derive(self.seed, "text", step))
             metrics += text_metrics(text_thoughts(groups, self.tags), rng)
         return replace(stored, metrics=metrics)
+
+    def _unread(self, step: int, place: str, why: str) -> list[Metric]:
+        """The metrics of first turns, all of them missing."""
+        unread = self._both(step, "first_turn", place, NOTHING, ())
+        return [replace(metric, why=why) for metric in unread if metric.value is None]
 
     def _cheap(self, step: int, place: str, groups: Sequence[Group]) -> list[Metric] | None:
         """The cheap measurement; `None` if it calls for a full one."""

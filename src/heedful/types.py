@@ -157,7 +157,7 @@ class Trajectory:
     turns: tuple[Turn, ...]
     ending: Ending
     outcome: float | None
-    """`None`: the episode broke and was never scored."""
+    """`None`: the episode broke and was never scored. NaN: it has a reward, and nobody said whether it succeeded."""
     progress: float | None = None
     policy_version: int = 0
     temperature: float = 1.0
@@ -170,7 +170,8 @@ class Trajectory:
 
     @property
     def success(self) -> bool | None:
-        return None if self.outcome is None else self.outcome == 1.0
+        unknown = self.outcome is None or self.outcome != self.outcome  # NaN differs from itself
+        return None if unknown else self.outcome == 1.0
 
     def component(self, name: str) -> float | None:
         """The sum of one reward component over the turns; `None` if never scored."""

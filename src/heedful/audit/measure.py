@@ -7,7 +7,7 @@ is emitted under a name that training does not use.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,13 +42,6 @@ def _distinct(metrics: Sequence[Metric]) -> list[Metric]:
         name = f"{metric.name}_column" if metric.name in found else metric.name
         found[name] = replace(metric, name=name)
     return list(found.values())
-
-
-def withheld(metrics: Sequence[Metric], unknown: Mapping[str, str]) -> list[Metric]:
-    """The same metrics, those that the log cannot give replaced by the reason."""
-    return [
-        Metric(metric.name, None, why=unknown[metric.name]) if metric.name in unknown else metric for metric in metrics
-    ]
 
 
 def judged(groups: Sequence[Group], tags: ThoughtTags, prompts: int, rng: np.random.Generator) -> list[Metric]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from heedful.diagnostics.unknown import SUCCESS_METRICS
 from heedful.types import Task, Trajectory, Verdict
 
 Row = dict[str, Any]
@@ -99,7 +100,6 @@ class Knowledge:
 
 
 SUCCESS = "success is not in the log; name the column that holds it with --success"
-SUCCESS_METRICS = ("success/rate", "success/any_of_group", "signal/solved", "signal/blind", "signal/failed")
 NO_IDS = "the log holds text, not token ids; --model tokenises it"
 TOKEN_METRICS = ("length/reasoning_tokens", "length/response_tokens")
 NO_VALIDITY = "the log does not say whether a reply could be executed"

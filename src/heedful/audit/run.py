@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from heedful.audit.files import LogFiles, find_files, rows_of
-from heedful.audit.measure import judged, sampled_groups, step_metrics, withheld
+from heedful.audit.measure import judged, sampled_groups, step_metrics
 from heedful.audit.readers import FORMATS, Hints, Reader, recognise
 from heedful.audit.record import RECORD, AuditRecord, claim_folder, fingerprints, resume
 from heedful.audit.records import Faults, LoggedEpisode, Place, Row
@@ -26,6 +26,7 @@ from heedful.audit.settings import AuditSettings, OwnRun
 from heedful.audit.steps import LoggedStep, StepStream
 from heedful.configuration import to_json
 from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.diagnostics.unknown import withheld
 from heedful.report import write_report
 from heedful.seeds import derive, stream
 from heedful.storage import RunFolder, read_metrics, write_scores, write_whole
