@@ -109,7 +109,7 @@ class Diagnostician:
     unknown: Mapping[str, str] = field(default_factory=dict)
     """Metric -> why the trainer that is watched cannot give it."""
     unreadable: str = ""
-    """Why thoughts cannot be scored here, if they cannot: the sampler truncates, the weights are spread over devices."""
+    """Why thoughts cannot be scored here, if they cannot: a truncating sampler, weights spread over devices."""
     zscores: dict[str, ZScoreState] = field(default_factory=dict)
     regimes: dict[str, RegimeState] = field(default_factory=dict)
     suspicions: dict[str, Suspicion] = field(default_factory=dict)

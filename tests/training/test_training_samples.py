@@ -4,7 +4,8 @@ from collections.abc import Sequence
 import pytest
 
 from heedful.algorithms.advantages import GroupRelative
-from heedful.training.samples import loss_scale_factor, make_samples
+from heedful.algorithms.loss_scale import loss_scale_factor
+from heedful.training.samples import make_samples
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 KEPT = Verdict(1.0, "kept", 0.25)

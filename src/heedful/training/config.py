@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from heedful import envs
+from heedful.algorithms.loss_scale import LossScale
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.configuration import Choice, refuse_below
 from heedful.diagnostician import DiagnosticsConfig
@@ -19,7 +20,6 @@ from heedful.reading import Tags
 from heedful.seedlings.recipe import Seedling
 from heedful.trackers import TRACKERS
 from heedful.training.optimizer import OptimizerConfig
-from heedful.training.samples import LossScale
 
 
 @dataclass(frozen=True, slots=True)

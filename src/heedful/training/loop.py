@@ -15,6 +15,7 @@ from functools import partial
 from types import FrameType
 from typing import Protocol
 
+from heedful.algorithms.loss_scale import loss_scale_factor
 from heedful.diagnostician import Diagnosis
 from heedful.envs.tasks import evaluation_tasks
 from heedful.evaluation import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
@@ -28,7 +29,7 @@ from heedful.storage import RunFolder, write_rollouts, write_scores
 from heedful.training import checkpoint
 from heedful.training.config import TrainConfig
 from heedful.training.parts import Parts
-from heedful.training.samples import loss_scale_factor, make_samples
+from heedful.training.samples import make_samples
 from heedful.types import Group, Metric, Trajectory, Verdict
 
 
