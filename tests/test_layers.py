@@ -72,7 +72,7 @@ SIDEWAYS = {
 WALL_A = {"heedful": {"types", "protocols", "spread", "diagnostics"}, "others": {"numpy", "scipy"}}
 """All that the diagnostics may import: what they measure is passed in."""
 
-WALL_B = {"diagnostician", "scorers", "rollout.episode"}
+WALL_B = {"diagnostician", "scorers", "rollout.episode", "trackers"}
 """All that the integrations may import besides layers 0 and 1."""
 
 FOREIGN_TRAINERS = {"trl", "verl"}

@@ -100,7 +100,8 @@ class Diagnostician:
     """
 
     config: DiagnosticsConfig
-    scorer: TokenScorer
+    scorer: TokenScorer | None
+    """`None` where `unreadable` says why."""
     seed: int
     tags: ThoughtTags
     piece: Callable[[int], str]
@@ -175,6 +176,7 @@ class Diagnostician:
         config = self.config
         rng = stream(self.seed, f"observation{place}", step)
         swapped = swapped_observations(groups, rng, config.swapped_rows, config.swapped_columns)
+        assert self.scorer is not None
         scores = score_swapped(self.scorer, swapped, _temperature(groups)) if swapped.thoughts_M else NOTHING
         metrics = self._both(step, "observation", place, scores, swapped.closed_M)
         if not swapped.why:
@@ -192,6 +194,7 @@ class Diagnostician:
             return NOTHING
         rows = thoughts.thoughts_M, thoughts.own_M
         keep: Literal["sums", "tokens"] = "tokens" if tokens else "sums"
+        assert self.scorer is not None
         return self.scorer.cross_score(thoughts.prompts_N, *rows, _temperature(groups), keep=keep)
 
     def _suspect(self, step: int, place: str, scores: CrossScores) -> bool:

@@ -1,0 +1,138 @@
+"""A generation batch of TRL as heedful's groups: rows of ids, masks and rewards become trajectories with turns.
+
+Promise: the ids are the trainer's own, one value per completion is compared within a group, and rewards are the raw
+ones, weighted as the trainer weighs them and never normalised. Torch-free.
+
+A completion whose mask alternates (tools, `env_mask`) is an episode: each run of sampled ids is a reply, what stands
+between two runs is the prompt of the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from heedful.diagnostics.unknown import SUCCESS_METRICS
+from heedful.reading import ReplyReader, Tags
+from heedful.types import Ending, Group, Prompt, Reply, Task, Trajectory, Turn
+
+Ids = tuple[int, ...]
+Decode = Callable[[Sequence[int]], str]
+
+UNKNOWN_SUCCESS = (
+    "TRL knows rewards, not success; name the reward function that says success in HeedfulConfig(outcome=...)"
+)
+UNKNOWN_VALIDITY = "TRL does not say whether a completion could be executed"
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One row of a generation batch, as plain data that can travel between processes."""
+
+    prompt_ids: Ids
+    ids: Ids
+    sampled: tuple[bool, ...]
+    """True = the policy sampled this id; False = a tool or an environment wrote it."""
+    rewards: Mapping[str, float]
+    """Reward function -> its weighted reward; a function that gave none is not there."""
+    outcome: float = math.nan
+    """Success in [0, 1]; NaN = unknown."""
+    environment: str = ""
+    """The environment that the row names, where a run mixes several."""
+    played: Trajectory | None = None
+    """The episode, if one of heedful's environments was played; its rewards are already weighted."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReader:
+    """Reads the completions of one tokenizer."""
+
+    reader: ReplyReader
+    decode: Decode
+    tags: Tags
+
+    def groups(
+        self, completions: Sequence[Completion], group_size: int, version: int, temperature: float
+    ) -> list[Group]:
+        """Consecutive completions, `group_size` each, as groups.
+
+        A group's task is known by the ids of its first prompt, or is the one that was played. Raises ValueError if the
+        completions do not divide into groups.
+        """
+        if group_size < 1 or len(completions) % group_size:
+            raise ValueError(
+                f"Expected completions in groups of {group_size}, found {len(completions)}. The batch of a generation "
+                "must hold every completion of each prompt."
+            )
+        return [
+            self._group(completions[start : start + group_size], version, temperature)
+            for start in range(0, len(completions), group_size)
+        ]
+
+    def _group(self, members: Sequence[Completion], version: int, temperature: float) -> Group:
+        first = members[0]
+        task = first.played.task if first.played is not None else _task(first)
+        return Group(
+            task,
+            tuple(
+                replace(self._trajectory(completion, task, temperature), member=member, policy_version=version)
+                for member, completion in enumerate(members)
+            ),
+        )
+
+    def _trajectory(self, completion: Completion, task: Task, temperature: float) -> Trajectory:
+        if completion.played is not None:
+            return replace(
+                completion.played, task=task, turns=_with_rewards(completion.played.turns, completion.rewards)
+            )
+        turns = _with_rewards(tuple(self._turns(completion)), completion.rewards)
+        scored = bool(completion.rewards)
+        outcome = completion.outcome if scored else None
+        ending = Ending.SOLVED if outcome == 1 else Ending.FAILED
+        if turns and turns[-1].reply.cut:
+            ending = Ending.OUT_OF_TOKENS
+        return Trajectory(task, 0, turns, ending, outcome, temperature=temperature)
+
+    def _turns(self, completion: Completion) -> Iterator[Turn]:
+        for prompt, ids in replies_of(completion):
+            text = self.decode(prompt)
+            opening = self.tags.opening_of(text)
+            reply: Reply = self.reader.read(Prompt(text, prompt), ids, (), opening=opening)
+            yield Turn(reply, {}, (), True, "", "")
+
+
+def replies_of(completion: Completion) -> Iterator[tuple[Ids, Ids]]:
+    """(ids new to the policy, ids it sampled after them) of each reply; what follows the last reply is left out."""
+    waiting: Ids = completion.prompt_ids
+    for sampled, run in groupby(zip(completion.ids, completion.sampled, strict=True), key=lambda pair: pair[1]):
+        ids = tuple(token for token, _ in run)
+        if sampled:
+            yield waiting, ids
+            waiting = ()
+        else:
+            waiting += ids
+
+
+def unknown_to_trl(outcome: bool, played: bool) -> dict[str, str]:
+    """The metrics that a batch cannot give, each with the reason. `played`: by one of heedful's environments."""
+    missing = {} if outcome or played else dict.fromkeys(SUCCESS_METRICS, UNKNOWN_SUCCESS)
+    return missing | ({} if played else {"format/valid_rate": UNKNOWN_VALIDITY})
+
+
+def _with_rewards(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tuple[Turn, ...]:
+    """The rewards of functions are those of the whole completion; they stand on its last turn."""
+    if not turns or not rewards:
+        return turns
+    merged = dict(turns[-1].rewards)
+    for name, value in rewards.items():
+        merged[name] = merged.get(name, 0.0) + value
+    return (*turns[:-1], replace(turns[-1], rewards=merged))
+
+
+def _task(completion: Completion) -> Task:
+    content = ",".join(map(str, completion.prompt_ids))
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    return Task(f"{completion.environment or 'prompt'}-{digest}", 0, "train")

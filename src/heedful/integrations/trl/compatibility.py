@@ -1,0 +1,71 @@
+"""Which TRL this is made for, and what is said about another one.
+
+Promise: a private method that changed is found when the trainer is made, not in the middle of a run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Mapping
+
+import trl
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+TESTED = "1.16"
+"""The series of TRL releases that the tests run with."""
+
+PRIVATE: Mapping[str, tuple[str, ...]] = {
+    "_generate_and_score_completions": ("self", "inputs"),
+    "_calculate_rewards": ("self", "inputs", "prompts", "completions", "completion_ids_list"),
+}
+"""The private methods of `GRPOTrainer` that `HeedfulGRPOTrainer` overrides, with their parameters."""
+
+PRIVATE_OF_ROLLOUTS: Mapping[str, tuple[str, ...]] = {
+    "_generate_single_turn": (
+        "self",
+        "prompt_ids",
+        "images",
+        "multimodal_fields",
+        "num_generations",
+        "has_tool_images",
+    ),
+}
+"""What heedful's environments call to sample with the trainer's own engine."""
+
+PRIVATE_OF_PROBE: Mapping[str, tuple[str, ...]] = {"_tokenize_prompts": ("self", "prompts")}
+"""What the probe calls to read a prompt as the trainer does."""
+
+FILTER_OF_TRL = "reward_variance_filtering"
+"""The setting under which TRL may one day filter by itself (proposed in its pull request 7242)."""
+
+
+def check(methods: Mapping[str, tuple[str, ...]], version: str | None = None) -> None:
+    """Warn of a TRL that the tests do not know; refuse one whose private methods differ.
+
+    Raises ValueError if a method is gone or takes other parameters.
+    """
+    found = version or trl.__version__
+    changed = [name for name, expected in methods.items() if _parameters(name) != expected]
+    if changed:
+        raise ValueError(
+            f"heedful expected the methods {', '.join(methods)} of TRL {TESTED}, found trl {found}, in which "
+            f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'} gone or take other parameters. Install "
+            f"trl=={TESTED}.*, or use heedful.integrations.trl.Probe, which needs less of TRL."
+        )
+    if not found.startswith(f"{TESTED}."):
+        warnings.warn(
+            f"heedful was tested with trl {TESTED}, found {found}. The methods it touches look the same; compare the "
+            "first steps with `heedful audit`.",
+            stacklevel=3,
+        )
+
+
+def own_filter_is_on(arguments: object) -> bool:
+    """Whether TRL filters by reward variance itself; then ours steps aside."""
+    return bool(getattr(arguments, FILTER_OF_TRL, None))
+
+
+def _parameters(name: str) -> tuple[str, ...]:
+    method = getattr(GRPOTrainer, name, None)
+    return () if method is None else tuple(inspect.signature(method).parameters)

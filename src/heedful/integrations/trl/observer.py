@@ -1,0 +1,202 @@
+"""Watches the generation batches of a TRL trainer: groups, verdicts, measurements, record.
+
+Promise: reads only. The weights are those that sampled the batch, since TRL rewards a batch before it trains on it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.configuration import to_json
+from heedful.diagnostician import Diagnostician
+from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.integrations.trl.batch import BatchReader, Completion, unknown_to_trl
+from heedful.integrations.trl.record import Record
+from heedful.integrations.trl.rollouts import EnvironmentRollouts
+from heedful.integrations.trl.settings import HeedfulConfig
+from heedful.protocols import Filter
+from heedful.reading import ReplyReader
+from heedful.scorers.hf import HFScorer
+from heedful.seeds import stream
+from heedful.spread import values_on
+from heedful.trackers import JsonlTracker
+from heedful.types import Group, Metric, Verdict
+
+_TRUNCATING = ("top_p", "top_k", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "repetition_penalty")
+"""Settings of a sampler under which a token's probability is no longer softmax(logits / temperature)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen in one generation batch."""
+
+    step: int
+    """Number of the generation batch, from 0."""
+    groups: list[Group]
+    verdicts: list[Verdict]
+    metrics: list[Metric]
+
+
+@dataclass(slots=True)
+class Observer:
+    """One process's view of a run. `generation` counts the batches seen."""
+
+    chooses: Filter
+    reader: BatchReader
+    diagnostician: Diagnostician
+    temperature: float
+    seed: int
+    record: Record | None = None
+    tracker: JsonlTracker | None = None
+    generation: int = 0
+
+    def observe(self, completions: Sequence[Completion], group_size: int, version: int) -> Seen:
+        """Measure one generation batch; `version` is the number of updates behind the weights."""
+        step = self.generation
+        groups = self.reader.groups(completions, group_size, version, self.temperature)
+        values_PG = values_on(groups, self.chooses.on)
+        verdicts = self.chooses(values_PG, stream(self.seed, "filter", step))
+        start = time.perf_counter()
+        diagnosis = self.diagnostician.measure(step, groups, verdicts, self.chooses.on)
+        sampled = sum(len(turn.reply.ids) for group in groups for member in group.trajectories for turn in member.turns)
+        metrics = [
+            *diagnosis.metrics,
+            Metric("filter/empty", float(not any(verdict.kept for verdict in verdicts))),
+            Metric("tokens/collect", float(sampled)),
+            Metric("time/diagnose", time.perf_counter() - start),
+        ]
+        if self.record is not None and self.tracker is not None:
+            self.record.write(step, groups, verdicts, diagnosis)
+            self.tracker.write(step, metrics)
+        self.generation += 1
+        return Seen(step, groups, verdicts, metrics)
+
+    def begin(self, record: Record) -> None:
+        """Keep a record from now on."""
+        self.close()
+        self.record, self.tracker = record, JsonlTracker(record.folder.metrics)
+
+    def close(self) -> None:
+        if self.tracker is not None:
+            self.tracker.close()
+        self.record, self.tracker = None, None
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run needs, as a JSON tree."""
+        folder = str(self.record.folder.path.name) if self.record is not None else None
+        return {"generation": self.generation, "folder": folder, "diagnostics": self.diagnostician.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.generation = state["generation"]
+        self.diagnostician.load_state(state["diagnostics"])
+
+
+def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observer:
+    """An observer of this trainer (a `trl.GRPOTrainer`), by what it says of itself.
+
+    Raises ValueError if the configuration names a reward function or a component that the trainer does not have.
+    """
+    played = isinstance(trainer.rollout_func, EnvironmentRollouts)
+    _check_names(config, chooses.on, list(trainer.reward_func_names), played)
+    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+
+    def decode(ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    reader = ReplyReader(decode, config.tags, trainer.eos_token_ids)
+    why, scorer = why_unreadable(trainer), None
+    if not why:
+        try:
+            scorer = HFScorer(bare_model(trainer), max_tokens=config.diagnostics.max_tokens)
+        except ValueError as error:  # an architecture whose thoughts cannot be scored exactly; the rest is measured
+            why = str(error)
+    seed = trainer.args.seed if config.seed is None else config.seed
+    diagnostician = Diagnostician(
+        config.diagnostics,
+        scorer,
+        seed,
+        ThoughtTags(config.tags.open, config.tags.close),
+        reader.piece,
+        unknown=unknown_to_trl(config.outcome is not None, played),
+        unreadable=why,
+    )
+    return Observer(chooses, BatchReader(reader, decode, config.tags), diagnostician, float(trainer.temperature), seed)
+
+
+def why_unreadable(trainer: Any) -> str:
+    """Why the thoughts of this trainer's policy cannot be scored while it trains; empty if they can."""
+    arguments = trainer.args
+    neutral = {"top_p": (1.0, 1), "top_k": (0, None), "min_p": (None, 0.0), "repetition_penalty": (1.0, 1)}
+    cuts = [name for name, values in neutral.items() if getattr(arguments, name) not in values]
+    cuts += [name for name in arguments.generation_kwargs or {} if name in _TRUNCATING]
+    if cuts:
+        return f"truncated sampling ({', '.join(cuts)})"
+    kind = str(trainer.accelerator.distributed_type).rpartition(".")[2]
+    if kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM", "TP"):
+        return f"the weights are spread over devices ({kind}); heedful audit scores the saved model"
+    if hasattr(trainer.processing_class, "image_processor"):
+        return "prompts may hold images, which are not scored yet"
+    return ""
+
+
+def bare_model(trainer: Any) -> Any:
+    """The model without the wrappers of data parallelism and PEFT; adapters stay in effect."""
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def claim_record(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Record:
+    """A folder for the record of the run that begins now."""
+    return Record.claim(
+        Path(trainer.args.output_dir), described(trainer, config, chooses), str(trainer.accelerator.device), _threads()
+    )
+
+
+def described(trainer: Any, config: HeedfulConfig, chooses: Filter) -> dict[str, Any]:
+    """The configuration of the run as `config.json` holds it: what an audit asks for, and TRL's own arguments."""
+    import trl
+
+    arguments = trainer.args.to_dict()
+    filter = {"type": type(chooses).__name__, **to_json(chooses)}
+    return {
+        "env": {"type": getattr(getattr(trainer.rollout_func, "family", None), "name", "trl")},
+        "steps": int(arguments["max_steps"]),
+        "algorithm": {"type": arguments["loss_type"], "kl": arguments["beta"]},
+        "filter": filter,
+        "loss_scale": config.loss_scale,
+        "outcome": config.outcome,
+        "tags": to_json(config.tags),
+        "diagnostics": to_json(config.diagnostics),
+        "seed": trainer.args.seed if config.seed is None else config.seed,
+        "group_size": trainer.num_generations,
+        "trainer": f"trl {trl.__version__}",
+        "trl": {name: value for name, value in arguments.items() if isinstance(value, bool | int | float | str)},
+    }
+
+
+def _check_names(config: HeedfulConfig, on: str, functions: list[str], played: bool) -> None:
+    if config.outcome is not None and config.outcome not in functions:
+        raise ValueError(
+            f"HeedfulConfig.outcome names the reward function that says success: expected one of "
+            f"{', '.join(functions)}, found {config.outcome!r}."
+        )
+    if on == "outcome" and config.outcome is None and not played:
+        raise ValueError(
+            "The filter looks at the outcome, but nothing says which completions succeeded: name the reward function "
+            "that does in HeedfulConfig(outcome=...), or let the filter look at the reward, as in TopP(on='reward')."
+        )
+    if on not in ("outcome", "reward", *functions) and not played:
+        raise ValueError(
+            f"The filter's `on` names what it looks at: expected reward, outcome or a reward function "
+            f"({', '.join(functions)}), found {on!r}."
+        )
+
+
+def _threads() -> int:
+    import torch
+
+    return torch.get_num_threads()

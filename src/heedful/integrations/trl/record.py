@@ -1,0 +1,80 @@
+"""What heedful leaves on disk beside TRL's own logs: `<output_dir>/heedful`, a run folder like that of `heedful train`.
+
+Promise: metrics with intervals and reasons, rollouts with ids and verdicts; `heedful report` and `heedful audit` read
+the folder as they read our own runs. After a resume nothing later than the checkpoint is left in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from heedful.diagnostician import Diagnosis
+from heedful.integrations.trl.settings import FOLDER
+from heedful.storage import RunFolder, describe_environment, write_rollouts, write_scores, write_whole
+from heedful.types import Group, Verdict
+
+STATE = "heedful.json"
+"""Within a checkpoint of TRL: where the measurements stood."""
+
+
+class Record:
+    """The record of one run, written by one process."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+
+    @classmethod
+    def claim(cls, output_dir: Path, configuration: Mapping[str, Any], device: str, threads: int) -> Record:
+        """A new folder `heedful`, or `heedful-<n>` where earlier runs left theirs."""
+        output_dir.mkdir(parents=True, exist_ok=True)
+        number = 1
+        while True:
+            path = output_dir / (FOLDER if number == 1 else f"{FOLDER}-{number}")
+            try:
+                path.mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                break
+        folder = RunFolder(path)
+        write_whole(folder.config, json.dumps(configuration, indent=1) + "\n")
+        write_whole(folder.environment, json.dumps(describe_environment(device, threads), indent=1) + "\n")
+        return cls(folder)
+
+    @classmethod
+    def resume(cls, path: Path, generation: int) -> Record:
+        """Go on in a folder whose first `generation` batches stand."""
+        folder = RunFolder(path)
+        folder.truncate_after(generation - 1)
+        return cls(folder)
+
+    def write(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
+        """Rollouts and score matrix of one generation batch; its metrics go to `folder.metrics`."""
+        write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts)
+        if diagnosis.scores is not None and diagnosis.thoughts is not None:
+            thoughts = diagnosis.thoughts
+            texts = thoughts.thought_texts_M, thoughts.prompt_texts_N
+            write_scores(self.folder.scores(step), diagnosis.scores, *texts, diagnosis.words)
+
+
+def save_state(checkpoint: Path, state: Mapping[str, Any]) -> None:
+    """Put the state of the measurements into a checkpoint of TRL."""
+    write_whole(checkpoint / STATE, json.dumps(state) + "\n")
+
+
+def load_state(checkpoint: Path) -> Mapping[str, Any] | None:
+    """The state in a checkpoint; `None` where none was saved. Raises ValueError for one that cannot be read."""
+    path = checkpoint / STATE
+    if not path.exists():
+        return None
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        return {"generation": int(state["generation"]), "folder": state["folder"], "diagnostics": state["diagnostics"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"Expected the state of heedful's measurements in {path}, found {type(error).__name__}: {error}. Delete "
+            "the file to go on with new baselines."
+        ) from error

@@ -1,0 +1,247 @@
+"""heedful's environments as a `rollout_func` of TRL: whole episodes, several turns, masks for what was not sampled.
+
+Promise: the ids that were sampled are the ids returned, nothing is tokenised twice, and an episode is replayed by its
+task, its member and its replies.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from heedful.integrations.trl.compatibility import PRIVATE_OF_ROLLOUTS, check
+from heedful.protocols import EnvironmentFamily, Policy
+from heedful.reading import Tags
+from heedful.render import Renderer
+from heedful.rollout.episode import Episode
+from heedful.seeds import derive
+from heedful.types import Conversation, Prompt, Reply, Span, Task, Trajectory
+
+FIELD = "heedful"
+"""The field under which an episode is handed to reward functions."""
+
+_DRAWS_PER_TASK = 200
+
+
+class Sampler(Protocol):
+    """Makes the policy that answers in one generation batch, from the trainer and the number of the batch."""
+
+    def __call__(self, trainer: Any, batch: int) -> Policy: ...
+
+
+class EnvironmentRollouts:
+    """A `rollout_func` that plays one environment. See `to_trl_rollout_func`."""
+
+    def __init__(
+        self,
+        family: EnvironmentFamily,
+        tags: Tags,
+        tokens_per_turn: int,
+        chat_options: dict[str, object],
+        sampler: Sampler | None,
+    ) -> None:
+        self.family = family
+        self.tags = tags
+        self.tokens_per_turn = tokens_per_turn
+        self._chat_options = chat_options
+        self._sampler = sampler
+        self._tasks: dict[str, Task] = {}
+        self._renderer: Renderer | None = None
+        self._batches = 0
+        if sampler is None:
+            check(PRIVATE_OF_ROLLOUTS)
+
+    def dataset(self, tasks: int, split: str = "train", seed: int = 0) -> Any:
+        """A `datasets.Dataset` of `tasks` distinct tasks: the column `prompt` holds the first observation as a message.
+
+        A prompt is all that TRL hands to a rollout_func, so tasks whose first observations are equal count as one.
+        Raises ValueError if the environment has too few of them in the split.
+        """
+        import datasets
+
+        found: dict[str, Task] = {}
+        for draw in range(_DRAWS_PER_TASK * tasks):
+            task = self.family.task(derive(seed, "tasks", split, draw))
+            if task.split == split:
+                found.setdefault(self.family.make().start(task, 0).text, task)
+            if len(found) == tasks:
+                break
+        else:
+            raise ValueError(
+                f"Expected {tasks} tasks of {self.family.name} in the split {split!r} that differ in what they show "
+                f"first, found {len(found)}. Ask for fewer, or choose knobs with more start states."
+            )
+        self._tasks |= found
+        return datasets.Dataset.from_list([{"prompt": [{"role": "user", "content": text}]} for text in found])
+
+    def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        """Play one episode per prompt; TRL repeats each prompt as often as a group has members.
+
+        Returns `prompt_ids`, `completion_ids`, `logprobs`, `env_mask` (1 = sampled) and, under `heedful`, the episode
+        itself. Raises ValueError for a prompt that is not of `dataset`.
+        """
+        policy = self._policy(trainer)
+        members = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
+        first = trainer.accelerator.process_index * len(prompts)
+        episodes = [
+            Episode(self.family.make(), self._task(prompt), (first + place) % members, self.family.turns)
+            for place, prompt in enumerate(prompts)
+        ]
+        live = [episode for episode in episodes if episode.ending is None]
+        while live:
+            replies = policy.respond([episode.conversation for episode in live])
+            for episode, reply in zip(live, replies, strict=True):
+                episode.advance(reply)
+            live = [episode for episode in live if episode.ending is None]
+        played = [episode.trajectory(policy.temperature, trainer.state.global_step) for episode in episodes]
+        return _as_rows(played, self._rendered(trainer))
+
+    def _policy(self, trainer: Any) -> Policy:
+        self._batches += 1
+        if self._sampler is not None:
+            return self._sampler(trainer, self._batches - 1)
+        return _Engine(trainer, self._rendered(trainer), self.tokens_per_turn)
+
+    def _rendered(self, trainer: Any) -> Renderer:
+        if self._renderer is None:
+            self._renderer = Renderer(trainer.processing_class, self.tags, self._chat_options, trainer.eos_token_ids)
+        return self._renderer
+
+    def _task(self, prompt: Any) -> Task:
+        text = prompt[-1]["content"] if isinstance(prompt, list) else prompt
+        if text not in self._tasks:
+            raise ValueError(
+                f"Expected a prompt of the dataset that this rollout_func made ({len(self._tasks)} tasks of "
+                f"{self.family.name}), found {str(text)[:60]!r}. Pass rollouts.dataset(...) as train_dataset, and "
+                "another one of it as eval_dataset."
+            )
+        return self._tasks[text]
+
+
+def to_trl_rollout_func(
+    family: EnvironmentFamily,
+    *,
+    tags: Tags | None = None,
+    tokens_per_turn: int = 64,
+    chat_options: dict[str, object] | None = None,
+    sampler: Sampler | None = None,
+) -> EnvironmentRollouts:
+    """One of heedful's environments (or your own, by the same protocol) as TRL's `rollout_func`.
+
+        rollouts = to_trl_rollout_func(FrozenLake())
+        GRPOTrainer(model, environment_reward, rollout_func=rollouts, train_dataset=rollouts.dataset(512), ...)
+
+    `tokens_per_turn`: most tokens of one reply. `chat_options`: variables of the chat template. `sampler`: makes a
+    policy for each batch, for instance heedful's own batched sampler; without one the trainer's engine samples
+    (`generate`, or vLLM in one process), as TRL is configured.
+    """
+    return EnvironmentRollouts(family, tags or Tags(), tokens_per_turn, dict(chat_options or {}), sampler)
+
+
+def environment_reward(prompts: list[Any], completions: list[Any], **fields: Any) -> list[float | None]:
+    """The reward function for `to_trl_rollout_func`: the sum of the environment's own components.
+
+    None for an episode that broke. TRL passes everything it knows by name, hence the open parameters.
+    """
+    played: list[Trajectory] | None = fields.get(FIELD)
+    if played is None:
+        raise ValueError(
+            "environment_reward expected episodes of to_trl_rollout_func, found completions of another origin. Pass "
+            "the rollout_func to the trainer, or another reward function."
+        )
+    return [trajectory.reward for trajectory in played]
+
+
+def _as_rows(played: Sequence[Trajectory], renderer: Renderer) -> dict[str, Any]:
+    rows: dict[str, Any] = {
+        "prompt_ids": [],
+        "completion_ids": [],
+        "logprobs": [],
+        "env_mask": [],
+        FIELD: list(played),
+    }
+    known = all(turn.reply.logprobs for trajectory in played for turn in trajectory.turns)
+    for trajectory in played:
+        ids: list[int] = []
+        mask: list[int] = []
+        logprobs: list[float] = []
+        for number, turn in enumerate(trajectory.turns):
+            reply = turn.reply
+            glue = reply.prompt.ids if number else ()
+            ids += glue + reply.ids
+            mask += [0] * len(glue) + [1] * len(reply.ids)
+            logprobs += [0.0] * len(glue) + list(reply.logprobs)
+        if not ids:  # an episode that broke at its start; TRL needs a token in every row
+            ids, mask, logprobs = [renderer.end_of_turn_id], [0], [0.0]
+        first = trajectory.turns[0].reply.prompt.ids if trajectory.turns else (renderer.end_of_turn_id,)
+        rows["prompt_ids"].append(list(first))
+        rows["completion_ids"].append(ids)
+        rows["env_mask"].append(mask)
+        rows["logprobs"].append(logprobs)
+    return rows if known else {**rows, "logprobs": None}
+
+
+class _Engine:
+    """The trainer's own way to sample, as a policy."""
+
+    def __init__(self, trainer: Any, renderer: Renderer, tokens_per_turn: int) -> None:
+        if trainer.use_vllm and trainer.accelerator.num_processes > 1:
+            raise ValueError(
+                "to_trl_rollout_func samples with vLLM in one process only: its calls must keep step over processes, "
+                "which episodes of different lengths do not. Train in one process, without vLLM, or pass a sampler."
+            )
+        self._trainer = trainer
+        self._renderer = renderer
+        self._most = tokens_per_turn
+        self.temperature = float(trainer.temperature)
+        self.version = int(trainer.state.global_step)
+
+    def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
+        renderer, limit = self._renderer, self._window()
+        prompts = [renderer.next_prompt(conversation) for conversation in conversations]
+        contexts = [renderer.context_ids(conversation) for conversation in conversations]
+        fits = [row for row, context in enumerate(contexts) if len(context) + self._most <= limit]
+        replies = [_unanswered(prompt) for prompt in prompts]
+        if not fits:
+            return replies
+        ids, logprobs = self._sample([list(contexts[row]) for row in fits])
+        for place, row in enumerate(fits):
+            said = [] if logprobs is None else logprobs[place]
+            replies[row] = renderer.read(prompts[row], ids[place], said)
+        return replies
+
+    def _sample(self, contexts: list[list[int]]) -> tuple[list[list[int]], list[list[float]] | None]:
+        """Through the trainer's engine, which knows one limit only: that of whole completions."""
+        trainer = self._trainer
+        with _at_most(trainer, self._most):
+            ids, logprobs = trainer._generate_single_turn(contexts, None, {}, 1)
+        return ids, logprobs
+
+    def _window(self) -> int:
+        config = self._trainer.model.config.get_text_config(decoder=True)
+        return getattr(config, "max_position_embeddings", None) or 1 << 30
+
+
+@contextmanager
+def _at_most(trainer: Any, tokens: int) -> Iterator[None]:
+    """While it lasts, the trainer's engine samples at most so many tokens per call."""
+    owner, name, limited = trainer, "generation_config", copy.deepcopy(trainer.generation_config)
+    limited.max_new_tokens = tokens
+    if trainer.use_vllm:
+        owner, name, limited = trainer.vllm_generation, "max_completion_length", tokens
+    before = getattr(owner, name)
+    setattr(owner, name, limited)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _unanswered(prompt: Prompt) -> Reply:
+    nothing = Span(0, 0)
+    return Reply(prompt, (), "", (), (), nothing, nothing, closed=False, cut=True)
+
+
+__all__ = ["FIELD", "EnvironmentRollouts", "Sampler", "environment_reward", "to_trl_rollout_func"]

@@ -1,0 +1,205 @@
+"""`HeedfulGRPOTrainer`: TRL's GRPOTrainer with the filter before its loss and the diagnostics before its update.
+
+Promise: the gradient is that of a batch that never held the dropped groups; what is measured changes nothing. Two
+private methods of TRL are overridden (`compatibility.PRIVATE`), the rest is public.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from accelerate.utils import broadcast_object_list, gather_object
+from torch import Tensor
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from heedful.algorithms.loss_scale import loss_scale_factor
+from heedful.filters import KeepAll
+from heedful.integrations.trl import compatibility, removal
+from heedful.integrations.trl.advantages import advantages_over
+from heedful.integrations.trl.batch import Completion
+from heedful.integrations.trl.callback import Bridge
+from heedful.integrations.trl.observer import Observer, Seen, observer_of
+from heedful.integrations.trl.rows import COLUMNS, PREFIX, columns_of, completions_of
+from heedful.integrations.trl.settings import HeedfulConfig
+from heedful.protocols import Filter
+from heedful.types import Verdict
+
+
+class HeedfulGRPOTrainer(GRPOTrainer):
+    """TRL's `GRPOTrainer`, with reward-variance filtering and a diagnosis of template collapse.
+
+    `heedful`: a `HeedfulConfig`; all other arguments are TRL's own. Works with plain and conversational prompts, tools,
+    `environment_factory`, `rollout_func`, PEFT and several processes; groups may lie across processes.
+
+    Filtering drops whole groups after they were rewarded: they enter no forward pass of the update and no term of the
+    loss (`removal`), and when nothing is kept the weights stay as they are, untouched by weight decay and momentum.
+    TRL's learning-rate schedule counts such a step all the same.
+
+    Raises ValueError for a TRL whose private methods differ, and for names in `heedful` that the trainer does not know.
+    """
+
+    beta: float
+
+    def __init__(self, *args: Any, heedful: HeedfulConfig | None = None, **kwargs: Any) -> None:
+        # The arguments of a foreign constructor are passed on as they are: they change with its releases.
+        compatibility.check(compatibility.PRIVATE)
+        super().__init__(*args, **kwargs)
+        self.heedful = heedful or HeedfulConfig()
+        self._filter = self._chosen_filter()
+        self.observer: Observer = observer_of(self, self.heedful, self._filter)
+        """Sees every generation batch, in the main process."""
+        self._rewards_BF: Tensor | None = None
+        self._completions: list[list[int]] = []
+        self._tokens_in_window = 0
+        self.add_callback(Bridge(self))
+
+    def _chosen_filter(self) -> Filter:
+        chosen = self.heedful.filter
+        if compatibility.own_filter_is_on(self.args):
+            warnings.warn(
+                f"TRL filters by itself ({compatibility.FILTER_OF_TRL}), so heedful's filter steps aside; the "
+                "diagnostics go on.",
+                stacklevel=3,
+            )
+            return KeepAll(on=chosen.on)
+        if isinstance(chosen, KeepAll):
+            return chosen
+        if self.loss_type in removal.CUT_DEPENDENT and self.args.gradient_accumulation_steps > 1:
+            warnings.warn(
+                f"The loss {self.loss_type} averages over the tokens of each micro-batch, so its gradient depends on "
+                "how rows are cut into micro-batches, with and without a filter. Take loss_type='dapo' for one that "
+                "does not.",
+                stacklevel=3,
+            )
+        if self._entropy_bonus_enabled:
+            warnings.warn(
+                "TRL's entropy bonus is a mean over each micro-batch: under a filter a micro-batch with fewer kept "
+                "tokens weighs as much as a full one.",
+                stacklevel=3,
+            )
+        return chosen
+
+    def _calculate_rewards(
+        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: list[list[int]]
+    ) -> Tensor:
+        """TRL's, kept as given: the filter looks at raw rewards, before any normalisation."""
+        rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        self._rewards_BF, self._completions = rewards, completion_ids_list
+        return rewards
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """TRL's batch, observed and without the dropped groups."""
+        batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        if not self.model.training:
+            self._extend_logs([None] * self.accelerator.num_processes * len(inputs), None)
+            return batch
+        completions: list[Completion] = gather_object(self._local_completions(inputs, batch))
+        seen = self._observed(completions)
+        self._extend_logs(completions, seen)
+        return self._filtered(batch, seen.verdicts)
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Tensor:
+        """TRL's loss; with idle rows in the batch its mean over rows is one over the kept rows."""
+        factor = float(inputs.get(removal.ROW_FACTOR, 1.0))
+        if removal.ROW_FACTOR in inputs:
+            self._tokens_in_window += int(removal.trained_tokens(inputs))
+        beta, self.beta = self.beta, self.beta * factor
+        try:
+            loss: Tensor = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        finally:
+            self.beta = beta
+        return loss * float(inputs.get(removal.LOSS_FACTOR, 1.0))
+
+    def begin(self) -> None:
+        """A new run: new baselines, and a record of its own if one is to be kept."""
+        self.observer.close()
+        self.observer = observer_of(self, self.heedful, self._filter)
+        self._tokens_in_window = 0
+
+    def leave_weights_if_nothing_was_kept(self) -> None:
+        """Before an optimiser step: without a trained token in any process there is no update, not even a decay."""
+        if isinstance(self._filter, KeepAll):
+            return
+        tokens = self.accelerator.reduce(torch.tensor(self._tokens_in_window, device=self.accelerator.device))
+        self._tokens_in_window = 0
+        if not int(tokens):
+            for parameter in self.model.parameters():
+                parameter.grad = None  # an optimiser passes over parameters without a gradient
+
+    def _observed(self, completions: Sequence[Completion]) -> Seen:
+        """Seen by the main process, known to all."""
+        seen: list[Any] = [None]
+        if self.accelerator.is_main_process:
+            found = self.observer.observe(completions, self.num_generations, self.state.global_step)
+            seen = [Seen(found.step, [], found.verdicts, found.metrics)]
+        return broadcast_object_list(seen)[0]
+
+    def _filtered(self, batch: dict[str, Any], verdicts: Sequence[Verdict]) -> dict[str, Any]:
+        kept_P = [verdict.kept for verdict in verdicts]
+        if all(kept_P):
+            return self._scaled(batch, 1.0, len(kept_P), len(kept_P))
+        size = len(batch["advantages"])
+        kept_B = [kept for kept in kept_P for _ in range(self.num_generations)]
+        processes = self.accelerator.num_processes
+        by_process = [kept_B[start : start + size] for start in range(0, processes * size, size)]
+        rows = removal.rows_needed([sum(kept) for kept in by_process], self.args.steps_per_generation)
+        mine = by_process[self.accelerator.process_index]
+        batch["advantages"] = self._advantages(batch["advantages"], kept_B)
+        smaller = removal.remove(batch, mine, rows, trim=self.pad_to_multiple_of is None)
+        smaller["num_items_in_batch"] = self.accelerator.gather(removal.trained_tokens(smaller)).sum()
+        held = len(smaller["advantages"]) * processes
+        factor = removal.row_factor(self.loss_type, held, sum(kept_B))
+        smaller["advantages"] = smaller["advantages"] * factor
+        return self._scaled(smaller, factor, sum(kept_P), len(kept_P))
+
+    def _advantages(self, advantages_B: Tensor, kept_B: Sequence[bool]) -> Tensor:
+        """TRL's advantages; where they rest on statistics of the batch, those of the kept part of it."""
+        over_batch = self.scale_rewards == "batch" or self.multi_objective_aggregation == "normalize_then_sum"
+        if not over_batch or not any(kept_B):
+            return advantages_B
+        assert self._rewards_BF is not None
+        found = advantages_over(
+            self._rewards_BF,
+            self.reward_weights.to(self._rewards_BF.device),
+            self.num_generations,
+            torch.tensor(kept_B, device=self._rewards_BF.device),
+            normalize_first=self.multi_objective_aggregation == "normalize_then_sum",
+        )
+        start = self.accelerator.process_index * len(advantages_B)
+        return found[start : start + len(advantages_B)].to(advantages_B)
+
+    def _scaled(self, batch: dict[str, Any], row_factor: float, kept: int, groups: int) -> dict[str, Any]:
+        share = getattr(self._filter, "share", None)
+        scale = loss_scale_factor(self.heedful.loss_scale, kept, groups, share)
+        batch[removal.ROW_FACTOR] = torch.tensor(row_factor)
+        batch[removal.LOSS_FACTOR] = torch.tensor(scale)
+        return batch
+
+    def _local_completions(self, inputs: Sequence[dict[str, Any]], batch: dict[str, Any]) -> list[Completion]:
+        assert self._rewards_BF is not None
+        start = self.accelerator.process_index * len(inputs)
+        rewards = self._rewards_BF[start : start + len(inputs)].tolist()
+        padded = zip(batch["prompt_ids"], batch["prompt_mask"].bool(), strict=True)
+        prompts = [ids[mask].tolist() for ids, mask in padded]
+        masks = None
+        if "tool_mask" in batch:
+            cut = zip(batch["tool_mask"].bool().tolist(), self._completions, strict=True)
+            masks = [mask[: len(ids)] for mask, ids in cut]
+        return completions_of(self, inputs, prompts, self._completions, masks, rewards, self.heedful.outcome)
+
+    def _extend_logs(self, completions: Sequence[Completion | None], seen: Seen | None) -> None:
+        """Columns beside TRL's completions, and numbers among its metrics. Evaluations have empty columns."""
+        for row, completion in enumerate(completions):
+            told: dict[str, Any] = {}
+            if completion is not None and seen is not None:
+                group, member = divmod(row, self.num_generations)
+                told = columns_of(completion, seen.step, group, member, seen.verdicts[group].reason)
+            for name in COLUMNS:
+                self._logs["extra"][PREFIX + name].append(told.get(name))
+        for name, value in self.heedful.logged(seen.metrics if seen is not None else ()).items():
+            self._metrics["train"][name].append(value)
