@@ -7,21 +7,34 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from heedful.integrations.trl.observer import claim_record
+from heedful.integrations.trl.observer import Observer, claim_record
 from heedful.integrations.trl.record import STATE, Record, load_state, save_state
+from heedful.integrations.trl.settings import HeedfulConfig
 
-if TYPE_CHECKING:
-    from heedful.integrations.trl.trainer import HeedfulGRPOTrainer
+
+class Trainer(Protocol):
+    """What a trainer answers to TRL's events."""
+
+    heedful: HeedfulConfig
+    observer: Observer
+
+    def begin(self) -> None:
+        """A run begins, or goes on."""
+        ...
+
+    def leave_weights_if_nothing_was_kept(self) -> None:
+        """The optimiser is about to step."""
+        ...
 
 
 class Bridge(TrainerCallback):
-    """Carries TRL's events to a `HeedfulGRPOTrainer`."""
+    """Carries TRL's events to such a trainer."""
 
-    def __init__(self, trainer: HeedfulGRPOTrainer) -> None:
+    def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
