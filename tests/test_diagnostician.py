@@ -2,11 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from heedful.diagnostician import Diagnostician, DiagnosticsConfig
+from heedful.diagnostics.grounding import GROUNDING_NAMES
+from heedful.diagnostics.strategies import ACTION_NAMES
 from heedful.diagnostics.thoughts import ThoughtTags
 from heedful.protocols import WindowExceeded
 from heedful.types import CrossScores, Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
@@ -104,6 +107,46 @@ def test_scopes_can_be_switched_off() -> None:
     full = measure(diagnostician(any_turn=0, swapped_rows=0, words=0), 0, groups())
     assert scopes(full) == {"first_turn", "first_turn_closed"}
     assert full.words == ()
+
+
+def acting(count=8, members=4, family="lake"):
+    """Groups whose members take two actions in turn; the answer's token names the action."""
+    made = []
+    for one in groups(count, members, family=family):
+        episodes = []
+        for member, episode in enumerate(one.trajectories):
+            first, *later = episode.turns
+            reply = replace(first.reply, ids=(*first.reply.ids[:3], 30 + member % 2))
+            turns = (replace(first, reply=reply, actions=(("x", "y")[member % 2],)), *later)
+            episodes.append(replace(episode, turns=turns))
+        made.append(Group(one.task, tuple(episodes)))
+    return made
+
+
+def test_grounding_is_read_off_actions_at_measurements_and_asked_of_the_model_at_full_ones() -> None:
+    one = diagnostician()
+    full, cheap, neither = (measured(measure(one, step, acting())) for step in (0, 4, 5))
+    asked = {f"grounding/{name}" for name in GROUNDING_NAMES}
+    counted = {f"grounding/{name}" for name in ACTION_NAMES}
+    assert asked <= full.keys()
+    assert counted <= full.keys() & cheap.keys()
+    assert not asked & (cheap.keys() | neither.keys())
+    assert not counted & neither.keys()
+    assert "grounding/strategy_entropy" in neither
+    assert full["grounding/thought_influence"].n == 8 * 4 * 7 * 4
+    assert full["grounding/input_to_action_plugin"].value == pytest.approx(0.0, abs=1e-12)
+    few = measured(measure(diagnostician(grounding_rows=4, grounding_columns=2), 0, acting()))
+    assert few["grounding/thought_influence"].n == 2 * 2 * 1 * 2
+    assert not asked & measured(measure(diagnostician(grounding_rows=0), 0, acting())).keys()
+
+
+def test_grounding_is_that_of_each_environment() -> None:
+    mixed = [*acting(count=5), *acting(count=3, family="echo")]
+    readings = measured(measure(diagnostician(), 0, mixed))
+    assert readings["grounding/lake/thought_influence"].n == 5 * 4 * 4 * 4
+    assert readings["grounding/echo/input_to_action"].n == 12
+    assert "grounding/thought_influence" not in readings
+    assert "grounding/strategy_entropy" in readings
 
 
 class Narrow(Reader):
@@ -206,7 +249,22 @@ def test_a_judge_reads_texts_at_full_measurements_only() -> None:
 
 
 def test_caps_are_the_contracts() -> None:
-    for name, most in (("any_turn", 64), ("swapped_rows", 32), ("swapped_columns", 16), ("words", 64)):
+    caps = {"any_turn": 64, "swapped_rows": 32, "swapped_columns": 16, "words": 64}
+    for name, most in {**caps, "grounding_rows": 128, "grounding_columns": 32}.items():
         assert getattr(DiagnosticsConfig(**{name: most}), name) == most
         with pytest.raises(ValueError, match=f"{name} must be at most {most}, found {most + 1}"):
             DiagnosticsConfig(**{name: most + 1})
+
+
+def test_alarms_are_among_the_metrics_and_go_on_after_a_resume() -> None:
+    one = diagnostician()
+    for step in range(3):
+        diagnosis = measure(one, step, groups())
+    names = [metric.name for metric in diagnosis.metrics if metric.name.startswith("alarm/")]
+    assert names == [f"alarm/{rule.name}" for rule in one.alarms.rules]
+    assert diagnosis.raised == ()
+    other = diagnostician()
+    other.load_state(json.loads(json.dumps(one.state())))
+    assert measure(other, 3, groups()).metrics == measure(one, 3, groups()).metrics
+    readings = measured(measure(one, 4, groups()))
+    assert readings["alarm/success_drop"].why == "5 of the first 7 readings of success/rate"

@@ -224,3 +224,29 @@ def test_readings_are_shown_with_their_interval_or_the_reason() -> None:
     assert shown(Metric("m", -0.5, 3, -0.75, 0.25), signed=True) == "-0.500 [-0.750, +0.250]"
     assert shown(Metric("m", 0.5)) == "0.500"
     assert shown(Metric("m", None, why="N < 2")) == "unknown (N < 2)"
+
+
+def test_alarms_are_named_with_their_step_and_collapses_with_their_evidence(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "run")
+    told = [(None, None), (0.0, 1.0), (1.0, 0.0), (1.0, 0.0)]
+    for step, (collapse, drop) in enumerate(told):
+        folder.write(
+            step,
+            Metric("alarm/noise_collapse", collapse, why="entropy rose" if collapse else ""),
+            Metric("alarm/success_drop", drop, why="success fell" if drop else ""),
+            Metric("alarm/reward_blind", None, why="no progress"),
+        )
+    sentences = folder.conclude().sentences
+    assert "Alarms raised: success_drop at step 1 (over since), noise_collapse at step 2." in sentences
+    assert "Evidence of noise_collapse: entropy rose." in sentences
+    assert not any("success fell" in sentence for sentence in sentences)
+
+
+def test_that_no_alarm_was_raised_is_said_of_those_that_could_be(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "run")
+    folder.write(0, Metric("alarm/success_drop", 0.0), Metric("alarm/reward_blind", None, why="no progress"))
+    said = [sentence for sentence in folder.conclude().sentences if "alarm" in sentence]
+    assert said == ["None of the 1 alarms that had the readings they need was raised."]
+    silent = Folder(tmp_path / "silent")
+    silent.write(0, Metric("alarm/reward_blind", None, why="no progress"))
+    assert not any("alarm" in sentence for sentence in silent.conclude().sentences)

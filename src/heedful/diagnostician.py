@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from heedful.configuration import refuse_below
+from heedful.diagnostics.alarm_rules import AlarmConfig
+from heedful.diagnostics.alarms import Alarm, Alarms
 from heedful.diagnostics.information import ZScoreState, information
 from heedful.diagnostics.mixture import gap_per_token
 from heedful.diagnostics.pointwise import pointwise_information
 from heedful.diagnostics.regimes import RegimeState, label_regime
 from heedful.diagnostics.score_matrix import score_matrix, select_rows
 from heedful.diagnostics.signal import rollout_metrics
+from heedful.diagnostics.strategies import input_to_action
 from heedful.diagnostics.suspicion import Suspicion, cheap_rows, suspect
 from heedful.diagnostics.text import text_metrics, text_thoughts
 from heedful.diagnostics.thoughts import (
@@ -30,6 +33,7 @@ from heedful.diagnostics.thoughts import (
 )
 from heedful.diagnostics.unknown import withheld
 from heedful.protocols import WindowExceeded
+from heedful.scorers.grounded import grounding_metrics
 from heedful.scorers.swapped import TokenScorer, score_swapped
 from heedful.seeds import derive, stream
 from heedful.storage import TokenValues
@@ -58,6 +62,11 @@ class DiagnosticsConfig:
     """Thoughts of a full measurement that are read under swapped observations, at most 32; 0 = none."""
     swapped_columns: int = 8
     """Observations that are swapped among them, at most 16."""
+    grounding_rows: int = 32
+    """Thoughts of a full measurement that are exchanged between prompts, to see what their actions follow; at most 128,
+    0 = none."""
+    grounding_columns: int = 8
+    """Prompts whose thoughts are exchanged, at most 32."""
     words: int = 64
     """Thoughts of a full measurement that are stored token by token, with what each token tells of the prompt; at most
     64, 0 = none."""
@@ -66,14 +75,27 @@ class DiagnosticsConfig:
     measurements; none = only the policy judges itself."""
     max_tokens: int = 4096
     """Most padded tokens scored in one forward pass."""
+    alarms: AlarmConfig = field(default_factory=AlarmConfig)
+    """When a change of what is measured is an alarm."""
 
     def __post_init__(self) -> None:
         refuse_below(self, every=1, full_every=1, prompts=1, thoughts=1, max_tokens=1)
         refuse_below(self, any_turn=0, swapped_rows=0, swapped_columns=2, words=0)
-        for name, most in (("any_turn", 64), ("swapped_rows", 32), ("swapped_columns", 16), ("words", 64)):
+        refuse_below(self, grounding_rows=0, grounding_columns=2)
+        for name, most in MOST.items():
             if getattr(self, name) > most:
                 raise ValueError(f"{name} must be at most {most}, found {getattr(self, name)}")
 
+
+MOST = {
+    "any_turn": 64,
+    "swapped_rows": 32,
+    "swapped_columns": 16,
+    "grounding_rows": 128,
+    "grounding_columns": 32,
+    "words": 64,
+}
+"""Upper ends of the knobs: beyond them a full measurement would be no measurement but most of the run."""
 
 NOTHING = CrossScores([], [], [])
 
@@ -89,6 +111,8 @@ class Diagnosis:
     thoughts: Thoughts | None = None
     words: tuple[TokenValues, ...] = ()
     """What each token of some of the thoughts tells of its prompt."""
+    raised: tuple[Alarm, ...] = ()
+    """Alarms that were not raised at the step before."""
 
 
 @dataclass(slots=True)
@@ -114,9 +138,21 @@ class Diagnostician:
     zscores: dict[str, ZScoreState] = field(default_factory=dict)
     regimes: dict[str, RegimeState] = field(default_factory=dict)
     suspicions: dict[str, Suspicion] = field(default_factory=dict)
+    alarms: Alarms = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.alarms = Alarms(self.config.alarms)
 
     def measure(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], on: str) -> Diagnosis:
-        """All metrics of this step's groups; information and retrieval only when they are due."""
+        """All metrics of this step's groups, information and retrieval only when they are due, and the alarms.
+
+        Steps have to come in order: alarms compare a step with those before it.
+        """
+        diagnosis = self._measure(step, groups, verdicts, on)
+        seen = self.alarms.observe(step, diagnosis.metrics)
+        return replace(diagnosis, metrics=[*diagnosis.metrics, *seen.metrics], raised=seen.raised)
+
+    def _measure(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], on: str) -> Diagnosis:
         metrics = withheld(rollout_metrics(groups, verdicts, on), self.unknown)
         scheduled = step % self.config.full_every == 0
         if not self.config.enabled or not (scheduled or step % self.config.every == 0):
@@ -125,6 +161,7 @@ class Diagnostician:
         stored = Diagnosis([])
         for name, members in environments.items():
             place = f"/{name or 'other'}" if len(environments) > 1 else ""
+            metrics += input_to_action(members, np.random.default_rng(derive(self.seed, "actions", step, place)), place)
             if self.unreadable:
                 metrics += self._unread(step, place, self.unreadable)
                 continue
@@ -168,6 +205,10 @@ class Diagnostician:
             metrics += self._both(step, "any_turn", place, self._score(drawn, groups), drawn.closed_M)
         if config.swapped_rows:
             metrics += self._swapped(step, place, groups)
+        if config.grounding_rows:
+            assert self.scorer is not None
+            exchanged = config.grounding_rows, config.grounding_columns
+            metrics += grounding_metrics(self.scorer, groups, _temperature(groups), *exchanged, place)
         if self.judge is not None:
             metrics += self._judged(step, place, thoughts)
         return Diagnosis(metrics, replace(scores, tokens=None), thoughts, self._words(thoughts, scores))
@@ -252,12 +293,14 @@ class Diagnostician:
             "zscores": {scope: state.to_json() for scope, state in self.zscores.items()},
             "regimes": {scope: state.to_json() for scope, state in self.regimes.items()},
             "suspicions": {place: state.to_json() for place, state in self.suspicions.items()},
+            "alarms": self.alarms.state(),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.zscores = {scope: ZScoreState.from_json(tree) for scope, tree in state["zscores"].items()}
         self.regimes = {scope: RegimeState.from_json(tree) for scope, tree in state["regimes"].items()}
         self.suspicions = {place: Suspicion.from_json(tree) for place, tree in state["suspicions"].items()}
+        self.alarms.load_state(state["alarms"])
 
 
 def _temperature(groups: Sequence[Group]) -> float:

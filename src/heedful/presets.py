@@ -57,6 +57,19 @@ def echo() -> TrainConfig:
     )
 
 
+def chain() -> TrainConfig:
+    """Chain modulo 7, in which the answer stands in the thought alone: two to three minutes, growing included."""
+    return TrainConfig(
+        env=_family("chain", instructions="brief"),
+        seedling=Seedling(init=0.06, steps=200, imperfect=0.2),
+        algorithm=Grpo(average="token"),
+        optimizer=OptimizerConfig(lr=1.5e-4),
+        steps=30,
+        sampling=Sampling(tokens_per_turn=40),
+        evaluation=EvaluationConfig(tasks=512, samples=2),
+    )
+
+
 def frozen_lake_qwen_0_5b() -> TrainConfig:
     """FrozenLake on Qwen2.5-0.5B-Instruct, meant for one 24 GB GPU.
 
@@ -71,6 +84,7 @@ PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
     "sokoban": sokoban,
     "bandit": bandit,
     "echo": echo,
+    "chain": chain,
     "frozen_lake_qwen_0_5b": frozen_lake_qwen_0_5b,
 }
 """What `heedful train NAME` starts from."""

@@ -4,7 +4,8 @@ Promise: standard library only, nothing here computes more than a view of its ow
 
 Dimension letters used on nested lists and tensors everywhere in the project:
 `P` prompts (groups), `G` members of a group, `K` turns, `B` sequences, `T` tokens, `V` vocabulary,
-`M` scored thoughts (rows), `N` distinct prompts (columns). So `rewards_PG`, `logprobs_BT`, `scores_MN`.
+`M` scored thoughts (rows), `N` distinct prompts (columns), `A` actions, `S` spellings of actions in tokens.
+So `rewards_PG`, `logprobs_BT`, `scores_MN`.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
         *_sharpening(lines, config, gains),
         *_baselines(lines, config),
         *_heeding(lines, regime),
+        *_alarms(lines),
         _filtering(lines, config),
         _cost(lines),
     ]
@@ -61,6 +62,8 @@ def _tree(conclusion: Conclusion) -> dict[str, object]:
 def _gain(folder: RunFolder, config: TrainConfig, kind: str) -> Metric:
     split = config.evaluation.split
     before, after = (folder.rollouts(version, f"{split}_{kind}") for version in (0, config.steps))
+    if config.keep_rollouts == "none":
+        return Metric(f"gain/{kind}", None, why="the run kept no rollouts to pair by task (--keep-rollouts none)")
     if not (Path(before).exists() and Path(after).exists()):
         return Metric(f"gain/{kind}", None, why="the run was not evaluated both before and after training")
     return paired_gain(f"gain/{kind}", read_rollouts(before).groups, read_rollouts(after).groups)
@@ -160,6 +163,29 @@ def _heeding(lines: Sequence[StepMetrics], regime: Metric | None) -> list[str]:
     if regime is not None:
         sentences.append(f"Regime: {regime.value}{f' ({regime.why})' if regime.why else ''}.")
     return sentences
+
+
+def _alarms(lines: Sequence[StepMetrics]) -> list[str]:
+    """Which alarms were raised and when, collapses with their evidence; that none was, if any could be told."""
+    names = list(dict.fromkeys(name for line in lines for name in line.metrics if name.startswith("alarm/")))
+    readings = {name: _readings(lines, name) for name in names}
+    told = {name: found for name, found in readings.items() if found}
+    if not told:
+        return []
+    raised = {
+        name.removeprefix("alarm/"): next((step, metric.why) for step, metric in found if metric.value)
+        for name, found in told.items()
+        if any(metric.value for _, metric in found)
+    }
+    if not raised:
+        return [f"None of the {len(told)} alarms that had the readings they need was raised."]
+    order = sorted(raised, key=lambda name: raised[name][0])
+    listed = ", ".join(
+        f"{name} at step {raised[name][0]}{'' if told[f'alarm/{name}'][-1][1].value else ' (over since)'}"
+        for name in order
+    )
+    evidence = [f"Evidence of {name}: {raised[name][1]}." for name in order if name.endswith("_collapse")]
+    return [f"Alarms raised: {listed}.", *evidence]
 
 
 def _filtering(lines: Sequence[StepMetrics], config: TrainConfig) -> str:

@@ -13,6 +13,7 @@ from heedful.storage import RunFolder, read_rollouts, rollout_rows
 from heedful.types import Metric
 
 FAMILIES = ("signal/", "filter/", "reward/", "success/", "format/", "length/", "text/", "policy/entropy_per_token")
+FAMILIES += ("grounding/strategy_entropy", "grounding/distinct", "grounding/oscillation", "grounding/input_to_action")
 
 
 def readable(metrics: dict[str, Metric]) -> dict[str, Metric]:
@@ -83,7 +84,7 @@ def test_the_runs_checkpoint_finds_the_training_time_information(
     measured, told = by_step(folder), by_step(own_run)
     compared = 0
     for name, metric in measured[2].items():
-        if name.startswith(("information/", "retrieval/")) and "zscore_ema" not in name:
+        if name.startswith(("information/", "retrieval/", "grounding/")) and "zscore_ema" not in name:
             other = told[2][name]
             assert (metric.value is None) == (other.value is None), name
             if metric.value is not None:
@@ -95,6 +96,7 @@ def test_the_runs_checkpoint_finds_the_training_time_information(
     assert not any(name.startswith("information@") for name in measured[2])
     # The weights of step 2 did not sample the earlier steps.
     assert "information@step_000002/first_turn/mi" in measured[1]
+    assert "grounding@step_000002/thought_influence" in measured[1]
     assert not any(name.startswith("information/") for name in measured[1])
     assert RunFolder(folder).score_steps() == [0, 1, 2]
 

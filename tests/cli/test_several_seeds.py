@@ -15,9 +15,10 @@ from rich.console import Console
 
 from heedful import cli
 from heedful.cli import seeds
-from heedful.cli.seed_progress import TAIL_BYTES, SeedRow, SeedsView, tail
 from heedful.cli.seed_summary import read_list, summarise, write_list
 from heedful.presets import preset
+from heedful.studies import processes
+from heedful.studies.progress import TAIL_BYTES, RunRow, RunsView, tail
 from heedful.trackers import JsonlTracker
 from heedful.training.config import TrainConfig
 from heedful.types import Metric
@@ -31,6 +32,8 @@ folder.mkdir(parents=True)
 (folder / "began").write_text(repr(time.time()))
 if behaviour == "fails":
     print("what it said last")
+    sys.exit(5)
+if behaviour == "alarms":
     sys.exit(3)
 if behaviour == "waits":
     asked = []
@@ -55,23 +58,21 @@ def config() -> TrainConfig:
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, behaviours: dict[int, str], at_once: int) -> None:
-    monkeypatch.setattr(
-        seeds.Child,
-        "command",
-        property(
-            lambda child: [sys.executable, "-c", STAND_IN, str(child.folder), behaviours.get(child.seed, "works")]
-        ),
-    )
-    monkeypatch.setattr(seeds, "_cores", lambda: at_once)
-    monkeypatch.setattr(seeds, "POLL_SECONDS", 0.05)
+    def command(arguments: list[str]) -> list[str]:
+        folder = Path(arguments[-1])
+        return [sys.executable, "-c", STAND_IN, str(folder), behaviours.get(int(folder.name[1:]), "works")]
+
+    monkeypatch.setattr(processes, "heedful_command", command)
+    monkeypatch.setattr(processes, "cores", lambda: at_once)
+    monkeypatch.setattr(processes, "POLL_SECONDS", 0.05)
 
 
 def test_seeds_run_side_by_side_as_far_as_there_are_cores_for_their_threads(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(seeds, "_cores", lambda: 8)
-    assert [seeds.at_once(replace(config, device="cpu", threads=threads)) for threads in (1, 3, 16)] == [8, 2, 1]
-    assert seeds.at_once(replace(config, device="cuda", threads=1)) == 1
+    monkeypatch.setattr(processes, "cores", lambda: 8)
+    assert [processes.at_once("cpu", threads) for threads in (1, 3, 16)] == [8, 2, 1]
+    assert processes.at_once("cuda", 1) == 1
 
 
 def test_with_one_core_one_seed_follows_the_other(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,10 +89,21 @@ def test_a_failed_seed_says_its_last_words_and_the_others_go_on(
     stand_in(monkeypatch, {0: "fails"}, at_once=2)
     assert seeds.run_seeds(config, [0, 1], Path("out")) == 1
     shown = capsys.readouterr().out
-    assert "seed 0 failed (exit code 3); the end of out/s0.log:" in shown
+    assert "seed 0 failed (exit code 5); the end of out/s0.log:" in shown
     assert "  what it said last" in shown
     assert Path("out/s1/ended").exists()
     assert read_list(Path("out")) == [(0, "s0", "failed"), (1, "s1", "unfinished")]
+
+
+def test_a_seed_that_its_alarm_stopped_is_over_and_named(
+    config: TrainConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch, {0: "alarms"}, at_once=2)
+    assert seeds.run_seeds(config, [0, 1], Path("out")) == 3
+    shown = capsys.readouterr().out
+    assert "an alarm stopped seed 0:" in shown
+    assert "heedful train --resume out/s0\n" in shown
+    assert read_list(Path("out"))[0] == (0, "s0", "stopped")
 
 
 def test_ctrl_c_reaches_every_running_seed_once_and_starts_no_other(
@@ -137,7 +149,7 @@ def test_without_a_folder_the_first_free_one_is_taken(config: TrainConfig, monke
 
 def test_the_progress_of_a_seed_is_read_off_the_end_of_its_measurements(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    row = SeedRow(0, path, 4, "eval/val/sampled/success")
+    row = RunRow("0", path, 4, "eval/val/sampled/success")
     row.refresh()
     assert row.cells() == ("0/4", "-", "-", "-", "-")
     tracker = JsonlTracker(path)
@@ -158,7 +170,7 @@ def test_the_last_evaluation_counts_no_step_that_was_not_trained(tmp_path: Path)
     tracker.write(3, [Metric("success/rate", 0.5)])
     tracker.write(4, [Metric("eval/val/sampled/success", 0.5)])
     tracker.close()
-    row = SeedRow(0, tmp_path / "metrics.jsonl", 4, "eval/val/sampled/success")
+    row = RunRow("0", tmp_path / "metrics.jsonl", 4, "eval/val/sampled/success")
     row.refresh()
     assert row.cells()[0] == "4/4"
 
@@ -175,10 +187,10 @@ def test_of_long_measurements_only_whole_lines_at_the_end_are_read(tmp_path: Pat
 def test_outside_a_terminal_a_line_is_printed_when_a_state_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    row = SeedRow(7, tmp_path / "metrics.jsonl", 4, "eval/val/sampled/success")
-    with SeedsView([row], Console(highlight=False, width=160)) as view:
+    row = RunRow("7", tmp_path / "metrics.jsonl", 4, "eval/val/sampled/success")
+    with RunsView([row], Console(highlight=False, width=160), "seed") as view:
         for state in ("waiting", "running", "running", "done"):
-            view.show({7: state})
+            view.show({"7": state})
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "seed 7 waiting"
     assert [line.split(":")[0] for line in lines[1:]] == ["seed 7 running", "seed 7 done"]
@@ -186,9 +198,9 @@ def test_outside_a_terminal_a_line_is_printed_when_a_state_changes(
 
 def test_in_a_terminal_there_is_one_live_table(tmp_path: Path) -> None:
     console = Console(force_terminal=True, width=100, record=True)
-    rows = [SeedRow(seed, tmp_path / "none", 4, "eval/val/sampled/success") for seed in (0, 1)]
-    with SeedsView(rows, console) as view:
-        view.show({0: "running", 1: "waiting"})
+    rows = [RunRow(str(seed), tmp_path / "none", 4, "eval/val/sampled/success") for seed in (0, 1)]
+    with RunsView(rows, console, "seed") as view:
+        view.show({"0": "running", "1": "waiting"})
     shown = console.export_text()
     assert "held out" in shown
     assert "waiting" in shown

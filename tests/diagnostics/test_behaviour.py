@@ -108,3 +108,28 @@ def test_a_batch_without_scored_episodes_says_so():
 def test_every_number_is_a_plain_float():
     for metric in behaviour([outcomes("a", 1.0, 0.0), outcomes("b", 1.0, 1.0)]):
         assert all(type(number) in (float, type(None)) for number in (metric.value, metric.low, metric.high))
+
+
+def test_entropy_is_told_apart_by_place_and_by_success():
+    one = episode(1.0, turn(tokens=4, thought=2, answer=1, entropies=[1.0, 2.0, 0.5, 9.0]))
+    other = episode(0.0, turn(tokens=3, thought=1, answer=2, entropies=[4.0, 0.1, 0.3]))
+    found = by_name(behaviour([group("a", one, other), group("b", episode(0.0, turn(entropies=())))]))
+    assert found["policy/thought_entropy_per_token"].value == pytest.approx((1 + 2 + 4) / 3)
+    assert found["policy/answer_entropy_per_token"].value == pytest.approx((0.5 + 0.1 + 0.3) / 3)
+    assert found["policy/solved_entropy_per_token"].value == pytest.approx(12.5 / 4)
+    assert [found[f"policy/{name}_entropy_per_token"].n for name in ("thought", "answer", "solved")] == [3, 3, 4]
+    lost = by_name(behaviour([group("a", other)]))["policy/solved_entropy_per_token"]
+    assert (lost.value, lost.why) == (None, "no such token was sampled")
+
+
+def test_distinct_thoughts_are_counted_within_groups_by_their_ids():
+    equal, longer = turn(thought=2), turn(thought=3)
+    groups = [
+        group("a", episode(1.0, equal), episode(1.0, equal), episode(1.0, longer), episode(1.0, longer)),
+        group("b", episode(1.0, equal), episode(1.0, longer)),
+        group("c", episode(1.0, equal), episode(1.0, turn(thought=0))),
+    ]
+    found = by_name(behaviour(groups))["text/distinct_thoughts"]
+    assert (found.value, found.n) == (pytest.approx((0.5 + 1.0) / 2), 2)
+    alone = by_name(behaviour(groups[2:]))["text/distinct_thoughts"]
+    assert (alone.value, alone.why) == (None, "no group has two thoughts")

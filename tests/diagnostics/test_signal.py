@@ -81,10 +81,12 @@ def test_verdicts_are_counted_with_their_reasons():
         "kept_ratio": 0.25,
         "kept_groups": 1.0,
         "mass_kept": 0.8,
+        "kept_without_signal": 0.0,
         "dropped/below_mass": 1.0,
         "dropped/constant": 1.0,
         "dropped/unscored": 1.0,
     }
+    assert found.pop("filter/kept_without_signal").n == 1, "of the kept groups"
     assert {metric.n for metric in found.values()} == {4}
 
 
@@ -118,3 +120,12 @@ def test_rollout_metrics_look_at_the_values_of_the_filter():
         assert found["signal/reward_variance"].value == pytest.approx(variance)
     assert found["reward/format"].value == pytest.approx(-0.05)
     assert rollout_metrics([], [], "outcome"), "an empty step still reports, with reasons"
+
+
+def test_groups_that_are_kept_without_signal_are_counted_by_weight():
+    values_PG = [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
+    verdicts = [Verdict(1.0, "kept", 0.5), Verdict(0.5, "kept", 0.0), Verdict(0.0, "constant", 0.0)]
+    found = by_name(verdict_metrics(values_PG, verdicts))["filter/kept_without_signal"]
+    assert (found.value, found.n) == (pytest.approx(0.5 / 1.5), 2)
+    nothing = by_name(verdict_metrics(values_PG[2:], verdicts[2:]))["filter/kept_without_signal"]
+    assert (nothing.value, nothing.why) == (None, "nothing was kept")

@@ -10,6 +10,7 @@ import pytest
 
 from heedful.envs.actions import CLOSE_THOUGHT, OPEN_THOUGHT, format_reply, read_reply
 from heedful.envs.bandit import Bandit
+from heedful.envs.chain import Chain
 from heedful.envs.echo import Echo
 from heedful.envs.frozen_lake import FrozenLake
 from heedful.envs.sokoban import Sokoban
@@ -25,10 +26,12 @@ FAMILIES: list[Any] = [
     Echo(turns=3, decoys=0, instructions="brief"),
     Bandit(),
     Bandit(turns=3, instructions="brief"),
+    Chain(),
+    Chain(turns=3, modulus=5, operations=("+1", "-2", "*3"), least=2, most=4, instructions="brief"),
     Sokoban(),
     Sokoban(size=7, boxes=2, turns=10, observation="grid", instructions="brief"),
 ]
-BY_CLASS: list[Any] = [FrozenLake(), Echo(), Bandit(), Sokoban()]
+BY_CLASS: list[Any] = [FrozenLake(), Echo(), Bandit(), Chain(), Sokoban()]
 
 PIECES = (
     *(OPEN_THOUGHT, CLOSE_THOUGHT, "<answer>", "</answer>", "||", " ", "\n", "Left", "up", "DOWN", "A", "E", "Fox"),
@@ -177,7 +180,8 @@ def test_imperfect_demonstrations_fail_more_often_and_state_what_they_do(family:
         pairs = noisy.demonstrate(task, random.Random(seed))
         for _, reply in pairs:
             thought, answer = reply.split(CLOSE_THOUGHT)
-            assert read_reply(answer, family.actions, family.actions_per_turn).actions[0] in thought.split()
+            said = read_reply(answer, family.actions, family.actions_per_turn).actions[0]
+            assert thought.endswith(said) if family.name == "chain" else said in thought.split()
         solved += play(noisy, task, 0, [reply for _, reply in pairs])[1][-1].ending is Ending.SOLVED
     assert solved < 50
 

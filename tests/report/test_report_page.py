@@ -326,6 +326,8 @@ def test_every_definition_names_its_own_metrics() -> None:
         ("reward/step", "this component"),
         ("retrieval/first_turn_closed/accuracy@5", "this many best"),
         ("eval/val/fixed/success", "never reads its input"),
+        ("grounding/thought_influence", "replaced by one from another prompt"),
+        ("grounding@judge/lake/direct_input_to_action", "follows the thought alone"),
     ):
         known = definition_of(name)
         assert known is not None
@@ -351,7 +353,8 @@ def test_cut_texts_say_how_much_is_left_out() -> None:
 
 def test_readings_by_another_scorer_are_drawn_too(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    write_whole(run.metrics, '{"step": 0, "metrics": {"information@judge/first_turn/mi": 1.25}}\n')
+    readings = {"information@judge/first_turn/mi": 1.25, "grounding@judge/thought_influence": 0.5}
+    write_whole(run.metrics, json.dumps({"step": 0, "metrics": readings}) + "\n")
     record = read_run(run)
     assert record.family("information") == "information@judge"
     assert record.family("retrieval") == "retrieval"
@@ -360,7 +363,9 @@ def test_readings_by_another_scorer_are_drawn_too(tmp_path: Path) -> None:
         for _, attributes in _Page(write_report(run).read_text()).tags
         if "data-hover" in attributes
     ]
-    assert {"label": "MI", "hue": 1, "at": {"0": "1.25"}} in [curve for chart in drawn for curve in chart["curves"]]
+    curves = [curve for chart in drawn for curve in chart["curves"]]
+    assert {"label": "MI", "hue": 1, "at": {"0": "1.25"}} in curves
+    assert {"label": "thought of another prompt", "hue": 1, "at": {"0": "0.500"}} in curves
 
 
 def _rows(page: str) -> dict[str, list[str]]:

@@ -229,6 +229,7 @@ CHANGED_RECIPES = [
     replace(TINY, imperfect=0.31),
     replace(TINY, template=0.1),
     replace(TINY, ffn=40),
+    replace(TINY, init=0.06),
 ]
 
 
@@ -264,6 +265,15 @@ def test_a_demonstration_is_encoded_as_the_sampler_would_have_left_it(lake_token
     assert lake_tokenizer.decode(trained) == "".join(f"{reply.removeprefix('<think>')}<|end|>" for _, reply in pairs)
 
 
+@pytest.mark.parametrize(("recipe", "deviation"), [(TINY, 0.02), (replace(TINY, init=0.06), 0.06)])
+def test_the_initial_weights_have_the_deviation_that_the_recipe_names(
+    lake_tokenizer: Any, recipe: Seedling, deviation: float
+) -> None:
+    model = growing._initial_model(recipe, lake_tokenizer, Renderer(lake_tokenizer))
+    weights = torch.cat([weight.flatten() for weight in model.parameters() if weight.dim() == 2])
+    assert weights.std().item() == pytest.approx(deviation, rel=0.05)
+
+
 def test_an_environment_that_cannot_demonstrate_is_told_so(cache: Path) -> None:
     class Silent:
         name = "silent"
@@ -279,6 +289,7 @@ def test_an_environment_that_cannot_demonstrate_is_told_so(cache: Path) -> None:
         ({"hidden": 30, "heads": 4}, r"hidden \(30\) must be a multiple of heads \(4\)"),
         ({"heads": 4, "kv_heads": 3}, r"heads a multiple of kv_heads \(3\)"),
         ({"vocabulary": 200}, "265 entries in all, found 200"),
+        ({"init": 0.0}, "init must be a finite number above 0, found 0.0"),
         ({"imperfect": 1.5}, r"imperfect must lie in \[0, 1\], found 1.5"),
     ],
 )

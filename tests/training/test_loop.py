@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -581,3 +581,14 @@ def test_evaluations_are_spread_evenly() -> None:
     assert EvaluationConfig(times=1).at(7) == {7}
     assert EvaluationConfig(times=0).at(7) == set()
     assert EvaluationConfig(times=9).at(2) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("keep", "trained_on", "evaluated"), [("all", 6, 6), ("evaluations", 0, 6), ("none", 0, 0)])
+def test_only_the_episodes_that_are_to_be_kept_are_stored(
+    echo_run: TrainConfig, tmp_path: Path, keep: Literal["all", "evaluations", "none"], trained_on: int, evaluated: int
+) -> None:
+    trained(replace(echo_run, diagnostics=UNMEASURED, keep_rollouts=keep), tmp_path / "run")
+    stored = [path.name for path in (tmp_path / "run" / "rollouts").glob("*.parquet")]
+    assert sum("_val_" not in name for name in stored) == trained_on
+    assert sum("_val_" in name for name in stored) == evaluated
+    assert (tmp_path / "run" / "metrics.jsonl").exists()

@@ -15,6 +15,7 @@ import numpy as np
 from heedful.audit.steps import LoggedStep
 from heedful.diagnostics.behaviour import behaviour
 from heedful.diagnostics.signal import cause_metrics, spread_metrics, verdict_metrics
+from heedful.diagnostics.strategies import strategy_metrics
 from heedful.diagnostics.text import text_metrics
 from heedful.diagnostics.thoughts import ThoughtTags
 from heedful.spread import values_on
@@ -25,14 +26,16 @@ JUDGED_THOUGHTS = 16
 
 
 def step_metrics(step: LoggedStep, on: str) -> list[Metric]:
-    """`signal/*`, `reward/*`, `success/*`, `format/*`, `length/*`, and `filter/*` where the log holds verdicts.
+    """`signal/*`, `reward/*`, `success/*`, `format/*`, `length/*`, the `grounding/*` of whole episodes, and `filter/*`
+    where the log holds verdicts.
 
     `on`: the values whose spread `signal/*` describes: `outcome`, `reward` or a reward component.
     """
     groups = step.groups
     values_PG = values_on(groups, on)
     verdicts = [] if step.verdicts is None else verdict_metrics(values_PG, step.verdicts)
-    return [*spread_metrics(values_PG), *cause_metrics(groups, values_PG), *verdicts, *_distinct(behaviour(groups))]
+    spread = [*spread_metrics(values_PG), *cause_metrics(groups, values_PG)]
+    return [*spread, *verdicts, *_distinct(behaviour(groups)), *strategy_metrics(groups)]
 
 
 def _distinct(metrics: Sequence[Metric]) -> list[Metric]:

@@ -25,6 +25,8 @@ from heedful.audit.scoring import ModelJudge
 from heedful.audit.settings import AuditSettings, OwnRun
 from heedful.audit.steps import LoggedStep, StepStream
 from heedful.configuration import to_json
+from heedful.diagnostics.alarms import Alarms
+from heedful.diagnostics.strategies import input_to_action
 from heedful.diagnostics.thoughts import ThoughtTags
 from heedful.diagnostics.unknown import withheld
 from heedful.report import write_report
@@ -129,6 +131,7 @@ class _Audit:
     watch: Watcher
     faults: Faults = field(default_factory=Faults)
     tally: _Tally = field(default_factory=_Tally)
+    alarms: Alarms = field(default_factory=Alarms)
     position: int = 0
     """Bytes read so far."""
 
@@ -136,6 +139,8 @@ class _Audit:
         run, done = RunFolder(self.folder), self._done()
         if self.judge is not None:
             self.judge.load_state(self.record.state)
+        if "alarms" in self.record.state:  # an audit that goes on
+            self.alarms.load_state(self.record.state["alarms"])
         self.record.save(self.folder)
         self.watch.begin(self.log.files.size)
         for file, sentence in self.log.files.refused:
@@ -148,9 +153,13 @@ class _Audit:
                 if step.number in done:
                     continue
                 metrics = self._measure(place, step)
+                seen = self.alarms.observe(step.number, metrics)
+                metrics += seen.metrics
                 tracker.write(step.number, metrics)
                 self._save(complete=False)
                 self.watch.step(step, metrics)
+                for alarm in seen.raised:
+                    self.watch.note(alarm.sentence())
         finally:
             tracker.close()
         if not self.record.steps:
@@ -194,6 +203,9 @@ class _Audit:
             return withheld(step_metrics(step, self.log.on), unknown)
         rng = np.random.default_rng(derive(self.log.seed, "text", step.number))
         texts = judged(step.groups, self.log.tags, self.settings.prompts, rng)
+        # Named as in training, so that a run's own numbers come out again.
+        rng = np.random.default_rng(derive(self.log.seed, "actions", step.number, ""))
+        texts += input_to_action(step.groups, rng)
         if self.judge is None:
             return [*withheld(step_metrics(step, self.log.on), unknown), *texts]
         return [*self._scored(step, unknown), *texts]
@@ -227,7 +239,7 @@ class _Audit:
         record = self.record
         record.lines += not complete
         record.complete = complete
-        record.state = self.judge.state() if self.judge is not None else {}
+        record.state = {**(self.judge.state() if self.judge is not None else {}), "alarms": self.alarms.state()}
         record.count(self.faults)
         record.save(self.folder)
 

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heedful.audit.settings import AuditSettings
+from heedful.diagnostics.actions import Exchange
+from heedful.diagnostics.grounding import grounding
 from heedful.diagnostics.information import ZScoreState, information
 from heedful.diagnostics.regimes import RegimeState, label_regime
 from heedful.diagnostics.score_matrix import select_rows
 from heedful.diagnostics.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
+from heedful.scorers.grounded import grounding_metrics
 from heedful.seeds import derive
 from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
 
@@ -101,7 +104,8 @@ class ModelJudge:
         ]
 
     def measure(self, step: int, groups: Sequence[Group], sampled_it: bool) -> Scored:
-        """`information/*` and `retrieval/*` of the first turns of groups that have ids; `regime/*` where it sampled."""
+        """`information/*`, `retrieval/*` and `grounding/*` of the first turns of groups that have ids; `regime/*` where
+        it sampled."""
         thoughts = first_turn_thoughts(groups, self.tags)
         temperatures = {trajectory.temperature for group in groups for trajectory in group.trajectories}
         why, scores = "", NOTHING
@@ -113,6 +117,7 @@ class ModelJudge:
         metrics: list[Metric] = []
         for scope, matrix in zip(SCOPES, (scores, closed), strict=True):
             metrics += self._read(step, scope, matrix, "" if sampled_it else self.name)
+        metrics += self._grounding(groups, "" if sampled_it else self.name, why)
         if why:
             metrics = [replace(metric, why=why) if metric.value is None else metric for metric in metrics]
         return Scored(metrics, *((scores, thoughts) if scores is not NOTHING else (None, None)))
@@ -134,6 +139,16 @@ class ModelJudge:
                 f"{len(thoughts.prompts_N)} prompts ({str(error).splitlines()[0]}). Give a smaller --max-tokens, "
                 "--dtype bfloat16, or fewer --prompts and --thoughts."
             ) from error
+
+    def _grounding(self, groups: Sequence[Group], name: str, why: str) -> list[Metric]:
+        """Thoughts exchanged between prompts; not asked where the thoughts themselves could not be scored (`why`)."""
+        from heedful.scorers.hf import HFScorer
+
+        if why:
+            return grounding(Exchange(why=why), np.zeros((0, 0, 0)), scorer=name)
+        scorer = HFScorer(self.model, name=name, max_tokens=self.max_tokens)
+        temperature = next((member.temperature for group in groups for member in group.trajectories), 1.0)
+        return grounding_metrics(scorer, groups, temperature)
 
     def _read(self, step: int, scope: str, scores: CrossScores, scorer: str) -> list[Metric]:
         # Named as in training, so that a run's own numbers come out again.

@@ -1,8 +1,8 @@
-"""The command line: `heedful train | eval | play | audit | envs | report`.
+"""The command line: `heedful train | eval | play | audit | study | envs | report`.
 
 Promise: what the user can mend ends in a sentence and exit code 2; nothing already computed is lost. Help loads no
 torch.
-Exit codes: 0 done, 1 a run among several seeds failed, 2 bad input, 130 interrupted and saved.
+Exit codes: 0 done, 1 a run among several seeds failed, 2 bad input, 3 stopped by an alarm, 130 interrupted and saved.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ COMMANDS = {
     "eval": ("heedful.cli.evaluate", "success of a run or a model on held-out tasks, beside its baselines"),
     "play": ("heedful.cli.play", "play one episode yourself, or watch a model, the solver or a random policy"),
     "audit": ("heedful.cli.audit", "measure logged rollouts: ours, TRL's, verl's, verifiers' or RAGEN's"),
+    "study": ("heedful.cli.study", "run a declared study: arms x seeds, tables with intervals, a page"),
     "envs": ("heedful.cli.environments", "list the environments and presets"),
     "report": ("heedful.cli.report", "write the page of a run again, or compare runs"),
 }

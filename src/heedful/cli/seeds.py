@@ -7,83 +7,47 @@ finishes its step and saves.
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 
-from heedful.cli.seed_progress import SeedRow, SeedsView
 from heedful.cli.seed_summary import summarise, write_list
 from heedful.configuration import to_json
 from heedful.storage import RunFolder, write_whole
+from heedful.studies.processes import Child, at_once, run_children
+from heedful.studies.progress import RunRow, RunsView
 from heedful.training.config import TrainConfig
 
-POLL_SECONDS = 0.5
 LAST_LINES = 12
 """Lines shown of the log of a seed that failed."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-
-@dataclass(slots=True)
-class Child:
-    """One seed: a run folder, the configuration it starts from and its log beside it, and the process."""
+@dataclass(frozen=True, slots=True)
+class SeedRun:
+    """One seed: its run folder, and the configuration it starts from and its log beside it."""
 
     seed: int
     folder: Path
     environment: str
     """The name the configuration gives to the environment."""
-    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def label(self) -> str:
+        return str(self.seed)
 
     @property
     def config(self) -> Path:
         return self.folder.with_name(f"{self.folder.name}.json")
 
     @property
-    def log(self) -> Path:
-        return self.folder.with_name(f"{self.folder.name}.log")
-
-    @property
     def arguments(self) -> list[str]:
         """Of the `heedful` command that runs this seed."""
         return ["train", self.environment, "--config", str(self.config), "--out", str(self.folder)]
 
-    @property
-    def state(self) -> str:
-        """`waiting`, `running`, `done`, `interrupted` or `failed`."""
-        if self.process is None:
-            return "waiting"
-        code = self.process.poll()
-        # Killed by the signal itself: it came before the run could listen for it.
-        return {None: "running", 0: "done", 130: "interrupted", -signal.SIGINT: "interrupted"}.get(code, "failed")
-
-    @property
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "heedful", *self.arguments]
-
-    def start(self) -> None:
-        # A session of its own: the terminal's Ctrl-C must reach it once, through us, not twice (twice = stop at once).
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def interrupt(self) -> None:
-        """Ask the run to finish its step and save; a second time: to stop at once."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
+    def child(self) -> Child:
+        return Child(self.label, self.folder.with_name(f"{self.folder.name}.log"), lambda: self.arguments)
 
 
 def run_seeds(config: TrainConfig, seeds: list[int], out: Path | None) -> int:
@@ -93,7 +57,7 @@ def run_seeds(config: TrainConfig, seeds: list[int], out: Path | None) -> int:
     beside it, `seeds.json`, `seeds.md` and `comparison.html`.
 
     Returns:
-        0, 1 if a seed failed, 130 if interrupted.
+        0, 1 if a seed failed, 130 if interrupted, 3 if an alarm stopped a seed.
 
     Raises:
         ValueError: `out` holds something already, or the environment cannot be used.
@@ -103,33 +67,24 @@ def run_seeds(config: TrainConfig, seeds: list[int], out: Path | None) -> int:
     named = RunFolder.open(out).path if out else None  # refused before the growth, not after
     _grow_once(config, console)
     parent = named or _claim("runs", f"{config.env.name}-{tree['algorithm']['type']}")
-    children = [Child(seed, parent / f"s{seed}", tree["env"]["type"]) for seed in seeds]
-    for child in children:
-        write_whole(child.config, json.dumps(to_json(replace(config, seed=child.seed)), indent=2) + "\n")
+    runs = [SeedRun(seed, parent / f"s{seed}", tree["env"]["type"]) for seed in seeds]
+    for run in runs:
+        write_whole(run.config, json.dumps(to_json(replace(config, seed=run.seed)), indent=2) + "\n")
     write_list(parent, seeds)
-    workers = at_once(config)
+    workers = at_once(config.device, config.threads)
     named_seeds = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
     console.print(f"{named_seeds} in {parent}, {min(workers, len(seeds))} at a time", style="bold", soft_wrap=True)
-    interrupted = _train(children, config, workers, console)
-    failed = [child for child in children if child.state == "failed"]
-    for child in failed:
-        _show_failure(child, console)
-    summarise(parent, console, {child.seed: child.state for child in children})
-    if interrupted:
-        _show_how_to_go_on(children, parent, console)
-    return 1 if failed else 130 if interrupted else 0
-
-
-def at_once(config: TrainConfig) -> int:
-    """How many seeds train at a time: as many as have their threads; one where they would share an accelerator."""
-    if config.device != "cpu":
-        return 1
-    return max(1, _cores() // config.threads)
-
-
-def _cores() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    children = {run.seed: run.child() for run in runs}
+    interrupted = _train(runs, list(children.values()), config, workers, console)
+    states = {seed: child.state for seed, child in children.items()}
+    failed = [seed for seed, state in states.items() if state == "failed"]
+    for seed in failed:
+        _show_failure(seed, children[seed], console)
+    summarise(parent, console, states)
+    stopped = "stopped" in states.values()
+    if interrupted or stopped:
+        _show_how_to_go_on(runs, states, parent, console)
+    return 1 if failed else 130 if interrupted else 3 if stopped else 0
 
 
 def _console() -> Console:
@@ -166,64 +121,35 @@ def _grow_once(config: TrainConfig, console: Console) -> None:
         load_policy(config, torch.device("cpu"), bar)
 
 
-def _train(children: Sequence[Child], config: TrainConfig, workers: int, console: Console) -> bool:
-    """Run all children, `workers` at a time; whether they were interrupted."""
+def _train(
+    runs: Sequence[SeedRun], children: Sequence[Child], config: TrainConfig, workers: int, console: Console
+) -> bool:
+    """Run all seeds, `workers` at a time; whether they were interrupted."""
     evaluated = f"eval/{config.evaluation.split}/sampled/success"
-    rows = [SeedRow(child.seed, RunFolder(child.folder).metrics, config.steps, evaluated) for child in children]
-    try:
-        with _passing_on_signals(children) as asked, SeedsView(rows, console) as view:
-            while True:
-                states = {child.seed: child.state for child in children}
-                waiting = [child for child in children if child.state == "waiting"]
-                running = list(states.values()).count("running")
-                view.show(states)
-                if not running and (asked or not waiting):
-                    return bool(asked)
-                for child in waiting[: 0 if asked else workers - running]:
-                    child.start()
-                    if asked:  # it came while this one was being started
-                        child.interrupt()
-                time.sleep(POLL_SECONDS)
-    finally:
-        # Whatever broke here, no run goes on unwatched.
-        for child in children:
-            child.interrupt()
-        for child in children:
-            if child.process is not None:
-                child.process.wait()
+    rows = [RunRow(run.label, RunFolder(run.folder).metrics, config.steps, evaluated) for run in runs]
+    with RunsView(rows, console, "seed") as view:
+        return run_children(children, workers, view.show)
 
 
-@contextmanager
-def _passing_on_signals(children: Sequence[Child]) -> Iterator[list[int]]:
-    """Hand Ctrl-C, and a request to end, to every child; yields the signals that came."""
-    asked: list[int] = []
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
-        for child in children:
-            child.interrupt()
-
-    earlier = {number: signal.signal(number, pass_on) for number in _SIGNALS}
-    try:
-        yield asked
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
-
-
-def _show_failure(child: Child, console: Console) -> None:
-    lines = child.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
-    code = child.process.returncode if child.process is not None else None
-    console.print(f"seed {child.seed} failed (exit code {code}); the end of {child.log}:", style="red", soft_wrap=True)
-    for line in lines:
+def _show_failure(seed: int, child: Child, console: Console) -> None:
+    console.print(
+        f"seed {seed} failed (exit code {child.exit_code}); the end of {child.log}:", style="red", soft_wrap=True
+    )
+    for line in child.last_words(LAST_LINES):
         console.print(f"  {line}", markup=False, soft_wrap=True)
 
 
-def _show_how_to_go_on(children: Sequence[Child], parent: Path, console: Console) -> None:
-    console.print("interrupted; go on with:", style="bold")
-    for child in children:
-        if child.state == "waiting" or (child.state == "interrupted" and not RunFolder(child.folder).config.exists()):
-            console.print(f"  heedful {' '.join(child.arguments)}", markup=False, soft_wrap=True)
-        elif child.state == "interrupted":
-            console.print(f"  heedful train --resume {child.folder}", markup=False, soft_wrap=True)
+def _show_how_to_go_on(runs: Sequence[SeedRun], states: Mapping[int, str], parent: Path, console: Console) -> None:
+    stopped = ", ".join(str(seed) for seed, state in states.items() if state == "stopped")
+    if stopped:
+        console.print(
+            f"an alarm stopped seed {stopped}: what the other seeds add up to flatters the settings", style="bold"
+        )
+    console.print("go on with:", style="bold")
+    for run in runs:
+        state = states[run.seed]
+        if state == "waiting" or (state == "interrupted" and not RunFolder(run.folder).config.exists()):
+            console.print(f"  heedful {' '.join(run.arguments)}", markup=False, soft_wrap=True)
+        elif state in ("interrupted", "stopped"):
+            console.print(f"  heedful train --resume {run.folder}", markup=False, soft_wrap=True)
     console.print(f"and then, for the table of all seeds: heedful report {parent}", markup=False, soft_wrap=True)

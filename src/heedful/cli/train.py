@@ -124,6 +124,12 @@ def _run(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
     if outcome.interrupted:
         view.note(f"interrupted after step {outcome.version}, saved; go on with: heedful train --resume {folder.path}")
         return 130
+    if outcome.stopped_by:
+        view.note(
+            f"stopped after step {outcome.version} by {', '.join(outcome.stopped_by)}, saved; look at "
+            f"{write_report(folder)}, and if you want to go on all the same: heedful train --resume {folder.path}"
+        )
+        return 3
     conclusion = conclude(folder, config)
     report = write_report(folder)
     view.note("\nVerdict")

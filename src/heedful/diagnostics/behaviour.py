@@ -7,11 +7,11 @@ never scored are left out of rewards and successes, not counted as zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from heedful.diagnostics.intervals import Interval, cluster_interval, wilson
 from heedful.spread import scored
-from heedful.types import Group, Metric, Reply, Trajectory
+from heedful.types import Group, Metric, Reply, Span, Trajectory
 
 Cluster = list[Trajectory]
 
@@ -19,6 +19,11 @@ Cluster = list[Trajectory]
 def behaviour(groups: Sequence[Group]) -> list[Metric]:
     """Means over trajectories (`reward`, `success`, `length/turns`), over turns (`format`, the other `length`) or over
     sampled tokens (`policy/entropy_per_token`, nats), each with its n and a 95% interval.
+
+    `policy/thought_entropy_per_token` and `/answer_entropy_per_token` are over the tokens of thoughts and of answers,
+    `/solved_entropy_per_token` over all sampled tokens of successful episodes: an average over all hides it when some
+    of a policy's ways to answer get surer while others get less sure. `text/distinct_thoughts`: the share of different
+    first thoughts, by their ids, within a group; it grows with 1 / G: compare readings of equal group size.
 
     `format/trailing_tokens` counts the sampled tokens after the answer but for the one that ends the turn; in a reply
     without an answer those after the thought. Evaluation calls this with one or several episodes per task.
@@ -36,7 +41,8 @@ def behaviour(groups: Sequence[Group]) -> list[Metric]:
         rate("success/rate", successes, unscored),
         rate("success/any_of_group", _any_of_group(groups), unscored),
         *_format_and_length(tasks),
-        _entropy(tasks),
+        *_entropies(tasks),
+        _distinct_thoughts(groups),
     ]
 
 
@@ -53,16 +59,44 @@ def _format_and_length(tasks: Sequence[Cluster]) -> list[Metric]:
     ]
 
 
-def _entropy(tasks: Sequence[Cluster]) -> Metric:
-    name = "policy/entropy_per_token"
+def _entropies(tasks: Sequence[Cluster]) -> list[Metric]:
+    solved = [[episode for episode in task if episode.success] for task in tasks]
+    return [
+        _entropy("policy/entropy_per_token", tasks, lambda reply: reply.entropies),
+        _entropy("policy/thought_entropy_per_token", tasks, lambda reply: _within(reply, reply.thought)),
+        _entropy("policy/answer_entropy_per_token", tasks, lambda reply: _within(reply, reply.answer)),
+        _entropy("policy/solved_entropy_per_token", solved, lambda reply: reply.entropies),
+    ]
+
+
+def _entropy(name: str, tasks: Sequence[Cluster], of: Callable[[Reply], Sequence[float]]) -> Metric:
     replies = [[turn.reply for episode in task for turn in episode.turns] for task in tasks]
-    sums = [math.fsum(value for reply in task for value in reply.entropies) for task in replies]
-    counts = [sum(len(reply.entropies) for reply in task) for task in replies]
+    values = [[value for reply in task for value in of(reply)] for task in replies]
+    sums, counts = [math.fsum(task) for task in values], [len(task) for task in values]
     if not sum(counts):
-        return Metric(name, None, 0, why="the sampler reports no entropies")
+        reported = any(reply.entropies for task in replies for reply in task)
+        why = "no such token was sampled" if reported or not any(replies) else "the sampler reports no entropies"
+        return Metric(name, None, 0, why=why)
     if not all(map(math.isfinite, sums)):
         return Metric(name, None, sum(counts), why="the sampler reports entropies that are not finite")
+    filled = [(total, count) for total, count in zip(sums, counts, strict=True) if count]
+    sums, counts = [total for total, _ in filled], [count for _, count in filled]
     return _pooled(name, sums, counts, cluster_interval(sums, counts), floor=0.0)
+
+
+def _within(reply: Reply, span: Span) -> Sequence[float]:
+    return reply.entropies[span.start : span.end]
+
+
+def _distinct_thoughts(groups: Sequence[Group]) -> Metric:
+    shares: dict[str, list[float]] = {}
+    for group in groups:
+        replies = [trajectory.turns[0].reply for trajectory in group.trajectories if trajectory.turns]
+        thoughts = [reply.ids[reply.thought.start : reply.thought.end] for reply in replies]
+        thoughts = [thought for thought in thoughts if thought]
+        if len(thoughts) > 1:
+            shares.setdefault(group.task.id, []).append(len(set(thoughts)) / len(thoughts))
+    return _mean("text/distinct_thoughts", list(shares.values()), "no group has two thoughts")
 
 
 def _by_task(groups: Sequence[Group]) -> list[Cluster]:

@@ -13,6 +13,7 @@ from statistics import fmean, stdev
 
 from heedful.diagnostics.behaviour import behaviour
 from heedful.diagnostics.intervals import mean_interval
+from heedful.diagnostics.strategies import strategy_metrics
 from heedful.spread import is_constant, sample_variance, scored, values_on
 from heedful.types import Group, Metric, Verdict
 
@@ -31,6 +32,7 @@ def rollout_metrics(groups: Sequence[Group], verdicts: Sequence[Verdict], on: st
         *cause_metrics(groups, values_PG),
         *verdict_metrics(values_PG, verdicts),
         *behaviour(groups),
+        *strategy_metrics(groups),
     ]
 
 
@@ -58,7 +60,7 @@ def cause_metrics(groups: Sequence[Group], values_PG: Sequence[Sequence[float | 
     """
     names = ("mixed", "solved", "blind", "failed")
     causes = [
-        _cause(group, scored(values_G))
+        cause_of(group, scored(values_G))
         for group, values_G in zip(groups, values_PG, strict=True)
         if len(scored(values_G)) >= 2
     ]
@@ -72,10 +74,12 @@ def cause_metrics(groups: Sequence[Group], values_PG: Sequence[Sequence[float | 
 
 
 def verdict_metrics(values_PG: Sequence[Sequence[float | None]], verdicts: Sequence[Verdict]) -> list[Metric]:
-    """`filter/kept_ratio`, `/kept_groups`, `/mass_kept` and `/dropped/<reason>` (counts of groups).
+    """`filter/kept_ratio`, `/kept_groups`, `/mass_kept`, `/kept_without_signal` and `/dropped/<reason>` (counts).
 
-    `mass_kept` is the kept groups' share of the total sample variance. `dropped/constant` and `dropped/unscored` are
-    always there, other reasons when they occur. Raises ValueError if there is not one verdict per group.
+    `mass_kept` is the kept groups' share of the total sample variance; `kept_without_signal` the share of the kept
+    groups that are constant, by weight: they pull nothing but the regularisers. `dropped/constant` and
+    `dropped/unscored` are always there, other reasons when they occur. Raises ValueError if there is not one verdict
+    per group.
     """
     if len(verdicts) != len(values_PG):
         raise ValueError(f"Expected one verdict per group, found {len(verdicts)} verdicts for {len(values_PG)} groups.")
@@ -87,6 +91,7 @@ def verdict_metrics(values_PG: Sequence[Sequence[float | None]], verdicts: Seque
         Metric("filter/kept_ratio", kept / groups if groups else None, groups, why="" if groups else "no groups"),
         Metric("filter/kept_groups", float(kept), groups),
         _mass_kept(values_PG, verdicts),
+        _kept_without_signal(values_PG, verdicts),
         *(Metric(f"filter/dropped/{reason}", float(count), groups) for reason, count in sorted(dropped.items())),
     ]
 
@@ -110,7 +115,8 @@ def _dispersion(variances: Sequence[float]) -> Metric:
     return Metric(name, stdev(variances) / mean, len(variances))
 
 
-def _cause(group: Group, values: list[float]) -> str:
+def cause_of(group: Group, values: Sequence[float]) -> str:
+    """`mixed`, `solved`, `blind` or `failed`, from a group's scored values: see `cause_metrics`."""
     if not is_constant(values):
         return "mixed"
     successes = [trajectory.success for trajectory in group.trajectories if trajectory.success is not None]
@@ -129,3 +135,13 @@ def _mass_kept(values_PG: Sequence[Sequence[float | None]], verdicts: Sequence[V
         return Metric("filter/mass_kept", None, len(masses), why="no group has any variance")
     kept = math.fsum(mass for mass, verdict in zip(masses, verdicts, strict=True) if verdict.kept)
     return Metric("filter/mass_kept", kept / total, len(masses))
+
+
+def _kept_without_signal(values_PG: Sequence[Sequence[float | None]], verdicts: Sequence[Verdict]) -> Metric:
+    name = "filter/kept_without_signal"
+    kept = [(verdict.weight, scored(values_G)) for values_G, verdict in zip(values_PG, verdicts, strict=True)]
+    total = math.fsum(weight for weight, _ in kept)
+    if total <= 0:
+        return Metric(name, None, 0, why="nothing was kept")
+    silent = math.fsum(weight for weight, values in kept if is_constant(values))
+    return Metric(name, silent / total, sum(weight > 0 for weight, _ in kept))

@@ -12,6 +12,7 @@ from typing import Any
 
 REGISTRY: dict[str, str] = {
     "bandit": "heedful.envs.bandit:Bandit",
+    "chain": "heedful.envs.chain:Chain",
     "echo": "heedful.envs.echo:Echo",
     "frozen_lake": "heedful.envs.frozen_lake:FrozenLake",
     "sokoban": "heedful.envs.sokoban:Sokoban",

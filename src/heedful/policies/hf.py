@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,8 +17,22 @@ from transformers import PreTrainedModel
 from heedful.plain_attention import longest_context, refuse_unless_plain_causal
 from heedful.policies.kv import KVBatch, merge
 from heedful.policies.sampling import Sampling
-from heedful.render import Renderer
 from heedful.types import Conversation, Prompt, Reply, Span
+
+
+class ReplyRenderer(Protocol):
+    """What the sampler asks of a renderer; `heedful.render.Renderer` is one."""
+
+    @property
+    def stop_ids(self) -> frozenset[int]: ...
+
+    def next_prompt(self, conversation: Conversation) -> Prompt: ...
+
+    def context_ids(self, conversation: Conversation) -> tuple[int, ...]: ...
+
+    def read(
+        self, prompt: Prompt, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()
+    ) -> Reply: ...
 
 
 @dataclass(slots=True)
@@ -58,7 +73,7 @@ class HFPolicy:
     """
 
     def __init__(
-        self, model: PreTrainedModel, renderer: Renderer, sampling: Sampling, *, seed: int, version: int = 0
+        self, model: PreTrainedModel, renderer: ReplyRenderer, sampling: Sampling, *, seed: int, version: int = 0
     ) -> None:
         refuse_unless_plain_causal(model)
         if model.config._attn_implementation != "sdpa":

@@ -88,35 +88,59 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition("retrieval*/**/chance@*", "share", "What guessing would reach when this many answers count."),
     Definition("retrieval*/**/p_value", "", "Chance of such an accuracy if thoughts had nothing to do with prompts."),
     Definition(
-        "grounding/thought_influence",
+        "grounding*/**/thought_influence",
         "0 to 1",
-        "How far the distribution of the action moves when the thought is replaced by one from another prompt. Says "
-        "that the action reads the thought, not that the thought is right.",
+        "How far the distribution of the first action moves when the thought is replaced by one from another prompt "
+        "(total variation distance). Says that the action reads the thought, not that the thought is right.",
     ),
     Definition(
-        "grounding/thought_influence_same_prompt", "0 to 1", "The same with another thought of the same prompt."
+        "grounding*/**/thought_influence_same_prompt", "0 to 1", "The same with another thought of the same prompt."
     ),
     Definition(
-        "grounding/foreign_thought_obeyed",
+        "grounding*/**/foreign_thought_obeyed",
         "−1 to 1",
         "Own prompt with a foreign thought: share that follows the foreign thought minus share that keeps its action.",
     ),
     Definition(
-        "grounding/input_to_action", "nats", "I(X;A): what the first action tells about the prompt, bias removed."
+        "grounding/**/input_to_action",
+        "nats",
+        "I(X;A): what the first action tells about the prompt, less what as few actions would tell by chance.",
     ),
-    Definition("grounding/reasoning_to_action", "nats", "I(Z;A|X): what the thought decides beyond the prompt."),
+    Definition("grounding/**/input_to_action_plugin", "nats", "I(X;A) as counted, chance included."),
     Definition(
-        "grounding/direct_input_to_action",
+        "grounding/**/input_to_action_p_value",
+        "",
+        "Chance of such an I(X;A) if actions had nothing to do with prompts.",
+    ),
+    Definition(
+        "grounding*/**/reasoning_to_action",
+        "nats",
+        "I(Z;A|X): what the thought decides beyond the prompt: how much likelier the action is behind its own thought "
+        "than behind those of its group. Cannot exceed its ceiling.",
+    ),
+    Definition(
+        "grounding*/**/reasoning_to_action_ceiling", "nats", "The entropy of a group's thoughts: the most it can show."
+    ),
+    Definition(
+        "grounding*/**/reasoning_to_action_loo", "nats", "The same with the own thought left out: an upper bracket."
+    ),
+    Definition(
+        "grounding*/**/direct_input_to_action",
         "nats",
         "How much the action still depends on the prompt when the thought is kept: 0 = it follows the thought alone.",
     ),
     Definition("grounding/strategy_entropy", "nats", "Entropy of the executed action sequences within a group."),
-    Definition("grounding/distinct_strategies", "share", "Distinct executed action sequences within a group."),
-    Definition("grounding/oscillation_rate", "share", "Turns that run in a circle or change nothing."),
+    Definition(
+        "grounding/distinct_strategies", "share", "Distinct executed action sequences in a group, of its episodes."
+    ),
+    Definition(
+        "grounding/oscillation_rate", "share", "Turns that repeat an earlier turn or change nothing, of all turns."
+    ),
     Definition(
         "text/judge_accuracy*", "share", "A text classifier names the prompt from the thought; no model of ours."
     ),
     Definition("text/template_share", "", "1 = thoughts are as alike across prompts as they are within one."),
+    Definition("text/distinct_thoughts", "share", "Different first thoughts in a group, of its episodes."),
     Definition("signal/reward_std", "", "Standard deviation of the filtered value within a group, mean over groups."),
     Definition("signal/reward_variance", "", "Variance of the filtered value within a group, mean over groups."),
     Definition("signal/variance_dispersion", "", "Spread of the groups' variances over their mean: is there a choice?"),
@@ -127,6 +151,11 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition("filter/kept_ratio", "share", "Groups trained on, of all groups."),
     Definition("filter/kept_groups", "count", "Groups trained on."),
     Definition("filter/mass_kept", "share", "Variance within the kept groups, of the variance within all."),
+    Definition(
+        "filter/kept_without_signal",
+        "share",
+        "Kept groups whose members all got the same: they pull nothing but the regularisers.",
+    ),
     Definition("filter/dropped/*", "count", "Groups dropped for this reason."),
     Definition("filter/empty", "count", "Steps without an update because nothing was kept."),
     Definition("format/valid_rate", "share", "Turns that could be executed as written."),
@@ -138,6 +167,13 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition(
         "policy/entropy_per_token", "nats per token", "Exact entropy of the next token, mean over sampled tokens."
     ),
+    Definition("policy/thought_entropy_per_token", "nats per token", "The same over the tokens of thoughts."),
+    Definition(
+        "policy/answer_entropy_per_token",
+        "nats per token",
+        "The same over the tokens of answers, given their thoughts: small while the thought decides.",
+    ),
+    Definition("policy/solved_entropy_per_token", "nats per token", "The same over successful episodes."),
     Definition(
         "policy/kl_to_sampler", "nats per token", "Sampler's minus learner's log-probability, before the update."
     ),
@@ -159,7 +195,9 @@ DEFINITIONS: tuple[Definition, ...] = (
         "Diverse, template, compressed or low-entropy: information and entropy, each high or low "
         "against their first three measurements; else undecided.",
     ),
-    Definition("alarm/*", "0 or 1", "1 where the alarm is raised."),
+    Definition(
+        "alarm/*", "0 or 1", "1 while the alarm is raised, with its evidence; missing before it has a baseline."
+    ),
     Definition("time/*", "s", "Seconds of this stage."),
     Definition("tokens/*", "count", "Tokens of this stage."),
 )
@@ -171,8 +209,9 @@ def definition_of(name: str) -> Definition | None:
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    parts = re.split(r"(\*\*|\*)", pattern)
-    return re.compile("".join({"**": ".+", "*": "[^/]*"}.get(part, re.escape(part)) for part in parts))
+    parts = re.split(r"(/\*\*/|\*\*|\*)", pattern)
+    found = {"/**/": "/(?:.+/)?", "**": ".+", "*": "[^/]*"}
+    return re.compile("".join(found.get(part, re.escape(part)) for part in parts))
 
 
 _COMPILED = tuple((known, _compiled(known.pattern)) for known in DEFINITIONS)

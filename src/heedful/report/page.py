@@ -16,6 +16,7 @@ from heedful.report.retrieval_map import retrieval_frames
 from heedful.report.tables import alarms, key_figures, measurements, regime_kind, stages, timeline
 from heedful.report.templates import fill
 from heedful.report.trajectories import tags_of, trajectory_sample
+from heedful.report.triage import alarm_table, triage_of
 from heedful.storage import RunFolder, write_whole
 
 
@@ -48,6 +49,8 @@ def _page(run: RunRecord) -> str:
             "key_figures": key_figures(run),
             "lanes": timeline(run),
             "sections": [(section, _drawn(section, frame)) for section in sections(run)],
+            "alarms": alarm_table(run),
+            "triage": triage_of(run),
             "stages": spent,
             "total_time": total,
             "frames": inert_json(frames),

@@ -73,6 +73,7 @@ def sections(run: RunRecord) -> list[Section]:
                 _per_scope(run, "Gap between own and other prompts", "nats per token", "information", "gap_per_token"),
                 _influence(run),
                 _entropies(run),
+                _entropies_by_token(run),
                 _format(run),
             ),
         ),
@@ -83,16 +84,26 @@ def sections(run: RunRecord) -> list[Section]:
             (
                 _retrieval(run),
                 _grounding(run),
+                _obedience(run),
+                _strategies(run),
+                _play(run),
                 _text(run),
                 _lengths(run),
             ),
         ),
         *_scopes(run),
         Section(
+            "triage",
+            "Triage: why groups teach nothing",
+            "A group whose members all got the same has no advantage to learn from. What helps depends on why: solved, "
+            "blind (the reward does not see a difference that exists) or failed.",
+            (_kinds(run), _silent(run)),
+        ),
+        Section(
             "training",
             "Reward, filter and optimiser",
             "Only groups whose members differ can teach: what there was to keep, what the filter kept, and the update.",
-            (_reward(run), _kinds(run), _filter(run), _variance(run), _gradient(run), _divergence(run)),
+            (_reward(run), _filter(run), _variance(run), _gradient(run), _divergence(run)),
         ),
     ]
 
@@ -228,10 +239,39 @@ def _per_scope(run: RunRecord, title: str, unit: str, family: str, metric: str, 
 def _influence(run: RunRecord) -> Panel:
     curves = _some(
         run,
-        ("thought of another prompt", "grounding/thought_influence", 1),
-        ("another thought, same prompt", "grounding/thought_influence_same_prompt", 2),
+        ("thought of another prompt", _grounded(run, "thought_influence"), 1),
+        ("another thought, same prompt", _grounded(run, "thought_influence_same_prompt"), 2),
     )
     return Panel("Influence of thought on action", "0 to 1", curves, axis=Axis.SHARE)
+
+
+def _grounded(run: RunRecord, metric: str) -> str:
+    """Under the policy's own name or, in an audit, that of the first model that was asked."""
+    scorers = (name for name in run.series if name.startswith("grounding@") and name.endswith(f"/{metric}"))
+    own = f"grounding/{metric}"
+    return own if own in run.series else next(scorers, own)
+
+
+def _obedience(run: RunRecord) -> Panel:
+    curves = _some(
+        run,
+        ("foreign thought obeyed", _grounded(run, "foreign_thought_obeyed"), 1),
+    )
+    return Panel("Foreign thought obeyed", "1 = it decides, −1 = the prompt does", curves, optional=True)
+
+
+def _strategies(run: RunRecord) -> Panel:
+    curves = _some(run, ("executed sequences, within a group", "grounding/strategy_entropy", 1))
+    return Panel("Entropy of strategies", "nats", curves, Axis.FROM_ZERO, optional=True)
+
+
+def _play(run: RunRecord) -> Panel:
+    curves = _some(
+        run,
+        ("distinct strategies, of a group's episodes", "grounding/distinct_strategies", 1),
+        ("turns that lead nowhere", "grounding/oscillation_rate", 2),
+    )
+    return Panel("Strategies and oscillation", "share", curves, Axis.SHARE, optional=True)
 
 
 def _entropies(run: RunRecord) -> Panel:
@@ -243,6 +283,16 @@ def _entropies(run: RunRecord) -> Panel:
         ("policy, exact", "policy/entropy_per_token", 3),
     )
     return Panel("Entropy", "nats per token", curves)
+
+
+def _entropies_by_token(run: RunRecord) -> Panel:
+    curves = _some(
+        run,
+        ("in thoughts", "policy/thought_entropy_per_token", 1),
+        ("in answers, given the thought", "policy/answer_entropy_per_token", 2),
+        ("in solved episodes", "policy/solved_entropy_per_token", 3),
+    )
+    return Panel("Entropy by place", "nats per token", curves, Axis.FROM_ZERO, optional=True)
 
 
 def _format(run: RunRecord) -> Panel:
@@ -262,8 +312,8 @@ def _grounding(run: RunRecord) -> Panel:
     curves = _some(
         run,
         ("input to action", "grounding/input_to_action", 1),
-        ("thought to action", "grounding/reasoning_to_action", 2),
-        ("input to action, thought kept", "grounding/direct_input_to_action", 3),
+        ("thought to action", _grounded(run, "reasoning_to_action"), 2),
+        ("input to action, thought kept", _grounded(run, "direct_input_to_action"), 3),
     )
     return Panel("Information in the action", "nats", curves, optional=True)
 
@@ -290,6 +340,11 @@ def _kinds(run: RunRecord) -> Panel:
         ("failed", "signal/failed", 2),
     )
     return Panel("Groups by kind", "share of groups", curves, axis=Axis.SHARE, stacked=True)
+
+
+def _silent(run: RunRecord) -> Panel:
+    curves = _some(run, ("kept groups without signal", "filter/kept_without_signal", 2))
+    return Panel("Kept, but without signal", "share of kept groups", curves, axis=Axis.SHARE, optional=True)
 
 
 def _filter(run: RunRecord) -> Panel:

@@ -132,6 +132,7 @@ def _initial_model(recipe: Seedling, tokenizer: PreTrainedTokenizerBase, rendere
         num_attention_heads=recipe.heads,
         num_key_value_heads=recipe.kv_heads,
         max_position_embeddings=recipe.context,
+        initializer_range=recipe.init,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=renderer.end_of_turn_id,

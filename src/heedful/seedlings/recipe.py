@@ -32,6 +32,8 @@ class Seedling:
     """Most entries of the tokenizer, which is learned from the demonstrations."""
     context: int = 1024
     """Longest sequence in tokens."""
+    init: float = 0.02
+    """Standard deviation of the initial weights."""
     steps: int = 300
     """Optimiser steps of the warm start."""
     episodes: int = 32
@@ -55,6 +57,8 @@ class Seedling:
                 f"vocabulary must hold at least every byte, the chat template's tokens and the tags, "
                 f"{LEAST_VOCABULARY} entries in all, found {self.vocabulary}"
             )
+        if not 0 < self.init < float("inf"):
+            raise ValueError(f"init must be a finite number above 0, found {self.init}")
         for name in ("imperfect", "template"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], found {getattr(self, name)}")

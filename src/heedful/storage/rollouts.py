@@ -125,8 +125,28 @@ def write_rollouts(
     write_whole(path, content.getvalue().to_pybytes())
 
 
-def read_rollouts(path: Path | str) -> Rollouts:
+_OF_THE_REPLY: Row = {
+    "new_prompt_text": "",
+    "new_prompt_ids": (),
+    "reply_text": "",
+    "reply_ids": (),
+    "logprobs": (),
+    "entropies": (),
+    "thought_start": 0,
+    "thought_end": 0,
+    "answer_start": 0,
+    "answer_end": 0,
+    "closed": False,
+    "cut": False,
+}
+"""What stands in for a reply that was not read."""
+
+
+def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
     """Read one rollout file back into groups and verdicts.
+
+    Without `replies` prompts and replies are left empty, which is much faster: tasks, outcomes, rewards and actions
+    are there.
 
     Raises:
         ValueError: the file is missing, damaged, of another version, or not a rollout file.
@@ -136,19 +156,20 @@ def read_rollouts(path: Path | str) -> Rollouts:
 
     try:
         with Path(path).open("rb") as stream:
-            table = pyarrow.parquet.read_table(stream)
+            asked = None if replies else [name for name in COLUMNS if name not in _OF_THE_REPLY]
+            table = pyarrow.parquet.read_table(stream, columns=asked)
     except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(
             f"Expected a rollout file (parquet) at {path}, found one that cannot be read: {error}. "
             "Delete it, or restore it from a copy; the other steps of the run do not need it."
         ) from error
-    missing = [name for name in COLUMNS if name not in table.column_names]
+    missing = [name for name in asked or COLUMNS if name not in table.column_names]
     if missing:
         raise ValueError(
             f"Expected the columns of docs/formats.md in {path}, found none named {', '.join(missing)}. "
             "A foreign log has to be converted to this format first."
         )
-    rows = table.to_pylist()
+    rows = table.to_pylist() if replies else [{**_OF_THE_REPLY, **row} for row in table.to_pylist()]
     versions = sorted({row["schema_version"] for row in rows} - {SCHEMA_VERSION})
     if versions:
         raise ValueError(

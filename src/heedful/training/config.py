@@ -79,8 +79,14 @@ class TrainConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
+    on_collapse: Literal["warn", "stop"] = "warn"
+    """What an alarm named a collapse does: warn = say so and go on; stop = end the run after the step, saved, with exit
+    code 3. Other alarms only warn."""
     checkpoint_every: int = 10
     """Steps between checkpoints; the last two and the best evaluated one are kept."""
+    keep_rollouts: Literal["all", "evaluations", "none"] = "all"
+    """Episodes that are stored, with the texts: those trained on and those of evaluations, the latter alone, or none.
+    Without the evaluations' a verdict has no gain paired by task; without those trained on a report shows no episode."""
     trackers: tuple[str, ...] = ()
     """Besides metrics.jsonl: tensorboard, wandb, trackio."""
     seed: int = 0

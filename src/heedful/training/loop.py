@@ -50,6 +50,8 @@ class Outcome:
     version: int
     """Training steps done."""
     interrupted: bool
+    stopped_by: tuple[str, ...] = ()
+    """The alarms that ended the run, if any did."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,9 @@ class Clock:
 def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequence[Tracker], watch: Watcher) -> Outcome:
     """Train from `parts.version` to `config.steps`; evaluate, measure, store and checkpoint on the way.
 
-    The first Ctrl-C finishes the step, saves a checkpoint and returns; the second one raises KeyboardInterrupt.
+    The first Ctrl-C finishes the step, saves a checkpoint and returns; the second one raises KeyboardInterrupt. An
+    alarm is told once, when it is raised; with `on_collapse` stop a collapse ends the run like a Ctrl-C. A resumed run
+    goes on under the alarms that were raised before: only one that is raised anew tells and stops again.
     """
     run = _Run(config, parts, folder, [*trackers, watch])
     baselines = run.baselines()
@@ -96,10 +100,11 @@ def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequen
             with clock.stage("store"):
                 run.store(step, groups, verdicts, diagnosis)
             run.write(step, [*metrics, *diagnosis.metrics], clock, groups)
-            if run.due(step + 1) or interrupt.asked:
+            stopped_by = run.warn(diagnosis, watch)
+            if run.due(step + 1) or interrupt.asked or stopped_by:
                 run.save(step + 1)
-            if interrupt.asked:
-                return Outcome(step + 1, interrupted=True)
+            if interrupt.asked or stopped_by:
+                return Outcome(step + 1, interrupt.asked, stopped_by)
     clock = Clock()
     metrics = run.evaluate(config.steps, clock, baselines)
     if metrics:
@@ -162,8 +167,9 @@ class _Run:
                     samples=samples,
                     at_once=evaluation.at_once,
                 )
-                path = self.folder.rollouts(version, f"{evaluation.split}_{kind}")
-                write_rollouts(path, version, evaluation.split, groups, None, family.name)
+                if self.config.keep_rollouts != "none":
+                    path = self.folder.rollouts(version, f"{evaluation.split}_{kind}")
+                    write_rollouts(path, version, evaluation.split, groups, None, family.name)
                 success = success_metric(f"eval/{evaluation.split}/{kind}/success", groups)
                 metrics.append(success)
                 if kind == "sampled" and isinstance(success.value, float):
@@ -171,7 +177,8 @@ class _Run:
         return metrics
 
     def store(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
-        write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts, self.parts.family.name)
+        if self.config.keep_rollouts == "all":
+            write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts, self.parts.family.name)
         if diagnosis.scores is not None and diagnosis.thoughts is not None:
             thoughts = diagnosis.thoughts
             texts = thoughts.thought_texts_M, thoughts.prompt_texts_N
@@ -182,6 +189,13 @@ class _Run:
         tokens = [Metric("tokens/collect", sampled)] if groups else []
         for tracker in self.trackers:
             tracker.write(step, [*metrics, *tokens, *clock.metrics()])
+
+    def warn(self, diagnosis: Diagnosis, watch: Watcher) -> tuple[str, ...]:
+        """Tell the alarms that were raised in this step; the names of those that end the run."""
+        for alarm in diagnosis.raised:
+            watch.note(alarm.sentence())
+        stops = self.config.on_collapse == "stop"
+        return tuple(alarm.name for alarm in diagnosis.raised if alarm.collapse and stops)
 
     def due(self, version: int) -> bool:
         """Whether a checkpoint is due: every so often, wherever the run is evaluated, and at its end."""

@@ -1,4 +1,4 @@
-"""What a person sees while several seeds train: one row per seed, read off the seeds' own measurements.
+"""What a person sees while several runs go on: one row per run, read off the runs' own measurements, and the time left.
 
 Promise: reads files only, and little of them, so that watching costs the runs next to nothing.
 """
@@ -12,15 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
+
+from heedful.terminal import duration
 
 TAIL_BYTES = 1 << 17
 """Read off the end of a metrics.jsonl: a dozen steps and more."""
 
 PLAIN_SECONDS = 30.0
 """Between the lines that stand in for the live table where there is no terminal."""
+
+MOST_ROWS = 16
+"""Runs shown in the live table: those that run, then those that failed, then the latest others."""
 
 COLUMNS = {
     "success": "success/rate",
@@ -29,12 +35,14 @@ COLUMNS = {
 }
 """Column -> metric, besides step and evaluated success."""
 
+_URGENCY = ("running", "failed", "interrupted", "stopped", "done", "waiting")
+
 
 @dataclass(slots=True)
-class SeedRow:
-    """What was last read of one seed's run."""
+class RunRow:
+    """What was last read of one run."""
 
-    seed: int
+    label: str
     metrics: Path
     steps: int
     evaluated: str
@@ -81,17 +89,19 @@ def number(reading: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-class SeedsView:
-    """A live table in a terminal; elsewhere a line per seed now and then, and one whenever a seed's state changes."""
+class RunsView:
+    """A live table in a terminal; elsewhere a line per run now and then, and one whenever a run's state changes."""
 
-    def __init__(self, rows: Sequence[SeedRow], console: Console) -> None:
+    def __init__(self, rows: Sequence[RunRow], console: Console, noun: str = "run") -> None:
         self._rows = rows
         self._console = console
+        self._noun = noun
         self._live = Live(console=console, refresh_per_second=2, transient=True) if console.is_terminal else None
-        self._states: dict[int, str] = {}
-        self._printed = time.perf_counter()
+        self._states: dict[str, str] = {}
+        self._began = self._printed = time.perf_counter()
+        self._steps_before: int | None = None
 
-    def __enter__(self) -> SeedsView:
+    def __enter__(self) -> RunsView:
         if self._live is not None:
             self._live.start()
         return self
@@ -100,31 +110,54 @@ class SeedsView:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, states: Mapping[int, str]) -> None:
-        """Show every seed with its state (`waiting`, `running`, `done`, ...)."""
+    def show(self, states: Mapping[str, str]) -> None:
+        """Show the runs with their states (`waiting`, `running`, `done`, ...)."""
         for row in self._rows:
-            row.refresh()
+            # Files of runs that neither run nor have just ended do not change.
+            if states[row.label] == "running" or states[row.label] != self._states.get(row.label):
+                row.refresh()
+        if self._steps_before is None:
+            self._steps_before = sum(row.step for row in self._rows)
         if self._live is not None:
             self._live.update(self._table(states))
+            self._states = dict(states)
             return
         due = time.perf_counter() - self._printed >= PLAIN_SECONDS
         for row in self._rows:
-            state = states[row.seed]
-            if state != self._states.get(row.seed) or (due and state == "running"):
+            state = states[row.label]
+            news = state != self._states.get(row.label) and (state != "waiting" or len(self._rows) <= MOST_ROWS)
+            if news or (due and state == "running"):
                 self._console.print(self._line(row, state), soft_wrap=True)
         self._states = dict(states)
         if due:
             self._printed = time.perf_counter()
+            self._console.print(self.summary(states), soft_wrap=True)
 
-    def _line(self, row: SeedRow, state: str) -> str:
+    def summary(self, states: Mapping[str, str]) -> str:
+        """How many runs are in which state, and about how long the rest takes at the pace so far."""
+        counts = {state: list(states.values()).count(state) for state in _URGENCY}
+        words = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        left = self.seconds_left(states)
+        return f"{words} of {len(states)}" + (f"; about {duration(left)} left" if left else "")
+
+    def seconds_left(self, states: Mapping[str, str]) -> float | None:
+        """At the pace since the start of watching; `None` before the first step, and when nothing is left."""
+        done = sum(row.step for row in self._rows) - (self._steps_before or 0)
+        left = sum(row.steps - row.step for row in self._rows if states[row.label] in ("running", "waiting"))
+        return (time.perf_counter() - self._began) / done * left if done > 0 and left else None
+
+    def _line(self, row: RunRow, state: str) -> str:
         step, *cells = row.cells()
         measured = ", ".join(f"{name} {cell}" for name, cell in zip((*COLUMNS, "held out"), cells, strict=True))
-        return f"seed {row.seed} {state}" + ("" if state == "waiting" else f": step {step}, {measured}")
+        return f"{self._noun} {row.label} {state}" + ("" if state == "waiting" else f": step {step}, {measured}")
 
-    def _table(self, states: Mapping[int, str]) -> Table:
+    def _table(self, states: Mapping[str, str]) -> Group:
         table = Table(box=None, header_style="bold", pad_edge=False)
-        for column in ("seed", "state", "step", *COLUMNS, "held out"):
+        for column in (self._noun, "state", "step", *COLUMNS, "held out"):
             table.add_column(column, justify="right")
+        ranked = sorted(self._rows, key=lambda row: _URGENCY.index(states[row.label]))
+        chosen = {row.label for row in ranked[:MOST_ROWS]}
         for row in self._rows:
-            table.add_row(str(row.seed), states[row.seed], *row.cells())
-        return table
+            if row.label in chosen:
+                table.add_row(row.label, states[row.label], *row.cells())
+        return Group(table, Text(self.summary(states)))

@@ -1,0 +1,191 @@
+"""Which thoughts are exchanged between which prompts, and which actions a model is asked about behind them.
+
+Promise: nothing is tokenised or decoded: an action is the ids that were sampled behind the thought, up to the one that
+tells it from all other actions of the batch. No action's ids begin another's, so their probabilities add.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from heedful.types import Group, Reply, Trajectory
+
+Ids = tuple[int, ...]
+
+MOST_SPELLINGS = 64
+"""More different ways to write a first action than this are no list to choose from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """M first-turn thoughts, the N distinct prompts they were sampled under, and S spellings of first actions.
+
+    The model is asked for log p(spelling s | prompt j, thought i) for all i and j and the s of `asked(i)`.
+    """
+
+    prompts_N: tuple[Ids, ...] = ()
+    """Token ids of the whole context up to the first id of the thought."""
+    thoughts_M: tuple[Ids, ...] = ()
+    """Token ids of each thought, its end included."""
+    own_M: tuple[int, ...] = ()
+    spellings_S: tuple[Ids, ...] = ()
+    """Sampled ids that follow a thought and settle the first action; none of them begins another, unless `free`."""
+    action_S: tuple[int, ...] = ()
+    """Number of the action that each spelling writes, from 0."""
+    taken_M: tuple[int, ...] = ()
+    """The spelling that followed each thought when it was sampled."""
+    free: str = ""
+    """Why the spellings are no list of actions to choose from (free text); empty if they are one."""
+    why: str = ""
+    """Why there is nothing to ask."""
+
+    @property
+    def actions(self) -> int:
+        """How many different actions the spellings write."""
+        return len(set(self.action_S))
+
+    def asked(self, row: int) -> Sequence[int]:
+        """Spellings to score behind thought `row`: all; of free text those that answer the thought's own prompt."""
+        if not self.free:
+            return range(len(self.spellings_S))
+        own = self.own_M[row]
+        return sorted({taken for taken, other in zip(self.taken_M, self.own_M, strict=True) if other == own})
+
+
+@dataclass(frozen=True, slots=True)
+class _Acted:
+    """A first turn with a thought behind which an action was executed."""
+
+    prompt: Ids
+    thought: Ids
+    after: Ids
+    """What was sampled behind the thought, to the end of the reply."""
+    answer: int
+    """Where in `after` the answer begins; 0 if it is not known."""
+    answered: int
+    """Where in `after` the answer ends; the whole length if it is not known."""
+    action: str
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> _Acted | None:
+        if not trajectory.turns:
+            return None
+        turn = trajectory.turns[0]
+        reply = turn.reply
+        after = reply.ids[reply.thought.end :]
+        if not (len(reply.thought) and turn.actions and after):
+            return None
+        prompt = (*trajectory.context_ids(0), *reply.ids[: reply.thought.start])
+        return cls(prompt, reply.ids[reply.thought.start : reply.thought.end], after, *_range(reply), turn.actions[0])
+
+
+def exchange(groups: Sequence[Group], rows: int = 32, columns: int = 8) -> Exchange:
+    """What to ask about the first turns of the first `columns` prompts, with `rows` thoughts in all, shared evenly.
+
+    Groups and members are exchangeable, so the first ones are as good a sample as any. Left out: first turns without
+    a thought, without an executed action, and the rare reply that ends before its tokens tell the action. The spellings
+    are those of the whole batch. Groups with equal prompts share a column; the groups must be of one environment.
+    """
+    acted = [found for group in groups for one in group.trajectories if (found := _Acted.of(one)) is not None]
+    if not acted:
+        return Exchange(why="no first turn has a thought and an executed action")
+    if len({one.action for one in acted}) == 1:
+        return Exchange(why="all first actions are the same: there is nothing to tell apart")
+    spelled = spell([one.after for one in acted], [one.action for one in acted], _told_from(acted))
+    clear = [(one, ids) for one, ids in zip(acted, spelled, strict=True) if ids is not None]
+    if not clear:
+        return Exchange(why="the tokens of the replies do not tell their first actions apart")
+    free = _free_text([ids for _, ids in clear])
+    if free:
+        clear = [(one, one.after[: one.answered]) for one in acted]
+    actions: dict[str, int] = {}
+    spellings: dict[Ids, int] = {}
+    if not free:
+        spellings = {ids: actions.setdefault(one.action, len(actions)) for one, ids in clear}
+    return replace(_chosen(clear, spellings, rows, columns), free=free)
+
+
+def spell(after_M: Sequence[Ids], actions_M: Sequence[str], least_M: Sequence[int]) -> list[Ids | None]:
+    """The beginning of each row's ids that settles its action: no row with another action begins with it.
+
+    At least `least_M` ids long. None of the results begins another. `None` where a row's ids end before they differ
+    from those of a row with another action.
+    """
+    settled: list[Ids | None] = [None] * len(after_M)
+    pending = [(0, list(range(len(after_M))))]
+    while pending:
+        depth, rows = pending.pop()
+        if len({actions_M[row] for row in rows}) == 1:
+            for row in rows:
+                settled[row] = after_M[row][: max(depth, least_M[row])]
+            continue
+        branches: dict[int, list[int]] = {}
+        for row in rows:
+            if depth < len(after_M[row]):
+                branches.setdefault(after_M[row][depth], []).append(row)
+        pending += [(depth + 1, branch) for branch in branches.values()]
+    known = {ids for ids in settled if ids is not None}
+    return [None if ids is None else _shortest(ids, known) for ids in settled]
+
+
+def mostly_alone(taken: Sequence[object]) -> int:
+    """How many were taken once only, if that is more than half: what nobody else does is text, not a choice. Else 0."""
+    alone = sum(count == 1 for count in Counter(taken).values())
+    return alone if 2 * alone > len(taken) else 0
+
+
+def _shortest(ids: Ids, known: set[Ids]) -> Ids:
+    return next(ids[:length] for length in range(len(ids) + 1) if ids[:length] in known)
+
+
+def _range(reply: Reply) -> tuple[int, int]:
+    """Where the answer begins and ends behind the thought."""
+    behind = reply.thought.end
+    if not len(reply.answer):
+        return 0, len(reply.ids) - behind
+    return max(0, reply.answer.start - behind), reply.answer.end - behind
+
+
+def _told_from(acted: Sequence[_Acted]) -> list[int]:
+    """Ids up to the first one in which the answers of the batch differ: before it only tags and manners can differ."""
+    answers = [one.after[one.answer : one.answered] for one in acted]
+    common = 0
+    while len({ids[common : common + 1] for ids in answers}) == 1 and answers[0][common:]:
+        common += 1
+    return [min(one.answer + common + 1, one.answered) for one in acted]
+
+
+def _free_text(spelled: Sequence[Ids]) -> str:
+    alone, different = mostly_alone(spelled), len(set(spelled))
+    if alone:
+        return f"free text: {alone} of {len(spelled)} replies go on behind the thought as no other does"
+    if different > MOST_SPELLINGS:
+        return f"free text: {different} different ways to go on behind the thought, more than {MOST_SPELLINGS}"
+    return ""
+
+
+def _chosen(clear: Sequence[tuple[_Acted, Ids]], actions: dict[Ids, int], rows: int, columns: int) -> Exchange:
+    """The first thoughts of the first prompts. Without `actions` every spelling counts as an action of its own."""
+    place: dict[Ids, int] = {}
+    for one, _ in clear:
+        if len(place) < columns:
+            place.setdefault(one.prompt, len(place))
+    most = max(1, rows // len(place))
+    seen: Counter[Ids] = Counter()
+    chosen = []
+    for one, ids in clear:
+        if one.prompt in place and seen[one.prompt] < most:
+            seen[one.prompt] += 1
+            chosen.append((one, ids))
+    spellings = actions or {ids: number for number, ids in enumerate(dict.fromkeys(ids for _, ids in chosen))}
+    number = {ids: place for place, ids in enumerate(spellings)}
+    return Exchange(
+        prompts_N=tuple(place),
+        thoughts_M=tuple(one.thought for one, _ in chosen),
+        own_M=tuple(place[one.prompt] for one, _ in chosen),
+        spellings_S=tuple(spellings),
+        action_S=tuple(spellings.values()),
+        taken_M=tuple(number[ids] for _, ids in chosen),
+    )

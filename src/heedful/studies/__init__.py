@@ -1,0 +1,37 @@
+"""Declared studies: arms x seeds, run as resumable processes, ending in tables with intervals and a page.
+
+Promise: a study is data. What it runs, compares and reads out is said before the first run, and a changed declaration
+never continues old runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from heedful.studies.catalogue import detector, filter_on_collapse, planted, smoke
+from heedful.studies.declaration import Study, read_study
+
+STUDIES: Mapping[str, Callable[[], Study]] = {
+    "planted": planted,
+    "detector": detector,
+    "filter_on_collapse": filter_on_collapse,
+    "smoke": smoke,
+}
+"""What `heedful study NAME` runs."""
+
+
+def find_study(name: str) -> Study:
+    """The study of this name, or the one declared in the JSON file of this name.
+
+    Raises:
+        ValueError: there is neither, or the file cannot be understood.
+    """
+    if name in STUDIES:
+        return STUDIES[name]()
+    if name.endswith(".json"):
+        return read_study(Path(name))
+    raise ValueError(
+        f"There is no study named {name!r}; known are {', '.join(STUDIES)}, or your own as a JSON file "
+        "(docs/studies.md)."
+    )

@@ -1,0 +1,278 @@
+"""What a study is: a question, arms x seeds, and what is read out of the runs. All of it said before the first run.
+
+Promise: plain frozen data, torch-free; a study written as JSON is read back equal, and whatever a file says is either
+understood or refused with a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from heedful.configuration import Choice, from_json, parse, to_json
+from heedful.diagnostics.alarm_rules import AlarmConfig
+from heedful.presets import preset
+from heedful.studies.jobs import JOBS, Job, TrainingJob
+from heedful.training.config import TrainConfig
+
+When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most"]
+
+FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to run: a name and what is done for each seed."""
+
+    name: str
+    """Names its folder, too: letters, digits, `_`, `-` and `.`."""
+    job: Annotated[Any, Choice(JOBS)] = field(default_factory=TrainingJob)
+    level: float | None = None
+    """Where the arm stands on the study's dial, such as a planted share; none = the arms have no order."""
+
+    def __post_init__(self) -> None:
+        if not FOLDER_NAME.fullmatch(self.name):
+            raise ValueError(f"an arm's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A comparison, seed by seed: an arm against its control."""
+
+    arm: str
+    control: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One number per run: a metric, and at what point it is read."""
+
+    title: str
+    metric: str
+    """A name of metrics.jsonl."""
+    when: When = "last"
+    """last or first reading; change = last minus first; mean, highest or lowest reading; first_at_least or
+    first_at_most = the first step at which the reading reaches `level`."""
+    level: float | None = None
+    """For first_at_least and first_at_most."""
+    from_step: int = 0
+    to_step: int | None = None
+    """Readings of earlier and later steps are left out."""
+
+    def __post_init__(self) -> None:
+        if self.when.startswith("first_at") != (self.level is not None):
+            raise ValueError(f"{self.title!r}: `level` belongs to first_at_least and first_at_most, and to them alone")
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """ROC: which metrics tell the readings of collapsed arms from those of healthy ones."""
+
+    title: str
+    collapsed: tuple[str, ...]
+    healthy: tuple[str, ...]
+    metrics: tuple[str, ...] = ()
+    """Patterns of names, such as information/first_turn/*; empty = every number that both sides report."""
+    without: tuple[str, ...] = ("time/*", "tokens/*", "*chance*", "*/mi_ceiling", "forced/*")
+    """Patterns of names that are left out."""
+    from_step: int = 0
+    to_step: int | None = None
+    """Readings of earlier and later steps are left out."""
+    wanted: float = 0.99
+    """The area that the best metric is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Whether alarms come before success falls, and how often they come without reason."""
+
+    title: str
+    induced: tuple[str, ...]
+    healthy: tuple[str, ...]
+    success: str
+    """The metric whose fall is to be foreseen."""
+    points: float = 0.10
+    """Success has fallen when it lies this far below its start, and the evaluations' intervals leave no doubt."""
+    alarms: tuple[str, ...] = ("alarm/*",)
+    """Patterns of names; a value above 0 is a raised alarm."""
+    replayed: bool = False
+    """Replay the alarms on the measurements with `thresholds`, instead of reading those that the runs recorded."""
+    thresholds: AlarmConfig = field(default_factory=AlarmConfig)
+    """Of replayed alarms, and of those on simulated series."""
+    drift_free: int = 200
+    """Simulated series in which nothing happens, made of the levels and the noise of the healthy runs; 0 = none."""
+    from_step: int = 0
+    """The healthy runs' levels and noise are read from here on: before it they are still learning."""
+    correlation: float = 0.5
+    """Of the noise of neighbouring simulated readings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A declared study. Everything that decides its numbers stands here."""
+
+    name: str
+    question: str
+    """One sentence."""
+    arms: tuple[Arm, ...]
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    pairs: tuple[Pair, ...] = ()
+    measures: tuple[Measure, ...] = ()
+    """The first one decides the verdict's sentence."""
+    curves: tuple[str, ...] = ()
+    """Metrics that the page draws over steps, one band per arm."""
+    dial: str = ""
+    """What the arms' `level` means; the page then draws the measures over it."""
+    separations: tuple[Separation, ...] = ()
+    leads: tuple[Lead, ...] = ()
+    minutes: float | None = None
+    """Minutes of one run on one core, about; none = unknown."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the page: limits of the design, what was chosen and why."""
+    keep_checkpoints: bool = False
+    """Keep the checkpoints of finished runs (10 MB each and more)."""
+
+    def __post_init__(self) -> None:
+        if not FOLDER_NAME.fullmatch(self.name):
+            raise ValueError(f"a study's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
+        names = [arm.name for arm in self.arms]
+        for what, values in (("arms", names), ("seeds", self.seeds)):
+            if not values:
+                raise ValueError(f"study {self.name}: expected {what}, found none")
+            if len(set(values)) < len(values):
+                raise ValueError(f"study {self.name}: expected distinct {what}, found {', '.join(map(str, values))}")
+        unknown = [name for name in self._arms_named() if name not in names]
+        if unknown:
+            raise ValueError(
+                f"study {self.name}: {', '.join(dict.fromkeys(unknown))} is compared, but no arm has that name; "
+                f"the arms are {', '.join(names)}"
+            )
+
+    def _arms_named(self) -> list[str]:
+        """Every arm that a pair or an analysis refers to."""
+        named = [name for pair in self.pairs for name in (pair.arm, pair.control)]
+        named += [name for each in self.separations for name in (*each.collapsed, *each.healthy)]
+        return named + [name for each in self.leads for name in (*each.induced, *each.healthy)]
+
+    def arm(self, name: str) -> Arm:
+        return next(arm for arm in self.arms if arm.name == name)
+
+
+def train(name: str, flags: str = "", own_seedling: bool = False) -> TrainingJob:
+    """The job of `heedful train NAME FLAGS`."""
+    return TrainingJob(settings(name, flags), own_seedling)
+
+
+def settings(name: str, flags: str = "") -> TrainConfig:
+    """The configuration that `heedful train NAME FLAGS` would train with. Wrong flags end as they do there."""
+    return parse(TrainConfig, preset(name), shlex.split(flags), f"heedful train {name}", "")
+
+
+def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = (), steps: int | None = None) -> Study:
+    """A study for a quick look: some of its arms, other seeds, other steps.
+
+    Comparisons with an arm that is left out go with it. Raises ValueError for an arm that there is not.
+    """
+    unknown = [name for name in arms if name not in {arm.name for arm in study.arms}]
+    if unknown:
+        known = ", ".join(arm.name for arm in study.arms)
+        raise ValueError(f"Expected --arms among {known}, found {', '.join(unknown)}.")
+    kept = tuple(arm for arm in study.arms if not arms or arm.name in arms)
+    minutes = study.minutes
+    if steps is not None:
+        declared = sum(arm.job.steps for arm in kept)
+        minutes = None if minutes is None else minutes * steps * len(kept) / declared
+        kept = tuple(replace(arm, job=arm.job.with_steps(steps)) for arm in kept)
+    names = {arm.name for arm in kept}
+    separations = (
+        replace(each, collapsed=_only(each.collapsed, names), healthy=_only(each.healthy, names))
+        for each in study.separations
+    )
+    leads = (
+        replace(each, induced=_only(each.induced, names), healthy=_only(each.healthy, names)) for each in study.leads
+    )
+    return replace(
+        study,
+        arms=kept,
+        seeds=seeds or study.seeds,
+        minutes=minutes,
+        pairs=tuple(pair for pair in study.pairs if {pair.arm, pair.control} <= names),
+        separations=tuple(each for each in separations if each.collapsed and each.healthy),
+        leads=tuple(each for each in leads if each.induced or each.healthy),
+    )
+
+
+def _only(named: tuple[str, ...], kept: set[str]) -> tuple[str, ...]:
+    return tuple(name for name in named if name in kept)
+
+
+def study_to_json(study: Study) -> dict[str, Any]:
+    """The whole declaration; configurations in full."""
+    return to_json(study)
+
+
+def study_from_json(tree: Mapping[str, Any]) -> Study:
+    """A study from its tree.
+
+    A job may be given as `heedful train` takes it: `{"type": "train", "preset": "echo", "flags": "--steps 5"}`, with
+    `config` as a partial configuration between the two.
+
+    Raises:
+        ValueError: a setting is unknown, missing or wrong; one line per problem.
+    """
+    arms = tree.get("arms")
+    if isinstance(arms, list):
+        tree = {**tree, "arms": [_resolved(arm) for arm in arms]}
+    return from_json(Study, tree)
+
+
+def read_study(path: Path) -> Study:
+    """A study from a file of the user's own. Raises ValueError where it cannot be read or understood."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"Expected a study as JSON in {path}, found {error}.") from error
+    if not isinstance(tree, dict):
+        raise ValueError(f"Expected a study as a JSON object in {path}, found a {type(tree).__name__}.")
+    try:
+        return study_from_json(tree)
+    except ValueError as error:
+        raise ValueError(f"The study in {path} cannot be used. {error}") from error
+
+
+def _resolved(arm: Any) -> Any:
+    """The arm with its job's preset and flags turned into a whole configuration."""
+    job = arm.get("job") if isinstance(arm, dict) else None
+    if not isinstance(job, dict) or not {"preset", "flags"} & job.keys():
+        return arm
+    name, flags, partial = job.get("preset"), job.get("flags", ""), job.get("config", {})
+    if not isinstance(name, str) or not isinstance(flags, str):
+        raise ValueError(
+            f"Expected `preset` and `flags` of arm {arm.get('name')!r} as texts, found {name!r}, {flags!r}."
+        )
+    base = from_json(TrainConfig, partial, preset(name))
+    config = parse(TrainConfig, base, shlex.split(flags), f"arm {arm.get('name')} (heedful train {name})", "")
+    rest = {key: value for key, value in job.items() if key not in ("preset", "flags", "config")}
+    return {**arm, "job": {**rest, "config": to_json(config)}}
+
+
+__all__ = [
+    "Arm",
+    "Job",
+    "Lead",
+    "Measure",
+    "Pair",
+    "Separation",
+    "Study",
+    "narrowed",
+    "read_study",
+    "settings",
+    "study_from_json",
+    "study_to_json",
+    "train",
+]

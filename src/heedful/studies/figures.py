@@ -1,0 +1,216 @@
+"""Figures of a study: curves over steps with seed bands, measures over a dial, ROC curves.
+
+Promise: inline SVG in the page's own colours, drawn from numbers alone; a place without a value is a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from heedful.report.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, Curve, Frame, Scale, key, shape
+from heedful.report.definitions import definition_of
+from heedful.report.numerals import numeral, ticks
+from heedful.report.panels import DrawnPanel, Panel, draw
+from heedful.report.record import Point, RunRecord, Series
+from heedful.studies.declaration import Study
+from heedful.studies.outcomes import Outcomes, within_range
+from heedful.studies.paired import mean_over
+from heedful.studies.roc import Area
+
+HUES = 6
+"""Colours and shapes that can be told apart: so many arms share a chart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One point of a figure whose horizontal axis is not the step."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One labelled line of such a figure."""
+
+    label: str
+    hue: int
+    places: tuple[Place, ...]
+    dots: bool = True
+
+
+def curves(study: Study, outcomes: Outcomes) -> list[DrawnPanel]:
+    """One chart per declared curve and six arms: the mean over the seeds with its interval at every step."""
+    panels = []
+    arms = [arm.name for arm in study.arms]
+    chunks = [arms[start : start + HUES] for start in range(0, len(arms), HUES)]
+    last = max((each.record.steps[1] for each in outcomes.runs), default=0)
+    for metric in study.curves:
+        for chunk in chunks:
+            lines = tuple(
+                Curve(arm, mean_series(metric, [each.record for each in outcomes.of_arm(arm)]), hue)
+                for hue, arm in enumerate(chunk, start=1)
+            )
+            known = definition_of(metric)
+            axis = Axis.SHARE if known is not None and known.unit == "share" else Axis.FITTED
+            drawn = draw(Panel(metric, known.unit if known else "", lines, axis), Frame((0, max(last, 1))))
+            if drawn is not None:
+                panels.append(drawn)
+    return panels
+
+
+def mean_series(metric: str, records: Sequence[RunRecord]) -> Series:
+    """The mean over runs at each step that any of them has, with Student's interval over the runs."""
+    by_step: dict[int, list[float]] = {}
+    for record in records:
+        for point in record.get(metric).numeric:
+            by_step.setdefault(point.step, []).append(float(point.number or 0.0))
+    return Series(
+        metric, tuple(Point(step, within_range(mean_over(metric, by_step[step]))) for step in sorted(by_step))
+    )
+
+
+def over_the_dial(study: Study, outcomes: Outcomes) -> list[DrawnPanel]:
+    """Each measure over the arms' levels, where the study has a dial."""
+    levels = {arm.name: arm.level for arm in study.arms if arm.level is not None}
+    if not study.dial or not levels:
+        return []
+    panels = []
+    for outcome in outcomes.measures:
+        places = [
+            Place(
+                levels[arm.arm],
+                float(arm.mean.value),
+                arm.mean.low,
+                arm.mean.high,
+                f"{arm.arm}: {_shown(arm.mean.value)}",
+            )
+            for arm in outcome.arms
+            if arm.arm in levels and isinstance(arm.mean.value, int | float)
+        ]
+        if places:
+            line = Line(outcome.measure.title, 1, tuple(sorted(places, key=lambda place: place.x)))
+            panels.append(_figure(outcome.measure.title, outcome.measure.metric, [line], study.dial))
+    return panels
+
+
+def areas_over_the_dial(study: Study, outcomes: Outcomes) -> list[DrawnPanel]:
+    """The area under the ROC curve of the best metrics, each arm against the healthy ones, over the arms' levels."""
+    levels = {arm.name: arm.level for arm in study.arms if arm.level is not None}
+    panels = []
+    for outcome in outcomes.separations:
+        lines = []
+        for hue, (metric, by_arm) in enumerate(outcome.by_arm.items(), start=1):
+            places = [
+                _area_place(arm, level, by_arm[arm])
+                for arm, level in sorted(levels.items(), key=lambda item: item[1])
+                if arm in by_arm
+            ]
+            if places:
+                lines.append(Line(metric, hue, tuple(places)))
+        if study.dial and lines:
+            panels.append(_figure(f"{outcome.spec.title}: area by {study.dial}", "AUC", lines, study.dial, (0.0, 1.0)))
+    return panels
+
+
+def _area_place(arm: str, level: float, found: Area) -> Place:
+    low, high = found.interval or (None, None)
+    return Place(level, found.value, low, high, f"{arm}: {numeral(found.value)}")
+
+
+def roc_figures(outcomes: Outcomes) -> list[DrawnPanel]:
+    """The ROC curves of the best metrics of each separation."""
+    panels = []
+    for outcome in outcomes.separations:
+        lines = [
+            Line(metric, hue, tuple(Place(x, y) for x, y in points), dots=False)
+            for hue, (metric, points) in enumerate(outcome.curves.items(), start=1)
+        ]
+        if lines:
+            panels.append(_figure(f"{outcome.spec.title}: ROC", "hits", lines, "false alarms", (0.0, 1.0), (0.0, 1.0)))
+    return panels
+
+
+def _figure(
+    title: str,
+    unit: str,
+    lines: Sequence[Line],
+    x_title: str,
+    y_range: tuple[float, float] | None = None,
+    x_range: tuple[float, float] | None = None,
+) -> DrawnPanel:
+    low, high = y_range or _span([value for line in lines for p in line.places for value in (p.y, p.low, p.high)])
+    left, right = x_range or _span([place.x for line in lines for place in line.places], margin=0.0)
+
+    def x(value: float) -> float:
+        return LEFT + 8 + (RIGHT - LEFT - 16) * (value - left) / ((right - left) or 1.0)
+
+    def y(value: float) -> float:
+        return BOTTOM - (BOTTOM - TOP) * (min(max(value, low), high) - low) / ((high - low) or 1.0)
+
+    parts = [Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(WIDTH, HEIGHT, title)]
+    for value in ticks(low, high, 5):
+        parts.append(Markup('<path class="grid" d="M{} {:.1f}H{}"/>').format(LEFT, y(value), RIGHT))
+        parts.append(_tick(LEFT - 6, y(value) + 4, "end", value))
+    parts += [_tick(x(value), BOTTOM + 16, "middle", value) for value in ticks(left, right, 6)]
+    parts.append(Markup('<path class="axis" d="M{} {}H{}"/>').format(LEFT, BOTTOM, RIGHT))
+    for number, line in reversed(list(enumerate(lines))):
+        shift = 4.0 * (number - (len(lines) - 1) / 2) if line.dots else 0.0
+        parts.append(_line(line, [(x(p.x) + shift, y(p.y)) for p in line.places], y))
+    parts.append(
+        Markup('<text class="tick" x="{}" y="{}" text-anchor="end">{}</text></svg>').format(RIGHT, HEIGHT - 4, x_title)
+    )
+    legend = tuple((key(Curve(line.label, Series("", ()), line.hue)), line.label) for line in lines)
+    hover = '{"steps":[],"places":[],"curves":[]}'
+    return DrawnPanel(title, unit, Markup("").join(parts), hover, legend, "", (), ())
+
+
+def _line(line: Line, places: Sequence[tuple[float, float]], y: Scale) -> Markup:
+    path = "M" + "L".join(f"{across:.1f} {up:.1f}" for across, up in places)
+    parts = [Markup('<path class="line c{}" d="{}"/>').format(line.hue, path)]
+    for place, (across, up) in zip(line.places, places, strict=True):
+        if place.low is not None and place.high is not None:
+            parts.append(
+                Markup('<path class="bar c{}" d="M{:.1f} {:.1f}V{:.1f}"/>').format(
+                    line.hue, across, y(place.low), y(place.high)
+                )
+            )
+        if line.dots:
+            parts.append(
+                Markup('<path class="dot c{}" d="{}"><title>{}</title></path>').format(
+                    line.hue, shape(line.hue, across, up), f"{line.label}, {place.text}"
+                )
+            )
+    return Markup("").join(parts)
+
+
+def _tick(across: float, up: float, anchor: str, value: float) -> Markup:
+    return Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
+        across, up, anchor, f"{value:g}".replace("-", "−", 1)
+    )
+
+
+def _span(values: Sequence[float | None], margin: float = 0.06) -> tuple[float, float]:
+    numbers = [value for value in values if value is not None]
+    low, high = min(numbers), max(numbers)
+    room = (high - low) or abs(high) or 1.0
+    if low >= 0 and margin:
+        return 0.0, high + margin * room
+    if high == low:
+        return low - 0.5 * room, high + 0.5 * room
+    return low - margin * room, high + margin * room
+
+
+def _shown(value: float | str | None) -> str:
+    return numeral(value) if isinstance(value, int | float) else "–"
+
+
+def legend_of(study: Study) -> Mapping[str, Markup]:
+    """The sample of each arm's line."""
+    return {arm.name: key(Curve(arm.name, Series("", ()), 1 + number % HUES)) for number, arm in enumerate(study.arms)}

@@ -1,0 +1,191 @@
+"""What the finished runs of a study say: means over seeds, and paired differences over seeds and over tasks.
+
+Promise: made from the run folders alone; a number that a run lacks stays missing, with the reason and the n that is
+left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from heedful.report.definitions import definition_of
+from heedful.report.record import Point, RunRecord, Series, read_run
+from heedful.seed_statistics import pool, task_gains, task_rates
+from heedful.storage import read_rollouts
+from heedful.studies.declaration import Measure, Pair, Study
+from heedful.studies.early_warning import LeadOutcome, read_lead
+from heedful.studies.paired import Count, PairedDifference, mean_over, paired_difference
+from heedful.studies.separation import SeparationOutcome, read_separation
+from heedful.studies.study_folder import StudyRun
+from heedful.types import Metric
+
+EVALUATED = re.compile(r"eval/(val|test)/(sampled|greedy)/success")
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """A run that is over, and its measurements."""
+
+    run: StudyRun
+    record: RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ArmValue:
+    """One measure of one arm."""
+
+    arm: str
+    by_seed: Mapping[int, float]
+    missing: Mapping[int, str]
+    """Seed -> why it has no value."""
+    mean: Metric
+    """Over the seeds that have one."""
+    reached: Count | None
+    """For a measure that asks when something happens: in how many runs it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairValue:
+    """One measure of one pair."""
+
+    pair: Pair
+    over_seeds: PairedDifference
+    over_tasks: Metric | None
+    """Over the tasks that both evaluated, each averaged over the seeds; only for evaluated success."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureOutcome:
+    """One measure over all arms and pairs."""
+
+    measure: Measure
+    arms: tuple[ArmValue, ...]
+    pairs: tuple[PairValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """All that a study reads out of its runs."""
+
+    runs: tuple[FinishedRun, ...]
+    measures: tuple[MeasureOutcome, ...]
+    separations: tuple[SeparationOutcome, ...]
+    leads: tuple[LeadOutcome, ...]
+
+    def of_arm(self, arm: str) -> list[FinishedRun]:
+        return [each for each in self.runs if each.run.arm == arm]
+
+
+def read_outcomes(study: Study, over: Sequence[StudyRun]) -> Outcomes:
+    """Read the runs that are over. Raises ValueError where one of their files is malformed."""
+    runs = tuple(FinishedRun(run, read_run(run.folder)) for run in over)
+    records = {
+        arm.name: {each.run.label: each.record for each in runs if each.run.arm == arm.name} for arm in study.arms
+    }
+    return Outcomes(
+        runs,
+        tuple(_measure(study, measure, runs) for measure in study.measures),
+        tuple(read_separation(each, records) for each in study.separations),
+        tuple(read_lead(each, records) for each in study.leads),
+    )
+
+
+def reading_of(measure: Measure, series: Series) -> Metric:
+    """The one number of a run that a measure asks for; `None` with the reason where there is none."""
+    points = [point for point in series.points if _within(measure, point.step)]
+    taken = [point for point in points if point.number is not None]
+    if not taken:
+        whys = dict.fromkeys(point.metric.why for point in points if point.metric.why)
+        return Metric(measure.metric, None, 0, why="; ".join(whys) or f"{measure.metric} was not recorded")
+    values = [point.number for point in taken if point.number is not None]
+    match measure.when:
+        case "last":
+            return taken[-1].metric
+        case "first":
+            return taken[0].metric
+        case "change":
+            if len(taken) < 2:
+                return Metric(measure.metric, None, 1, why="a single reading has not changed")
+            return Metric(measure.metric, values[-1] - values[0], 2)
+        case "mean":
+            return Metric(measure.metric, fmean(values), len(values))
+        case "highest":
+            return Metric(measure.metric, max(values), len(values))
+        case "lowest":
+            return Metric(measure.metric, min(values), len(values))
+        case _:
+            return _first_step(measure, taken)
+
+
+def _first_step(measure: Measure, taken: Sequence[Point]) -> Metric:
+    level = measure.level
+    assert level is not None
+    upwards = measure.when == "first_at_least"
+    for point in taken:
+        value = point.number
+        if value is not None and (value >= level if upwards else value <= level):
+            return Metric(measure.metric, point.step, len(taken))
+    side = "at least" if upwards else "at most"
+    return Metric(measure.metric, None, len(taken), why=f"never {side} {level:g}")
+
+
+def _within(measure: Measure, step: int) -> bool:
+    return step >= measure.from_step and (measure.to_step is None or step <= measure.to_step)
+
+
+def _measure(study: Study, measure: Measure, runs: Sequence[FinishedRun]) -> MeasureOutcome:
+    arms = tuple(_arm(measure, arm.name, runs) for arm in study.arms)
+    values = {arm.arm: arm.by_seed for arm in arms}
+    pairs = []
+    for pair in study.pairs:
+        difference = paired_difference(measure.title, values[pair.arm], values[pair.control])
+        pairs.append(PairValue(pair, difference, _over_tasks(measure, pair, runs)))
+    return MeasureOutcome(measure, arms, tuple(pairs))
+
+
+def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun]) -> ArmValue:
+    readings = {
+        each.run.seed: reading_of(measure, each.record.get(measure.metric)) for each in runs if each.run.arm == arm
+    }
+    by_seed = {seed: float(m.value) for seed, m in readings.items() if isinstance(m.value, int | float)}
+    missing = {seed: metric.why or "no value" for seed, metric in readings.items() if seed not in by_seed}
+    reached = Count(len(by_seed), len(readings)) if measure.when.startswith("first_at") else None
+    mean = mean_over(measure.metric, list(by_seed.values()), list(missing.values()))
+    if measure.when not in ("change", "first_at_least", "first_at_most"):
+        mean = within_range(mean)
+    return ArmValue(arm, by_seed, missing, mean, reached)
+
+
+def within_range(metric: Metric) -> Metric:
+    """The part of an interval of a mean that a share can take; others as they are."""
+    known = definition_of(metric.name)
+    if known is None or known.unit != "share" or metric.low is None or metric.high is None:
+        return metric
+    return replace(metric, low=max(metric.low, 0.0), high=min(metric.high, 1.0))
+
+
+def _over_tasks(measure: Measure, pair: Pair, runs: Sequence[FinishedRun]) -> Metric | None:
+    """Arm minus control on each evaluated task, where the measure is the last evaluation's success."""
+    if not EVALUATED.fullmatch(measure.metric) or measure.when != "last":
+        return None
+    by_arm = {
+        name: {each.run.seed: _task_rates(measure, each) for each in runs if each.run.arm == name}
+        for name in (pair.arm, pair.control)
+    }
+    arm, control = by_arm[pair.arm], by_arm[pair.control]
+    gains = [task_gains(control[seed], arm[seed]) for seed in sorted(arm.keys() & control.keys())]
+    if not any(gains):
+        return Metric(measure.metric, None, 0, why="no rollouts of the same evaluated tasks are kept in both arms")
+    return pool(measure.metric, gains).over_tasks
+
+
+def _task_rates(measure: Measure, each: FinishedRun) -> dict[str, float]:
+    taken = [p for p in each.record.get(measure.metric).numeric if _within(measure, p.step)]
+    found = EVALUATED.fullmatch(measure.metric)
+    if not taken or found is None:
+        return {}
+    path = each.run.folder.rollouts(taken[-1].step, f"{found[1]}_{found[2]}")
+    return task_rates(read_rollouts(path).groups) if path.exists() else {}

@@ -1,0 +1,238 @@
+"""What a study ends in: `results.json`, a Markdown table, and one self-contained page.
+
+Promise: made from the outcomes alone, complete without a network; every number stands with its interval and its n, and
+a comparison that shows nothing is said to show nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heedful import __version__
+from heedful.report.templates import fill
+from heedful.storage import write_whole
+from heedful.studies.declaration import Study
+from heedful.studies.early_warning import LeadOutcome
+from heedful.studies.figures import areas_over_the_dial, curves, legend_of, over_the_dial, roc_figures
+from heedful.studies.outcomes import MeasureOutcome, Outcomes, PairValue
+from heedful.studies.paired import Count
+from heedful.studies.separation import SeparationOutcome
+from heedful.studies.study_folder import StudyFolder
+from heedful.studies.tables import (
+    alarm_rows,
+    area_rows,
+    area_text,
+    lead_rows,
+    markdown_rows,
+    measure_rows,
+    mover_rows,
+    pair_rows,
+    signed,
+)
+
+
+def write_results(folder: StudyFolder, study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
+    """Write `results.json`, `results.md` and `study.html`; returns the verdict's sentences."""
+    sentences = verdict(study, outcomes, runs_in_all)
+    write_whole(folder.results, json.dumps(_tree(study, outcomes, sentences), indent=1) + "\n")
+    write_whole(folder.table, markdown(study, outcomes, sentences))
+    write_whole(folder.page, _page(folder, study, outcomes, sentences))
+    return sentences
+
+
+def verdict(study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
+    """What the study shows, first measure first; what it cannot show is said, too."""
+    sentences = []
+    if len(outcomes.runs) < runs_in_all:
+        sentences.append(f"Unfinished: {len(outcomes.runs)} of {runs_in_all} runs are over; what follows is of those.")
+    for pair in outcomes.measures[0].pairs if outcomes.measures else ():
+        sentences.append(_compared(outcomes.measures[0], pair))
+    sentences += [_separated(outcome) for outcome in outcomes.separations]
+    for lead in outcomes.leads:
+        sentences += _warned(lead)
+    return sentences or ["No comparison was declared, or none of its runs is over: the tables show what was measured."]
+
+
+def _compared(outcome: MeasureOutcome, value: PairValue) -> str:
+    difference, names = value.over_seeds, f"{value.pair.arm} against {value.pair.control}"
+    if not isinstance(difference.mean.value, int | float):
+        return f"{outcome.measure.title}, {names}: unknown ({difference.mean.why})."
+    said = "not distinguishable from no difference"
+    if difference.clear:
+        said = "higher" if difference.mean.value > 0 else "lower"
+    tasks = value.over_tasks
+    over_tasks = "" if tasks is None or tasks.value is None else f"; over {tasks.n} tasks {signed(tasks)}"
+    return (
+        f"{outcome.measure.title}, {names}: {said}. Difference {signed(difference.mean)} over "
+        f"{difference.mean.n} seeds{_p(difference.p_value)}{over_tasks}."
+    )
+
+
+def _p(p_value: float | None) -> str:
+    return "" if p_value is None else f", exact sign-flip p = {p_value:.3g}"
+
+
+def _separated(outcome: SeparationOutcome) -> str:
+    title = outcome.spec.title
+    if outcome.confirmed is None:
+        return (
+            f"{title}: unknown ({outcome.why or 'too few readings to choose a metric on one half and read the other'})."
+        )
+    reached = "reaches" if outcome.met else "does not reach"
+    return (
+        f"{title}: the metric that separates best on the even readings is {outcome.best}; on the odd ones its area is "
+        f"{area_text(outcome.confirmed)}, which {reached} the {outcome.spec.wanted:g} asked for. On all readings "
+        f"{outcome.reaching} of {len(outcome.areas)} metrics reach it."
+    )
+
+
+def _warned(outcome: LeadOutcome) -> list[str]:
+    table, spec = outcome.table, outcome.spec
+    warned = (
+        f"an alarm came before the evaluation that shows it in {table.warned}, no later than the last good evaluation "
+        f"in {table.surely_warned}"
+        if table.fallen.hits
+        else "so there was nothing to warn of"
+    )
+    simulated = f", {outcome.drift_free} simulated runs without drift" if outcome.drift_free else ""
+    sentences = [
+        f"{spec.title}: success fell by {100 * spec.points:g} points in {table.fallen} induced runs; {warned}. "
+        f"False alarms: {table.false_alarms} healthy runs{simulated}."
+    ]
+    leads = [run.lead for run in table.induced if run.lead is not None]
+    if leads:
+        shown = ", ".join(f"{lead:+d}" for lead in sorted(leads))
+        sentences.append(f"Leads in steps (negative = after the fall was visible): {shown}.")
+    return sentences
+
+
+def markdown(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> str:
+    """The tables as Markdown, for docs/results/."""
+    lines = [f"# Study: {study.name}", "", study.question, "", f"    {command(study, outcomes)}", ""]
+    lines += [f"- {sentence}" for sentence in sentences]
+    if outcomes.measures:
+        lines += ["", "Mean over seeds with 95% interval; n = seeds.", ""]
+        lines += markdown_rows(measure_rows(study, outcomes))
+    if study.pairs and outcomes.measures:
+        lines += ["", "Paired differences.", "", *markdown_rows(pair_rows(outcomes))]
+    for separation in outcomes.separations:
+        lines += ["", f"{separation.spec.title}: areas under the ROC curve.", ""]
+        lines += markdown_rows(area_rows(separation))
+    for lead in outcomes.leads:
+        lines += ["", f"{lead.spec.title}: each run.", "", *markdown_rows(lead_rows(lead))]
+        lines += ["", "By alarm.", "", *markdown_rows(alarm_rows(lead))]
+        lines += [
+            "",
+            "Which metrics leave their start before success has fallen.",
+            "",
+            *markdown_rows(mover_rows(lead)),
+        ]
+    lines += ["", *(f"- {note}" for note in study.notes)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def command(study: Study, outcomes: Outcomes) -> str:
+    """The command that makes these results."""
+    seeds = sorted({each.run.seed for each in outcomes.runs})
+    return f"heedful study {study.name} --seeds {','.join(map(str, seeds))}"
+
+
+def _page(folder: StudyFolder, study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> str:
+    tables = []
+    if outcomes.measures:
+        tables.append(
+            ("Measures", "Mean over seeds with its 95% interval; n counts the seeds.", measure_rows(study, outcomes))
+        )
+    if study.pairs and outcomes.measures:
+        lead = (
+            "Arm minus control. Over seeds: Student's interval, and the exact two-sided sign-flip test, which cannot "
+            "fall below 2/2^n. Over tasks: would the same policies differ as much on other tasks?"
+        )
+        tables.append(("Paired differences", lead, pair_rows(outcomes)))
+    for separation in outcomes.separations:
+        lead = (
+            f"{', '.join(separation.spec.collapsed)} against {', '.join(separation.spec.healthy)}. "
+            "A direction that was not declared is the one that separates better, which flatters areas near one half."
+        )
+        tables.append((f"{separation.spec.title}: areas", lead, area_rows(separation)))
+    for warning in outcomes.leads:
+        title = warning.spec.title
+        tables.append((f"{title}: runs", _lead_text(warning), lead_rows(warning)))
+        tables.append((f"{title}: alarms", "Counts with exact 95% limits.", alarm_rows(warning)))
+        text = (
+            "A metric departs when its whole interval lies outside the range of its first three readings, on the "
+            "declared side where there is one. Exploratory: with many metrics some depart by chance."
+        )
+        tables.append((f"{title}: what moves first", text, mover_rows(warning)))
+    return fill(
+        "study.html",
+        {
+            "name": study.name,
+            "question": study.question,
+            "version": __version__,
+            "sentences": sentences,
+            "notes": study.notes,
+            "command": command(study, outcomes),
+            "arms": _arms(study, outcomes),
+            "tables": tables,
+            "figures": [*over_the_dial(study, outcomes), *areas_over_the_dial(study, outcomes), *roc_figures(outcomes)],
+            "panels": curves(study, outcomes),
+            "remeasured": _remeasured(folder),
+        },
+    )
+
+
+def _lead_text(outcome: LeadOutcome) -> str:
+    return (
+        f"Fallen: {outcome.spec.success} lies {100 * outcome.spec.points:g} points below its start and the intervals "
+        "leave no doubt. Lead: steps from the first alarm to the evaluation that shows the fall."
+    )
+
+
+def _arms(study: Study, outcomes: Outcomes) -> list[tuple[Any, str, str, str]]:
+    samples, controls = legend_of(study), {pair.arm: pair.control for pair in study.pairs}
+    return [
+        (
+            samples[arm.name],
+            arm.name,
+            f"{len(outcomes.of_arm(arm.name))} of {len(study.seeds)} seeds over",
+            f"control: {controls[arm.name]}" if arm.name in controls else "",
+        )
+        for arm in study.arms
+    ]
+
+
+def _remeasured(folder: StudyFolder) -> list[str]:
+    if not folder.declaration.exists():
+        return []
+    changes: list[str] = json.loads(folder.declaration.read_text(encoding="utf-8")).get("remeasured", [])
+    return changes
+
+
+def _tree(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> dict[str, Any]:
+    return {
+        "study": study.name,
+        "question": study.question,
+        "verdict": list(sentences),
+        "runs": [each.run.label for each in outcomes.runs],
+        "measures": [_plain(outcome) for outcome in outcomes.measures],
+        "separations": [_plain(outcome) for outcome in outcomes.separations],
+        "leads": [_plain(outcome) for outcome in outcomes.leads],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses, counts and mappings as JSON; what a property says is not repeated, but exact limits are."""
+    if isinstance(value, Count):
+        limits = value.limits
+        return {"hits": value.hits, "of": value.of, "limits": None if limits is None else list(limits)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value

@@ -1,0 +1,143 @@
+"""Several runs as processes side by side: started in turn, watched, interrupted together.
+
+Promise: Ctrl-C reaches every running process exactly once and each finishes its step and saves; whatever breaks here,
+no run goes on unwatched.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+POLL_SECONDS = 0.5
+
+STOPPED_BY_ALARM = 3
+"""The exit code of a run that its own alarm ended: it is over, and it did not fail."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_STATES = {None: "running", 0: "done", STOPPED_BY_ALARM: "stopped", 130: "interrupted", -signal.SIGINT: "interrupted"}
+"""By exit code; any other is a failure. Killed by SIGINT itself: it came before the run could listen for it."""
+
+
+@dataclass(slots=True)
+class Child:
+    """One run: its name, the `heedful` command that runs it, where its output goes, and the process."""
+
+    label: str
+    log: Path
+    arguments: Callable[[], list[str]]
+    """Of the `heedful` command; asked for when the run is started."""
+    keep_open: tuple[int, ...] = ()
+    """File descriptors that the process inherits."""
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    began: float = 0.0
+    seconds: float = 0.0
+    """Between start and end, as far as it was watched."""
+
+    @property
+    def state(self) -> str:
+        """`waiting`, `running`, `done`, `stopped` (by an alarm), `interrupted` or `failed`."""
+        if self.process is None:
+            return "waiting"
+        code = self.process.poll()
+        if code is not None and not self.seconds:
+            self.seconds = time.monotonic() - self.began
+        return _STATES.get(code, "failed")
+
+    @property
+    def exit_code(self) -> int | None:
+        return None if self.process is None else self.process.returncode
+
+    def start(self) -> None:
+        # A session of its own: the terminal's Ctrl-C must reach it once, through us, not twice (twice = stop at once).
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.began = time.monotonic()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                heedful_command(self.arguments()),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=self.keep_open,
+            )
+
+    def interrupt(self) -> None:
+        """Ask the run to finish its step and save; a second time: to stop at once."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+
+    def last_words(self, lines: int) -> list[str]:
+        """The end of its log."""
+        if not self.log.exists():
+            return []
+        return self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+
+
+def heedful_command(arguments: Sequence[str]) -> list[str]:
+    """The command line of `heedful ARGUMENTS` under this very Python."""
+    return [sys.executable, "-m", "heedful", *arguments]
+
+
+def run_children(children: Sequence[Child], at_once: int, show: Callable[[Mapping[str, str]], None]) -> bool:
+    """Run all children, `at_once` at a time; whether they were interrupted.
+
+    `show` is called with the state of every child, by label, about every `POLL_SECONDS`.
+    """
+    try:
+        with _passing_on_signals(children) as asked:
+            while True:
+                states = {child.label: child.state for child in children}
+                waiting = [child for child in children if child.state == "waiting"]
+                running = list(states.values()).count("running")
+                show(states)
+                if not running and (asked or not waiting):
+                    return bool(asked)
+                for child in waiting[: 0 if asked else max(0, at_once - running)]:
+                    child.start()
+                    if asked:  # it came while this one was being started
+                        child.interrupt()
+                time.sleep(POLL_SECONDS)
+    finally:
+        for child in children:
+            child.interrupt()
+        for child in children:
+            if child.process is not None:
+                child.process.wait()
+
+
+@contextmanager
+def _passing_on_signals(children: Sequence[Child]) -> Iterator[list[int]]:
+    """Hand Ctrl-C, and a request to end, to every child; yields the signals that came."""
+    asked: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        for child in children:
+            child.interrupt()
+
+    earlier = {number: signal.signal(number, pass_on) for number in _SIGNALS}
+    try:
+        yield asked
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def at_once(device: str, threads: int) -> int:
+    """How many runs fit side by side: as many as have their threads; one where they would share an accelerator."""
+    return 1 if device != "cpu" else max(1, cores() // threads)

@@ -1,0 +1,204 @@
+"""Runs a study: arms x seeds as processes, resumable, and the tables at its end.
+
+Promise: what is finished is never run again, what was interrupted goes on from its last checkpoint, and a run that
+fails is named without stopping the others.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from heedful.configuration import to_json
+from heedful.studies.declaration import Study, narrowed
+from heedful.studies.jobs import TrainingJob
+from heedful.studies.processes import Child, at_once, run_children
+from heedful.studies.progress import RunRow, RunsView
+from heedful.studies.study_folder import StudyFolder, StudyRun
+from heedful.terminal import GrowthBar, duration
+
+LAST_LINES = 12
+"""Lines shown of the log of a run that failed."""
+
+OVER = ("done", "stopped")
+"""States of runs to which nothing is left to do; `stopped`: ended by its own alarm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of a study on the command line."""
+
+    study: Study
+    out: Path
+    arms: tuple[str, ...] = ()
+    """Empty: all of them."""
+    seeds: tuple[int, ...] = ()
+    """Empty: those declared."""
+    steps: int | None = None
+    """In place of the declared steps of every arm."""
+    processes: int | None = None
+    """Runs side by side; none = as many as have their threads."""
+    remeasure: bool = False
+
+    @property
+    def selected(self) -> Study:
+        """The study as far as it is asked for."""
+        return narrowed(self.study, self.arms, self.seeds, self.steps)
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        asked = {"arms": list(self.arms), "seeds": list(self.seeds), "steps": self.steps}
+        return {name: value for name, value in asked.items() if value}
+
+
+@dataclass(slots=True)
+class _Session:
+    """One start of a study."""
+
+    study: Study
+    folder: StudyFolder
+    runs: list[StudyRun]
+    console: Console
+    known: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def is_over(self, run: StudyRun) -> bool:
+        return self.known.get(run.label, {}).get("state") == "stopped" or self.study.arm(run.arm).job.done(run.folder)
+
+
+def run_study(request: Request, console: Console) -> int:
+    """Run what is left of a study, then write its results and its page.
+
+    Returns:
+        0, 1 if a run failed, 130 if interrupted.
+
+    Raises:
+        ValueError: the folder holds another study, a changed one, or is in use.
+    """
+    selected, folder = request.selected, StudyFolder(request.out)
+    with folder.locked() as lock:
+        folder.claim(narrowed(request.study, steps=request.steps), request.overrides, request.remeasure)
+        session = _Session(selected, folder, folder.runs(selected), console, folder.read_states())
+        pending = [run for run in session.runs if not session.is_over(run)]
+        workers = request.processes or _workers(selected)
+        kept = len(session.runs) - len(pending)
+        already = f", {kept} of them over already" if kept else ""
+        console.print(
+            f"study {selected.name}: {len(session.runs)} runs in {folder.path}{already}, "
+            f"{min(workers, max(1, len(pending)))} at a time",
+            style="bold",
+            soft_wrap=True,
+        )
+        _grow_shared(selected, pending, console)
+        children = [_child(selected, run, lock) for run in pending]
+        interrupted = _watch(session, children, workers) if children else False
+        failed = [child for child in children if child.state == "failed"]
+        for child in failed:
+            _show_failure(child, console)
+        _conclude(session)
+    if interrupted:
+        console.print(f"interrupted; go on with the same command, which finds {folder.path}", style="bold")
+    if failed:
+        names = ", ".join(child.label for child in failed)
+        console.print(f"{len(failed)} of {len(session.runs)} runs failed: {names}", style="red", soft_wrap=True)
+    return 1 if failed else 130 if interrupted else 0
+
+
+def estimate(study: Study, processes: int | None = None) -> str:
+    """About how long the whole study takes, in words."""
+    if study.minutes is None:
+        return "unknown"
+    runs, workers = len(study.arms) * len(study.seeds), processes or _workers(study)
+    whole = study.minutes * runs * 60
+    side = f", {duration(whole / min(workers, runs))} with {workers} at a time" if workers > 1 else ""
+    return f"{runs} runs of about {study.minutes:g} min: {duration(whole)} on one core{side}"
+
+
+def _workers(study: Study) -> int:
+    configs = [arm.job.seeded(study.seeds[0]) for arm in study.arms]
+    return min(at_once(config.device, config.threads) for config in configs)
+
+
+def _child(study: Study, run: StudyRun, lock: int) -> Child:
+    job = study.arm(run.arm).job
+    return Child(run.label, run.log, lambda: job.command(run.folder, run.seed), (lock,))
+
+
+def _watch(session: _Session, children: Sequence[Child], workers: int) -> bool:
+    """Run the children; note every state as it changes, so that a killed study knows what it knew."""
+    rows = [_row(session.study, run) for run in session.runs]
+    over = {run.label: "done" for run in session.runs} | {child.label: "waiting" for child in children}
+    over |= {label: "stopped" for label, known in session.known.items() if known.get("state") == "stopped"}
+    before = {label: known.get("seconds", 0.0) for label, known in session.known.items()}
+    noted: dict[str, str] = {}
+
+    with RunsView(rows, session.console) as view:
+
+        def show(states: Mapping[str, str]) -> None:
+            if states != noted:
+                for child in children:
+                    seconds = round(before.get(child.label, 0.0) + child.seconds, 1)
+                    session.known[child.label] = {"state": states[child.label], "seconds": seconds}
+                session.folder.write_states(session.known)
+                noted.update(states)
+            view.show(over | dict(states))
+
+        return run_children(children, workers, show)
+
+
+def _row(study: Study, run: StudyRun) -> RunRow:
+    job = study.arm(run.arm).job
+    evaluated = f"eval/{job.seeded(run.seed).evaluation.split}/sampled/success"
+    return RunRow(run.label, run.folder.metrics, job.steps, evaluated)
+
+
+def _grow_shared(study: Study, pending: Sequence[StudyRun], console: Console) -> None:
+    """Grow now what several runs start from, so that they do not each grow it; a run's own it grows itself."""
+    wanted: dict[str, list[Any]] = {}
+    for run in pending:
+        config = study.arm(run.arm).job.seeded(run.seed)
+        if config.model == "seedling":
+            parts = {name: to_json(config)[name] for name in ("env", "seedling", "tags", "threads")}
+            wanted.setdefault(str(parts), []).append(config)
+    shared = [configs[0] for configs in wanted.values() if len(configs) > 1]
+    if not shared:
+        return
+    import torch
+
+    from heedful.training.parts import load_policy
+
+    for config in shared:
+        torch.set_num_threads(config.threads)
+        with GrowthBar(console) as bar:
+            load_policy(config, torch.device("cpu"), bar)
+
+
+def _show_failure(child: Child, console: Console) -> None:
+    console.print(
+        f"{child.label} failed (exit code {child.exit_code}); the end of {child.log}:", style="red", soft_wrap=True
+    )
+    for line in child.last_words(LAST_LINES):
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+def _conclude(session: _Session) -> None:
+    """Tables and page of what is over, and the disk space of checkpoints that nobody needs any more."""
+    from heedful.studies.outcomes import read_outcomes
+    from heedful.studies.page import write_results
+
+    over = [run for run in session.runs if session.is_over(run)]
+    if not session.study.keep_checkpoints:
+        for run in over:
+            if isinstance(session.study.arm(run.arm).job, TrainingJob):
+                shutil.rmtree(run.folder.path / "checkpoints", ignore_errors=True)
+    if not over:
+        session.console.print("No run is over: there is nothing to read yet.")
+        return
+    outcomes = read_outcomes(session.study, over)
+    for sentence in write_results(session.folder, session.study, outcomes, len(session.runs)):
+        session.console.print(f"  - {sentence}", markup=False, soft_wrap=True)
+    session.console.print(f"Table: {session.folder.table}\nPage:  {session.folder.page}", soft_wrap=True)

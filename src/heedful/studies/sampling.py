@@ -1,0 +1,116 @@
+"""The run of a sampling job: batch after batch from one fixed policy, each with its full diagnosis.
+
+Promise: batches are independent readings - tasks, sampling noise and diagnosis of batch b depend on (seed, b) alone -
+so a run that was interrupted and gone on with gives the same readings as one that was not.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from heedful.configuration import to_json
+from heedful.envs.tasks import TaskStream
+from heedful.policies.hf import HFPolicy
+from heedful.policies.load import pick_device
+from heedful.report import write_report
+from heedful.rollout.collect import collect
+from heedful.seeds import derive, stream
+from heedful.spread import values_on
+from heedful.storage import (
+    RunFolder,
+    describe_environment,
+    read_metrics,
+    write_rollouts,
+    write_scores,
+    write_whole,
+)
+from heedful.studies.forced_thoughts import forced_thought_success
+from heedful.terminal import GrowthBar
+from heedful.trackers import JsonlTracker
+from heedful.training.config import TrainConfig
+from heedful.training.parts import Parts, assemble
+from heedful.types import Metric
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+
+@dataclass(slots=True)
+class _Interrupt:
+    asked: bool = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFolder) -> int:
+    """Sample the batches that the folder lacks, then write its report; 0, or 130 when interrupted between batches.
+
+    `forced`: tasks per batch for the direct test, 0 = none.
+    """
+    folder.path.mkdir(parents=True, exist_ok=True)
+    write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
+    if not folder.environment.exists():
+        found = describe_environment(str(pick_device(config.device)), config.threads)
+        write_whole(folder.environment, json.dumps(found, indent=2) + "\n")
+    first = _batches_done(folder)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    with GrowthBar(console) as bar:
+        parts = assemble(config, bar, None)
+    blank = parts.diagnostician.state()
+    tracker, interrupt = JsonlTracker(folder.metrics), _Interrupt()
+    earlier = signal.signal(signal.SIGINT, interrupt)
+    try:
+        for batch in range(first, batches):
+            parts.diagnostician.load_state(copy.deepcopy(blank))
+            metrics = _sample(config, parts, folder, batch)
+            tracker.write(batch, metrics + _force(forced, config, parts, batch))
+            console.print(f"batch {batch + 1}/{batches}")
+            if interrupt.asked:
+                return 130
+    finally:
+        tracker.close()
+        signal.signal(signal.SIGINT, earlier)
+    write_report(folder)
+    return 0
+
+
+def _batches_done(folder: RunFolder) -> int:
+    """Whole batches in the measurements; a torn last line is cut off."""
+    steps = {line.step for line in read_metrics(folder.metrics)} if folder.metrics.exists() else set()
+    done = len(steps)
+    folder.truncate_after(done - 1)
+    return done
+
+
+def _force(tasks: int, config: TrainConfig, parts: Parts, batch: int) -> list[Metric]:
+    """Success under own, foreign and empty thoughts on tasks of their own."""
+    if not tasks:
+        return []
+    chosen = TaskStream(parts.family, "train", derive(config.seed, "forced tasks", batch), config.tasks).next(tasks)
+    seed = derive(config.seed, "forced", batch)
+    return forced_thought_success(parts.model, parts.renderer, config.sampling, parts.family, chosen, seed=seed)
+
+
+def _sample(config: TrainConfig, parts: Parts, folder: RunFolder, batch: int) -> list[Metric]:
+    family = parts.family
+    tasks = TaskStream(family, "train", derive(config.seed, "tasks", batch), config.tasks).next(config.groups)
+    noise = derive(config.seed, "rollout", batch)
+    policy = HFPolicy(parts.model, parts.renderer, config.sampling, seed=noise, version=0)
+    groups = collect(policy, family.make, tasks, config.group_size, family.turns)
+    verdicts = config.filter(values_on(groups, config.filter.on), stream(config.seed, "filter", batch))
+    diagnosis = parts.diagnostician.measure(batch, groups, verdicts, config.filter.on)
+    if config.keep_rollouts == "all":
+        write_rollouts(folder.rollouts(batch), batch, "train", groups, verdicts, family.name)
+        if diagnosis.scores is not None and diagnosis.thoughts is not None:
+            texts = diagnosis.thoughts.thought_texts_M, diagnosis.thoughts.prompt_texts_N
+            write_scores(folder.scores(batch), diagnosis.scores, *texts, diagnosis.words)
+    return diagnosis.metrics

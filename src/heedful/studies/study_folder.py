@@ -1,0 +1,212 @@
+"""The folder of a study: what was declared, which run lies where, and what is known of each.
+
+Promise: runs of two different declarations never meet in one folder, nor two processes that would run them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.report.record import flatten
+from heedful.storage import RunFolder, describe_environment, write_whole
+from heedful.studies.declaration import Study, study_to_json
+
+MOST_CHANGES = 6
+"""Named in the sentence that refuses a changed declaration."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRun:
+    """One arm with one seed."""
+
+    arm: str
+    seed: int
+    folder: RunFolder
+
+    @property
+    def label(self) -> str:
+        return f"{self.arm}/s{self.seed}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder.path.with_name(f"{self.folder.path.name}.log")
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFolder:
+    """The paths of one study. Making the object touches nothing."""
+
+    path: Path
+
+    @property
+    def declaration(self) -> Path:
+        """What was declared, and what this start asked for beyond it."""
+        return self.path / "study.json"
+
+    @property
+    def states(self) -> Path:
+        """Of each run: state and seconds."""
+        return self.path / "runs.json"
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results.json"
+
+    @property
+    def table(self) -> Path:
+        return self.path / "results.md"
+
+    @property
+    def page(self) -> Path:
+        return self.path / "study.html"
+
+    def run(self, arm: str, seed: int) -> StudyRun:
+        return StudyRun(arm, seed, RunFolder(self.path / arm / f"s{seed}"))
+
+    def runs(self, study: Study) -> list[StudyRun]:
+        """Seed by seed, so that an unfinished study holds whole comparisons."""
+        return [self.run(arm.name, seed) for seed in study.seeds for arm in study.arms]
+
+    def claim(self, study: Study, overrides: Mapping[str, Any], remeasure: bool) -> None:
+        """Take the folder for this study, new or begun.
+
+        Further seeds and arms are welcome: their runs join those that are there.
+
+        Raises:
+            ValueError: the folder holds something else, or the declaration of the runs in it has changed. What is
+                read out of the runs may change with `remeasure`, which is noted in the file.
+        """
+        declared = study_to_json(study)
+        notes: list[str] = []
+        starts: list[Any] = []
+        if self.declaration.exists():
+            before = read_declaration(self.declaration)
+            notes, starts = list(before.get("remeasured", [])), list(before.get("starts", []))
+            self._refuse_changes(before["study"], declared, remeasure, notes)
+            known = {arm["name"] for arm in declared["arms"]}
+            declared["arms"] += [arm for arm in before["study"]["arms"] if arm["name"] not in known]
+            declared["seeds"] = sorted({*before["study"]["seeds"], *declared["seeds"]})
+        elif self.path.exists() and any(entry.name != ".lock" for entry in self.path.iterdir()):
+            raise ValueError(
+                f"Expected an empty or new folder for the study at {self.path}, or one that it was begun in, found "
+                "other files. Give another --out."
+            )
+        tree = {
+            "study": declared,
+            "starts": [*starts, dict(overrides)],
+            "remeasured": notes,
+            "environment": describe_environment("see each run", study.arms[0].job.seeded(0).threads),
+        }
+        write_whole(self.declaration, json.dumps(tree, indent=1) + "\n")
+
+    def _refuse_changes(
+        self, before: Mapping[str, Any], now: Mapping[str, Any], remeasure: bool, notes: list[str]
+    ) -> None:
+        jobs = {arm["name"]: arm["job"] for arm in before["arms"]}
+        both = [(arm["name"], jobs[arm["name"]], arm["job"]) for arm in now["arms"] if arm["name"] in jobs]
+        runs = [(name, _without_alarms(old), _without_alarms(new)) for name, old, new in both]
+        changed = [f"arm {name}: {change}" for name, old, new in runs for change in _changes(old, new)]
+        if changed:
+            raise ValueError(
+                f"Expected the runs in {self.path} to be those of this declaration, but it has changed: "
+                f"{_listed(changed)}. Give another --out for the changed study, or take the change back to go on here."
+            )
+        changed = _changes(_reading(before), _reading(now))
+        if not changed:  # what is left are the alarms' thresholds, which change what a run says but not what it does
+            changed = [f"arm {name}: {change}" for name, old, new in both for change in _changes(old, new)]
+        if changed and not remeasure:
+            raise ValueError(
+                f"What is read out of the runs in {self.path} has changed since they were begun: {_listed(changed)}. "
+                "Add --remeasure to read them anew, which is noted in study.json, or give another --out."
+            )
+        notes += changed
+
+    def read_states(self) -> dict[str, dict[str, Any]]:
+        """By label: `state` and `seconds`. What was never noted is not there."""
+        if not self.states.exists():
+            return {}
+        states: dict[str, dict[str, Any]] = json.loads(self.states.read_text(encoding="utf-8"))
+        return states
+
+    def write_states(self, states: Mapping[str, Mapping[str, Any]]) -> None:
+        write_whole(self.states, json.dumps(states, indent=1) + "\n")
+
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """Hold the folder alone; yields a file descriptor that runs may inherit, so that they hold it, too.
+
+        Raises:
+            ValueError: another process, or a run that outlived the one that started it, is at work here.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ValueError(
+                    f"Another process is at work in {self.path}: this study, or a run of it whose starter was killed. "
+                    "Wait until it is done, or end it."
+                ) from error
+            yield lock
+        finally:
+            os.close(lock)
+
+
+def read_declaration(path: Path) -> dict[str, Any]:
+    """The content of a `study.json`. Raises ValueError where it cannot be read."""
+    try:
+        tree: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        _ = tree["study"]["arms"], tree["study"]["seeds"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"Expected what a study declared in {path}, found {error!r}. Restore the file.") from error
+    return tree
+
+
+def _reading(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """What a declaration reads out of its runs, and that is not a matter of words, seeds or arms."""
+    kept = ("measures", "separations", "leads")
+    return {name: declared.get(name) for name in kept}
+
+
+def _without_alarms(job: Mapping[str, Any]) -> dict[str, Any]:
+    """A job without the thresholds of its alarms, where alarms only warn: then they change no other number."""
+    config = job.get("config")
+    if not isinstance(config, dict) or config.get("on_collapse") != "warn":
+        return dict(job)
+    diagnostics = {name: value for name, value in config.get("diagnostics", {}).items() if name != "alarms"}
+    return {**job, "config": {**config, "diagnostics": diagnostics}}
+
+
+def _changes(before: Any, now: Any) -> list[str]:
+    """Each setting that differs, with both values."""
+    old, new = flatten({"": _by_name(before)}), flatten({"": _by_name(now)})
+    keys = dict.fromkeys([*old, *new])
+    return [
+        f"{key.strip('.')} was {_short(old.get(key, 'absent'))}, is {_short(new.get(key, 'absent'))}"
+        for key in keys
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _by_name(tree: Any) -> Any:
+    """Lists of objects as objects under their titles, so that a change is named where it is."""
+    if isinstance(tree, list) and tree and all(isinstance(item, dict) for item in tree):
+        tree = {str(item.get("title", place)): item for place, item in enumerate(tree)}
+    return {name: _by_name(value) for name, value in tree.items()} if isinstance(tree, dict) else tree
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= 120 else f"{value[:117]}..."
+
+
+def _listed(changes: list[str]) -> str:
+    rest = len(changes) - MOST_CHANGES
+    return "; ".join(changes[:MOST_CHANGES]) + (f"; and {rest} more" if rest > 0 else "")

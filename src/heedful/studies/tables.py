@@ -1,0 +1,133 @@
+"""The tables of a study as rows of text, for the page and for Markdown.
+
+Promise: every number stands with its interval and its n; what is missing is a dash.
+"""
+
+from __future__ import annotations
+
+from heedful.report.numerals import interval, numeral
+from heedful.studies.declaration import Study
+from heedful.studies.early_warning import LeadOutcome
+from heedful.studies.outcomes import Outcomes
+from heedful.studies.roc import Area
+from heedful.studies.separation import SeparationOutcome
+from heedful.types import Metric
+
+MOST_LISTED = 40
+"""Metrics in the tables of areas and of movers; results.json holds all of them."""
+
+Rows = list[list[str]]
+"""A table; its first row is the header."""
+
+
+def measure_rows(study: Study, outcomes: Outcomes) -> Rows:
+    """Every measure of every arm."""
+    rows = [["measure", *(arm.name for arm in study.arms)]]
+    for outcome in outcomes.measures:
+        cells = []
+        for arm in outcome.arms:
+            reached = f"; reached in {arm.reached}" if arm.reached is not None else ""
+            cells.append(f"{shown(arm.mean)} (n {arm.mean.n or 0}{reached})")
+        rows.append([outcome.measure.title, *cells])
+    return rows
+
+
+def pair_rows(outcomes: Outcomes) -> Rows:
+    """Every measure of every pair."""
+    rows = [["measure", "pair", "difference over seeds", "n", "sign-flip p", "difference over tasks"]]
+    for outcome in outcomes.measures:
+        for value in outcome.pairs:
+            difference = value.over_seeds
+            tasks = "–" if value.over_tasks is None else signed(value.over_tasks)
+            rows.append(
+                [
+                    outcome.measure.title,
+                    f"{value.pair.arm} − {value.pair.control}",
+                    signed(difference.mean),
+                    str(difference.mean.n or 0),
+                    "–" if difference.p_value is None else f"{difference.p_value:.3g}",
+                    tasks,
+                ]
+            )
+    return rows
+
+
+def area_rows(outcome: SeparationOutcome) -> Rows:
+    """The areas of the metrics that separate best."""
+    rows = [["metric", "AUC", "collapsed is", "readings", "interval"]]
+    for metric, found in list(outcome.areas.items())[:MOST_LISTED]:
+        side = found.direction if found.declared else f"{found.direction} (chosen from the data)"
+        rows.append([metric, area_text(found), side, f"{found.collapsed} against {found.healthy}", found.why])
+    return rows
+
+
+def lead_rows(outcome: LeadOutcome) -> Rows:
+    """Every run: where success fell and when the first alarm came."""
+    rows = [["run", "kind", "success fell at", "good until", "first alarm", "which", "lead"]]
+    for kind, runs in (("induced", outcome.table.induced), ("healthy", outcome.table.healthy)):
+        for run in runs:
+            fall = run.fall
+            rows.append(
+                [
+                    run.run,
+                    kind,
+                    "never" if fall is None else f"{fall.step} ({fall.start:.3f} → {fall.value:.3f})",
+                    "–" if fall is None else str(fall.good_until),
+                    "none" if run.alarm is None else str(run.alarm),
+                    ", ".join(name.removeprefix("alarm/") for name in run.names) or "–",
+                    "–" if run.lead is None else f"{run.lead:+d}",
+                ]
+            )
+    return rows
+
+
+def alarm_rows(outcome: LeadOutcome) -> Rows:
+    """Every alarm: before falls, in healthy runs, on simulated ones."""
+    rows = [["alarm", "before the fall", "in healthy runs", "in simulated runs without drift"]]
+    for name in dict.fromkeys([*outcome.by_alarm, *outcome.by_simulated_alarm]):
+        before, healthy = outcome.by_alarm.get(name, (None, None))
+        simulated = outcome.by_simulated_alarm.get(name)
+        nothing = f"0 of {outcome.drift_free.of}" if outcome.drift_free else "–"
+        rows.append([name, str(before or "–"), str(healthy or "–"), str(simulated or nothing)])
+    return rows
+
+
+def mover_rows(outcome: LeadOutcome) -> Rows:
+    """The metrics that leave their start before success has fallen."""
+    rows = [["metric", "before the fall", "in healthy runs"]]
+    return rows + [[m.metric, str(m.before), str(m.healthy)] for m in outcome.movers[:MOST_LISTED]]
+
+
+def markdown_rows(rows: Rows) -> list[str]:
+    """A table as Markdown."""
+    header, *body = rows
+    cells = [header, ["---"] * len(header), *body]
+    return [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in cells]
+
+
+def shown(metric: Metric) -> str:
+    """A value with its interval; a dash where there is none."""
+    if not isinstance(metric.value, int | float):
+        return "–"
+    within = interval(metric)
+    return f"{numeral(metric.value)} [{within}]" if within else numeral(metric.value)
+
+
+def signed(metric: Metric) -> str:
+    """A difference with its interval, signs written out; a dash where there is none."""
+    if not isinstance(metric.value, int | float):
+        return "–"
+    value, low, high = (_with_sign(number) for number in (metric.value, metric.low, metric.high))
+    return f"{value} [{low} to {high}]" if metric.low is not None and metric.high is not None else value
+
+
+def _with_sign(number: float | None) -> str:
+    if number is None:
+        return ""
+    return f"+{numeral(number)}" if number > 0 else numeral(number)
+
+
+def area_text(found: Area) -> str:
+    """An area with its interval."""
+    within = "" if found.interval is None else f" [{found.interval.low:.3f} to {found.interval.high:.3f}]"
+    return f"{found.value:.3f}{within}"

@@ -1,0 +1,132 @@
+"""The page's alarms and triage: what is raised, what taught nothing, and a sentence where there is nothing to show."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from synthetic_run import make_run
+
+from heedful.report import write_report
+from heedful.report.record import read_run
+from heedful.report.triage import MOST_TASKS, alarm_table, triage_of
+from heedful.storage import RunFolder, write_rollouts
+from heedful.types import Ending, Group, Task, Trajectory, Verdict
+
+WHY = "success/rate fell from 0.8 (steps 0 to 3) to 0.4 [0.35, 0.45] since step 4, 6.0 standard errors"
+
+
+def run_with(path: Path, *lines: dict[str, object]) -> RunFolder:
+    path.mkdir()
+    rows = ({"step": step, "time": 0.0, "metrics": readings} for step, readings in enumerate(lines))
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return RunFolder(path)
+
+
+def alarm(name: str, *values: float | None) -> list[dict[str, object]]:
+    return [
+        {
+            f"alarm/{name}": {
+                "value": value,
+                "why": "2 of the first 7 readings" if value is None else WHY if value else "",
+            }
+        }
+        for value in values
+    ]
+
+
+def stored(run: RunFolder, step: int, *tasks: tuple[str, float, float]) -> None:
+    """Groups of two with these outcomes; a task's tag is the first letter of its name."""
+    groups = []
+    for name, *outcomes in tasks:
+        task = Task(name, 0, "train", (name[0],))
+        members = (Trajectory(task, i, (), Ending.FAILED, outcome) for i, outcome in enumerate(outcomes))
+        groups.append(Group(task, tuple(members)))
+    verdicts = [Verdict(float(len(set(outcomes)) > 1), "kept", 0.0) for _, *outcomes in tasks]
+    write_rollouts(run.rollouts(step), step, "train", groups, verdicts, "lake")
+
+
+def test_alarms_are_listed_with_when_they_stood_and_on_what_evidence(tmp_path: Path) -> None:
+    first, late = alarm("noise_collapse", None, 0, 1, 1, 0, 0, 1), alarm("success_drop", None, 1, 0, 0, 1, 1, 1)
+    quiet, untold = alarm("oscillation", *[None, *[0] * 6]), alarm("reward_blind", *[None] * 7)
+    lines = [a | b | c | d for a, b, c, d in zip(first, late, quiet, untold, strict=True)]
+    table = alarm_table(read_run(run_with(tmp_path / "run", *lines)))
+    assert [(row.name, row.collapse, row.when) for row in table.raised] == [
+        ("success_drop", False, "steps 1, 4 to the end"),
+        ("noise_collapse", True, "steps 2 to 3, 6, the last one"),
+    ]
+    assert table.raised[0].evidence == WHY
+    assert "entropy bonus" in table.raised[1].advice
+    assert table.quiet == ("oscillation",)
+    assert table.untold == (("reward_blind", "2 of the first 7 readings"),)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ((None, 0, 0), "No alarm was raised."),
+        ((None, None), "No alarm had the readings that it needs."),
+        ((), "No alarm/"),
+    ],
+)
+def test_a_page_without_alarms_says_so(tmp_path: Path, values: tuple[float | None, ...], sentence: str) -> None:
+    lines = alarm("success_drop", *values) or [{"success/rate": 0.5}]
+    page = write_report(run_with(tmp_path / "run", *lines)).read_text()
+    assert sentence in page
+
+
+def test_tasks_that_come_again_are_shown_over_time_with_advice(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", *({"signal/mixed": 0.25, "signal/failed": 0.75} for _ in range(4)))
+    for step in range(4):
+        stored(run, step, ("hard", 0.0, 0.0), ("fit", 0.0, 1.0), ("grown", float(step > 1), 1.0))
+    found = triage_of(read_run(run))
+    assert [(row.task, row.stay, row.now, row.visits, row.trained) for row in found.tasks] == [
+        ("hard", "failed at 4 visits in a row, steps 0 to 3", "failed", 4, "0"),
+        ("grown", "solved at 2 visits in a row, steps 2 to 3", "solved", 4, "2"),
+    ]
+    assert "easier tasks" in found.tasks[0].advice
+    assert found.tasks[1].strip.count("<rect") == 4
+    assert found.tags[0] == ("f", "4", ("100%", "0%", "0%", "0%"))
+    assert found.notes[0].startswith("The environment reports no progress")
+    assert found.notes[1] == "2 of the 3 tasks were without signal at some visit; these longest so stand below."
+    assert [(row.cause, row.early, row.late) for row in found.causes] == [
+        ("mixed", "25%", "25%"),
+        ("failed", "75%", "75%"),
+    ]
+    page = write_report(run).read_text()
+    assert "failed at 4 visits in a row" in page
+    assert "Nothing to imitate" in page
+
+
+def test_many_tasks_are_cut_with_a_word(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", {"signal/mixed": 0.0})
+    tasks = [(f"task{number}", 0.0, 0.0) for number in range(MOST_TASKS + 6)]
+    for step in range(2):
+        stored(run, step, *tasks)
+    found = triage_of(read_run(run))
+    assert len(found.tasks) == MOST_TASKS
+    assert f"the {MOST_TASKS} longest so stand below" in found.notes[-1]
+
+
+def test_fresh_tasks_have_no_history_and_the_page_says_why(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    found = triage_of(read_run(run))
+    assert found.tasks == ()
+    assert "No task was seen twice: tasks are fresh at every step" in found.notes[-1]
+    assert "No task was seen twice" in write_report(run).read_text()
+
+
+def test_without_rollouts_nothing_is_known_of_tasks(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", {"signal/mixed": 1.0})
+    assert triage_of(read_run(run)).notes[-1] == "Task by task nothing is known: the run stored no rollouts."
+
+
+def test_what_environments_call_their_tasks_is_no_markup(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", {"signal/mixed": 0.0})
+    for step in range(2):
+        stored(run, step, ("<b>x</b>", 0.0, 0.0))
+    page = write_report(run).read_text()
+    assert "&lt;b&gt;x&lt;/b&gt;" in page
+    assert not re.search(r"<b>x</b>", page.split('id="trajectory-sample"')[0])

@@ -1,0 +1,163 @@
+"""Studies as data: written and read back, from presets and flags, narrowed for a quick look."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from heedful.filters import KeepAll
+from heedful.presets import preset
+from heedful.studies import STUDIES, find_study
+from heedful.studies.declaration import (
+    Arm,
+    Lead,
+    Measure,
+    Pair,
+    Separation,
+    Study,
+    narrowed,
+    read_study,
+    study_from_json,
+    study_to_json,
+    train,
+)
+from heedful.studies.jobs import SamplingJob, TrainingJob, job_from_json, job_to_json
+
+MINE = {
+    "name": "mine",
+    "question": "Does an entropy bonus cost success on Echo?",
+    "seeds": [3, 4],
+    "arms": [
+        {"name": "none", "job": {"type": "train", "preset": "echo", "flags": "--steps 5"}},
+        {
+            "name": "bonus",
+            "job": {
+                "type": "train",
+                "preset": "echo",
+                "config": {"steps": 7, "algorithm": {"entropy": 0.05}},
+                "flags": "--steps 5 --filter keep_all",
+            },
+        },
+    ],
+    "pairs": [{"arm": "bonus", "control": "none"}],
+    "measures": [{"title": "success", "metric": "eval/val/sampled/success"}],
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_declared_study_is_written_and_read_back_equal(name: str) -> None:
+    study = find_study(name)
+    tree = json.loads(json.dumps(study_to_json(study)))
+    assert study_from_json(tree) == study
+    assert study.name == name
+    assert study.question.endswith("?")
+    assert study.measures
+
+
+def test_a_file_takes_presets_partial_configurations_and_flags(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(MINE))
+    study = read_study(path)
+    assert study == find_study(str(path))
+    none, bonus = (arm.job.config for arm in study.arms)
+    assert none == replace(preset("echo"), steps=5)
+    # A flag wins over the partial configuration, which wins over the preset.
+    assert (bonus.steps, bonus.algorithm.entropy, bonus.filter) == (5, 0.05, KeepAll())
+    assert bonus.groups == preset("echo").groups
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seeds": []}, "expected seeds, found none"),
+        ({"seeds": [1, 1]}, "expected distinct seeds, found 1, 1"),
+        ({"arms": [{"name": "a/b"}]}, "found 'a/b'"),
+        ({"pairs": [{"arm": "bonus", "control": "nothing"}]}, "nothing is compared, but no arm has that name"),
+        ({"colour": 1}, "colour: unknown setting"),
+        ({"measures": [{"title": "t", "metric": "m", "when": "first_at_least"}]}, "`level` belongs to first_at_least"),
+        ({"measures": [{"title": "t", "metric": "m", "when": "at_the_end"}]}, "measures"),
+        ({"arms": [{"name": "a", "job": {"type": "dance"}}]}, "dance"),
+    ],
+)
+def test_what_a_file_cannot_mean_is_refused_with_a_sentence(change: dict, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({**MINE, **change}))
+    with pytest.raises(ValueError, match=r"mine\.json cannot be used") as caught:
+        read_study(path)
+    assert words in str(caught.value)
+
+
+def test_a_file_that_is_no_json_and_a_name_that_nobody_knows_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(ValueError, match="Expected a study as JSON"):
+        find_study(str(tmp_path / "broken.json"))
+    with pytest.raises(ValueError, match="no study named 'nothing'; known are planted, detector"):
+        find_study("nothing")
+
+
+def small() -> Study:
+    arms = tuple(Arm(name, train("echo", "--steps 8")) for name in ("a", "b", "c"))
+    return Study(
+        "small",
+        "Which?",
+        arms,
+        pairs=(Pair("a", "b"), Pair("a", "c")),
+        separations=(Separation("s", ("a", "b"), ("c",)), Separation("t", ("b",), ("a",))),
+        leads=(Lead("l", ("b",), ("a", "c"), "eval/val/sampled/success"),),
+        minutes=4.0,
+    )
+
+
+def test_a_quick_look_keeps_what_can_still_be_compared() -> None:
+    study = narrowed(small(), arms=("a", "c"), seeds=(7,), steps=2)
+    assert [arm.name for arm in study.arms] == ["a", "c"]
+    assert [arm.job.steps for arm in study.arms] == [2, 2]
+    assert study.seeds == (7,)
+    assert study.pairs == (Pair("a", "c"),)
+    assert [each.collapsed for each in study.separations] == [("a",)]
+    assert (study.leads[0].induced, study.leads[0].healthy) == ((), ("a", "c"))
+    assert study.minutes == 1.0
+    assert narrowed(small()) == small()
+
+
+def test_arms_that_there_are_not_are_refused() -> None:
+    with pytest.raises(ValueError, match="Expected --arms among a, b, c, found d"):
+        narrowed(small(), arms=("a", "d"))
+
+
+@pytest.mark.parametrize("job", [TrainingJob(preset("echo"), own_seedling=True), SamplingJob(preset("bandit"), 7)])
+def test_a_job_is_written_and_read_back_equal(job: TrainingJob | SamplingJob) -> None:
+    assert job_from_json(json.loads(json.dumps(job_to_json(job)))) == job
+
+
+def test_seeds_differ_in_the_seed_and_if_asked_in_the_seedling() -> None:
+    job = TrainingJob(preset("echo"))
+    assert job.seeded(3) == replace(preset("echo"), seed=3)
+    own = replace(job, own_seedling=True).seeded(3)
+    assert (own.seed, own.seedling.seed) == (3, 3)
+
+
+def test_a_job_of_an_unknown_kind_and_one_without_diagnoses_are_refused() -> None:
+    with pytest.raises(ValueError, match="among train, sample"):
+        job_from_json({"type": "dance"})
+    blind = replace(preset("echo"), diagnostics=replace(preset("echo").diagnostics, enabled=False))
+    with pytest.raises(ValueError, match="takes diagnoses"):
+        SamplingJob(blind)
+    with pytest.raises(ValueError, match="no foreign thought"):
+        SamplingJob(preset("echo"), forced=1)
+
+
+def test_a_measure_takes_a_level_only_where_it_asks_when() -> None:
+    assert Measure("t", "m", "first_at_most", 0.5).level == 0.5
+    with pytest.raises(ValueError, match="to them alone"):
+        Measure("t", "m", "last", 0.5)
+
+
+def test_the_study_of_the_page_can_be_used() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
+    block = page.partition("```json\n")[2].partition("```")[0]
+    study = study_from_json(json.loads(block))
+    assert [arm.job.config.algorithm.entropy for arm in study.arms] == [0.0, 0.05]
+    for name in STUDIES:
+        assert f"| `{name}` |" in page

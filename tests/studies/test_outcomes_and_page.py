@@ -1,0 +1,273 @@
+"""From written measurements to tables, verdicts and a page, against numbers worked out by hand."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from written_runs import WrittenRuns
+
+from heedful.report.record import Point, Series
+from heedful.storage import write_rollouts
+from heedful.studies.declaration import Arm, Lead, Measure, Pair, Separation, Study, train
+from heedful.studies.outcomes import Outcomes, read_outcomes, reading_of
+from heedful.studies.page import markdown, verdict, write_results
+from heedful.types import Ending, Group, Metric, Task, Trajectory
+
+SUCCESS = "eval/val/sampled/success"
+
+
+def series(*values: float | None) -> Series:
+    return Series("m", tuple(Point(step, Metric("m", v, why="" if v else "off")) for step, v in enumerate(values)))
+
+
+@pytest.mark.parametrize(
+    ("when", "level", "expected"),
+    [
+        ("last", None, 0.9),
+        ("first", None, 0.4),
+        ("change", None, 0.5),
+        ("mean", None, (0.4 + 0.2 + 0.8 + 0.9) / 4),
+        ("highest", None, 0.9),
+        ("lowest", None, 0.2),
+        ("first_at_least", 0.8, 3.0),
+        ("first_at_most", 0.3, 1.0),
+        ("first_at_least", 0.95, None),
+    ],
+)
+def test_a_measure_reads_a_run_at_its_point(when: str, level: float | None, expected: float | None) -> None:
+    found = reading_of(Measure("t", "m", when, level), series(0.4, 0.2, None, 0.8, 0.9))  # type: ignore[arg-type]
+    assert found.value == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_measure_looks_at_its_steps_alone() -> None:
+    window = Measure("t", "m", "mean", from_step=1, to_step=3)
+    assert reading_of(window, series(0.4, 0.2, None, 0.8, 0.9)).value == pytest.approx(0.5)
+
+
+def test_what_was_never_measured_stays_missing_with_its_reason() -> None:
+    assert reading_of(Measure("t", "m"), series(None, None)).why == "off"
+    assert reading_of(Measure("t", "m"), Series("m", ())).why == "m was not recorded"
+    assert reading_of(Measure("t", "m", "first_at_least", 2.0), series(1.0)).why == "never at least 2"
+    assert reading_of(Measure("t", "m", "change"), series(1.0)).value is None
+
+
+def study(**changes: object) -> Study:
+    arms = tuple(Arm(name, train("echo"), level) for name, level in (("new", 1.0), ("old", 0.0)))
+    plain = Study(
+        "little",
+        "Is new better?",
+        arms,
+        (0, 1, 2),
+        (Pair("new", "old"),),
+        (Measure("final success", SUCCESS), Measure("gap reached", "gap", "first_at_least", 0.5)),
+        curves=(SUCCESS,),
+        notes=("Made <b>up</b>.",),
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def groups(*rates: float) -> list[Group]:
+    """A group of four per task, of which this share succeeded."""
+    found = []
+    for number, rate in enumerate(rates):
+        task = Task(f"echo-{number}", number, "val")
+        members = tuple(
+            Trajectory(task, m, (), Ending.SOLVED if m < 4 * rate else Ending.FAILED, float(m < 4 * rate))
+            for m in range(4)
+        )
+        found.append(Group(task, members))
+    return found
+
+
+def written_study(written: WrittenRuns) -> Outcomes:
+    """Final success new: .7 .8 .9, old: .5 .5 .5 - differences .2 .3 .4."""
+    for seed, (new, old) in enumerate(((0.7, 0.5), (0.8, 0.5), (0.9, 0.5))):
+        written.add("new", seed, {SUCCESS: [0.4, None, new], "gap": [0.1, 0.6 if seed else 0.2, 0.3]})
+        written.add("old", seed, {SUCCESS: [0.4, None, old], "gap": [0.1, 0.2, 0.3]})
+    return read_outcomes(study(), written.folder.runs(study()))
+
+
+def test_means_and_paired_differences_are_those_worked_out_by_hand(written: WrittenRuns) -> None:
+    final, reached = written_study(written).measures
+    new, old = final.arms
+    # Sample standard deviation 0.1 over 3 seeds, t(2) = 4.3027: half width 0.2484; cut at 1, the most a share can be.
+    assert (new.mean.value, new.mean.low, new.mean.high) == pytest.approx((0.8, 0.8 - 0.24841, 1.0), abs=1e-4)
+    assert (old.mean.value, old.mean.low) == (0.5, None)
+    difference = final.pairs[0].over_seeds
+    assert dict(difference.by_seed) == pytest.approx({0: 0.2, 1: 0.3, 2: 0.4})
+    assert (difference.mean.low, difference.mean.high) == pytest.approx((0.3 - 0.24841, 0.3 + 0.24841), abs=1e-4)
+    assert difference.p_value == 0.25
+    # When: reached in two of three runs of the one arm, in none of the other, and so no difference of steps.
+    assert [(str(arm.reached), dict(arm.by_seed)) for arm in reached.arms] == [
+        ("2 of 3 [0.094, 0.992]", {1: 1.0, 2: 1.0}),
+        ("0 of 3 [0.000, 0.708]", {}),
+    ]
+    assert dict(reached.arms[0].missing) == {0: "never at least 0.5"}
+    assert reached.pairs[0].over_seeds.mean.value is None
+
+
+def test_differences_over_tasks_pair_the_evaluated_episodes(written: WrittenRuns) -> None:
+    written_study(written)
+    for seed in (0, 1, 2):
+        for arm, rates in (("new", (1.0, 0.75, 0.5)), ("old", (0.5, 0.5, 0.5))):
+            path = written.folder.run(arm, seed).folder.rollouts(2, "val_sampled")
+            write_rollouts(path, 2, "val", groups(*rates), None, "echo")
+    found = read_outcomes(study(), written.folder.runs(study())).measures[0].pairs[0].over_tasks
+    # Tasks differ by 0.5, 0.25 and 0: mean 0.25, sample deviation 0.25, half width 4.3027 * 0.25 / sqrt(3).
+    assert found is not None
+    assert (found.value, found.n) == (pytest.approx(0.25), 3)
+    assert found.high == pytest.approx(0.25 + 0.62103, abs=1e-4)
+
+
+def test_the_verdict_says_what_is_clear_and_what_is_not(written: WrittenRuns) -> None:
+    outcomes = written_study(written)
+    sentences = verdict(study(), outcomes, 6)
+    assert sentences == [
+        "final success, new against old: higher. Difference +0.300 [+0.0516 to +0.548] over 3 seeds, "
+        "exact sign-flip p = 0.25."
+    ]
+    fewer = read_outcomes(study(), [run for run in written.folder.runs(study()) if run.seed < 2])
+    assert verdict(study(), fewer, 6) == [
+        "Unfinished: 4 of 6 runs are over; what follows is of those.",
+        "final success, new against old: not distinguishable from no difference. Difference +0.250 "
+        "[−0.385 to +0.885] over 2 seeds, exact sign-flip p = 0.5.",
+    ]
+
+
+def separated(written: WrittenRuns) -> Study:
+    rng = np.random.default_rng(0)
+    for seed in (0, 1):
+        for arm, level in (("new", 0.0), ("old", 5.0)):
+            written.add(
+                arm,
+                seed,
+                {
+                    "information/first_turn/mi": list(level + rng.normal(0, 1, 30)),
+                    "policy/entropy_per_token": list(rng.normal(0, 1, 30)),
+                    "time/collect": [level] * 30,
+                },
+            )
+    return study(separations=(Separation("New against old", ("new",), ("old",)),), dial="level", measures=(), pairs=())
+
+
+def test_the_best_metric_is_chosen_on_one_half_and_read_on_the_other(written: WrittenRuns) -> None:
+    declared = separated(written)
+    found = read_outcomes(declared, written.folder.runs(declared)[:4]).separations[0]
+    assert found.best == "information/first_turn/mi"
+    assert "time/collect" not in found.areas
+    assert (found.areas[found.best].collapsed, found.areas[found.best].direction) == (60, "lower")
+    assert found.confirmed is not None
+    assert (found.confirmed.collapsed, found.met) == (30, True)
+    entropy = found.areas["policy/entropy_per_token"]
+    assert abs(entropy.value - 0.5) < 0.2
+    assert not entropy.declared
+    assert set(found.by_arm[found.best]) == {"new"}
+
+
+def test_a_metric_that_one_side_lacks_is_no_separation(written: WrittenRuns) -> None:
+    written.add("new", 0, {"a": [1.0, 2.0]})
+    written.add("old", 0, {"b": [1.0, 2.0]})
+    declared = study(separations=(Separation("s", ("new",), ("old",)),), measures=(), pairs=(), seeds=(0,))
+    outcomes = read_outcomes(declared, written.folder.runs(declared))
+    assert outcomes.separations[0].met is None
+    assert verdict(declared, outcomes, 2) == ["s: unknown (no metric has readings on both sides)."]
+
+
+def bounded(*values: float, half: float = 0.02) -> list[Metric]:
+    return [Metric("", value, 1000, value - half, value + half) for value in values]
+
+
+def warned(written: WrittenRuns) -> Study:
+    """Two induced runs fall at step 4, one warned at step 2 and one at step 4; a healthy one is quiet."""
+    falling, steady = (0.7, 0.7, 0.7, 0.68, 0.3, 0.2), (0.7,) * 6
+    gap_falls, gap_stays = (2.0, 2.0, 2.0, 1.0, 0.5, 0.5), (2.0,) * 6
+    for seed, alarm in enumerate(((0, 0, 1, 1, 1, 1), (0, 0, 0, 0, 1, 1))):
+        written.add("new", seed, {SUCCESS: bounded(*falling), "alarm/x": alarm, "gap": bounded(*gap_falls)})
+    for seed in (0, 1):
+        written.add("old", seed, {SUCCESS: bounded(*steady), "alarm/x": [0] * 6, "gap": bounded(*gap_stays)})
+    lead = Lead("Alarms", ("new",), ("old",), SUCCESS, drift_free=5)
+    return study(leads=(lead,), measures=(), pairs=(), seeds=(0, 1))
+
+
+def test_leads_and_false_alarms_are_counted_with_exact_limits(written: WrittenRuns) -> None:
+    declared = warned(written)
+    outcomes = read_outcomes(declared, written.folder.runs(declared))
+    found = outcomes.leads[0]
+    assert [run.lead for run in found.table.induced] == [2, 0]
+    before, healthy = found.by_alarm["alarm/x"]
+    assert (str(before), str(healthy)) == ("1 of 2 [0.013, 0.987]", "0 of 2 [0.000, 0.842]")
+    # The gap leaves its first three readings at step 3, before the fall at 4, in both runs and in no healthy one.
+    assert [(m.metric, m.before.hits, m.healthy.hits) for m in found.movers] == [("gap", 2, 0)]
+    assert found.drift_free is not None
+    assert (found.drift_free.hits, found.drift_free.of) == (0, 5)
+    assert verdict(declared, outcomes, 4) == [
+        "Alarms: success fell by 10 points in 2 of 2 [0.158, 1.000] induced runs; an alarm came before the evaluation "
+        "that shows it in 1 of 2 [0.013, 0.987], no later than the last good evaluation in 1 of 2 [0.013, 0.987]. "
+        "False alarms: 0 of 2 [0.000, 0.842] healthy runs, 0 of 5 [0.000, 0.522] simulated runs without drift.",
+        "Leads in steps (negative = after the fall was visible): +0, +2.",
+    ]
+
+
+def test_alarms_can_be_replayed_on_old_measurements(written: WrittenRuns) -> None:
+    collapse = (2.0,) * 8 + (0.1,) * 8
+    name, steady = "information/first_turn/gap_per_token", (0.7,) * 16
+    written.add("new", 0, {SUCCESS: bounded(*steady), name: bounded(*collapse), "success/rate": bounded(*collapse)})
+    written.add("old", 0, {SUCCESS: bounded(*steady), name: bounded(*(2.0,) * 16)})
+    lead = Lead("Alarms", ("new",), ("old",), SUCCESS, drift_free=0, replayed=True)
+    declared = study(leads=(lead,), measures=(), pairs=(), seeds=(0,))
+    found = read_outcomes(declared, written.folder.runs(declared)).leads[0]
+    assert found.drift_free is None
+    assert found.table.healthy[0].alarm is None
+    assert any(name.startswith("alarm/") for name in found.by_alarm)
+
+
+def test_the_page_stands_alone_and_holds_every_table(written: WrittenRuns) -> None:
+    separated(written)
+    warned(written)
+    both = replace(warned(written), separations=(Separation("S", ("new",), ("old",)),), dial="level")
+    whole = replace(both, measures=study().measures, pairs=study().pairs)
+    for seed in (0, 1):  # written twice: the later reading of a step counts
+        written.add("new", seed, {"information/first_turn/mi": [0.0, 1.0] * 3})
+        written.add("old", seed, {"information/first_turn/mi": [5.0, 6.0] * 3})
+    outcomes = read_outcomes(whole, written.folder.runs(whole))
+    sentences = write_results(written.folder, whole, outcomes, 4)
+    page = written.folder.page.read_text()
+    assert not re.findall(r"""(?:src|href)=["'](?!#)""", page)
+    assert "Made &lt;b&gt;up&lt;/b&gt;." in page
+    for words in (
+        "Is new better?",
+        "Paired differences",
+        "S: areas",
+        "S: ROC",
+        "Alarms: what moves first",
+        "new − old",
+    ):
+        assert words in page, words
+    assert "heedful study little --seeds 0,1" in page
+    assert page.count('<svg class="chart"') >= 3
+    assert written.folder.table.read_text() == markdown(whole, outcomes, sentences)
+    results = json.loads(written.folder.results.read_text())
+    assert results["verdict"] == sentences
+    assert results["leads"][0]["table"]["induced"][0]["alarm"] == 2
+    assert results["leads"][0]["by_alarm"]["alarm/x"][0]["limits"] == pytest.approx([0.01258, 0.98742], abs=1e-4)
+
+
+def test_equal_runs_give_equal_pages(written: WrittenRuns) -> None:
+    outcomes = written_study(written)
+    pages = []
+    for _ in range(2):
+        write_results(written.folder, study(), outcomes, 6)
+        pages.append((written.folder.page.read_bytes(), written.folder.results.read_bytes()))
+    assert pages[0] == pages[1]
+
+
+def test_results_without_any_value_are_still_a_page(written: WrittenRuns) -> None:
+    written.add("new", 0, {"other": [1.0]})
+    declared = study(seeds=(0,))
+    outcomes = read_outcomes(declared, [written.folder.run("new", 0)])
+    sentences = write_results(written.folder, declared, outcomes, 2)
+    assert sentences[1] == "final success, new against old: unknown (no seed has a value in both arms)."
+    assert "–" in Path(written.folder.table).read_text()

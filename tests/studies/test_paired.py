@@ -1,0 +1,83 @@
+"""Exact limits, paired differences and the sign-flip test, against numbers worked out by hand."""
+
+import math
+
+import pytest
+
+from heedful.studies.paired import Count, clopper_pearson, mean_over, paired_difference, sign_flip_p
+
+
+@pytest.mark.parametrize(
+    ("hits", "of", "low", "high"),
+    [
+        (9, 10, 0.55498, 0.99747),  # the table value of 9 in 10
+        (0, 10, 0.0, 1 - 0.025 ** (1 / 10)),  # all n miss with chance (1 - p)^n
+        (10, 10, 0.025 ** (1 / 10), 1.0),
+        (0, 200, 0.0, 1 - 0.025 ** (1 / 200)),
+    ],
+)
+def test_the_limits_of_a_count_are_exact(hits: int, of: int, low: float, high: float) -> None:
+    assert clopper_pearson(hits, of) == pytest.approx((low, high), abs=1e-5)
+
+
+def test_each_limit_leaves_its_tail_of_the_binomial() -> None:
+    low, high = clopper_pearson(3, 12)
+    upper_tail = sum(math.comb(12, k) * low**k * (1 - low) ** (12 - k) for k in range(3, 13))
+    lower_tail = sum(math.comb(12, k) * high**k * (1 - high) ** (12 - k) for k in range(4))
+    assert (upper_tail, lower_tail) == pytest.approx((0.025, 0.025))
+
+
+def test_more_hits_than_trials_are_refused() -> None:
+    with pytest.raises(ValueError, match="found 3 of 2"):
+        clopper_pearson(3, 2)
+
+
+def test_nothing_to_count_has_no_rate() -> None:
+    assert Count(0, 0).metric.value is None
+    assert str(Count(0, 0)) == "0 of 0"
+    assert str(Count(9, 10)) == "9 of 10 [0.555, 0.997]"
+
+
+def test_the_sign_flip_test_counts_patterns() -> None:
+    # Of 8 patterns of +-1, +-2, +-3 only +++ and --- reach a sum of 6.
+    assert sign_flip_p([1.0, 2.0, 3.0]) == 2 / 8
+    # The sum is 4: reached by 3 + 2 - 1 and passed by 3 + 2 + 1, with their mirrors 4 of 8.
+    assert sign_flip_p([-1.0, 2.0, 3.0]) == 4 / 8
+    assert sign_flip_p([0.1] * 5) == 2 / 32
+    assert sign_flip_p([0.0, 0.0]) == 1.0
+
+
+def test_differences_that_tie_up_to_rounding_count_as_ties() -> None:
+    # 0.1 + 0.2 - 0.3 is not 0 in floats, but each pattern's mirror has the same size.
+    assert sign_flip_p([0.1, 0.2, -0.3]) == 1.0
+
+
+def test_no_pair_and_too_many_pairs_have_no_exact_p() -> None:
+    assert sign_flip_p([]) is None
+    assert sign_flip_p([1.0] * 21) is None
+
+
+def test_a_paired_difference_is_that_of_the_shared_seeds() -> None:
+    found = paired_difference("success", {0: 0.5, 1: 0.7, 2: 0.9, 3: 1.0}, {0: 0.4, 1: 0.5, 2: 0.6, 7: 0.0})
+    assert found.by_seed == pytest.approx({0: 0.1, 1: 0.2, 2: 0.3})
+    # Mean 0.2, sample standard deviation 0.1, t(2) = 4.3027: half width 4.3027 * 0.1 / sqrt(3).
+    assert found.mean.value == pytest.approx(0.2)
+    assert (found.mean.low, found.mean.high) == pytest.approx((0.2 - 0.24841, 0.2 + 0.24841), abs=1e-4)
+    assert found.p_value == 2 / 8
+    assert not found.clear
+    assert "2 missing" in found.mean.why
+
+
+def test_without_shared_seeds_there_is_no_difference_but_a_reason() -> None:
+    found = paired_difference("success", {0: 1.0}, {1: 0.0})
+    assert found.mean.value is None
+    assert found.mean.why == "no seed has a value in both arms"
+
+
+def test_a_mean_says_what_is_missing_and_why() -> None:
+    metric = mean_over("x", [1.0, 2.0, 3.0], ["not recorded", "not recorded"])
+    assert (metric.value, metric.n, metric.why) == (2.0, 3, "2 missing: not recorded")
+    assert mean_over("x", [], []).why == "no run is done"
+    assert mean_over("x", [1.0]).why == "a single seed has no interval"
+    # Seeds that agree exactly are no certainty.
+    assert mean_over("x", [1.0, 1.0]).low is None

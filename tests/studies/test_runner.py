@@ -1,0 +1,257 @@
+"""Running a study: what is left of it and nothing else, through failures, interruptions and kills."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from heedful import cli
+from heedful.storage import RunFolder, read_metrics
+from heedful.studies import processes
+from heedful.studies.declaration import Arm, Measure, Pair, Study, settings, train
+from heedful.studies.jobs import SamplingJob
+from heedful.studies.processes import Child
+from heedful.studies.runner import Request, estimate, run_study
+from heedful.studies.study_folder import StudyFolder
+
+STAND_IN = """
+import json, os, signal, sys, time
+from pathlib import Path
+
+folder, behaviour = Path(sys.argv[1]), sys.argv[2]
+folder.mkdir(parents=True, exist_ok=True)
+began = folder.with_name(folder.name + ".began")
+began.write_text(began.read_text() + "x" if began.exists() else "x")
+(folder / "config.json").write_text("{}")
+if behaviour == "fails":
+    print("its last words")
+    sys.exit(5)
+if behaviour == "waits":
+    asked = []
+    signal.signal(signal.SIGINT, lambda *_: asked.append(1))
+    (folder / "listening").touch()
+    while not asked:
+        time.sleep(0.02)
+    sys.exit(130)
+row = {"step": 0, "time": 0.0, "metrics": {"success/rate": 0.25}}
+(folder / "metrics.jsonl").write_text(json.dumps(row) + chr(10))
+(folder / "checkpoints").mkdir(exist_ok=True)
+if behaviour == "alarms":
+    sys.exit(3)
+(folder / "verdict.json").write_text(json.dumps({"sentences": [], "regime": "", "figures": {}}))
+"""
+"""In place of `heedful train`: a run without torch."""
+
+
+@pytest.fixture
+def behaviours(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Label -> what the stand-in does; without an entry it succeeds."""
+    found: dict[str, str] = {}
+
+    def command(arguments: list[str]) -> list[str]:
+        folder = Path(arguments[-1])
+        return [sys.executable, "-c", STAND_IN, str(folder), found.get(f"{folder.parent.name}/{folder.name}", "works")]
+
+    monkeypatch.setattr(processes, "heedful_command", command)
+    monkeypatch.setattr(processes, "POLL_SECONDS", 0.02)
+    return found
+
+
+def request(**asked: Any) -> Request:
+    """Two arms x two seeds of a loaded model, so that no seedling is grown."""
+    arms = tuple(Arm(name, train("echo", "--model some/model --device cpu")) for name in ("a", "b"))
+    study = Study(
+        "little", "What?", arms, (0, 1), (Pair("a", "b"),), (Measure("success", "success/rate"),), minutes=2.0
+    )
+    return Request(study, Path("out"), processes=asked.pop("processes", 1), **asked)
+
+
+def begun(label: str) -> int:
+    """How often a run was begun."""
+    path = Path("out") / f"{label}.began"
+    return len(path.read_text()) if path.exists() else 0
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(highlight=False, width=160)
+
+
+def test_all_runs_are_run_once_and_never_again(
+    behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_study(request(processes=2), console) == 0
+    assert run_study(request(), console) == 0
+    assert [begun(label) for label in ("a/s0", "b/s0", "a/s1", "b/s1")] == [1, 1, 1, 1]
+    shown = capsys.readouterr().out
+    assert "4 runs in out, 2 at a time" in shown
+    assert "4 runs in out, 4 of them over already" in shown
+    for name in ("results.json", "results.md", "study.html", "study.json", "runs.json"):
+        assert (Path("out") / name).exists()
+    states = json.loads(Path("out/runs.json").read_text())
+    assert {label: known["state"] for label, known in states.items()} == dict.fromkeys(states, "done")
+    assert all(known["seconds"] > 0 for known in states.values())
+
+
+def test_a_failed_run_stops_no_other_is_named_and_is_tried_again(
+    behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behaviours["b/s0"] = "fails"
+    assert run_study(request(), console) == 1
+    shown = capsys.readouterr().out
+    assert "b/s0 failed (exit code 5)" in shown
+    assert "  its last words" in shown
+    assert "1 of 4 runs failed: b/s0" in shown
+    assert "Unfinished: 3 of 4 runs are over" in shown
+    assert begun("b/s1") == 1
+    del behaviours["b/s0"]
+    assert run_study(request(), console) == 0
+    assert (begun("b/s0"), begun("a/s0")) == (2, 1)
+
+
+def test_a_run_that_its_alarm_stopped_is_over(behaviours: dict[str, str], console: Console) -> None:
+    behaviours["a/s0"] = "alarms"
+    assert run_study(request(), console) == 0
+    assert run_study(request(), console) == 0
+    assert begun("a/s0") == 1
+    results = json.loads(Path("out/results.json").read_text())
+    assert results["runs"] == ["a/s0", "b/s0", "a/s1", "b/s1"]
+
+
+def test_checkpoints_of_finished_runs_go_unless_they_are_to_be_kept(
+    behaviours: dict[str, str], console: Console
+) -> None:
+    behaviours["b/s1"] = "fails"
+    run_study(request(), console)
+    assert not Path("out/a/s0/checkpoints").exists()
+    (Path("out/b/s1/checkpoints")).mkdir()
+    run_study(request(), console)
+    assert Path("out/b/s1/checkpoints").exists()  # it failed again, and may go on from there
+
+
+def test_ctrl_c_reaches_the_runs_and_the_same_command_goes_on(
+    behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behaviours |= {"a/s0": "waits", "b/s0": "waits"}
+
+    def interrupt() -> None:
+        limit = time.time() + 20
+        while time.time() < limit and not Path("out/a/s0/listening").exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    assert run_study(request(), console) == 130
+    thread.join()
+    assert "interrupted; go on with the same command" in capsys.readouterr().out
+    assert [begun(label) for label in ("a/s0", "b/s0")] == [1, 0]
+    assert json.loads(Path("out/runs.json").read_text())["a/s0"]["state"] == "interrupted"
+    behaviours.clear()
+    assert run_study(request(), console) == 0
+    assert [begun(label) for label in ("a/s0", "b/s0")] == [2, 1]
+
+
+def test_a_quick_look_runs_what_it_is_asked_for(behaviours: dict[str, str], console: Console) -> None:
+    assert run_study(request(arms=("b",), seeds=(7,)), console) == 0
+    assert [begun(label) for label in ("b/s7", "a/s7", "b/s0")] == [1, 0, 0]
+    assert json.loads(Path("out/study.json").read_text())["starts"] == [{"arms": ["b"], "seeds": [7]}]
+    # The whole study joins in the same folder.
+    assert run_study(request(), console) == 0
+    assert begun("b/s7") == 1
+
+
+def test_the_cost_is_told_beforehand() -> None:
+    study = request().study
+    assert estimate(study, 1) == "4 runs of about 2 min: 8m00s on one core"
+    assert estimate(study, 2) == "4 runs of about 2 min: 8m00s on one core, 4m00s with 2 at a time"
+
+
+def test_a_run_goes_on_from_its_configuration_and_is_begun_without_one(tmp_path: Path) -> None:
+    job = train("echo", "--steps 3")
+    folder = RunFolder(tmp_path / "a" / "s4")
+    (folder.path / "rollouts").mkdir(parents=True)  # killed before its configuration was written
+    arguments = job.command(folder, 4)
+    config = tmp_path / "a" / "s4.json"
+    assert arguments == ["train", "echo", "--config", str(config), "--out", str(folder.path)]
+    assert not folder.path.exists()
+    written = json.loads(config.read_text())
+    assert (written["seed"], written["steps"]) == (4, 3)
+    folder.path.mkdir()
+    folder.config.write_text("{}")
+    assert job.command(folder, 4) == ["train", "--resume", str(folder.path)]
+
+
+SMALL = (
+    "--seedling.steps 40 --steps 6 --groups 4 --group-size 4 --checkpoint-every 2 --evaluation.tasks 8 "
+    "--evaluation.samples 2 --evaluation.times 2 --diagnostics.every 2 --diagnostics.full-every 4 "
+    "--keep-rollouts evaluations"
+)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
+    """The processes that the runner starts."""
+    children: list[Child] = []
+    start = Child.start
+
+    def remember(child: Child) -> None:
+        start(child)
+        children.append(child)
+
+    monkeypatch.setattr(Child, "start", remember)
+    monkeypatch.setattr(processes, "POLL_SECONDS", 0.02)
+    return children
+
+
+def real_study(out: str) -> Request:
+    pytest.importorskip("transformers")
+    sampled = settings("echo", "--seedling.steps 40 --groups 4 --group-size 4 --keep-rollouts none")
+    arms = (Arm("trained", train("echo", SMALL)), Arm("sampled", SamplingJob(sampled, batches=6, forced=4)))
+    study = Study("real", "What?", arms, (1,), measures=(Measure("success", "success/rate", "mean"),))
+    return Request(study, Path(out), processes=1)
+
+
+def measured(out: str, arm: str) -> list[tuple[int, dict[str, Any]]]:
+    lines = read_metrics(Path(out) / arm / "s1" / "metrics.jsonl")
+    return [
+        (line.step, {name: metric for name, metric in line.metrics.items() if not name.startswith("time/")})
+        for line in lines
+    ]
+
+
+def test_killed_runs_go_on_to_the_same_results(started: list[Child], console: Console) -> None:
+    study = real_study("killed").study
+    for arm in study.arms:  # in this process, without a study around it
+        assert cli.run(arm.job.command(StudyFolder(Path("whole")).run(arm.name, 1).folder, 1)) == 0
+
+    def kill_each_midway() -> None:
+        for number, arm in enumerate(("trained", "sampled")):
+            path, limit = Path("killed") / arm / "s1" / "metrics.jsonl", time.time() + 90
+            while time.time() < limit and (not path.exists() or path.read_bytes().count(b"\n") < 3):
+                time.sleep(0.005)
+            process = started[number].process
+            assert process is not None
+            process.kill()
+
+    thread = threading.Thread(target=kill_each_midway)
+    thread.start()
+    assert run_study(real_study("killed"), console) == 1
+    thread.join()
+    for arm in ("trained", "sampled"):
+        assert 3 <= len(measured("killed", arm)) < len(measured("whole", arm))
+    assert run_study(real_study("killed"), console) == 0
+    for arm in ("trained", "sampled"):
+        assert measured("killed", arm) == measured("whole", arm)
+    assert json.loads(Path("killed/results.json").read_text())["runs"] == ["trained/s1", "sampled/s1"]
+    forced = [metrics["forced/own/success"].n for _, metrics in measured("whole", "sampled")]
+    assert forced == [4] * 6
+    assert list(Path("whole/trained/s1/rollouts").glob("step_??????.parquet")) == []
+    assert len(list(Path("whole/trained/s1/rollouts").glob("*_val_*"))) == 4
