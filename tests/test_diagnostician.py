@@ -267,4 +267,4 @@ def test_alarms_are_among_the_metrics_and_go_on_after_a_resume() -> None:
     other.load_state(json.loads(json.dumps(one.state())))
     assert measure(other, 3, groups()).metrics == measure(one, 3, groups()).metrics
     readings = measured(measure(one, 4, groups()))
-    assert readings["alarm/success_drop"].why == "5 of the first 7 readings of success/rate"
+    assert readings["alarm/success_drop"].why.startswith("5 of the first 7 readings of success/rate; ")

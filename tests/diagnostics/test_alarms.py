@@ -158,10 +158,10 @@ def test_before_its_baseline_an_alarm_is_null_and_says_how_far_it_is():
     observed = replay(run)
     success = [next(m for m in each.metrics if m.name == "alarm/success_drop") for each in observed]
     assert [metric.value for metric in success] == [None] * 6 + [0.0] * 6
-    assert success[2].why == "3 of the first 7 readings of success/rate"
+    assert success[2].why.startswith("3 of the first 7 readings of success/rate; ")
     nothing = Alarms().observe(0, [])
     assert {metric.value for metric in nothing.metrics} == {None}
-    assert "success/rate was not recorded" in [metric.why for metric in nothing.metrics]
+    assert "signal/blind was not recorded" in [metric.why for metric in nothing.metrics]
 
 
 def test_a_reading_that_is_always_missing_leaves_its_reason():

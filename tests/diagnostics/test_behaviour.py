@@ -133,3 +133,11 @@ def test_distinct_thoughts_are_counted_within_groups_by_their_ids():
     assert (found.value, found.n) == (pytest.approx((0.5 + 1.0) / 2), 2)
     alone = by_name(behaviour(groups[2:]))["text/distinct_thoughts"]
     assert (alone.value, alone.why) == (None, "no group has two thoughts")
+
+
+def test_progress_is_that_of_scored_episodes_and_a_success_got_all_the_way():
+    groups = [outcomes("a", 1.0, 0.0, None, progress=[None, 0.5, 0.9]), outcomes("b", 0.0, progress=[0.0])]
+    found = by_name(behaviour(groups))["success/progress"]
+    assert (found.value, found.n) == (pytest.approx(1.5 / 3), 3)
+    silent = by_name(behaviour([outcomes("a", 1.0, 0.0)]))["success/progress"]
+    assert (silent.value, silent.why) == (None, "the environment reports no progress")

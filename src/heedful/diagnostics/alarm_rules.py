@@ -17,6 +17,7 @@ ANSWER_ENTROPY = "policy/answer_entropy_per_token"
 SOLVED_ENTROPY = "policy/solved_entropy_per_token"
 TOKEN_ENTROPY = "policy/entropy_per_token"
 SUCCESS = "success/rate"
+PROGRESS = "success/progress"
 
 _SPARSE = ("information", "retrieval", "grounding/thought_influence", "grounding/foreign_thought_obeyed")
 """Readings that are taken at measurements only, not at every step."""
@@ -29,7 +30,7 @@ class AlarmConfig:
 
     threshold: float = 5.0
     """Standard errors of a change that is an alarm by itself."""
-    pair_threshold: float = 3.5
+    pair_threshold: float = 4.0
     """Standard errors of each of two changes that are an alarm together."""
     baseline: int = 5
     """Readings of a metric of every step before it can have changed."""
@@ -44,12 +45,12 @@ class AlarmConfig:
     window: int = 64
     """Latest readings of a metric that are compared with each other."""
     success: float = 0.05
-    """Fall of the success rate that matters."""
+    """Fall of the success rate, or of the mean progress, that matters."""
     format: float = 0.1
     """Fall of the share of valid or closed replies that matters."""
     information: float = 0.25
     """Fall of the gap per token that matters, as a part of its level."""
-    entropy_rise: float = 0.15
+    entropy_rise: float = 0.1
     """Rise of an entropy that matters, as a part of its level."""
     answer_entropy_rise: float = 1.0
     """The same of the entropy of answers, given their thoughts, which is small while thoughts decide."""
@@ -142,11 +143,11 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
     """The alarms of every run, in the order of the documentation."""
     blind = Beyond(P_VALUE, config.p, True, config.p_readings)
     indistinguishable = replace(blind, once_within=True)
-    less_informed = (_fall(config, GAP, config.information), indistinguishable)
-    uninformed_or_worse = (
+    less_informed: tuple[Condition, ...] = (_fall(config, GAP, config.information), indistinguishable)
+    uninformed_or_worse: tuple[Condition, ...] = (
         _fall(config, GAP, config.information, pair=True),
         indistinguishable,
-        _drop(config, SUCCESS, config.success, pair=True),
+        *(_drop(config, name, config.success, pair=True) for name in (SUCCESS, PROGRESS)),
     )
     entropies = (THOUGHT_ENTROPY, ENTROPY_GIVEN_PROMPT)
     entropy_fell = tuple(_fall(config, name, config.entropy_fall, pair=True) for name in entropies)
@@ -242,8 +243,8 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
         ),
         Rule(
             "success_drop",
-            ((_drop(config, SUCCESS, config.success),),),
-            "Success has fallen. The alarms raised before it, if any, say how.",
+            (tuple(_drop(config, name, config.success) for name in (SUCCESS, PROGRESS)),),
+            "Success has fallen, or episodes get less far. The alarms raised before it, if any, say how.",
         ),
     )
 

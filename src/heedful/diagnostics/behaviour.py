@@ -20,6 +20,9 @@ def behaviour(groups: Sequence[Group]) -> list[Metric]:
     """Means over trajectories (`reward`, `success`, `length/turns`), over turns (`format`, the other `length`) or over
     sampled tokens (`policy/entropy_per_token`, nats), each with its n and a 95% interval.
 
+    `success/progress` is how far episodes got, from 0 to 1: where the reward is blind, or outcomes are rare, it moves
+    when success cannot.
+
     `policy/thought_entropy_per_token` and `/answer_entropy_per_token` are over the tokens of thoughts and of answers,
     `/solved_entropy_per_token` over all sampled tokens of successful episodes: an average over all hides it when some
     of a policy's ways to answer get surer while others get less sure. `text/distinct_thoughts`: the share of different
@@ -40,6 +43,7 @@ def behaviour(groups: Sequence[Group]) -> list[Metric]:
         ),
         rate("success/rate", successes, unscored),
         rate("success/any_of_group", _any_of_group(groups), unscored),
+        _mean("success/progress", _progress(tasks), "the environment reports no progress"),
         *_format_and_length(tasks),
         *_entropies(tasks),
         _distinct_thoughts(groups),
@@ -105,6 +109,16 @@ def _by_task(groups: Sequence[Group]) -> list[Cluster]:
     for group in groups:
         tasks.setdefault(group.task.id, []).extend(group.trajectories)
     return list(tasks.values())
+
+
+def _progress(tasks: Sequence[Cluster]) -> list[list[float]]:
+    """How far scored episodes got; a success got all the way, whatever is reported of it."""
+    if not any(episode.progress is not None for task in tasks for episode in task):
+        return []
+    return [
+        scored([1.0 if episode.success else episode.progress for episode in task if episode.outcome is not None])
+        for task in tasks
+    ]
 
 
 def _any_of_group(groups: Sequence[Group]) -> list[list[float]]:

@@ -34,6 +34,7 @@ DEFINITIONS: tuple[Definition, ...] = (
     ),
     Definition("success/rate", "share", "Trajectories of this step with outcome 1, among those that were scored."),
     Definition("success/any_of_group", "share", "Groups in which at least one member succeeded."),
+    Definition("success/progress", "0 to 1", "How far episodes got, successes counting as 1."),
     Definition("reward/mean", "reward", "Mean over trajectories of the sum of all reward components."),
     Definition("reward/*", "reward", "Mean over trajectories of the sum of this component."),
     Definition(
