@@ -176,6 +176,8 @@ class Diagnostician:
         if stored.scores is not None or (self.unreadable and scheduled):
             rng = np.random.default_rng(derive(self.seed, "text", step))
             metrics += text_metrics(text_thoughts(groups, self.tags), rng)
+        if stored.thoughts is not None and not stored.thoughts.thoughts_M:
+            stored = Diagnosis([])  # nobody thought: there is no matrix to keep
         return replace(stored, metrics=metrics)
 
     def _unread(self, step: int, place: str, why: str) -> list[Metric]:

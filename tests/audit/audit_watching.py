@@ -8,8 +8,8 @@ from pathlib import Path
 
 from heedful.audit import AuditSettings, open_log
 from heedful.audit.files import rows_of
+from heedful.audit.recognised import RecognisedLog
 from heedful.audit.records import Faults
-from heedful.audit.run import RecognisedLog
 from heedful.audit.steps import LoggedStep, StepStream
 from heedful.storage import RunFolder, read_metrics
 from heedful.types import Metric

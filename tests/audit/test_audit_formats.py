@@ -8,7 +8,7 @@ from audit_watching import read
 
 from heedful.audit import AuditSettings, open_log
 from heedful.audit.measure import step_metrics
-from heedful.audit.run import RecognisedLog
+from heedful.audit.recognised import RecognisedLog
 from heedful.audit.steps import LoggedStep
 from heedful.diagnostics.unknown import withheld
 from heedful.types import Metric

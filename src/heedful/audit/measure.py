@@ -47,15 +47,23 @@ def _distinct(metrics: Sequence[Metric]) -> list[Metric]:
     return list(found.values())
 
 
-def judged(groups: Sequence[Group], tags: ThoughtTags, prompts: int, rng: np.random.Generator) -> list[Metric]:
-    """`text/*` of the first turns' thoughts of at most `prompts` prompts, prompts being distinct by their text."""
-    thoughts: dict[str, list[str]] = {}
-    for trajectory in (trajectory for group in groups for trajectory in group.trajectories if trajectory.turns):
-        reply = trajectory.turns[0].reply
-        # Known by its tokens where there are any, else by its text; a thought of its closing tag alone is one.
-        if len(reply.thought) or (reply.text and not reply.ids):
-            _, text = tags.split(reply)
-            thoughts.setdefault(reply.prompt.text, []).append(text.removesuffix(tags.close).strip())
+def judged(groups: Sequence[Group], tags: ThoughtTags, prompts: int | None, rng: np.random.Generator) -> list[Metric]:
+    """`text/*` of the first turns' thoughts of at most `prompts` prompts, prompts being distinct by their text.
+
+    `None` = of all prompts and thoughts, prompts being distinct as in the run itself: by their tokens, or by their names
+    where heedful named them.
+    """
+    thoughts: dict[object, list[str]] = {}
+    for group in groups:
+        for trajectory in (member for member in group.trajectories if member.turns):
+            reply = trajectory.turns[0].reply
+            # Known by its tokens where there are any, else by its text; a thought of its closing tag alone is one.
+            if len(reply.thought) or (reply.text and not reply.ids):
+                _, text = tags.split(reply)
+                known: object = reply.prompt.text if prompts is not None else reply.prompt.ids or group.task.id
+                thoughts.setdefault(known, []).append(text.removesuffix(tags.close).strip())
+    if prompts is None:
+        return text_metrics(list(thoughts.values()), rng)
     shown = [words[:JUDGED_THOUGHTS] for words in list(thoughts.values())[:prompts]]
     return text_metrics(shown, rng)
 

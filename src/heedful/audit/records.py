@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -60,6 +61,8 @@ class Faults:
 
     count: int = 0
     kept: list[Fault] = field(default_factory=list)
+    aside: Counter[str] = field(default_factory=Counter)
+    """Rows that are no faults and were left out all the same: what they are -> how many."""
 
     def add(self, place: Place, expected: str, found: str) -> None:
         self.count += 1
@@ -97,6 +100,10 @@ class Knowledge:
     """Our own rollouts: ids, verdicts and temperature are in the rows."""
     temperature: bool = False
     """The rows name the temperature of sampling."""
+    numbered: bool = False
+    """heedful numbered the rows while another trainer trained on them."""
+    components: tuple[str, ...] = ()
+    """The parts of the reward that the rows of such a log hold."""
 
 
 SUCCESS = "success is not in the log; name the column that holds it with --success"

@@ -1,4 +1,4 @@
-"""An audit from end to end: find the log, recognise it, measure step by step, write what was found.
+"""An audit from end to end: measure a log step by step and write what was found.
 
 Promise: every step is on disk before the next one is read; what could not be read is counted, and a log of which
 nothing could be read is an error, not an empty page.
@@ -9,34 +9,29 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from heedful.audit.files import LogFiles, find_files, rows_of
+from heedful.audit.files import rows_of
 from heedful.audit.measure import judged, sampled_groups, step_metrics
-from heedful.audit.readers import FORMATS, Hints, Reader, recognise
+from heedful.audit.recognised import RecognisedLog, counted
 from heedful.audit.record import RECORD, AuditRecord, claim_folder, fingerprints, resume
-from heedful.audit.records import Faults, LoggedEpisode, Place, Row
+from heedful.audit.records import Faults, LoggedEpisode, Place
 from heedful.audit.scoring import ModelJudge
-from heedful.audit.settings import AuditSettings, OwnRun
+from heedful.audit.settings import AuditSettings
 from heedful.audit.steps import LoggedStep, StepStream
 from heedful.configuration import to_json
 from heedful.diagnostics.alarms import Alarms
 from heedful.diagnostics.strategies import input_to_action
-from heedful.diagnostics.thoughts import ThoughtTags
 from heedful.diagnostics.unknown import withheld
 from heedful.report import write_report
 from heedful.seeds import derive, stream
 from heedful.storage import RunFolder, read_metrics, write_scores, write_whole
 from heedful.trackers import JsonlTracker
 from heedful.types import Metric
-
-SAMPLE = 64
-"""Rows from which a log's format and columns are understood."""
 
 
 class Watcher(Protocol):
@@ -53,20 +48,6 @@ class Watcher(Protocol):
     def note(self, sentence: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RecognisedLog:
-    """A log whose format is known, with the reader for it."""
-
-    source: Path
-    files: LogFiles
-    format: str
-    reader: Reader
-    own: OwnRun | None
-    on: str
-    tags: ThoughtTags
-    seed: int
-
-
 @dataclass(slots=True)
 class _Tally:
     """What is noticed on the way."""
@@ -76,25 +57,6 @@ class _Tally:
     repeated: int = 0
     single: bool = True
     """No group has had two episodes."""
-
-
-def open_log(source: Path, settings: AuditSettings) -> RecognisedLog:
-    """Recognise a log by its first rows.
-
-    Raises:
-        ValueError: nothing there, nothing readable, an unknown format, or files of several formats.
-    """
-    files = find_files(source)
-    own = OwnRun.of(source)
-    tags = ThoughtTags(*settings.tags) if settings.tags else own.tags if own else ThoughtTags()
-    name, sample, files = _one_format(source, files)
-    hints = Hints(tags, settings.temperature or 1.0, settings.rewards, settings.success)
-    reader = FORMATS[name].begin(sample, hints)
-    own = own if reader.knowledge.own else None
-    scored = "success/rate" not in reader.knowledge.unknown and reader.knowledge.own
-    on = settings.on or (own.on if own else "outcome" if scored else "reward")
-    seed = settings.seed if settings.seed is not None else own.seed if own else 0
-    return RecognisedLog(source, files, name, reader, own, on, tags, seed)
 
 
 def audit(log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: Watcher) -> Path:
@@ -185,7 +147,7 @@ class _Audit:
         record.steps += 1
         record.groups += len(step.groups)
         record.episodes += step.episodes
-        tally.repeated += step.fingerprint == tally.last_fingerprint
+        tally.repeated += self.log.foreign and step.fingerprint == tally.last_fingerprint
         tally.last_fingerprint = step.fingerprint
         tally.single = tally.single and all(len(group.trajectories) < 2 for group in step.groups)
         tally.tags_seen = tally.tags_seen or any(
@@ -193,8 +155,8 @@ class _Audit:
         )
 
     def _measure(self, place: int, step: LoggedStep) -> list[Metric]:
-        unknown = dict(self.log.reader.knowledge.unknown)
-        if not self.tally.tags_seen and not self.log.reader.knowledge.own:
+        unknown = dict(self.log.unknown)
+        if not self.tally.tags_seen and self.log.foreign:
             unknown["format/closed_rate"] = (
                 f"no reply so far holds {self.log.tags.close}: never asked for, or lost in decoding (--tags)"
             )
@@ -202,7 +164,7 @@ class _Audit:
         if not due:
             return withheld(step_metrics(step, self.log.on), unknown)
         rng = np.random.default_rng(derive(self.log.seed, "text", step.number))
-        texts = judged(step.groups, self.log.tags, self.settings.prompts, rng)
+        texts = judged(step.groups, self.log.tags, self.settings.prompts if self.log.foreign else None, rng)
         # Named as in training, so that a run's own numbers come out again.
         rng = np.random.default_rng(derive(self.log.seed, "actions", step.number, ""))
         texts += input_to_action(step.groups, rng)
@@ -218,7 +180,7 @@ class _Audit:
         rng = None if self.log.own else stream(self.log.seed, "audit", step.number)
         groups = sampled_groups(step.groups, self.settings.prompts, self.settings.thoughts, rng)
         groups = self.judge.with_ids(groups, step.messages)
-        if lengths:
+        if lengths and self.log.foreign:
             read = LoggedStep(step.number, tuple(groups), None, {}, "")
             found = {metric.name: metric for metric in step_metrics(read, self.log.on)}
             metrics = [found[metric.name] if metric.name in lengths else metric for metric in metrics]
@@ -230,7 +192,8 @@ class _Audit:
 
     def _sampled_by_the_model(self, step: LoggedStep) -> bool:
         own, model = self.log.own, self.settings.model
-        version = own.version_of(model) if own and model else None
+        # Text alone may be read otherwise than it was sampled.
+        version = own.version_of(model) if own and model and self.log.reader.knowledge.own else None
         return version is not None and all(
             member.policy_version == version for group in step.groups for member in group.trajectories
         )
@@ -247,23 +210,24 @@ class _Audit:
         """Say what only the whole log shows, and write the sentences that head the page."""
         record, tally = self.record, self.tally
         record.found.append(
-            f"{record.format}: {_counted(len(self.log.files.files), 'file')}, {_counted(record.steps, 'step')}, "
-            f"{_counted(record.episodes, 'episode')} in {_counted(record.groups, 'group')}."
+            f"{record.format}: {counted(len(self.log.files.files), 'file')}, {counted(record.steps, 'step')}, "
+            f"{counted(record.episodes, 'episode')} in {counted(record.groups, 'group')}."
         )
         if steps.interleaved:
             record.found.append(f"Steps are interleaved: {steps.interleaved} episodes came after another step's.")
         if tally.repeated:
             record.found.append(
-                f"{_counted(tally.repeated, 'step')} repeat the texts of the step before: the trainer logged a batch "
+                f"{counted(tally.repeated, 'step')} repeat the texts of the step before: the trainer logged a batch "
                 "again, and these readings are no new evidence."
             )
         if tally.single:
             record.assumed.append("No two episodes share a group, so nothing can be said of spread within groups.")
-        if not tally.tags_seen:
+        if not tally.tags_seen and self.log.foreign:
             record.assumed.append(
                 f"No reply holds {self.log.tags.close}: the whole reply was taken as the thought. If thoughts end "
                 "otherwise, say so with --tags."
             )
+        record.found += [f"{counted(count, 'row')} {what} left out." for what, count in self.faults.aside.items()]
         if self.judge is not None:
             record.assumed += _of_the_model(self.judge)
         self._save(complete=True)
@@ -279,34 +243,6 @@ class _Audit:
             f"Expected episodes in {self.log.source} ({self.log.format}), found none that could be read: "
             f"{self.faults.count} lines do not fit ({first})."
         )
-
-
-def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles]:
-    """The format that all files share, the first rows of the first of them, and the files without strangers."""
-    formats: dict[str, list[Path]] = {}
-    sample: list[Row] = []
-    faults, strangers = Faults(), []
-    for file in files.files:
-        rows = [row for _, row in islice(rows_of(file, faults, _nobody), SAMPLE)]
-        name = recognise(rows)
-        if name is None:
-            strangers += [(file, rows)]
-            continue
-        formats.setdefault(name, []).append(file)
-        sample = sample or rows
-    if len(formats) > 1:
-        shown = " and ".join(f"{name} ({_counted(len(of), 'file')}: {of[0].name})" for name, of in formats.items())
-        raise ValueError(f"Expected one log in {source}, found {shown}. Name one file, or a folder that holds one log.")
-    if not formats:
-        file, rows = strangers[0]
-        found = f"columns {', '.join(rows[0])}" if rows else "; ".join(map(str, faults.kept[:2])) or "no rows"
-        raise ValueError(
-            f"Expected a log that heedful can read ({', '.join(FORMATS)}), found in {file}: {found}. docs/audit.md "
-            "says which columns each format needs, and how to write your own."
-        )
-    ((name, known),) = formats.items()
-    aside = (*files.aside, *(file.name for file, _ in strangers))
-    return name, sample, replace(files, files=tuple(known), aside=aside)
 
 
 def _fresh_record(log: RecognisedLog, settings: AuditSettings) -> AuditRecord:
@@ -341,15 +277,7 @@ def _of_the_model(judge: ModelJudge) -> Iterable[str]:
 def _write_verdict(run: RunFolder, record: AuditRecord) -> None:
     sentences = [*record.found]
     if record.left_out["count"]:
-        sentences.append(f"{_counted(record.left_out['count'], 'line')} did not fit and were left out; see audit.json.")
+        sentences.append(f"{counted(record.left_out['count'], 'line')} did not fit and were left out; see audit.json.")
     sentences += [f"Assumed: {sentence}" for sentence in record.assumed]
     tree = {"sentences": sentences, "regime": "", "figures": {}}
     write_whole(run.verdict, json.dumps(tree, ensure_ascii=False, indent=1) + "\n")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _nobody(more: int) -> None:
-    """Nobody is told how much of a file its recognition reads."""

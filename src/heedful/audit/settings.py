@@ -15,6 +15,9 @@ from typing import Any, Literal
 from heedful.diagnostics.thoughts import ThoughtTags
 
 _CHECKPOINT = re.compile(r"step_(\d+)")
+_TRL_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_RECORD = re.compile(r"heedful(?:-(\d+))?")
+"""What heedful leaves in the output folder of another trainer; a second run there has a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,23 +73,28 @@ class OwnRun:
 
     @classmethod
     def of(cls, source: Path) -> OwnRun | None:
-        """The run whose folder `source` is or lies in; `None` where there is no run's config.json."""
+        """The run whose folder `source` is or lies in, or that left its record beside it; `None` where there is none.
+
+        Of several records in one output folder it is the last: its logs replaced those of the others.
+        """
         for folder in (source, source.parent, source.parent.parent):
-            try:
-                config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            except (OSError, ValueError):
-                continue
-            if isinstance(config, dict) and {"env", "steps", "algorithm"} <= config.keys():
-                return cls(folder, config)
+            for place in (folder, *_records(folder)):
+                config = _configuration(place)
+                if config is not None:
+                    return cls(place, config)
         return None
 
     def version_of(self, model: str) -> int | None:
-        """The training steps behind `model` if it is one of this run's checkpoints."""
-        path = Path(model).resolve()
-        step = _CHECKPOINT.fullmatch(path.name)
-        if step is None or path.parent != (self.folder / "checkpoints").resolve():
-            return None
-        return int(step[1])
+        """The training steps behind `model` if it is one of this run's checkpoints, ours or TRL's."""
+        path, folder = Path(model).resolve(), self.folder.resolve()
+        if path.parent == folder / "checkpoints":
+            step = _CHECKPOINT.fullmatch(path.name)
+        else:
+            step = _TRL_CHECKPOINT.fullmatch(path.name) if path.parent == folder.parent else None
+            # An output folder may hold checkpoints of several runs; each says which record it belongs to.
+            if step is not None and _named_in(path / "heedful.json") != folder.name:
+                return None
+        return int(step[1]) if step is not None else None
 
     @property
     def tags(self) -> ThoughtTags:
@@ -102,6 +110,43 @@ class OwnRun:
         seed = self.config.get("seed")
         return seed if isinstance(seed, int) else 0
 
+    @property
+    def reward_weights(self) -> Mapping[str, float]:
+        """Reward function -> its weight in the reward, where another trainer weighed them."""
+        weights = self._part("reward_weights")
+        return {name: float(weight) for name, weight in weights.items() if isinstance(weight, int | float)}
+
+    @property
+    def unknown(self) -> Mapping[str, str]:
+        """What the trainer could not know -> why: the rows hold placeholders there."""
+        return {name: str(why) for name, why in self._part("unknown").items()}
+
     def _part(self, name: str) -> Mapping[str, Any]:
         part = self.config.get(name)
         return part if isinstance(part, dict) else {}
+
+
+def _records(output: Path) -> list[Path]:
+    """The records of runs in another trainer's output folder, the last one first."""
+    if not output.is_dir():
+        return []
+    found = [(int(name[1] or 1), entry) for entry in output.iterdir() if (name := _RECORD.fullmatch(entry.name))]
+    return [entry for _, entry in sorted(found, reverse=True)]
+
+
+def _configuration(folder: Path) -> dict[str, Any] | None:
+    """The configuration of a run of ours, or of one that heedful watched."""
+    config = _json(folder / "config.json")
+    return config if isinstance(config, dict) and {"env", "steps", "algorithm"} <= config.keys() else None
+
+
+def _named_in(state: Path) -> str | None:
+    tree = _json(state)
+    return tree.get("folder") if isinstance(tree, dict) else None
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
 
     from rich.console import Console
 
-    from heedful.audit.run import audit, open_log
+    from heedful.audit import audit, open_log
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     log = open_log(Path(name), settings)

@@ -87,6 +87,8 @@ def select_rows(scores: CrossScores, chosen_M: Sequence[bool]) -> CrossScores:
     columns = np.unique(own_M)
 
     def restrict(matrix_MN: Sequence[Sequence[float]]) -> Floats:
+        if not len(chosen_M):  # no thought, so no number of columns either
+            return np.zeros((0, 0))
         return np.asarray(matrix_MN, dtype=np.float64).reshape(len(chosen_M), -1)[np.ix_(rows, columns)]
 
     tokens_MNT: Any = None

@@ -22,7 +22,7 @@ from heedful.diagnostics.intervals import jackknife_interval
 from heedful.diagnostics.retrieval import retrieval
 from heedful.diagnostics.score_matrix import Floats, Integers, score_matrix
 from heedful.diagnostics.thoughts import ThoughtTags
-from heedful.types import CrossScores, Group, Metric
+from heedful.types import CrossScores, Group, Metric, Reply
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix, csr_matrix
@@ -59,10 +59,15 @@ def text_thoughts(groups: Sequence[Group], tags: ThoughtTags) -> list[list[str]]
     texts: dict[tuple[int, ...], list[str]] = {}
     for trajectory in (member for group in groups for member in group.trajectories if member.turns):
         reply = trajectory.turns[0].reply
-        if len(reply.thought):
-            _, text = tags.split(reply)
-            texts.setdefault(reply.prompt.ids, []).append(text.removesuffix(tags.close).strip())
+        text = thought_text(reply, tags)
+        if text is not None:
+            texts.setdefault(reply.prompt.ids, []).append(text)
     return list(texts.values())
+
+
+def thought_text(reply: Reply, tags: ThoughtTags) -> str | None:
+    """The text of a reply's thought without its tags; `None` where no token of it is a thought."""
+    return tags.split(reply)[1].removesuffix(tags.close).strip() if len(reply.thought) else None
 
 
 def load_text_judge() -> bool:

@@ -11,6 +11,17 @@ from heedful.types import Metric
 
 SUCCESS_METRICS = ("success/rate", "success/any_of_group", "signal/solved", "signal/blind", "signal/failed")
 """What cannot be told without knowing which episodes succeeded."""
+SPREAD_METRICS = (
+    "signal/reward_std",
+    "signal/reward_variance",
+    "signal/variance_dispersion",
+    "signal/mixed",
+    "signal/solved",
+    "signal/blind",
+    "signal/failed",
+    "filter/mass_kept",
+)
+"""What rests on the values that the filter looks at."""
 
 
 def withheld(metrics: Sequence[Metric], unknown: Mapping[str, str]) -> list[Metric]:

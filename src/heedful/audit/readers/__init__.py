@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from heedful.audit.readers.numbered import NumberedCompletions
 from heedful.audit.readers.own import OwnRows
 from heedful.audit.readers.ragen import RagenTrajectories
 from heedful.audit.readers.reader import Hints, Reader
@@ -21,6 +22,7 @@ FORMATS: Mapping[str, type[Reader]] = {
     "verifiers results": VerifiersResults,
     "RAGEN trajectories": RagenTrajectories,
     "verl rollouts": VerlRollouts,
+    "numbered completions": NumberedCompletions,
     "TRL completions": TrlCompletions,
 }
 """Name -> reader; the first whose `fits` says yes to a row reads it."""

@@ -6,6 +6,7 @@ of other origin need only `new_prompt_text` and `reply_text`; whatever else is m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -122,7 +123,9 @@ class OwnRows:
 
     def _outcome(self, head: Row, turns: Sequence[Turn]) -> float | None:
         if self.success is not None:
-            return outcome_of(head.get(self.success), self.success)
+            logged = head.get(self.success)
+            unknown = isinstance(logged, float) and math.isnan(logged)
+            return SCORED_ONLY if unknown else outcome_of(logged, self.success)
         return SCORED_ONLY if any(turn.rewards for turn in turns) else None
 
     def _temperature(self, head: Row) -> float:

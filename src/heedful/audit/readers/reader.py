@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
@@ -49,6 +49,8 @@ class Hints:
     """The columns whose sum is the reward; empty = all that can be rewards."""
     success: str | None = None
     """The column that holds success; `None` = one that is called so by custom."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Reward column -> its weight in the reward, where the run says so."""
 
 
 class Reader(Protocol):

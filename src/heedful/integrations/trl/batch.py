@@ -17,6 +17,7 @@ from itertools import groupby
 
 from heedful.diagnostics.unknown import SUCCESS_METRICS
 from heedful.reading import ReplyReader, Tags
+from heedful.spread import values_on
 from heedful.types import Ending, Group, Prompt, Reply, Task, Trajectory, Turn
 
 Ids = tuple[int, ...]
@@ -105,8 +106,13 @@ class BatchReader:
 
 
 def replies_of(completion: Completion) -> Iterator[tuple[Ids, Ids]]:
-    """(ids new to the policy, ids it sampled after them) of each reply; what follows the last reply is left out."""
+    """(ids new to the policy, ids it sampled after them) of each reply; what follows the last reply is left out.
+
+    A completion of which nothing was sampled is one reply without ids."""
     waiting: Ids = completion.prompt_ids
+    if not any(completion.sampled):
+        yield waiting + completion.ids, ()
+        return
     for sampled, run in groupby(zip(completion.ids, completion.sampled, strict=True), key=lambda pair: pair[1]):
         ids = tuple(token for token, _ in run)
         if sampled:
@@ -114,6 +120,19 @@ def replies_of(completion: Completion) -> Iterator[tuple[Ids, Ids]]:
             waiting = ()
         else:
             waiting += ids
+
+
+def values_of(completions: Sequence[Completion], groups: Sequence[Group], on: str) -> list[list[float | None]]:
+    """What a filter with this `on` looks at, as `values_on` gives it; but where `on` names a reward function, a
+    completion for which it gave nothing has no value."""
+    values_PG = values_on(groups, on)
+    if on in ("outcome", "reward"):
+        return values_PG
+    rows = iter(completions)
+    return [
+        [value if (row := next(rows)).played is not None else row.rewards.get(on) for value in values_G]
+        for values_G in values_PG
+    ]
 
 
 def unknown_to_trl(outcome: bool, played: bool) -> dict[str, str]:

@@ -11,19 +11,24 @@ from typing import Any, Protocol
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from heedful.integrations.trl.observer import Observer, claim_record
+from heedful.integrations.trl.observer import Observer
 from heedful.integrations.trl.record import STATE, Record, load_state, save_state
 from heedful.integrations.trl.settings import HeedfulConfig
 
 
-class Trainer(Protocol):
-    """What a trainer answers to TRL's events."""
+class Watching(Protocol):
+    """What answers to TRL's events: a trainer that watches itself, or a probe in one."""
 
     heedful: HeedfulConfig
     observer: Observer
+    resumed_from: Path | None
 
     def begin(self) -> None:
         """A run begins, or goes on."""
+        ...
+
+    def claim(self) -> Record:
+        """A new folder for the record of the run."""
         ...
 
     def leave_weights_if_nothing_was_kept(self) -> None:
@@ -32,9 +37,9 @@ class Trainer(Protocol):
 
 
 class Bridge(TrainerCallback):
-    """Carries TRL's events to such a trainer."""
+    """Carries TRL's events to it."""
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: Watching) -> None:
         self._trainer = trainer
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -42,10 +47,11 @@ class Bridge(TrainerCallback):
         trainer.begin()
         if not state.is_world_process_zero:
             return
-        resumed = load_state(_checkpoint(args, state)) if state.global_step else None
+        checkpoint = trainer.resumed_from or _checkpoint(args, state)
+        resumed = load_state(checkpoint) if state.global_step else None
         if state.global_step and resumed is None:
             warnings.warn(
-                f"heedful expected {STATE} in {_checkpoint(args, state)}, found none: measurements go on with new "
+                f"heedful expected {STATE} in {checkpoint}, found none: measurements go on with new "
                 "baselines, numbered from 0.",
                 stacklevel=2,
             )
@@ -54,11 +60,11 @@ class Bridge(TrainerCallback):
             observer.load_state(resumed)
         if not trainer.heedful.record:
             return
-        folder = Path(str(args.output_dir), resumed["folder"]) if resumed and resumed["folder"] else None
-        if folder is not None and folder.is_dir():
+        folder = checkpoint.parent / resumed["folder"] if resumed and resumed["folder"] else None
+        if folder is not None and folder.is_dir() and folder.parent.samefile(str(args.output_dir)):
             observer.begin(Record.resume(folder, observer.generation))
         else:
-            observer.begin(claim_record(trainer, trainer.heedful, observer.chooses))
+            observer.begin(trainer.claim())
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:

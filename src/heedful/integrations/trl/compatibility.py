@@ -17,9 +17,13 @@ TESTED = "1.16"
 
 PRIVATE: Mapping[str, tuple[str, ...]] = {
     "_generate_and_score_completions": ("self", "inputs"),
+    "_generate": ("self", "prompts"),
     "_calculate_rewards": ("self", "inputs", "prompts", "completions", "completion_ids_list"),
 }
 """The private methods of `GRPOTrainer` that `HeedfulGRPOTrainer` overrides, with their parameters."""
+
+PRIVATE_ATTRIBUTES = ("_metrics", "_logs", "_entropy_bonus_enabled", "_last_world_entropy")
+"""What it reads and writes besides."""
 
 PRIVATE_OF_ROLLOUTS: Mapping[str, tuple[str, ...]] = {
     "_generate_single_turn": (
@@ -58,6 +62,17 @@ def check(methods: Mapping[str, tuple[str, ...]], version: str | None = None) ->
             f"heedful was tested with trl {TESTED}, found {found}. The methods it touches look the same; compare the "
             "first steps with `heedful audit`.",
             stacklevel=3,
+        )
+
+
+def check_attributes(trainer: GRPOTrainer) -> None:
+    """Raises ValueError if a private attribute of TRL's trainer is gone."""
+    gone = [name for name in PRIVATE_ATTRIBUTES if not hasattr(trainer, name)]
+    if gone:
+        raise ValueError(
+            f"heedful expected the attributes {', '.join(PRIVATE_ATTRIBUTES)} in a GRPOTrainer of TRL {TESTED}, found "
+            f"trl {trl.__version__}, whose trainer lacks {', '.join(gone)}. Install trl=={TESTED}.*, or use "
+            "heedful.integrations.trl.Probe, which needs less of TRL."
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from heedful.configuration import to_json
 from heedful.diagnostician import Diagnostician
 from heedful.diagnostics.thoughts import ThoughtTags
-from heedful.integrations.trl.batch import BatchReader, Completion, unknown_to_trl
+from heedful.integrations.trl.batch import BatchReader, Completion, unknown_to_trl, values_of
 from heedful.integrations.trl.record import Record
 from heedful.integrations.trl.rollouts import EnvironmentRollouts
 from heedful.integrations.trl.settings import HeedfulConfig
@@ -22,12 +22,20 @@ from heedful.protocols import Filter
 from heedful.reading import ReplyReader
 from heedful.scorers.hf import HFScorer
 from heedful.seeds import stream
-from heedful.spread import values_on
 from heedful.trackers import JsonlTracker
 from heedful.types import Group, Metric, Verdict
 
-_TRUNCATING = ("top_p", "top_k", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "repetition_penalty")
-"""Settings of a sampler under which a token's probability is no longer softmax(logits / temperature)."""
+_NEUTRAL = {
+    "top_p": (1, None),
+    "top_k": (0, -1, None),
+    "min_p": (0, None),
+    "typical_p": (1, None),
+    "epsilon_cutoff": (0, None),
+    "eta_cutoff": (0, None),
+    "repetition_penalty": (1, None),
+    "no_repeat_ngram_size": (0, None),
+}
+"""Settings of a sampler -> values under which a token's probability is softmax(logits / temperature)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,7 @@ class Observer:
         """Measure one generation batch; `version` is the number of updates behind the weights."""
         step = self.generation
         groups = self.reader.groups(completions, group_size, version, self.temperature)
-        values_PG = values_on(groups, self.chooses.on)
+        values_PG = values_of(completions, groups, self.chooses.on)
         verdicts = self.chooses(values_PG, stream(self.seed, "filter", step))
         start = time.perf_counter()
         diagnosis = self.diagnostician.measure(step, groups, verdicts, self.chooses.on)
@@ -100,8 +108,8 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
 
     Raises ValueError if the configuration names a reward function or a component that the trainer does not have.
     """
-    played = isinstance(trainer.rollout_func, EnvironmentRollouts)
-    _check_names(config, chooses.on, list(trainer.reward_func_names), played)
+    played = _plays(trainer)
+    _check_names(trainer, config, chooses.on, played)
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
 
     def decode(ids: Sequence[int]) -> str:
@@ -130,9 +138,8 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
 def why_unreadable(trainer: Any) -> str:
     """Why the thoughts of this trainer's policy cannot be scored while it trains; empty if they can."""
     arguments = trainer.args
-    neutral = {"top_p": (1.0, 1), "top_k": (0, None), "min_p": (None, 0.0), "repetition_penalty": (1.0, 1)}
-    cuts = [name for name, values in neutral.items() if getattr(arguments, name) not in values]
-    cuts += [name for name in arguments.generation_kwargs or {} if name in _TRUNCATING]
+    own = arguments.generation_kwargs or {}
+    cuts = [name for name, values in _NEUTRAL.items() if own.get(name, getattr(arguments, name, None)) not in values]
     if cuts:
         return f"truncated sampling ({', '.join(cuts)})"
     kind = str(trainer.accelerator.distributed_type).rpartition(".")[2]
@@ -140,6 +147,9 @@ def why_unreadable(trainer: Any) -> str:
         return f"the weights are spread over devices ({kind}); heedful audit scores the saved model"
     if hasattr(trainer.processing_class, "image_processor"):
         return "prompts may hold images, which are not scored yet"
+    adapter: Any = getattr(trainer.accelerator.unwrap_model(trainer.model), "active_peft_config", None)
+    if getattr(adapter, "is_prompt_learning", False):
+        return f"the adapter {adapter.peft_type.value} stands in the prompt, beside its tokens"
     return ""
 
 
@@ -162,13 +172,16 @@ def described(trainer: Any, config: HeedfulConfig, chooses: Filter) -> dict[str,
 
     arguments = trainer.args.to_dict()
     filter = {"type": type(chooses).__name__, **to_json(chooses)}
+    played, weights = _plays(trainer), trainer.reward_weights.tolist()
     return {
         "env": {"type": getattr(getattr(trainer.rollout_func, "family", None), "name", "trl")},
-        "steps": int(arguments["max_steps"]),
+        "steps": int(trainer.state.max_steps or arguments["max_steps"]),
         "algorithm": {"type": arguments["loss_type"], "kl": arguments["beta"]},
         "filter": filter,
         "loss_scale": config.loss_scale,
         "outcome": config.outcome,
+        "reward_weights": {} if played else dict(zip(trainer.reward_func_names, weights, strict=True)),
+        "unknown": unknown_to_trl(config.outcome is not None, played),
         "tags": to_json(config.tags),
         "diagnostics": to_json(config.diagnostics),
         "seed": trainer.args.seed if config.seed is None else config.seed,
@@ -178,7 +191,13 @@ def described(trainer: Any, config: HeedfulConfig, chooses: Filter) -> dict[str,
     }
 
 
-def _check_names(config: HeedfulConfig, on: str, functions: list[str], played: bool) -> None:
+def _plays(trainer: Any) -> bool:
+    """Whether one of heedful's environments is played."""
+    return isinstance(trainer.rollout_func, EnvironmentRollouts)
+
+
+def _check_names(trainer: Any, config: HeedfulConfig, on: str, played: bool) -> None:
+    functions, weights = list(trainer.reward_func_names), trainer.reward_weights.tolist()
     if config.outcome is not None and config.outcome not in functions:
         raise ValueError(
             f"HeedfulConfig.outcome names the reward function that says success: expected one of "
@@ -193,6 +212,17 @@ def _check_names(config: HeedfulConfig, on: str, functions: list[str], played: b
         raise ValueError(
             f"The filter's `on` names what it looks at: expected reward, outcome or a reward function "
             f"({', '.join(functions)}), found {on!r}."
+        )
+    for name in {on, config.outcome} - {None}:
+        if functions.count(name) > 1:
+            raise ValueError(
+                f"Expected one reward function of the name {name!r}, which HeedfulConfig refers to, found "
+                f"{functions.count(name)}. Give them different names."
+            )
+    if on in functions and weights[functions.index(on)] == 0:
+        raise ValueError(
+            f"The filter looks at the reward function {on!r}, which has the weight 0 in reward_weights, so every group "
+            f"would be constant. Name it in HeedfulConfig(outcome={on!r}) and filter on='outcome', or weigh it."
         )
 
 

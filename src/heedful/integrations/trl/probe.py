@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from heedful.filters import KeepAll
 from heedful.integrations.trl.batch import Completion
+from heedful.integrations.trl.callback import Bridge
 from heedful.integrations.trl.compatibility import PRIVATE_OF_PROBE, check
 from heedful.integrations.trl.observer import Observer, claim_record, observer_of
+from heedful.integrations.trl.record import Record
 from heedful.integrations.trl.rollouts import FIELD, EnvironmentRollouts
 from heedful.integrations.trl.rows import completions_of
 from heedful.integrations.trl.settings import HeedfulConfig
@@ -34,10 +37,13 @@ class Probe:
     """
 
     def __init__(self, config: HeedfulConfig | None = None) -> None:
-        self.config = config or HeedfulConfig()
+        self.heedful = config or HeedfulConfig()
         self.__name__ = "heedful_probe"
         self._trainer: Any = None
-        self._observer: Observer | None = None
+        self.observer: Observer
+        """Sees every generation batch, in the main process."""
+        self.resumed_from: Path | None = None
+        """TRL does not tell from which path it goes on; its output folder is looked into."""
         self._watched: dict[str, list[float | None]] = {}
 
     def watch(self, reward: Reward) -> Reward:
@@ -55,10 +61,20 @@ class Probe:
     def attach(self, trainer: Any) -> None:
         """Tell the probe which trainer it is in. Raises ValueError for a TRL it does not know, and unknown names."""
         check(PRIVATE_OF_PROBE)
-        chooses = KeepAll(on=self.config.filter.on)
-        self._trainer, self._observer = trainer, observer_of(trainer, self.config, chooses)
-        if self.config.record and trainer.accelerator.is_main_process:
-            self._observer.begin(claim_record(trainer, self.config, chooses))
+        self._trainer = trainer
+        self.begin()
+        trainer.add_callback(Bridge(self))
+
+    def begin(self) -> None:
+        """A run begins, or goes on: new baselines."""
+        self.observer = observer_of(self._trainer, self.heedful, KeepAll(on=self.heedful.filter.on))
+
+    def claim(self) -> Record:
+        """A new folder for the record of the run."""
+        return claim_record(self._trainer, self.heedful, self.observer.chooses)
+
+    def leave_weights_if_nothing_was_kept(self) -> None:
+        """A probe drops nothing, so there is always an update."""
 
     def __call__(
         self,
@@ -71,15 +87,15 @@ class Probe:
         """One None per row. TRL passes everything it knows by name, hence the open parameters."""
         from accelerate.utils import gather_object
 
-        trainer, observer = self._trainer, self._observer
-        if trainer is None or observer is None:
+        trainer = self._trainer
+        if trainer is None:
             raise ValueError("The probe expected to know its trainer: call probe.attach(trainer) before train().")
         if trainer.model.training:
             local = self._completions(prompts, completion_ids, fields)
             gathered: list[Completion] = gather_object(local)
             if trainer.accelerator.is_main_process:
-                seen = observer.observe(gathered, trainer.num_generations, trainer.state.global_step)
-                for name, value in self.config.logged(seen.metrics).items():
+                seen = self.observer.observe(gathered, trainer.num_generations, trainer.state.global_step)
+                for name, value in self.heedful.logged(seen.metrics).items():
                     log_metric(name, value)
         self._watched.clear()
         return [None] * len(prompts)
@@ -104,7 +120,7 @@ class Probe:
             for row in range(len(prompts))
         ]
         first_turns = [self._first_turn(ids) for ids in completion_ids]
-        return completions_of(trainer, inputs, prompt_ids, first_turns, None, rewards, self.config.outcome)
+        return completions_of(trainer, inputs, prompt_ids, first_turns, None, rewards, self.heedful.outcome)
 
     def _first_turn(self, ids: list[int]) -> list[int]:
         """Up to the first token that ends a turn: TRL does not tell reward functions which tokens were sampled."""

@@ -1,11 +1,13 @@
 """Dropped groups leave TRL's batch before its forward passes, and its denominators are set right.
 
 Promise: what TRL computes on the smaller batch is what it would compute on a batch that never held the dropped groups.
-Where its formula cannot give that (`bnpo`, and the entropy bonus, which average within a micro-batch), it is said.
+Where its formula cannot give that (`cut_dependent`: what is averaged within a micro-batch), it is said.
 
 TRL cuts a generation batch into `chunks` micro-batches of equal size, on every process. So each process keeps as many
-rows as the fullest one needs and fills up with *idle* rows: dropped ones whose every token is masked. They cost a
-forward pass and enter no term. What they do to a denominator is undone:
+rows as the fullest one needs and fills up with *idle* rows: the shortest dropped ones, with every token masked as if a
+tool had written it. (Masked for attention, too, they would be read out of their context, and a ratio to what they were
+in it may overflow: infinity times zero.) They cost a forward pass and enter no term. What they do to a denominator is
+undone:
 
 | loss_type | denominator of TRL | mended by |
 |---|---|---|
@@ -25,9 +27,8 @@ from torch import Tensor
 ROWS_COUNTED = frozenset({"grpo", "sapo", "luspo", "dr_grpo"})
 """Losses whose denominator counts rows."""
 
-CUT_DEPENDENT = frozenset({"bnpo"})
-"""Losses whose denominator is a micro-batch's own, so that no batch has *the* gradient."""
-
+KEPT = "heedful_kept"
+"""Column: True where a row is kept, False where it is idle."""
 ROW_FACTOR = "heedful_row_factor"
 LOSS_FACTOR = "heedful_loss_factor"
 
@@ -71,12 +72,15 @@ def remove(batch: Mapping[str, Any], kept: Sequence[bool], rows: int, trim: bool
     if keeps_all_rows(batch):
         order = list(range(before))
     else:
-        idle = [row for row in range(before) if not kept[row]]
+        lengths_B = (batch["prompt_mask"].sum(dim=1) + batch["completion_mask"].sum(dim=1)).tolist()
+        idle = sorted((row for row in range(before) if not kept[row]), key=lambda row: lengths_B[row])
         order = ([row for row in range(before) if kept[row]] + idle)[:rows]
     smaller = {name: _rows(value, order, before) for name, value in batch.items()}
     dropped_B = torch.tensor([not kept[row] for row in order], device=smaller["completion_mask"].device)
-    smaller["completion_mask"] = smaller["completion_mask"].masked_fill(dropped_B[:, None], 0)
+    sampled_BT = smaller.get("tool_mask", torch.ones_like(smaller["completion_mask"]))
+    smaller["tool_mask"] = sampled_BT.masked_fill(dropped_B[:, None], 0)
     smaller["advantages"] = _masked(smaller["advantages"], dropped_B)
+    smaller[KEPT] = ~dropped_B
     return _trimmed(smaller) if trim and not keeps_all_rows(batch) else smaller
 
 
@@ -91,6 +95,33 @@ def row_factor(loss_type: str, rows: int, kept: int) -> float:
     return rows / kept if loss_type in ROWS_COUNTED and kept else 1.0
 
 
+def cut_dependent(loss_type: str, entropy_bonus: bool, entropy_quantile: float, load_balancing: bool) -> list[str]:
+    """What TRL takes within a micro-batch, so that a filter is felt in it; a sentence for each. Nothing of it is felt
+    where a generation batch is one micro-batch of one process."""
+    sentences = []
+    if loss_type == "bnpo":
+        sentences.append(
+            "The loss bnpo averages over the tokens of each micro-batch, so its gradient depends on how rows are cut "
+            "into micro-batches, with and without a filter. Take loss_type='dapo' for one that does not."
+        )
+    if entropy_bonus:
+        sentences.append(
+            "TRL's entropy bonus is a mean over each micro-batch: under a filter a micro-batch with fewer kept tokens "
+            "weighs as much as a full one, and one without any adds nothing."
+        )
+    if entropy_quantile < 1:
+        sentences.append(
+            "TRL takes the threshold of top_entropy_quantile within each micro-batch: which tokens are trained on "
+            "depends on how rows are cut into micro-batches, with and without a filter."
+        )
+    if load_balancing:
+        sentences.append(
+            "The load-balancing loss of a mixture of experts is taken within each micro-batch and sees the rows, too, "
+            "that only fill a micro-batch up. Set router_aux_loss_coef=0.0 to train without it."
+        )
+    return sentences
+
+
 def _rows(value: Any, order: Sequence[int], before: int) -> Any:
     if isinstance(value, Tensor):
         return value[list(order)] if value.ndim and value.shape[0] == before else value
@@ -103,15 +134,15 @@ def _masked(advantages: Tensor, dropped_B: Tensor) -> Tensor:
 
 
 def _trimmed(batch: Batch) -> Batch:
-    """Without the columns of padding that only dropped rows reached into: prompts lose on the left, completions on the
-    right."""
+    """Without the columns that dropped rows alone reached into: prompts lose padding on the left; completions end, on
+    the right, where the last kept one does, so an idle one may be cut."""
     mask_BT = batch["completion_mask"]
-    filled = torch.nonzero(mask_BT.any(dim=0))
+    rows = batch[KEPT] if batch[KEPT].any() else ~batch[KEPT]
+    filled = torch.nonzero(mask_BT[rows].any(dim=0))
     if not len(filled):
         return batch
-    used_B = mask_BT.any(dim=1)
     before, width = batch["prompt_mask"].shape[1], mask_BT.shape[1]
-    start = int(torch.nonzero(batch["prompt_mask"][used_B].any(dim=0))[0])
+    start = int(torch.nonzero(batch["prompt_mask"].any(dim=0))[0])
     end = int(filled[-1]) + 1
     trimmed = dict(batch)
     for name, value in batch.items():

@@ -56,8 +56,9 @@ class EnvironmentRollouts:
     def dataset(self, tasks: int, split: str = "train", seed: int = 0) -> Any:
         """A `datasets.Dataset` of `tasks` distinct tasks: the column `prompt` holds the first observation as a message.
 
-        A prompt is all that TRL hands to a rollout_func, so tasks whose first observations are equal count as one.
-        Raises ValueError if the environment has too few of them in the split.
+        A prompt is all that TRL hands to a rollout_func, so tasks whose first observations are equal count as one, and
+        a second dataset, of another split, leaves out the prompts of the first. Raises ValueError if the environment
+        has too few tasks in the split.
         """
         import datasets
 
@@ -65,7 +66,10 @@ class EnvironmentRollouts:
         for draw in range(_DRAWS_PER_TASK * tasks):
             task = self.family.task(derive(seed, "tasks", split, draw))
             if task.split == split:
-                found.setdefault(self.family.make().start(task, 0).text, task)
+                text = self.family.make().start(task, 0).text
+                known = self._tasks.get(text, task)  # of an earlier dataset: a prompt stands for one task only
+                if known.split == split:
+                    found.setdefault(text, known)
             if len(found) == tasks:
                 break
         else:

@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from heedful.diagnostics.text import thought_text
+from heedful.diagnostics.thoughts import ThoughtTags
 from heedful.integrations.trl.batch import Completion
 from heedful.integrations.trl.rollouts import FIELD, environment_reward
 from heedful.types import Trajectory
 
 PREFIX = "heedful_"
 """Of the columns that are added to TRL's completion logs."""
-COLUMNS = ("id", "reason", "reward", "outcome")
+COLUMNS = ("id", "task", "reason", "reward", "outcome", "progress", "thought")
 
 
 def completions_of(
@@ -24,7 +26,7 @@ def completions_of(
     inputs: Sequence[dict[str, Any]],
     prompt_ids: Sequence[Sequence[int]],
     ids: Sequence[Sequence[int]],
-    masks: Sequence[Sequence[bool]] | None,
+    masks: Sequence[Sequence[int]] | None,
     rewards: Sequence[Sequence[float]],
     outcome: str | None,
 ) -> list[Completion]:
@@ -43,10 +45,8 @@ def completions_of(
             Completion(
                 prompt_ids=tuple(prompt_ids[row]),
                 ids=tuple(ids[row]),
-                sampled=tuple(masks[row]) if masks is not None else (True,) * len(ids[row]),
-                rewards={
-                    name: weight * reward for name, weight, reward in named if name not in ours and reward == reward
-                },
+                sampled=tuple(map(bool, masks[row])) if masks is not None else (True,) * len(ids[row]),
+                rewards=_summed([(name, weight * reward) for name, weight, reward in named if name not in ours]),
                 outcome=_outcome(outcome, {name: reward for name, _, reward in named}),
                 environment=str(example.get("environment", "")) if trainer.environment_factories else "",
                 played=played,
@@ -55,19 +55,44 @@ def completions_of(
     return found
 
 
-def columns_of(completion: Completion, step: int, group: int, member: int, reason: str) -> dict[str, Any]:
-    """The columns of one completion: who it is, what the filter said of its group, its weighted reward, its success."""
-    played = completion.played
-    turns = played.turns if played is not None else ()
-    parts = [value for turn in turns for value in turn.rewards.values()] + list(completion.rewards.values())
-    broken = played is not None and played.outcome is None
-    outcome = played.outcome if played is not None else completion.outcome
+def columns_of(
+    trajectory: Trajectory, reason: str, name: str, logged: Any, tags: ThoughtTags
+) -> dict[str, str | float | None]:
+    """The columns of one completion: its name, its prompt's, what the filter said of its group, its weighted reward, its
+    success.
+
+    `logged`: the completion as TRL logs it. The first turn's thought is given as its place in that text, or, where
+    special tokens were dropped from it, as the text itself behind a `=`; empty where nothing is a thought.
+    """
+    thought = thought_text(trajectory.turns[0].reply, tags) if trajectory.turns else None
+    at = _first_text(logged).find(thought) if thought is not None else -1
+    place = f"{at}:{at + len(thought)}" if thought is not None and at >= 0 else f"={thought}"
+    outcome = trajectory.outcome
     return {
-        "id": f"{step}/{group}/{member}",
+        "id": name,
+        "task": trajectory.task.id,
         "reason": reason,
-        "reward": None if broken or not (parts or played is not None) else math.fsum(parts),
+        "reward": trajectory.reward,
         "outcome": None if outcome is None or math.isnan(outcome) else outcome,
+        "progress": trajectory.progress,
+        "thought": "" if thought is None else place,
     }
+
+
+def _first_text(logged: Any) -> str:
+    """The text of a completion, or of the first message that the policy wrote in it."""
+    if isinstance(logged, list):
+        logged = next((message.get("content") for message in logged if message.get("role") == "assistant"), "")
+    return logged if isinstance(logged, str) else ""
+
+
+def _summed(rewards: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Rewards by function, NaNs left out; functions may share a name."""
+    found: dict[str, float] = {}
+    for name, reward in rewards:
+        if not math.isnan(reward):
+            found[name] = found.get(name, 0.0) + reward
+    return found
 
 
 def _weighted(trajectory: Any, functions: Sequence[tuple[str, Any, float]]) -> Trajectory | None:

@@ -1,0 +1,113 @@
+"""Runs of HeedfulGRPOTrainer that one process or several make of the same script; executed once per process.
+
+    RANK=0 WORLD_SIZE=2 ... python trl_worker.py MODEL FOLDER
+
+Groups of 4 in generation batches of 12 rows: two processes hold 6 rows each, so the second group lies across them.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import torch
+from tiny_trl import Gradients, Script, arguments, trainer_of, weights_of, written
+
+from heedful.diagnostician import DiagnosticsConfig
+from heedful.filters import DropConstant
+from heedful.integrations.trl import HeedfulConfig
+
+GROUP, ROWS = 4, 12
+UP, DOWN, FLAT = [0, 1, 0, 0], [1, 0.5, 1, 1], [1, 1, 1, 1]
+STEPS = (
+    [UP, DOWN, FLAT],  # 6 kept rows in the first process, 2 in the second
+    [UP, FLAT, FLAT],  # the second process has none
+    [FLAT, FLAT, FLAT],  # nobody has any
+    [FLAT, UP, DOWN],  # 2 and 6
+)
+HEEDFUL = HeedfulConfig(filter=DropConstant(on="reward"), diagnostics=DiagnosticsConfig(every=1, full_every=2))
+RUNS: dict[str, dict[str, Any]] = {
+    "grpo": {"loss_type": "grpo", "beta": 0.1},
+    "dapo": {"loss_type": "dapo", "num_iterations": 2},
+    "batch": {"loss_type": "dr_grpo", "scale_rewards": "batch"},
+    "objectives": {"loss_type": "luspo", "multi_objective_aggregation": "normalize_then_sum", "beta": 0.1},
+}
+
+EVALUATED = {
+    "eval_strategy": "steps",
+    "eval_steps": 1,
+    "log_completions": True,
+    "num_completions_to_print": 0,
+    "save_strategy": "steps",
+    "save_steps": 2,
+}
+"""What the first of them does besides."""
+
+
+def script() -> Script:
+    """Three tasks for each step, and one to evaluate on. In a flat group the second function is flat as well."""
+    groups = [
+        [{"score": value, "other": 0.0 if row is FLAT else place / 2} for place, value in enumerate(row)]
+        for step in STEPS
+        for row in step
+    ]
+    tasks = written([*groups, groups[0]])
+    return Script([replace(task, prompt=f"{task.prompt}<think>") for task in tasks])
+
+
+def run(model: Path, folder: Path, name: str, resume: str | None = None) -> dict[str, Any]:
+    """One run; what this process knows at its end."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    tasks, noted, changes = script(), Gradients(), RUNS[name]
+    data = tasks.dataset()
+    groups = len(STEPS) * len(STEPS[0])
+    args = arguments(
+        folder,
+        max_steps=len(STEPS) * changes.get("num_iterations", 1),
+        num_generations=GROUP,
+        gradient_accumulation_steps=2,
+        per_device_train_batch_size=ROWS // 2 // world,
+        learning_rate=0.01,
+        **(EVALUATED | {"per_device_eval_batch_size": GROUP // world} if name == "grpo" else {}),
+        **changes,
+    )
+    trainer = trainer_of(
+        model,
+        args,
+        tasks,
+        heedful=HEEDFUL,
+        functions=("score", "other"),
+        callbacks=[noted],
+        train_dataset=data.select(range(groups)),
+        eval_dataset=data.select(range(groups, len(data))),
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    return {"weights": weights_of(trainer), "gradients": noted.steps, "history": trainer.state.log_history}
+
+
+def main(model: Path, folder: Path) -> None:
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    gc.freeze()  # each run collects garbage, and there is none among the packages' own objects
+    found = {name: run(model, folder / name, name) for name in RUNS}
+    if os.environ["RANK"] == "0":
+        shutil.copytree(folder / "grpo" / "checkpoint-2", folder / "resumed" / "checkpoint-2")
+        shutil.copytree(folder / "grpo" / "heedful", folder / "resumed" / "heedful")
+    torch.distributed.barrier()
+    found["resumed"] = run(model, folder / "resumed", "grpo", resume=str(folder / "resumed" / "checkpoint-2"))
+    torch.save(found, folder / f"found-{os.environ['RANK']}.pt")
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
