@@ -85,8 +85,8 @@ class TrainConfig:
     checkpoint_every: int = 10
     """Steps between checkpoints; the last two and the best evaluated one are kept."""
     keep_rollouts: Literal["all", "evaluations", "none"] = "all"
-    """Episodes that are stored, with the texts: those trained on and those of evaluations, the latter alone, or none.
-    Without the evaluations' a verdict has no gain paired by task; without those trained on a report shows no episode."""
+    """Episodes that are stored, with their texts: those trained on and those of evaluations, the latter alone, or none.
+    Without those of evaluations a verdict has no gain paired by task; without those trained on a report shows none."""
     trackers: tuple[str, ...] = ()
     """Besides metrics.jsonl: tensorboard, wandb, trackio."""
     seed: int = 0

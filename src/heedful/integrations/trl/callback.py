@@ -22,6 +22,8 @@ class Watching(Protocol):
     heedful: HeedfulConfig
     observer: Observer
     resumed_from: Path | None
+    collapsed: bool
+    """An alarm named a collapse was raised in this run."""
 
     def begin(self) -> None:
         """A run begins, or goes on."""
@@ -74,6 +76,10 @@ class Bridge(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         self._trainer.leave_weights_if_nothing_was_kept()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if self._trainer.collapsed and self._trainer.heedful.on_collapse == "stop":
+            control.should_training_stop = control.should_save = True
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._trainer.observer.close()

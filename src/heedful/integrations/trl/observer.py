@@ -5,6 +5,7 @@ Promise: reads only. The weights are those that sampled the batch, since TRL rew
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 from heedful.configuration import to_json
 from heedful.diagnostician import Diagnostician
+from heedful.diagnostics.alarms import Alarm
 from heedful.diagnostics.thoughts import ThoughtTags
 from heedful.integrations.trl.batch import BatchReader, Completion, unknown_to_trl, values_of
 from heedful.integrations.trl.record import Record
@@ -24,6 +26,8 @@ from heedful.scorers.hf import HFScorer
 from heedful.seeds import stream
 from heedful.trackers import JsonlTracker
 from heedful.types import Group, Metric, Verdict
+
+_LOG = logging.getLogger("heedful")
 
 _NEUTRAL = {
     "top_p": (1, None),
@@ -47,6 +51,8 @@ class Seen:
     groups: list[Group]
     verdicts: list[Verdict]
     metrics: list[Metric]
+    raised: tuple[Alarm, ...] = ()
+    """Alarms that were not raised at the batch before."""
 
 
 @dataclass(slots=True)
@@ -81,7 +87,9 @@ class Observer:
             self.record.write(step, groups, verdicts, diagnosis)
             self.tracker.write(step, metrics)
         self.generation += 1
-        return Seen(step, groups, verdicts, metrics)
+        for alarm in diagnosis.raised:
+            _LOG.warning(alarm.sentence())
+        return Seen(step, groups, verdicts, metrics, diagnosis.raised)
 
     def begin(self, record: Record) -> None:
         """Keep a record from now on."""

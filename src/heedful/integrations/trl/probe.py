@@ -39,6 +39,8 @@ class Probe:
     def __init__(self, config: HeedfulConfig | None = None) -> None:
         self.heedful = config or HeedfulConfig()
         self.__name__ = "heedful_probe"
+        self.collapsed = False
+        """An alarm named a collapse was raised in this run."""
         self._trainer: Any = None
         self.observer: Observer
         """Sees every generation batch, in the main process."""
@@ -68,6 +70,7 @@ class Probe:
     def begin(self) -> None:
         """A run begins, or goes on: new baselines."""
         self.observer = observer_of(self._trainer, self.heedful, KeepAll(on=self.heedful.filter.on))
+        self.collapsed = False
 
     def claim(self) -> Record:
         """A new folder for the record of the run."""
@@ -85,7 +88,7 @@ class Probe:
         **fields: Any,
     ) -> list[None]:
         """One None per row. TRL passes everything it knows by name, hence the open parameters."""
-        from accelerate.utils import gather_object
+        from accelerate.utils import broadcast_object_list, gather_object
 
         trainer = self._trainer
         if trainer is None:
@@ -93,10 +96,13 @@ class Probe:
         if trainer.model.training:
             local = self._completions(prompts, completion_ids, fields)
             gathered: list[Completion] = gather_object(local)
+            collapsed = [False]
             if trainer.accelerator.is_main_process:
                 seen = self.observer.observe(gathered, trainer.num_generations, trainer.state.global_step)
                 for name, value in self.heedful.logged(seen.metrics).items():
                     log_metric(name, value)
+                collapsed = [any(alarm.collapse for alarm in seen.raised)]
+            self.collapsed = self.collapsed or broadcast_object_list(collapsed)[0]
         self._watched.clear()
         return [None] * len(prompts)
 

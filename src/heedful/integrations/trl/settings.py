@@ -44,6 +44,8 @@ class HeedfulConfig:
     """What delimits thought and answer in a completion."""
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
     """How often, and on how many thoughts, is measured."""
+    on_collapse: Literal["warn", "stop"] = "warn"
+    """What an alarm named a collapse does: warn = say so and go on; stop = end the training after the step, saved."""
     record: bool = True
     """Keep rollouts, metrics with intervals, and score matrices in `<output_dir>/heedful`: what `heedful report` and
     `heedful audit` read."""

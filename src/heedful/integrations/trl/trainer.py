@@ -61,6 +61,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         self._generated: tuple[Any, Any, Any] = ([], [], None)
         self._rewards_BF: Tensor | None = None
         self._kept_in_window = 0
+        self.collapsed = False
         self.resumed_from: Path | None = None
         """The checkpoint that the run goes on from, if its path was given."""
         self.add_callback(Bridge(self))
@@ -112,6 +113,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         completions: list[Completion] = gather_object(self._local_completions(inputs))
         seen = self._observed(completions)
         self._extend_logs(len(completions), seen)
+        self.collapsed = self.collapsed or any(alarm.collapse for alarm in seen.raised)
         return self._filtered(batch, seen.verdicts)
 
     def compute_loss(
@@ -142,7 +144,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         """A new run: new baselines, and a record of its own if one is to be kept."""
         self.observer.close()
         self.observer = observer_of(self, self.heedful, self._filter)
-        self._kept_in_window = 0
+        self._kept_in_window, self.collapsed = 0, False
 
     def claim(self) -> Record:
         """A new folder for the record of the run."""
