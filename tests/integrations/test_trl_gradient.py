@@ -7,6 +7,7 @@ the norm of their difference, relative to the reference's norm; in float64, so t
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def test_so_it_is_summed_over_the_windows_of_a_long_generation_batch(
         {"importance_sampling_level": "sequence", "loss_type": "luspo"},
         {"scale_rewards": "none", "loss_type": "dr_grpo"},
         {"scale_rewards": "batch", "loss_type": "grpo"},
-        {"mask_truncated_completions": True, "loss_type": "dapo"},
+        {"off_policy_mask_threshold": 1.0, "loss_type": "grpo"},
         {"pad_to_multiple_of": 8, "loss_type": "dapo"},
         {"delta": 2.0, "loss_type": "grpo", "gradient_checkpointing": True},
     ],
@@ -104,6 +105,26 @@ def test_so_it_is_under_other_settings(changes: dict[str, Any], tiny_model: Path
     found = gradients(tiny_model, tmp_path, TASKS, filtering(), **cut, **common)
     assert_equal(found[0], expected[0])
     assert_equal(found[1], expected[1])
+
+
+def test_so_it_is_with_completions_that_are_masked_because_they_were_cut_off(tiny_model: Path, tmp_path: Path) -> None:
+    cut_off = [replace(task, answers=(task.answers[0][:-1], *task.answers[1:])) for task in TASKS]
+    common = {"mask_truncated_completions": True, "loss_type": "dapo"}
+    kept = [cut_off[1], cut_off[3]]
+    (expected,) = gradients(tiny_model, tmp_path, kept, None, per_device_train_batch_size=6, **common)
+    cut = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 4}
+    (found,) = gradients(tiny_model, tmp_path, cut_off, filtering(), **cut, **common)
+    assert_equal(found, expected)
+
+
+def test_an_update_of_two_generation_batches_is_the_mean_over_both(tiny_model: Path, tmp_path: Path) -> None:
+    # Each generation batch is filtered for itself; of the second nothing is kept.
+    tasks = [TASKS[0], TASKS[1], TASKS[2], TASKS[2]]
+    tasks[3] = replace(TASKS[2], prompt="again")
+    (expected,) = gradients(tiny_model, tmp_path, [TASKS[1]], None, per_device_train_batch_size=3, loss_type="grpo")
+    each = {"per_device_train_batch_size": 6, "gradient_accumulation_steps": 2, "steps_per_generation": 1}
+    (found,) = gradients(tiny_model, tmp_path, tasks, filtering(), loss_type="grpo", **each)
+    assert_equal(found, expected / 2)
 
 
 @pytest.mark.parametrize("aggregation", ["sum_then_normalize", "normalize_then_sum"])

@@ -86,7 +86,7 @@ class Script:
         rows: dict[str, Any] = {
             "prompt_ids": [trainer.processing_class(task.prompt)["input_ids"] for task, _ in drawn],
             "completion_ids": [list(task.answers[member]) for task, member in drawn],
-            "logprobs": None,
+            "logprobs": [[-4.0 - token % 3 for token in task.answers[member]] for task, member in drawn],
             "given": [task.rewards[member] for task, member in drawn],
         }
         if all(task.masks is not None for task, _ in drawn):

@@ -58,8 +58,7 @@ def completions_of(
 def columns_of(
     trajectory: Trajectory, reason: str, name: str, logged: Any, tags: ThoughtTags
 ) -> dict[str, str | float | None]:
-    """The columns of one completion: its name, its prompt's, what the filter said of its group, its weighted reward, its
-    success.
+    """The columns of one completion: its name and its prompt's, the filter's word, its weighted reward, its success.
 
     `logged`: the completion as TRL logs it. The first turn's thought is given as its place in that text, or, where
     special tokens were dropped from it, as the text itself behind a `=`; empty where nothing is a thought.

@@ -1,0 +1,139 @@
+"""How rows leave a batch: by hand, on batches small enough to be written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[trl]')")
+
+from heedful.integrations.trl.removal import (
+    KEPT,
+    cut_dependent,
+    keeps_all_rows,
+    remove,
+    row_factor,
+    rows_needed,
+    trained_tokens,
+)
+
+
+def batch(**more: Any) -> dict[str, Any]:
+    """Four rows: prompts of 3, 1, 2 and 1 tokens, completions of 4, 2, 1 and 3."""
+    return {
+        "prompt_ids": torch.tensor([[11, 12, 13], [0, 0, 21], [0, 31, 32], [0, 0, 41]]),
+        "prompt_mask": torch.tensor([[1, 1, 1], [0, 0, 1], [0, 1, 1], [0, 0, 1]]),
+        "completion_ids": torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 0, 0, 0], [8, 9, 10, 0]]),
+        "completion_mask": torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 0]]),
+        "advantages": torch.tensor([1.0, -1.0, 2.0, -2.0]),
+        "old_per_token_logps": torch.arange(16.0).view(4, 4),
+        "num_items_in_batch": torch.tensor(10),
+        **more,
+    }
+
+
+def test_kept_rows_stay_in_order_and_columns_that_they_do_not_use_go() -> None:
+    smaller = remove(batch(), [False, True, True, False], rows=2)
+    assert smaller["prompt_ids"].tolist() == [[0, 21], [31, 32]]
+    assert smaller["completion_ids"].tolist() == [[5, 6], [7, 0]]
+    assert smaller["completion_mask"].tolist() == [[1, 1], [1, 0]]
+    assert smaller["old_per_token_logps"].tolist() == [[4, 5], [8, 9]]
+    assert smaller["advantages"].tolist() == [-1, 2]
+    assert smaller[KEPT].tolist() == [True, True]
+    assert int(smaller["num_items_in_batch"]) == 10  # counted anew by who knows all processes
+    assert int(trained_tokens(smaller)) == 3
+
+
+def test_idle_rows_are_the_shortest_read_in_their_context_and_out_of_the_loss() -> None:
+    smaller = remove(batch(), [True, False, False, False], rows=3)
+    # Rows 1 and 2 have 3 tokens, row 3 has 4; the kept row is the longest, so nothing is cut off.
+    assert smaller["prompt_ids"].tolist() == [[11, 12, 13], [0, 0, 21], [0, 31, 32]]
+    assert smaller["completion_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]
+    assert smaller["tool_mask"].tolist() == [[1, 1, 1, 1], [0, 0, 0, 0], [0, 0, 0, 0]]
+    assert smaller["advantages"].tolist() == [1, 0, 0]
+    assert smaller[KEPT].tolist() == [True, False, False]
+    assert int(trained_tokens(smaller)) == 4
+
+
+def test_an_idle_row_keeps_its_prompt_and_ends_where_the_kept_ones_end() -> None:
+    smaller = remove(batch(), [False, False, True, False], rows=4)
+    assert smaller["prompt_ids"].shape == (4, 3)
+    assert smaller["completion_ids"].tolist() == [[7], [5], [8], [1]]
+    assert smaller["tool_mask"].tolist() == [[1], [0], [0], [0]]
+
+
+def test_a_process_without_a_kept_row_has_idle_ones_alone() -> None:
+    smaller = remove(batch(), [False] * 4, rows=2)
+    assert smaller["completion_ids"].tolist() == [[5, 6], [7, 0]]
+    assert int(trained_tokens(smaller)) == 0
+    assert smaller["advantages"].tolist() == [0, 0]
+
+
+def test_what_tools_wrote_stays_masked() -> None:
+    tools = torch.tensor([[1, 0, 0, 1], [1, 1, 1, 1], [1, 1, 1, 1], [0, 1, 1, 1]])
+    smaller = remove(batch(tool_mask=tools), [True, False, False, True], rows=2)
+    assert smaller["tool_mask"].tolist() == [[1, 0, 0, 1], [0, 1, 1, 1]]
+    assert int(trained_tokens(smaller)) == 4
+
+
+def test_without_trimming_rows_go_and_columns_stay() -> None:
+    smaller = remove(batch(), [False, True, True, False], rows=2, trim=False)
+    assert smaller["prompt_ids"].shape == (2, 3)
+    assert smaller["completion_ids"].shape == (2, 4)
+
+
+def test_a_batch_with_images_keeps_its_rows_and_their_order() -> None:
+    images = batch(pixel_values=torch.zeros(7, 5), num_images=[1, 2, 0, 4])
+    assert keeps_all_rows(images)
+    assert not keeps_all_rows(batch())
+    smaller = remove(images, [False, True, True, False], rows=4)
+    assert smaller["pixel_values"].shape == (7, 5)
+    assert smaller["num_images"] == [1, 2, 0, 4]
+    assert smaller["prompt_ids"].tolist() == batch()["prompt_ids"].tolist()
+    assert smaller[KEPT].tolist() == [False, True, True, False]
+    assert smaller["tool_mask"].sum(dim=1).tolist() == [0, 4, 4, 0]
+
+
+def test_advantages_may_stand_per_token() -> None:
+    smaller = remove(batch(advantages=torch.ones(4, 4)), [True, False, False, False], rows=2)
+    assert smaller["advantages"].tolist() == [[1, 1, 1, 1], [0, 0, 0, 0]]
+
+
+def test_a_ratio_of_whole_sequences_keeps_its_column() -> None:
+    ratios = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+    smaller = remove(batch(importance_sampling_ratio=ratios), [False, True, True, False], rows=2)
+    assert smaller["importance_sampling_ratio"].tolist() == [[2], [3]]
+
+
+@pytest.mark.parametrize(
+    ("kept", "chunks", "rows"),
+    [([6], 4, 8), ([6, 2], 2, 6), ([4, 0], 1, 4), ([0, 0], 3, 3), ([0], 1, 1), ([12], 4, 12)],
+)
+def test_every_process_holds_as_many_rows_as_the_fullest_one_needs(kept: list[int], chunks: int, rows: int) -> None:
+    assert rows_needed(kept, chunks) == rows
+
+
+def test_a_mean_over_rows_is_made_one_over_kept_rows_where_the_loss_counts_rows() -> None:
+    assert row_factor("grpo", 8, 6) == pytest.approx(4 / 3)
+    assert row_factor("dapo", 8, 6) == 1
+    assert row_factor("bnpo", 8, 6) == 1
+    assert row_factor("grpo", 8, 0) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (("dapo", False, 1.0, False), []),
+        (("bnpo", False, 1.0, False), ["bnpo"]),
+        (("grpo", True, 1.0, False), ["entropy bonus"]),
+        (("grpo", False, 0.2, False), ["top_entropy_quantile"]),
+        (("grpo", False, 1.0, True), ["mixture of experts"]),
+        (("bnpo", True, 0.2, True), ["bnpo", "entropy bonus", "top_entropy_quantile", "mixture of experts"]),
+    ],
+)
+def test_each_term_that_depends_on_the_cut_is_named(settings: tuple[Any, ...], named: list[str]) -> None:
+    sentences = cut_dependent(*settings)
+    assert len(sentences) == len(named)
+    assert all(name in sentence for name, sentence in zip(named, sentences, strict=True))
