@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[trl]')")
 
-from heedful.integrations.trl.removal import (
+from heedful.integrations.trl.removal import (  # noqa: E402
     KEPT,
     cut_dependent,
     keeps_all_rows,
