@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[trl]')")
+
+import torch
 
 from heedful.integrations.trl.removal import (
     KEPT,
