@@ -127,3 +127,11 @@ def test_a_run_of_nothing_but_empty_steps_ends_with_the_weights_it_began_with(ti
     trainer.train()
     assert torch.equal(before, weights_of(trainer))
     assert [line["filter/empty"] for line in trainer.state.log_history[:2]] == [1, 1]
+
+
+def test_where_an_engine_updates_by_itself_it_is_said(tiny_model: Path, tmp_path: Path) -> None:
+    args = arguments(tmp_path, num_generations=2, per_device_train_batch_size=4)
+    trainer = trainer_of(tiny_model, args, Script(written(SPREAD)), heedful=filtering())
+    trainer.is_deepspeed_enabled = True
+    with pytest.warns(UserWarning, match="DeepSpeed updates the weights by itself"):
+        trainer._chosen_filter()

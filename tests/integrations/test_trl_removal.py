@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[trl]')")
 
-from heedful.integrations.trl.removal import (  # noqa: E402
+import torch
+
+from heedful.integrations.trl.removal import (
     KEPT,
     cut_dependent,
     keeps_all_rows,

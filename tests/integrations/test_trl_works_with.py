@@ -1,9 +1,8 @@
-"""What HeedfulGRPOTrainer works with: prompts of both kinds, masks, tools, environments, adapters, evaluations."""
+"""What HeedfulGRPOTrainer works with: prompts of both kinds, masks, adapters, evaluations, a second run."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +10,35 @@ import pytest
 
 pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[trl]')")
 
-import datasets
 import numpy
 import pyarrow.parquet
 import torch
-import trl
-from tiny_trl import END, Script, Scripted, arguments, filtering, trainer_of, weights_of, written
+from tiny_trl import (
+    END,
+    MEASURED,
+    Script,
+    Scripted,
+    arguments,
+    differing,
+    filtering,
+    lora,
+    prompts,
+    recorded,
+    trainer_of,
+    written,
+)
 from transformers import AutoTokenizer, TrainerCallback
 
 from heedful.diagnostician import DiagnosticsConfig
 from heedful.diagnostics.thoughts import ThoughtTags, first_turn_thoughts
-from heedful.filters import DropConstant, KeepAll
+from heedful.filters import KeepAll
 from heedful.integrations.trl import HeedfulConfig
 from heedful.scorers.hf import HFScorer
-from heedful.storage import Rollouts, RunFolder, StepMetrics, read_metrics, read_rollouts, read_scores
+from heedful.storage import Rollouts, RunFolder, read_metrics, read_scores
 from heedful.types import Ending
-from tiny_models import llama
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
-MEASURED = HeedfulConfig(filter=DropConstant(on="reward"), diagnostics=DiagnosticsConfig(every=1, full_every=1))
 CLOSE = 262
 """The id of `</think>`."""
 
@@ -43,24 +51,6 @@ class Snapshots(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         self.states.append({name: value.clone() for name, value in model.state_dict().items()})
-
-
-def recorded(folder: Path, step: int = 0) -> tuple[Rollouts, StepMetrics]:
-    run = RunFolder(folder / "heedful")
-    return read_rollouts(run.rollouts(step)), list(read_metrics(run.metrics))[step]
-
-
-def longest_first(completions: Sequence[Any], **_: Any) -> list[float]:
-    """A reward that random bytes differ in."""
-    texts = [completion if isinstance(completion, str) else completion[0]["content"] for completion in completions]
-    return [float(sum(map(ord, text)) % 7) for text in texts]
-
-
-def prompts(kind: str) -> Any:
-    """Twice two prompts; those of the plain kind end in the opening tag."""
-    if kind == "plain":
-        return datasets.Dataset.from_list([{"prompt": f"Say {n}!<think>"} for n in range(4)])
-    return datasets.Dataset.from_list([{"prompt": [{"role": "user", "content": f"Say {n}!"}]} for n in range(4)])
 
 
 @pytest.mark.parametrize("kind", ["plain", "conversational"])
@@ -83,7 +73,7 @@ def test_sampled_completions_of_plain_and_of_conversational_prompts_are_read_as_
         tiny_model,
         args,
         heedful=MEASURED,
-        reward_funcs=longest_first,
+        reward_funcs=differing,
         train_dataset=prompts(kind),
         callbacks=[snapshots],
     )
@@ -95,7 +85,7 @@ def test_sampled_completions_of_plain_and_of_conversational_prompts_are_read_as_
         ).to_pylist()
         members = [member for group in rollouts.groups for member in group.trajectories]
         assert [row["heedful_id"] for row in logged] == [f"{step}/{row // 4}/{row % 4}" for row in range(8)]
-        assert [row["longest_first"] for row in logged] == [member.reward for member in members]
+        assert [row["differing"] for row in logged] == [member.reward for member in members]
         for row, member in zip(logged, members, strict=True):
             (turn,) = member.turns
             text = tokenizer.decode([token for token in turn.reply.ids if token >= 5])
@@ -155,154 +145,6 @@ def test_a_foreign_rollout_func_with_a_mask_is_split_into_turns_and_what_was_not
     mask = (batch["completion_mask"] * batch["tool_mask"]).sum().item()
     kept = [sum(row) for row in tasks[0].masks or ()]
     assert mask == batch["num_items_in_batch"].item() == (kept[0] + kept[2] if masked else sum(kept))
-
-
-def chatml(tokenizer_folder: Path) -> Any:
-    """The tokenizer of bytes with the template of Qwen2.5, which knows tools."""
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
-    tokenizer.eos_token = "<|im_end|>"
-    template = Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja"
-    tokenizer.chat_template = template.read_text(encoding="utf-8")
-    return tokenizer
-
-
-ASK = '<think>I ask</think><tool_call>\n{{"name": "{tool}", "arguments": {{"number": 3}}}}\n</tool_call><|im_end|>'
-SAY = "<think>I know</think><answer>6</answer><|im_end|>"
-
-
-def answering(tokenizer: Any, tool: str) -> Callable[..., Any]:
-    """An engine that asks the tool first, unless it is the last member of the batch, and then answers."""
-
-    def generate(self: Any, prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
-        texts = [tokenizer.decode(ids) for ids in prompt_ids]
-        last = len(texts) - 1 if not any("<tool_response>" in text for text in texts) else -1
-        said = [
-            SAY if "<tool_response>" in text or row == last else ASK.format(tool=tool) for row, text in enumerate(texts)
-        ]
-        return [tokenizer(text)["input_ids"] for text in said], None
-
-    return generate
-
-
-def told_of(group: Any) -> list[list[str]]:
-    return [[turn.reply.text for turn in member.turns] for member in group.trajectories]
-
-
-def double(number: int) -> str:
-    """Doubles a number.
-
-    Args:
-        number: What to double.
-    """
-    return str(2 * number)
-
-
-def by_place(completions: Sequence[Any], **_: Any) -> list[float]:
-    """The first prompt's completions differ, the second's do not."""
-    return [1.0, 0.0, 0.5, 0.5]
-
-
-def with_engine(
-    monkeypatch: pytest.MonkeyPatch, tiny_model: Path, folder: Path, tool: str, **others: Any
-) -> tuple[Any, Any]:
-    """The trainer after a step on two prompts with two members each, and its tokenizer."""
-    tokenizer = chatml(tiny_model)
-    monkeypatch.setattr(trl.GRPOTrainer, "_generate_single_turn", answering(tokenizer, tool))
-    args = arguments(folder, num_generations=2, per_device_train_batch_size=4, max_completion_length=300)
-    model = llama(len(tokenizer), window=4096)
-    trainer = trainer_of(tiny_model, args, heedful=MEASURED, model=model, processing_class=tokenizer, **others)
-    trainer.train()
-    return trainer, tokenizer
-
-
-def test_tools_their_results_are_prompts_and_never_thoughts(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [{"prompt": [{"role": "user", "content": f"Twice {n}?"}]} for n in (3, 4)]
-    data = datasets.Dataset.from_list(rows)
-    others = {"tools": [double], "train_dataset": data, "reward_funcs": by_place}
-    trainer, _ = with_engine(monkeypatch, tiny_model, tmp_path, "double", **others)
-    rollouts, metrics = recorded(tmp_path)
-    asked = ASK.format(tool="double").removesuffix("<|im_end|>")
-    said = SAY.removesuffix("<|im_end|>")
-    assert told_of(rollouts.groups[0]) == [[asked, said], [asked, said]]
-    assert told_of(rollouts.groups[1]) == [[asked, said], [said]]
-    result = rollouts.groups[0].trajectories[0].turns[1].reply.prompt.text
-    assert "<tool_response>\n6\n</tool_response>" in result
-    assert result.endswith("<|im_start|>assistant\n")
-    thoughts = first_turn_thoughts(rollouts.groups, ThoughtTags())
-    assert [text.removesuffix("</think>") for text in thoughts.thought_texts_M] == ["I ask"] * 3 + ["I know"]
-    assert len(thoughts.prompts_N) == 2
-    assert [verdict.reason for verdict in rollouts.verdicts or ()] == ["kept", "constant"]
-    assert metrics.metrics["length/turns"].value == 7 / 4
-    assert metrics.metrics["information/first_turn/mi"].n == 4
-    assert metrics.metrics["information/observation/mi"].why  # one observation: nothing to swap
-    assert trainer.state.log_history[0]["tools/call_frequency"] == 3 / 4
-
-
-class Doubler:
-    """An environment of TRL: its methods are tools."""
-
-    def reset(self, **_: Any) -> str:
-        return "Twice 3?"
-
-    def ask(self, number: int) -> str:
-        """Doubles a number.
-
-        Args:
-            number: What to double.
-        """
-        return str(2 * number)
-
-    def get_reward(self) -> float:
-        return 1.0
-
-
-class Tripler(Doubler):
-    """Another one, which shows something else first."""
-
-    def reset(self, **_: Any) -> str:
-        return "Thrice 3?"
-
-    def get_reward(self) -> float:
-        return 0.25
-
-
-def test_one_environment_without_a_dataset(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_engine(monkeypatch, tiny_model, tmp_path, "ask", environment_factory=Doubler, reward_funcs=by_place)
-    rollouts, metrics = recorded(tmp_path)
-    assert [[member.reward for member in group.trajectories] for group in rollouts.groups] == [[2, 1], [1.5, 1.5]]
-    assert {name for name in metrics.metrics if name.startswith("reward/")} == {
-        "reward/mean",
-        "reward/by_place",
-        "reward/Doubler",
-    }
-    assert len({group.task.id for group in rollouts.groups}) == 1  # equal prompts are one task
-    assert "Twice 3?" in rollouts.groups[0].trajectories[0].turns[0].reply.prompt.text
-
-
-def test_several_environments_are_measured_each_for_itself(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    user = [{"role": "user", "content": ""}]
-    rows = [{"prompt": user, "environment": "double"}, {"prompt": user, "environment": "triple"}]
-    others = {
-        "environment_factory": {"double": Doubler, "triple": Tripler},
-        "train_dataset": datasets.Dataset.from_list(rows),
-        "reward_funcs": by_place,
-    }
-    with_engine(monkeypatch, tiny_model, tmp_path, "ask", **others)
-    rollouts, metrics = recorded(tmp_path)
-    assert [group.task.id.rpartition("-")[0] for group in rollouts.groups] == ["double", "triple"]
-    assert [[member.reward for member in group.trajectories] for group in rollouts.groups] == [[2, 1], [0.75, 0.75]]
-    places = {name.split("/")[2] for name in metrics.metrics if name.startswith("information/first_turn/")}
-    assert {"double", "triple"} <= places
-
-
-def lora() -> Any:
-    peft = pytest.importorskip("peft", reason="peft is not installed")
-    return peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=0.1, target_modules=["q_proj", "v_proj"])
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.1])
@@ -408,69 +250,3 @@ def test_without_a_filter_every_group_is_kept_and_measured(tiny_model: Path, tmp
     rollouts, metrics = recorded(tmp_path)
     assert [verdict.reason for verdict in rollouts.verdicts or ()] == ["kept", "kept"]
     assert metrics.metrics["filter/kept_ratio"].value == 1
-
-
-def test_completions_without_a_thought_are_no_reason_to_end_a_run(tiny_model: Path, tmp_path: Path) -> None:
-    args = arguments(tmp_path, max_steps=2, num_generations=2, per_device_train_batch_size=4)
-    trainer = trainer_of(tiny_model, args, Script(written([[1, 1], [0, 1], [1, 0], [0, 1]])), heedful=MEASURED)
-    trainer.train()
-    _, metrics = recorded(tmp_path, 1)
-    assert metrics.metrics["information/first_turn/mi"].value is None
-    assert metrics.metrics["information/first_turn/mi"].why == "no thought to score"
-    assert RunFolder(tmp_path / "heedful").score_steps() == []
-    assert metrics.metrics["reward/mean"].value == 0.5
-
-
-def test_measuring_changes_nothing_of_the_training(tiny_model: Path, tmp_path: Path) -> None:
-    # Sampled completions and dropout: any random number that a measurement drew from TRL's would show.
-    weights, rewards = [], []
-    for name, diagnostics in (("with", DiagnosticsConfig(every=1, full_every=2)), ("without", None)):
-        heedful = (
-            HeedfulConfig(filter=DropConstant(on="reward"), diagnostics=diagnostics) if diagnostics else filtering()
-        )
-        args = arguments(
-            tmp_path / name,
-            max_steps=3,
-            num_generations=4,
-            per_device_train_batch_size=4,
-            gradient_accumulation_steps=2,
-            learning_rate=0.05,
-            disable_dropout=False,
-            gradient_checkpointing=True,
-            max_completion_length=12,
-        )
-        others = {"reward_funcs": longest_first, "train_dataset": prompts("plain"), "peft_config": lora()}
-        trainer = trainer_of(tiny_model, args, heedful=heedful, **others)
-        trainer.train()
-        weights.append(weights_of(trainer))
-        rewards.append([line["reward"] for line in trainer.state.log_history if "reward" in line])
-    assert RunFolder(tmp_path / "with" / "heedful").score_steps() == [0, 2]
-    assert rewards[0] == rewards[1]
-    assert torch.equal(*weights)
-
-
-@pytest.mark.parametrize(
-    ("changes", "cut"),
-    [
-        ({"top_k": 20}, "top_k"),
-        ({"top_p": 0.9}, "top_p"),
-        ({"min_p": 0.1}, "min_p"),
-        ({"generation_kwargs": {"typical_p": 0.8}}, "typical_p"),
-        ({"generation_kwargs": {"top_p": 1.0}}, None),
-    ],
-    ids=["top_k", "top_p", "min_p", "typical_p", "neutral"],
-)
-def test_thoughts_of_a_truncated_sampler_are_not_scored_and_the_reason_is_given(
-    changes: dict[str, Any], cut: str | None, tiny_model: Path, tmp_path: Path
-) -> None:
-    args = arguments(tmp_path, num_generations=4, per_device_train_batch_size=8, **changes)
-    others = {"reward_funcs": longest_first, "train_dataset": prompts("plain")}
-    trainer_of(tiny_model, args, heedful=MEASURED, **others).train()
-    _, metrics = recorded(tmp_path)
-    mi = metrics.metrics["information/first_turn/mi"]
-    if cut is None:
-        assert mi.value is not None
-    else:
-        assert (mi.value, mi.why) == (None, f"truncated sampling ({cut})")
-    assert metrics.metrics["reward/mean"].value is not None
-    assert not math.isnan(metrics.metrics["reward/mean"].value)

@@ -17,6 +17,7 @@ from typing import Any
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # read when a trainer with a rollout_func is made
 
 import datasets
+import pytest
 import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
@@ -27,6 +28,7 @@ from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer
 from heedful.protocols import Filter
 from heedful.seedlings.tokenizer import grow_tokenizer
+from heedful.storage import Rollouts, RunFolder, StepMetrics, read_metrics, read_rollouts
 from tiny_models import llama
 
 transformers.logging.set_verbosity_error()
@@ -35,6 +37,8 @@ transformers.logging.disable_progress_bar()
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 END = 1
 """The id of the end-of-turn token."""
+MEASURED = HeedfulConfig(filter=DropConstant(on="reward"), diagnostics=DiagnosticsConfig(every=1, full_every=1))
+"""A filter, and every measurement at every step."""
 
 Reward = float | None
 Rewards = Mapping[str, Reward]
@@ -176,3 +180,28 @@ def filtering(chosen: Filter | None = None, **changes: Any) -> HeedfulConfig:
 def weights_of(trainer: Any) -> torch.Tensor:
     """All weights as one row of numbers."""
     return torch.cat([parameter.detach().clone().flatten() for parameter in trainer.model.parameters()])
+
+
+def recorded(folder: Path, step: int = 0) -> tuple[Rollouts, StepMetrics]:
+    """What the record holds of a step."""
+    run = RunFolder(folder / "heedful")
+    return read_rollouts(run.rollouts(step)), list(read_metrics(run.metrics))[step]
+
+
+def differing(completions: Sequence[Any], **_: Any) -> list[float]:
+    """A reward that random bytes differ in."""
+    texts = [completion if isinstance(completion, str) else completion[0]["content"] for completion in completions]
+    return [float(sum(map(ord, text)) % 7) for text in texts]
+
+
+def prompts(kind: str) -> Any:
+    """Twice two prompts; those of the plain kind end in the opening tag."""
+    if kind == "plain":
+        return datasets.Dataset.from_list([{"prompt": f"Say {n}!<think>"} for n in range(4)])
+    return datasets.Dataset.from_list([{"prompt": [{"role": "user", "content": f"Say {n}!"}]} for n in range(4)])
+
+
+def lora() -> Any:
+    """An adapter with dropout; skips where peft is not installed."""
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    return peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=0.1, target_modules=["q_proj", "v_proj"])

@@ -50,8 +50,8 @@ def _distinct(metrics: Sequence[Metric]) -> list[Metric]:
 def judged(groups: Sequence[Group], tags: ThoughtTags, prompts: int | None, rng: np.random.Generator) -> list[Metric]:
     """`text/*` of the first turns' thoughts of at most `prompts` prompts, prompts being distinct by their text.
 
-    `None` = of all prompts and thoughts, prompts being distinct as they were in the run: by their tokens, or by the
-    names that heedful gave them.
+    `None` = of all prompts and thoughts, prompts being distinct as they were in the run: by their tokens, or by names
+    that heedful gave them.
     """
     thoughts: dict[object, list[str]] = {}
     for group in groups:

@@ -82,6 +82,12 @@ class HeedfulGRPOTrainer(GRPOTrainer):
                 self.loss_type, self._entropy_bonus_enabled, self.top_entropy_quantile, self.aux_loss_enabled
             ):
                 warnings.warn(sentence, stacklevel=3)
+        if self.is_deepspeed_enabled:
+            warnings.warn(
+                "DeepSpeed updates the weights by itself, so a step of which the filter keeps nothing still applies "
+                "weight decay and momentum.",
+                stacklevel=3,
+            )
         return chosen
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
