@@ -165,6 +165,28 @@ def test_thoughts_too_long_to_be_scored_are_missing_and_end_no_run(step) -> None
     assert found.scores is None
 
 
+def test_where_nobody_thinks_everything_is_missing_and_there_is_no_matrix() -> None:
+    silent = [
+        replace(
+            group,
+            trajectories=tuple(
+                replace(
+                    member,
+                    turns=tuple(replace(turn, reply=replace(turn.reply, thought=Span(0, 0))) for turn in member.turns),
+                )
+                for member in group.trajectories
+            ),
+        )
+        for group in groups()
+    ]
+    one = diagnostician()
+    for step in (0, 4):  # a full measurement and a cheap one
+        found = measure(one, step, silent)
+        mi = measured(found)["information/first_turn/mi"]
+        assert (mi.value, mi.why) == (None, "no thought to score")
+        assert found.scores is None
+
+
 def test_what_has_no_second_turn_says_so() -> None:
     readings = measured(measure(diagnostician(), 0, groups(turns=1)))
     mi = readings["information/observation/mi"]
