@@ -136,7 +136,9 @@ def test_the_audit_of_trls_own_log_gives_the_same_readings_or_none(output: Path,
     for step in told:
         names = {name for name in told[step] if name.startswith(READ) and not name.startswith("reward/")}
         names -= {"filter/empty", "text/distinct_thoughts"}
-        assert found[step]["text/distinct_thoughts"].value is None and found[step]["text/distinct_thoughts"].why
+        by_ids = found[step]["text/distinct_thoughts"]
+        assert by_ids.value is None
+        assert by_ids.why
         assert assert_equal(found[step], told[step], {*names, "reward/mean"}) > 15
         others = found[step].keys() - names - {"reward/mean", "reward/heedful_reward"}
         assert all(found[step][name].value is None and found[step][name].why for name in others)
