@@ -1,4 +1,4 @@
-"""GRPO with TRL on one of heedful's environments, filtered and diagnosed, on a CPU in about two minutes.
+"""GRPO with TRL on one of heedful's environments, filtered and diagnosed, on a CPU in less than a minute.
 
     pip install torch && pip install 'heedful[trl,text]'
     python examples/trl_grpo.py
@@ -38,7 +38,8 @@ def main(output: Path, steps: int, name: str = "bandit") -> None:
             max_completion_length=family.turns * 200,  # of a whole episode; heedful limits each turn
             learning_rate=3e-4,
             logging_steps=1,
-            save_steps=steps,
+            save_steps=1,  # the checkpoint before the last update sampled the last batch
+            save_total_limit=2,
             report_to=[],
             use_cpu=True,
             bf16=False,
@@ -48,7 +49,7 @@ def main(output: Path, steps: int, name: str = "bandit") -> None:
     )
     trainer.train()
     print(f"The record: {output}/heedful. The page of it: heedful report {output}/heedful")
-    print(f"Measured again: heedful audit {output}/heedful --model {output}/checkpoint-{steps}")
+    print(f"Measured again: heedful audit {output}/heedful --model {output}/checkpoint-{steps - 1}")
 
 
 if __name__ == "__main__":
