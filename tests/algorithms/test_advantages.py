@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.algorithms.advantages import GroupRelative
+from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 
 rewards = st.lists(st.floats(-100, 100, allow_nan=False), min_size=2, max_size=16)
 
@@ -31,6 +31,19 @@ def test_a_constant_group_earns_nothing(standardize: bool) -> None:
         components += [10.0] * rng.randint(0, 1)
         rewards_G = [sum(rng.sample(components, len(components))) for _ in range(rng.choice([2, 8, 16]))]
         assert GroupRelative(standardize)(rewards_G) == [0.0] * len(rewards_G)
+
+
+def test_leaving_a_member_out_of_its_own_baseline_by_hand() -> None:
+    assert LeaveOneOut()([1, 0, 0]) == pytest.approx([1.0, -0.5, -0.5])
+    assert LeaveOneOut()([3.0, None, 1.0]) == pytest.approx([2.0, 0.0, -2.0])
+    assert LeaveOneOut()([3.0]) == [0.0]
+    assert LeaveOneOut()([0.1 + 0.2, 0.3]) == [0.0, 0.0]
+
+
+@given(rewards)
+def test_leaving_one_out_stretches_the_group_relative_advantage(rewards_G: list[float]) -> None:
+    stretched = [len(rewards_G) / (len(rewards_G) - 1) * value for value in GroupRelative(False)(rewards_G)]
+    assert LeaveOneOut()(rewards_G) == pytest.approx(stretched, abs=1e-9)
 
 
 def test_members_without_a_reward_get_nothing_and_change_nothing() -> None:

@@ -5,24 +5,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.algorithms.table import ALGORITHMS, Algorithm, DapoLoss, DrGrpo, Grpo
+from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
+from heedful.algorithms.table import ALGORITHMS, Algorithm, Dapo, DrGrpo, Grpo
 
 
 def test_the_rows_of_the_table() -> None:
     rows = {
-        name: (row().standardize, row().clip_low, row().clip_high, row().average) for name, row in ALGORITHMS.items()
+        name: (row().advantage, row().clip_low, row().clip_high, row().average, row().minibatches)
+        for name, row in ALGORITHMS.items()
     }
-    assert rows == {
-        "grpo": (True, 0.2, 0.2, "sequence"),
-        "dr_grpo": (False, 0.2, 0.2, "fixed"),
-        "dapo_loss": (True, 0.2, 0.28, "token"),
+    plain, undivided = GroupRelative(), GroupRelative(standardize=False)
+    expected = {
+        "grpo": (plain, 0.2, 0.2, "sequence", 1),
+        "dr_grpo": (undivided, 0.2, 0.2, "fixed", 1),
+        "rloo": (LeaveOneOut(), 0.2, 0.2, "fixed", 1),
+        "gspo": (plain, 3e-4, 4e-4, "sequence", 4),
+        "cispo": (plain, 1.0, 4.0, "token", 4),
     }
+    assert {name: rows[name] for name in expected} == expected
+    assert [name for name, row in ALGORITHMS.items() if row().ratio == "sequence"] == ["gspo"]
+    assert [name for name, row in ALGORITHMS.items() if row().surrogate == "weight"] == ["cispo"]
+    assert all(row().kl == row().entropy == 0 for row in ALGORITHMS.values())
 
 
 def test_a_row_can_be_changed_in_any_field() -> None:
     assert DrGrpo(clip_high=0.3, average="token").average == "token"
-    assert DrGrpo().advantages([1, 0]) == [0.5, -0.5]
-    assert Grpo(standardize=False).advantages([1, 0]) == [0.5, -0.5]
+    assert DrGrpo().advantage([1, 0]) == [0.5, -0.5]
+    assert Grpo(advantage=GroupRelative(standardize=False)).advantage([1, 0]) == [0.5, -0.5]
 
 
 def test_the_three_averages_of_three_tokens_by_hand() -> None:
@@ -47,7 +56,7 @@ def test_a_sequence_without_trained_tokens_counts_in_no_sum(average: str) -> Non
 @given(st.lists(st.tuples(st.integers(1, 50), st.floats(0.1, 5)), min_size=1, max_size=20))
 def test_token_and_sequence_weights_add_to_one_over_all_tokens(rows: list[tuple[int, float]]) -> None:
     counts_B, weights_B = [n for n, _ in rows], [w for _, w in rows]
-    for algorithm in (Grpo(), DapoLoss()):
+    for algorithm in (Grpo(), Dapo()):
         shares_B = algorithm.token_weights(counts_B, weights_B, None)
         assert sum(n * share for n, share in zip(counts_B, shares_B, strict=True)) == pytest.approx(1)
 

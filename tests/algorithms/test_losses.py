@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from heedful.algorithms.losses import clipped, entropy, kl
+from heedful.algorithms.losses import clipped, entropy, kl, over_sequences, weighted
 from heedful.algorithms.table import KlKind
 
 LOGITS = torch.tensor([0.3, -1.2, 0.9, 0.1], dtype=torch.float64)
@@ -36,7 +36,7 @@ def kl_from_reference(logprobs: torch.Tensor) -> torch.Tensor:
 
 def test_the_clipped_loss_of_three_tokens_by_hand() -> None:
     logprobs = torch.tensor([1.5, 0.5, 1.0]).log()
-    loss, clip_binds = clipped(logprobs, torch.zeros(3), torch.tensor([1.0, -1.0, 2.0]), 0.2, 0.28)
+    loss, clip_binds = clipped(logprobs, torch.tensor([1.0, -1.0, 2.0]), 0.2, 0.28)
     # A > 0: min(1.5, 1.28); A < 0: min(-0.5, -0.8); ratio 1: untouched
     assert loss.tolist() == pytest.approx([-1.28, 0.8, -2.0])
     assert clip_binds.tolist() == [True, True, False]
@@ -44,14 +44,14 @@ def test_the_clipped_loss_of_three_tokens_by_hand() -> None:
 
 def test_the_clip_never_binds_where_it_would_hide_a_worsening() -> None:
     logprobs = torch.tensor([1.5, 0.5]).log()
-    loss, clip_binds = clipped(logprobs, torch.zeros(2), torch.tensor([-1.0, 1.0]), 0.2, 0.2)
+    loss, clip_binds = clipped(logprobs, torch.tensor([-1.0, 1.0]), 0.2, 0.2)
     assert loss.tolist() == pytest.approx([1.5, -0.5])
     assert clip_binds.tolist() == [False, False]
 
 
 def test_a_token_whose_clip_binds_passes_no_gradient() -> None:
     logprobs = torch.tensor([1.5, 0.5, 1.0]).log().requires_grad_()
-    clipped(logprobs, torch.zeros(3), torch.tensor([1.0, -1.0, 2.0]), 0.2, 0.2).loss.sum().backward()
+    clipped(logprobs, torch.tensor([1.0, -1.0, 2.0]), 0.2, 0.2).loss.sum().backward()
     assert logprobs.grad is not None
     assert logprobs.grad.tolist() == pytest.approx([0.0, 0.0, -2.0])
 
@@ -59,8 +59,30 @@ def test_a_token_whose_clip_binds_passes_no_gradient() -> None:
 def test_on_policy_the_clipped_loss_has_the_policy_gradient() -> None:
     logprobs = torch.tensor([-0.7, -1.1, -2.0], requires_grad=True)
     advantages = torch.tensor([0.5, -1.5, 0.0])
-    clipped(logprobs, logprobs.detach(), advantages, 0.2, 0.2).loss.sum().backward()
+    clipped(logprobs - logprobs.detach(), advantages, 0.2, 0.2).loss.sum().backward()
     assert torch.equal(logprobs.grad, -advantages)
+
+
+def test_the_weighted_loss_of_three_tokens_by_hand() -> None:
+    logprobs = torch.tensor([-1.0, -2.0, -0.5], requires_grad=True)
+    log_ratios = torch.tensor([1.5, 6.0, 0.5]).log()
+    loss, clip_binds = weighted(log_ratios, logprobs, torch.tensor([1.0, 1.0, -2.0]), 1.0, 4.0)
+    assert loss.tolist() == pytest.approx([1.5, 10.0, -0.5])
+    assert clip_binds.tolist() == [False, True, False]
+    loss.sum().backward()
+    assert logprobs.grad is not None
+    assert logprobs.grad.tolist() == pytest.approx([-1.5, -5.0, 1.0])  # a clipped token still passes a gradient
+
+
+def test_the_ratio_of_a_sequence_is_the_geometric_mean_of_its_tokens_by_hand() -> None:
+    log_ratios = torch.tensor([0.2, 0.4, -0.6], requires_grad=True)
+    spread = over_sequences(log_ratios, torch.tensor([0, 0, 2]))
+    assert spread.tolist() == pytest.approx([0.3, 0.3, -0.6])
+    clipped(spread, torch.tensor([1.0, 1.0, 1.0]), 0.9, 0.9).loss.sum().backward()
+    assert log_ratios.grad is not None
+    # Two tokens share one ratio: each passes half of twice its slope.
+    assert log_ratios.grad.tolist() == pytest.approx([-math.exp(0.3), -math.exp(0.3), -math.exp(-0.6)])
+    assert over_sequences(torch.zeros(0), torch.zeros(0, dtype=torch.long)).tolist() == []
 
 
 def test_the_kl_penalties_of_three_tokens_by_hand() -> None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import ClassVar, Literal
 
 from heedful.spread import is_constant, sample_variance, scored
 
@@ -24,21 +25,52 @@ class GroupRelative:
     division; a group of one earns 0, not its raw reward.
     """
 
+    reads: ClassVar[Literal["rewards"]] = "rewards"
+
     standardize: bool = True
+    """Divide by the group's sample standard deviation."""
 
     def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
         """One advantage per member; members whose reward is `None` or NaN are left out of the statistics and get 0.
 
         Raises ValueError for an infinite reward.
         """
-        values = scored(rewards_G)
-        if any(math.isinf(value) for value in values):
-            raise ValueError(
-                f"Advantages need finite rewards, but this group holds {list(rewards_G)}; "
-                "mark a trajectory that cannot be scored with None instead of an infinite reward."
-            )
+        values = _finite(rewards_G)
         if is_constant(values):
             return [0.0] * len(rewards_G)
         mean = fmean(values)
         divisor = math.sqrt(sample_variance(values)) if self.standardize else 1.0
         return [0.0 if reward is None or math.isnan(reward) else (reward - mean) / divisor for reward in rewards_G]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveOneOut:
+    """A_i = R_i - mean of the other members' rewards, which is G / (G - 1) (R_i - mean(R)).
+
+    The baseline of a member does not depend on its own reward, so the estimate of the gradient is unbiased at any G.
+    Source: RLOO (Ahmadian et al. 2024, arXiv:2402.14740, section 3.3; Kool et al. 2019). A constant group and a group
+    of one earn exactly 0.
+    """
+
+    reads: ClassVar[Literal["rewards"]] = "rewards"
+
+    def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
+        """As `GroupRelative`: one advantage per member, 0 for the unscored. Raises ValueError for infinite rewards."""
+        values = _finite(rewards_G)
+        if is_constant(values):
+            return [0.0] * len(rewards_G)
+        total, others = math.fsum(values), len(values) - 1
+        return [
+            0.0 if reward is None or math.isnan(reward) else reward - (total - reward) / others for reward in rewards_G
+        ]
+
+
+def _finite(rewards_G: Sequence[float | None]) -> list[float]:
+    """The scored rewards. Raises ValueError for an infinite one."""
+    values = scored(rewards_G)
+    if any(math.isinf(value) for value in values):
+        raise ValueError(
+            f"Advantages need finite rewards, but this group holds {list(rewards_G)}; "
+            "mark a trajectory that cannot be scored with None instead of an infinite reward."
+        )
+    return values

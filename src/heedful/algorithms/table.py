@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
 
-from heedful.algorithms.advantages import GroupRelative
+from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
+from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, ConstantEntropy
+from heedful.algorithms.estimators import ESTIMATORS
+from heedful.algorithms.gae import Gae
+from heedful.configuration import Choice
 
 Average = Literal["token", "sequence", "fixed"]
+Surrogate = Literal["clip", "weight"]
+Ratio = Literal["token", "sequence"]
 KlKind = Literal["k2", "k3", "k3_straight"]
 
 
@@ -30,17 +36,22 @@ def check_kl_kind(kind: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """Per token: clipped surrogate + kl * KL estimate - entropy * entropy; then one average over all of them.
+    """Per token: surrogate + kl * KL estimate - entropy * entropy; then one average over all of them."""
 
-    The advantage is the group-relative one, the same for every sampled token of a trajectory.
-    """
-
-    standardize: bool = True
-    """Divide advantages by the group's sample standard deviation."""
+    advantage: Annotated[Any, Choice(ESTIMATORS)] = field(default_factory=GroupRelative)
+    """How credit is given: group, leave_one_out, turns or gae."""
+    surrogate: Surrogate = "clip"
+    """clip: the smaller of r A and clip(r) A. weight: clip(r) A log p, with clip(r) held constant, so that every token
+    keeps a gradient."""
+    ratio: Ratio = "token"
+    """Whose probability ratio r: a token's own, or the geometric mean over its sequence."""
     clip_low: float = 0.2
     """The probability ratio is clipped below at 1 - clip_low."""
     clip_high: float = 0.2
     """The probability ratio is clipped above at 1 + clip_high."""
+    importance_cap: float | None = None
+    """For a sampler that is not the learner: weigh tokens by min(learner / sampler, cap), and take ratios against the
+    learner before the update. none = the sampler is the learner. Off by itself while the two agree."""
     average: Average = "sequence"
     """token: over all sampled tokens; sequence: over trajectories, of the mean over a trajectory's tokens;
     fixed: the sum over tokens, divided by trajectories x the most tokens a trajectory could sample."""
@@ -49,14 +60,29 @@ class Algorithm:
     kl_kind: KlKind = "k2"
     """k2 descends KL(policy || reference), k3 KL(reference || policy); k3_straight: k3's value, k2's gradient."""
     entropy: float = 0.0
-    """Coefficient of the entropy bonus, in nats per token."""
+    """Coefficient of the entropy bonus, in nats per token; with a control, the first one."""
+    entropy_control: Annotated[Any, Choice(ENTROPY_CONTROLS)] = field(default_factory=ConstantEntropy)
+    """How that coefficient moves: constant, linear or target."""
     epochs: int = 1
-    """Optimizer steps per batch, each over all of its samples."""
+    """Passes over each batch."""
+    minibatches: int = 1
+    """Optimizer steps per pass: trajectories are shuffled and dealt into so many parts, each averaged by itself."""
+    sampling_batches: int = 1
+    """Dynamic sampling: most batches that a step may collect until as many groups vary as a batch has; 1 = off."""
+    overlong_buffer: float = 0.0
+    """The part of a turn's token limit, at its end, in which length costs reward; 0 = no overlong shaping."""
+    overlong_penalty: float = 0.5
+    """What a reply costs that reaches the limit, in units of reward; less in a straight line within the buffer."""
 
     def __post_init__(self) -> None:
         check_kl_kind(self.kl_kind)
-        if self.average not in get_args(Average):
-            raise ValueError(f"Expected an average among token, sequence and fixed, found {self.average!r}.")
+        for field_name, chosen, kinds in (
+            ("average", self.average, get_args(Average)),
+            ("surrogate", self.surrogate, get_args(Surrogate)),
+            ("ratio", self.ratio, get_args(Ratio)),
+        ):
+            if chosen not in kinds:
+                raise ValueError(f"Expected {field_name} to be one of {', '.join(kinds)}, found {chosen!r}.")
         if not 0 <= self.clip_low <= 1:
             raise ValueError(
                 f"Expected clip_low between 0 and 1 (the ratio is clipped at 1 - it), found {self.clip_low}."
@@ -64,13 +90,26 @@ class Algorithm:
         for name, value in (("clip_high", self.clip_high), ("kl", self.kl), ("entropy", self.entropy)):
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"Expected {name} to be a number of at least 0, found {value}.")
-        if self.epochs < 1:
-            raise ValueError(f"Expected at least 1 epoch per batch, found {self.epochs}.")
+        if self.importance_cap is not None and not self.importance_cap >= 1:
+            raise ValueError(
+                f"Expected importance_cap of at least 1 (a weight of 1 is no correction), found {self.importance_cap}."
+            )
+        if self.epochs < 1 or self.minibatches < 1:
+            raise ValueError(
+                f"Expected at least 1 epoch and 1 mini-batch, found epochs={self.epochs} and "
+                f"minibatches={self.minibatches}."
+            )
+        self._check_collection()
 
-    @property
-    def advantages(self) -> GroupRelative:
-        """The estimator that this algorithm gives to `make_samples`."""
-        return GroupRelative(standardize=self.standardize)
+    def _check_collection(self) -> None:
+        if self.sampling_batches < 1:
+            raise ValueError(f"Expected sampling_batches of at least 1 (no refill), found {self.sampling_batches}.")
+        if not 0 <= self.overlong_buffer <= 1:
+            raise ValueError(
+                f"Expected overlong_buffer between 0 and 1 (a share of the token limit), found {self.overlong_buffer}."
+            )
+        if not (math.isfinite(self.overlong_penalty) and self.overlong_penalty >= 0):
+            raise ValueError(f"Expected overlong_penalty to be a number of at least 0, found {self.overlong_penalty}.")
 
     def token_weights(
         self, trained_counts_B: Sequence[int], weights_B: Sequence[float], token_budget: int | None
@@ -120,21 +159,91 @@ class DrGrpo(Algorithm):
     over trajectories is kept beside the division by the token budget, so the scale does not grow with the batch.
     """
 
-    standardize: bool = False
+    advantage: Annotated[Any, Choice(ESTIMATORS)] = field(default_factory=lambda: GroupRelative(standardize=False))
     average: Average = "fixed"
 
 
 @dataclass(frozen=True, slots=True)
-class DapoLoss(Algorithm):
-    """The loss of DAPO: clip .2/.28, mean over all tokens of the batch.
+class Dapo(Algorithm):
+    """Clip .2/.28, mean over all tokens of the batch, no KL, dynamic sampling, overlong shaping.
 
-    Source: Yu et al. 2025, arXiv:2503.14476, sections 3.1 and 3.3. Assumes that a reply should weigh by its length.
-    Deviations: only the loss. Dynamic sampling and overlong shaping belong to collection and reward and are
-    not part of this row, hence its name; the token mean is over the whole batch, not over a micro-batch.
+    Source: Yu et al. 2025, arXiv:2503.14476, section 3. Assumes that a reply should weigh by its length. The buffer is
+    theirs, 4,096 of 20,480 tokens; so is the penalty: half of what lies between right and wrong, there 1 and -1, here 1
+    and 0. Deviations: at most three batches are collected, refills of the size that is likely to be needed; length
+    costs per turn; the token mean is over the whole batch, not over a micro-batch. The filter is a setting of its own:
+    theirs is `keep_all`, which under dynamic sampling sees no constant group.
     """
 
     clip_high: float = 0.28
     average: Average = "token"
+    sampling_batches: int = 3
+    overlong_buffer: float = 0.2
 
 
-ALGORITHMS: dict[str, type[Algorithm]] = {"grpo": Grpo, "dr_grpo": DrGrpo, "dapo_loss": DapoLoss}
+@dataclass(frozen=True, slots=True)
+class Rloo(Algorithm):
+    """REINFORCE with the other members' mean as baseline, the sum over a trajectory's tokens.
+
+    Source: Ahmadian et al. 2024, arXiv:2402.14740. Assumes that rewards of all groups share one scale. Deviations: the
+    sum over tokens is divided by the token budget, a constant of the run; one optimizer step per batch, where the
+    clipped surrogate's gradient is that of REINFORCE; no KL in the reward.
+    """
+
+    advantage: Annotated[Any, Choice(ESTIMATORS)] = field(default_factory=LeaveOneOut)
+    average: Average = "fixed"
+
+
+@dataclass(frozen=True, slots=True)
+class Gspo(Algorithm):
+    """GRPO's advantages under a ratio per sequence: the geometric mean of its tokens' ratios, clipped at 3e-4 / 4e-4.
+
+    Source: Zheng et al. 2025, arXiv:2507.18071, eq. 5-7 and its four mini-batches per batch. The clip is so narrow
+    because a mean over tokens moves so little. A sequence is one row of ids: a whole trajectory where its history is
+    kept. With one optimizer step per batch this is GRPO.
+    """
+
+    ratio: Ratio = "sequence"
+    clip_low: float = 3e-4
+    clip_high: float = 4e-4
+    minibatches: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Cispo(Algorithm):
+    """REINFORCE under a clipped importance weight through which no gradient runs: no token loses its gradient.
+
+    Source: Chen et al. 2025 (MiniMax-M1), arXiv:2506.13585, eq. 4-5: no lower clip (here 1 - 1 = 0), an upper one that
+    is tuned (here 1 + 4), the mean over all tokens. With one optimizer step per batch this is GRPO under that mean.
+    """
+
+    surrogate: Surrogate = "weight"
+    clip_low: float = 1.0
+    clip_high: float = 4.0
+    average: Average = "token"
+    minibatches: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ppo(Algorithm):
+    """Advantages from a critic by GAE, clip .2/.2, the mean over all tokens.
+
+    Source: Schulman et al. 2017, arXiv:1707.06347, eq. 7 and 11; GAE: arXiv:1506.02438. Assumes a critic that foresees
+    rewards; needs no second episode of a task. Deviations: the critic has a loss, an optimizer and a learning rate of
+    its own (eq. 9 adds one loss for both); observations are carried through, and gamma and lambda count per turn; two
+    mini-batches and one epoch, where the paper takes up to 15 epochs.
+    """
+
+    advantage: Annotated[Any, Choice(ESTIMATORS)] = field(default_factory=Gae)
+    average: Average = "token"
+    minibatches: int = 2
+
+
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    "ppo": Ppo,
+    "grpo": Grpo,
+    "dr_grpo": DrGrpo,
+    "dapo": Dapo,
+    "rloo": Rloo,
+    "gspo": Gspo,
+    "cispo": Cispo,
+}

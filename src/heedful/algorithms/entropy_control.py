@@ -1,0 +1,73 @@
+"""How the coefficient of the entropy bonus moves from update to update.
+
+Promise: torch-free and without state: the next coefficient is a function of the first one, the present one, the number
+of updates and the entropy that was measured, so a resumed run needs the present coefficient alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantEntropy:
+    """The coefficient stays what it is."""
+
+    def next(self, first: float, present: float, updates: int, entropy: float) -> float:
+        """The coefficient of update number `updates`, counted from 0; `entropy` was measured in the one before."""
+        return first
+
+
+@dataclass(frozen=True, slots=True)
+class LinearEntropy:
+    """The coefficient moves in equal steps from its first value to `end`, and stays there."""
+
+    end: float = 0.0
+    """The last coefficient."""
+    updates: int = 80
+    """Updates on the way."""
+
+    def __post_init__(self) -> None:
+        _check("end", self.end)
+        if self.updates < 1:
+            raise ValueError(f"Expected the entropy schedule to take at least 1 update, found updates={self.updates}.")
+
+    def next(self, first: float, present: float, updates: int, entropy: float) -> float:
+        """As `ConstantEntropy.next`."""
+        return first + (self.end - first) * min(1.0, updates / self.updates)
+
+
+@dataclass(frozen=True, slots=True)
+class EntropyTarget:
+    """Holds the entropy per token at a target: the coefficient rises while it is below and falls while it is above.
+
+    next = present + rate (target - entropy), kept within [0, most]: dual ascent on "the entropy is at least the
+    target", as the temperature of SAC (Haarnoja et al. 2018, arXiv:1812.05905, section 5).
+    """
+
+    nats: float = 0.3
+    """The target: mean exact entropy of the trained tokens."""
+    rate: float = 0.01
+    """What one nat below the target adds to the coefficient per update."""
+    most: float = 0.1
+    """The largest coefficient."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("nats", self.nats), ("rate", self.rate), ("most", self.most)):
+            _check(name, value)
+
+    def next(self, first: float, present: float, updates: int, entropy: float) -> float:
+        """As `ConstantEntropy.next`."""
+        return min(self.most, max(0.0, present + self.rate * (self.nats - entropy)))
+
+
+EntropyControl = ConstantEntropy | LinearEntropy | EntropyTarget
+
+ENTROPY_CONTROLS: dict[str, type] = {"constant": ConstantEntropy, "linear": LinearEntropy, "target": EntropyTarget}
+"""By the name that configurations and the command line use."""
+
+
+def _check(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"Expected the entropy control's {name} to be a number of at least 0, found {value}.")

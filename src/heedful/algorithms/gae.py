@@ -1,0 +1,130 @@
+"""Generalized advantage estimation for episodes of several turns: over sampled tokens only.
+
+Promise: what the environment wrote is carried through, neither valued nor discounted: the state that follows the last
+sampled token of a turn is the one in which the next turn's first token is sampled. Torch-free, float64.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean
+from typing import ClassVar, Literal, NamedTuple, get_args
+
+from heedful.spread import is_constant, sample_variance
+
+Per = Literal["token", "turn"]
+
+
+class TokenCredit(NamedTuple):
+    """Per sampled token of one trajectory."""
+
+    advantages_T: list[float]
+    """Not whitened."""
+    returns_T: list[float]
+    """Advantage plus value: what the critic is to learn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gae:
+    """delta_i = r_i + g_i V_{i+1} - V_i and A_i = delta_i + g_i l_i A_{i+1}, over the sampled tokens i of a trajectory.
+
+    V_i is the value of what stood before token i. `per="token"`: g_i = gamma and l_i = lam everywhere. `per="turn"`:
+    g_i = gamma and l_i = lam where token i + 1 belongs to a later turn, and both are 1 within a turn. Then a turn is
+    one step: at the first token of each turn A is the estimate over turns, with the values at their starts, and at a
+    later token of the same turn it is that, with the token's own value as the baseline in place of the turn's first.
+
+    A turn's reward stands on its last sampled token (where a turn has none, on the last one before it). After the
+    last token comes nothing, V = 0, however the episode ended: turns and tokens are budgets of the task that the agent
+    is told of, so running out of them ends the task itself and nothing is bootstrapped.
+
+    Source: Schulman et al. 2016, arXiv:1506.02438, eq. 16. Deviation from common code: the values and rewards of tokens
+    that were not sampled do not exist here, so no reward can be lost by standing on one.
+    """
+
+    reads: ClassVar[Literal["values"]] = "values"
+
+    gamma: float = 1.0
+    """What a reward one step later counts for; steps are tokens or turns, see per."""
+    lam: float = 1.0
+    """Weight of longer estimates: 1 = observed rewards minus the value, 0 = one step and the next value."""
+    per: Per = "turn"
+    """Whether gamma and lam count once per sampled token or once per turn."""
+    whiten: bool = True
+    """Shift and scale the advantages of all trained tokens of a step to mean 0 and sample deviation 1."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("gamma", self.gamma), ("lam", self.lam)):
+            if not 0 <= value <= 1:
+                raise ValueError(f"Expected {name} between 0 and 1, found {value}.")
+        if self.per not in get_args(Per):
+            raise ValueError(f"Expected per to be token or turn, found {self.per!r}.")
+
+    def __call__(self, rewards_K: Sequence[float], values_T: Sequence[float], turns_T: Sequence[int]) -> TokenCredit:
+        """The credit of one trajectory's sampled tokens: their values, and the number of the turn that sampled each.
+
+        Rewards of turns before the first sampled token are nobody's and left out. Raises ValueError for rewards that
+        are not finite, and for turns that do not fit.
+        """
+        if not all(math.isfinite(reward) for reward in rewards_K):
+            raise ValueError(f"Advantages need finite rewards, but a trajectory's turns have {list(rewards_K)}.")
+        if len(values_T) != len(turns_T) or any(one > other for one, other in pairwise(turns_T)):
+            raise ValueError(
+                f"Expected one value and one turn per sampled token, turns in order; found {len(values_T)} values and "
+                f"turns {list(turns_T)}."
+            )
+        if turns_T and not 0 <= turns_T[0] <= turns_T[-1] < len(rewards_K):
+            raise ValueError(f"Expected turns from 0 to {len(rewards_K) - 1}, found {turns_T[0]} to {turns_T[-1]}.")
+        advantages = [0.0] * len(values_T)
+        advantage, next_value, next_turn = 0.0, 0.0, None
+        rewards_T = _on_last_tokens(rewards_K, turns_T)
+        for place in reversed(range(len(values_T))):
+            steps = self.per == "token" or turns_T[place] != next_turn
+            gamma, lam = (self.gamma, self.lam) if steps else (1.0, 1.0)
+            delta = rewards_T[place] + gamma * next_value - values_T[place]
+            advantage = delta + gamma * lam * advantage
+            advantages[place] = advantage
+            next_value, next_turn = values_T[place], turns_T[place]
+        return TokenCredit(advantages, [one + value for one, value in zip(advantages, values_T, strict=True)])
+
+    def observed(self, rewards_K: Sequence[float], turns_T: Sequence[int]) -> list[float]:
+        """Per sampled token, the discounted rewards that came from it on: no estimate of a critic is in it."""
+        return replace(self, lam=1.0)(rewards_K, [0.0] * len(turns_T), turns_T).returns_T
+
+    def whitened(self, advantages_BT: Sequence[Sequence[float]]) -> list[list[float]]:
+        """The advantages of all trained tokens of a step, whitened together if asked for.
+
+        (A - mean) / s with the sample deviation, 1/(n - 1), and no epsilon. Of constant advantages (range at most
+        1e-6 max(1, largest absolute value); a single token too) only the mean is taken, exactly: they become 0. There
+        is nothing in them to scale, and rounding errors must not be blown up to unit scale.
+        """
+        if not self.whiten:
+            return [list(advantages_T) for advantages_T in advantages_BT]
+        flat = [advantage for advantages_T in advantages_BT for advantage in advantages_T]
+        if is_constant(flat):
+            return [[0.0] * len(advantages_T) for advantages_T in advantages_BT]
+        mean, deviation = fmean(flat), math.sqrt(sample_variance(flat))
+        return [[(advantage - mean) / deviation for advantage in advantages_T] for advantages_T in advantages_BT]
+
+
+def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float | None:
+    """1 - variance(returns - values) / variance(returns): 1 = foreseen, 0 = no better than a constant, may be negative.
+
+    `None` where the returns are constant: there is nothing to explain.
+    """
+    if is_constant(returns):
+        return None
+    errors = [one - value for one, value in zip(returns, values, strict=True)]
+    return 1.0 - sample_variance(errors) / sample_variance(returns)
+
+
+def _on_last_tokens(rewards_K: Sequence[float], turns_T: Sequence[int]) -> list[float]:
+    rewards_T = [0.0] * len(turns_T)
+    for turn, reward in enumerate(rewards_K):
+        place = bisect_right(turns_T, turn) - 1
+        if place >= 0:
+            rewards_T[place] += float(reward)
+    return rewards_T

@@ -1,0 +1,79 @@
+"""Credit per turn: what a member earned from a turn on, against what the other members earned from that turn on.
+
+Promise: the baseline of a member's turn depends on nothing that the member itself did, so the expected estimate is the
+gradient of the expected reward, also where the policy decides how many turns an episode has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from heedful.spread import is_constant, sample_variance
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReturns:
+    """A_{i,t} = R_{i,t} - mean over the other members j of R_{j,t}, where R_{i,t} = sum_{s >= t} gamma^(s-t) r_{i,s}.
+
+    A member that ended before turn t has R_{j,t} = 0 and stays in the mean: from there on it earned nothing. With one
+    turn per episode this is leave-one-out (Ahmadian et al. 2024, arXiv:2402.14740).
+
+    Deviation from turn-level estimators in use (Wei et al. 2025, arXiv:2505.11821): those take the mean reward of turn
+    t over the members that reached turn t, and add up the differences. A member that stops is then spared the means of
+    the turns it did not take, so its baseline depends on its own choice to stop, and the estimate is biased towards
+    short episodes where turns pay and towards long ones where they cost (the derivation in verl's issue 7244). Here
+    every member's baseline at turn t is a function of the others' episodes alone.
+
+    With gamma below 1 the estimate is the usual one of the discounted objective, without the factor gamma^t in front
+    of turn t that its exact gradient has.
+    """
+
+    reads: ClassVar[Literal["turns"]] = "turns"
+
+    gamma: float = 1.0
+    """What a reward one turn later counts for."""
+    standardize: bool = False
+    """Divide the advantages of a turn by the sample standard deviation of the group's R_t. Off: the deviation depends
+    on what the member itself did, so with it the estimate is biased, and turns that few members reach are blown up."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gamma <= 1:
+            raise ValueError(f"Expected gamma between 0 and 1, found {self.gamma}.")
+
+    def __call__(self, rewards_GK: Sequence[Sequence[float] | None]) -> list[list[float]]:
+        """One advantage per turn of each member, given its rewards per turn; nothing for `None`, an unscored member.
+
+        Unscored members are left out of every mean. A turn from which all earned the same earns exactly 0, and so does
+        everything in a group with one scored member. Raises ValueError for a reward that is not finite.
+        """
+        returns_GK = [None if rewards is None else self._to_go(rewards) for rewards in rewards_GK]
+        scored = [returns for returns in returns_GK if returns is not None]
+        turns = max((len(returns) for returns in scored), default=0)
+        totals_K, divisors_K = [0.0] * turns, [math.inf] * turns
+        for turn in range(turns):
+            returns_G = [returns[turn] if turn < len(returns) else 0.0 for returns in scored]
+            if not is_constant(returns_G):
+                totals_K[turn] = math.fsum(returns_G)
+                divisors_K[turn] = math.sqrt(sample_variance(returns_G)) if self.standardize else 1.0
+        return [
+            [
+                (to_go - (total - to_go) / (len(scored) - 1)) / divisor if math.isfinite(divisor) else 0.0
+                for to_go, total, divisor in zip(returns or (), totals_K, divisors_K, strict=False)
+            ]
+            for returns in returns_GK
+        ]
+
+    def _to_go(self, rewards_K: Sequence[float]) -> list[float]:
+        if not all(math.isfinite(reward) for reward in rewards_K):
+            raise ValueError(
+                f"Advantages need finite rewards, but one member's turns have {list(rewards_K)}; pass None for a "
+                "member that cannot be scored."
+            )
+        returns, to_go = [], 0.0
+        for reward in reversed(rewards_K):
+            to_go = float(reward) + self.gamma * to_go
+            returns.append(to_go)
+        return returns[::-1]
