@@ -2,18 +2,22 @@
 
 import math
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heedful.algorithms.advantages import GroupRelative
 from heedful.filters import (
     FILTERS,
     DropConstant,
     KeepAll,
     MinP,
     RandomSubset,
+    Shrunken,
     Softmax,
+    SoftWeight,
     TopK,
     TopP,
     TopPStd,
@@ -25,7 +29,15 @@ from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, 
 RNG = random.Random(0)
 # Sample variances 2, 1/2, 1/8, 0: deviations sqrt 2, 1/sqrt 2, 1/sqrt 8, 0.
 HALVING = [[0.0, 2.0], [0.0, 1.0], [0.0, 0.5], [1.0, 1.0]]
-RANKING = [TopP(p=0.8), TopPStd(p=0.8), TopK(k=3), MinP(p=0.2), Softmax(p=0.8)]
+RANKING = [
+    TopP(p=0.8),
+    TopPStd(p=0.8),
+    TopK(k=3),
+    MinP(p=0.2),
+    Softmax(p=0.8),
+    SoftWeight(power=0.5),
+    Shrunken(like=TopK(k=3)),
+]
 
 tenths = st.integers(-30, 110).map(lambda number: number / 10)
 groups = st.lists(st.lists(tenths, min_size=2, max_size=6), min_size=1, max_size=10)
@@ -110,6 +122,60 @@ def test_a_thousand_constant_groups_of_sokoban_rewards_have_a_spread_of_exactly_
     for filter in (TopP(), DropConstant(), TopK(k=5), MinP(), TopPStd()):
         verdicts = filter(values_PG, RNG)
         assert {(verdict.weight, verdict.reason, verdict.spread) for verdict in verdicts} == {(0.0, "constant", 0.0)}
+
+
+def test_soft_weights_are_proportional_to_the_variance_and_average_one():
+    # Variances 2, 1/2, 1/8: mean .875. Deviations 1.414, .707, .354: mean .825.
+    verdicts = SoftWeight()([*HALVING, [None, 1.0]], RNG)
+    assert [verdict.weight for verdict in verdicts] == pytest.approx([2 / 0.875, 0.5 / 0.875, 0.125 / 0.875, 0, 0])
+    assert [verdict.reason for verdict in verdicts] == ["kept"] * 3 + ["constant", "unscored"]
+    assert [verdict.spread for verdict in verdicts] == [2.0, 0.5, 0.125, 0.0, None]
+    weights = [verdict.weight for verdict in SoftWeight(power=0.5)(HALVING, RNG)]
+    assert weights[:3] == pytest.approx([12 / 7, 6 / 7, 3 / 7])
+
+
+def test_soft_weights_by_the_deviation_undo_the_division_by_it_up_to_a_factor_of_the_step():
+    weights = [verdict.weight for verdict in SoftWeight(power=0.5)(HALVING[:3], RNG)]
+    standardized = [GroupRelative()(values) for values in HALVING[:3]]
+    plain = [GroupRelative(standardize=False)(values) for values in HALVING[:3]]
+    ratios = [
+        weight * one / other
+        for weight, ones, others in zip(weights, standardized, plain, strict=True)
+        for one, other in zip(ones, others, strict=True)
+    ]
+    assert ratios == pytest.approx([ratios[0]] * 6)
+
+
+@given(groups, st.floats(0.0, 9.0))
+def test_soft_weights_keep_every_group_that_varies_and_average_one(values_PG, power):
+    verdicts = SoftWeight(power=power)(values_PG, RNG)
+    assert [verdict.kept for verdict in verdicts] == [not is_constant(values) for values in values_PG]
+    weights = [verdict.weight for verdict in verdicts if verdict.kept]
+    assert not weights or math.fsum(weights) / len(weights) == pytest.approx(1)
+    by_spread = sorted((verdict.spread, verdict.weight) for verdict in verdicts if verdict.kept)
+    assert all(low <= high * (1 + 1e-9) for (_, low), (_, high) in pairwise(by_spread))
+
+
+def test_a_power_of_zero_is_drop_constant_and_a_huge_one_drops_nobody():
+    assert SoftWeight(power=0)(HALVING, RNG) == DropConstant()(HALVING, RNG)
+    assert kept(SoftWeight(power=1e6), HALVING) == [True, True, True, False]
+
+
+@given(groups, st.sampled_from([0.01, 0.3, 7.0, 1000.0]))
+def test_the_unit_of_reward_does_not_change_soft_weights(values_PG, factor):
+    scaled = SoftWeight()([[factor * value for value in values] for values in values_PG], RNG)
+    assert [verdict.weight for verdict in scaled] == pytest.approx(
+        [verdict.weight for verdict in SoftWeight()(values_PG, RNG)]
+    )
+
+
+def test_the_random_control_of_a_soft_filter_deals_out_its_weights():
+    like = SoftWeight()
+    weights = sorted(verdict.weight for verdict in like(HALVING, RNG) if verdict.kept)
+    control, rng = RandomSubset(like=like), random.Random(4)
+    seen = {tuple(verdict.weight for verdict in control(HALVING, rng)) for _ in range(400)}
+    assert len(seen) == 24  # four places for three weights and a nothing
+    assert all(sorted(dealt)[1:] == weights for dealt in seen)
 
 
 def test_missing_members_are_left_out_of_the_spread_and_not_counted_as_zero():
@@ -209,6 +275,11 @@ def test_no_groups_give_no_verdicts():
         (lambda: Softmax(temperature=0.0), "expected a number > 0"),
         (lambda: TopK(k=0), "expected a whole number >= 1, found 0"),
         (lambda: TopK(k=2.5), "found 2.5"),
+        (lambda: SoftWeight(power=-1.0), "at least 0, found -1.0"),
+        (lambda: SoftWeight(power=math.inf), "found inf"),
+        (lambda: Shrunken(discount=1.5), "from 0 to 1, found 1.5"),
+        (lambda: Shrunken(prior="flat"), "expected jeffreys or batch, found 'flat'"),
+        (lambda: Shrunken(on="reward"), "Set both to the same name"),
         (lambda: TopP(on=""), "found an empty name"),
         (lambda: RandomSubset(on="reward"), "Set both to the same name"),
     ],

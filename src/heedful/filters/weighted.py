@@ -1,0 +1,63 @@
+"""Weights instead of a cut: every group that varies stays, and counts by its spread.
+
+Promise: the weights of the kept groups average 1, and no group that varies gets a weight of 0.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heedful.filters.spreads import check_on, positive, variances
+from heedful.types import Verdict
+
+LEAST = 1e-12
+"""Of the largest weight: below it a high power of a small variance would underflow to 0, which means dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class SoftWeight:
+    """Every group that is not constant, weighted by its variance to a power; the weights average 1.
+
+    Where a cut treats the last group kept like the first and the next one as if it had not been played, this has no
+    edge. `power` 0 is `DropConstant`; .5 weighs by the standard deviation: with advantages that were divided by it,
+    that is the undivided advantage, times a constant of the step; large powers keep the widest groups alone.
+
+    In the loss a weight v multiplies all terms of a group's tokens, regularisers included, and stands in the
+    denominator as well: `token` sum(v l) / sum(v n), a group counts by v times its tokens; `sequence` and `fixed`
+    sum(v mean(l)) / sum(v), a group counts by v times its trajectories. So only ratios of weights matter, and the
+    weights' average of 1 is for reading.
+    """
+
+    power: float = 1.0
+    """Of the variance, at least 0: 1 = proportional to the variance, 0.5 = to the standard deviation."""
+    on: str = "outcome"
+
+    def __post_init__(self) -> None:
+        if not (self.power >= 0 and math.isfinite(self.power)):
+            raise ValueError(f"SoftWeight.power is an exponent: expected a number of at least 0, found {self.power}.")
+        check_on(self)
+
+    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
+        """Spread: the sample variance."""
+        return self.rank(variances(values_PG))
+
+    def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
+        """The verdicts for these variances."""
+        candidates = positive(variances_P)
+        largest = max(candidates, default=1.0)
+        total = math.fsum(self._mass(variance, largest) for variance in candidates)
+        verdicts = []
+        for variance in variances_P:
+            if variance is None:
+                verdicts.append(Verdict(0.0, "unscored", None))
+            elif variance == 0:
+                verdicts.append(Verdict(0.0, "constant", 0.0))
+            else:
+                verdicts.append(Verdict(self._mass(variance, largest) * len(candidates) / total, "kept", variance))
+        return verdicts
+
+    def _mass(self, variance: float, largest: float) -> float:
+        return max((variance / largest) ** self.power, LEAST)

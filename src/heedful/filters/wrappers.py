@@ -1,0 +1,164 @@
+"""Filters around a filter: one that ranks by better estimates of the variances, and the random control.
+
+Promise: what the filter inside decides by numbers is decided by it alone; a wrapper changes the numbers, or who gets
+the verdicts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Protocol, runtime_checkable
+
+from heedful.configuration import Choice
+from heedful.filters.ranked import DropConstant, KeepAll, MinP, Ranking, Softmax, TopK, TopP, TopPStd
+from heedful.filters.shrinkage import Prior, Visit, expected_variances
+from heedful.filters.spreads import check_on, check_same_on, scored_values
+from heedful.filters.weighted import SoftWeight
+from heedful.protocols import Filter
+from heedful.spread import is_constant
+from heedful.types import Verdict
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A filter that makes use of earlier visits to the same tasks, where there are any."""
+
+    def after(self, earlier_PV: Sequence[Sequence[Visit]]) -> Filter:
+        """This filter for groups whose tasks were visited before: per group its visits, oldest first."""
+        ...
+
+
+RANKINGS: dict[str, type] = {
+    "top_p": TopP,
+    "top_k": TopK,
+    "min_p": MinP,
+    "top_p_std": TopPStd,
+    "softmax": Softmax,
+    "soft_weight": SoftWeight,
+}
+"""The filters that rank by nothing but one variance per group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunken:
+    """Another filter, on variances that borrow strength from the step's other groups and from the task's past.
+
+    The variance of four or eight outcomes is a rough guess of the task's. Here it is replaced by its posterior mean
+    (`heedful.filters.shrinkage`). In a step of 0/1 outcomes and equal group sizes Jeffreys' prior changes no rank, only
+    how much the groups differ, and so where the edge of `top_p` lies; ranks change where groups lost members, under a
+    fitted prior, and above all where tasks of a pool are visited again, since earlier visits count as evidence.
+
+    A constant group keeps its spread of 0 and never enters, although its variance is then estimated as positive: its
+    advantages are zeros whatever the task's variance is.
+    """
+
+    like: Annotated[Ranking, Choice(RANKINGS)] = field(default_factory=TopP)
+    """Ranks, or weighs, by the estimates."""
+    prior: Prior = "jeffreys"
+    """For 0/1 values. jeffreys = Beta(1/2, 1/2); batch = fitted to the groups of the step."""
+    discount: float = 0.5
+    """The last visit to the same task counts this much, the one before its square, ...; 0 = the past is forgotten."""
+    on: str = "outcome"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.discount <= 1:
+            raise ValueError(
+                f"Shrunken.discount is what the last visit to a task counts for: expected a number from 0 to 1, found "
+                f"{self.discount}."
+            )
+        if self.prior not in ("jeffreys", "batch"):
+            raise ValueError(f"Shrunken.prior: expected jeffreys or batch, found {self.prior!r}.")
+        check_on(self)
+        check_same_on(self, self.like, "gives better variances to")
+
+    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
+        """Spread: the posterior mean of the variance (under `like` top_p_std and softmax its square root)."""
+        return self.judge(values_PG, [()] * len(values_PG))
+
+    def after(self, earlier_PV: Sequence[Sequence[Visit]]) -> Filter:
+        return _Informed(self, tuple(map(tuple, earlier_PV)))
+
+    def judge(
+        self, values_PG: Sequence[Sequence[float | None]], earlier_PV: Sequence[Sequence[Visit]]
+    ) -> list[Verdict]:
+        """The verdicts, with what is known of earlier visits to the same tasks."""
+        scored_PG = scored_values(values_PG)
+        judged = [group for group, values in enumerate(scored_PG) if len(values) >= 2]
+        estimates = expected_variances(
+            [scored_PG[group] for group in judged], [earlier_PV[group] for group in judged], self.prior, self.discount
+        )
+        variances_P: list[float | None] = [None] * len(scored_PG)
+        for group, estimate in zip(judged, estimates, strict=True):
+            variances_P[group] = 0.0 if is_constant(scored_PG[group]) else estimate
+        return self.like.rank(variances_P)
+
+    @property
+    def share(self) -> float | None:
+        """What the loss scale `rho` multiplies by: that of `like`."""
+        return getattr(self.like, "share", None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Informed:
+    """A `Shrunken` for one step, with the past of the step's tasks."""
+
+    filter: Shrunken
+    earlier_PV: tuple[tuple[Visit, ...], ...]
+
+    @property
+    def on(self) -> str:
+        return self.filter.on
+
+    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
+        return self.filter.judge(values_PG, self.earlier_PV)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSubset:
+    """Control: as many groups as another filter would keep, drawn uniformly among those it could have scored.
+
+    Whatever a filter gains by training on fewer groups, this gains too; what is left of the difference is due to
+    the choice. Constant groups are drawn like any other. Where the other filter weighs softly, its weights are dealt
+    out to the groups drawn.
+    """
+
+    like: Annotated[Filter, Choice(FILTERS)] = field(default_factory=TopP)
+    """Decides how many; its own choice is thrown away."""
+    on: str = "outcome"
+
+    def __post_init__(self) -> None:
+        check_on(self)
+        check_same_on(self, self.like, "keeps as many groups as")
+
+    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
+        """Spread: that of `like`."""
+        verdicts = self.like(values_PG, rng)
+        pool = [group for group, verdict in enumerate(verdicts) if verdict.reason != "unscored"]
+        weights = [verdict.weight for verdict in verdicts if verdict.kept]
+        drawn = dict(zip(rng.sample(pool, len(weights)), weights, strict=True))
+        return [
+            verdict
+            if verdict.reason == "unscored"
+            else Verdict(drawn.get(group, 0.0), "kept" if group in drawn else "not_drawn", verdict.spread)
+            for group, verdict in enumerate(verdicts)
+        ]
+
+    def after(self, earlier_PV: Sequence[Sequence[Visit]]) -> Filter:
+        return replace(self, like=self.like.after(earlier_PV)) if isinstance(self.like, Remembering) else self
+
+
+FILTERS: dict[str, type] = {
+    "keep_all": KeepAll,
+    "drop_constant": DropConstant,
+    "top_p": TopP,
+    "soft_weight": SoftWeight,
+    "shrunken": Shrunken,
+    "random_subset": RandomSubset,
+    "top_k": TopK,
+    "min_p": MinP,
+    "top_p_std": TopPStd,
+    "softmax": Softmax,
+}
+"""Every filter by the name that configurations and the command line use."""
