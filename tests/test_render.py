@@ -127,6 +127,40 @@ def test_with_a_forced_tag_only_the_opening_is_added_to_the_whole_conversation()
     assert renderer.start(FIRST).text == whole(tokenizer, FIRST) + "<think>"
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_conversation_that_restarts_is_one_prompt_of_start_sampled_ids_and_glue(ended):
+    tokenizer = make_tokenizer(CHATML)
+    renderer = Renderer(tokenizer)
+    messages = play(renderer, REPLIES, ended)
+    prompt = renderer.next_prompt(Conversation("k", messages, restarts=True))
+    assert prompt.restarts
+    assert prompt.ids == renderer.context_ids(Conversation("k", messages))
+    assert prompt.text == decode(tokenizer, prompt.ids)
+    glue = renderer.glue([messages[-1]], ended)
+    # The newest observation begins behind the end of the last reply, sampled or not.
+    assert prompt.ids[prompt.history :] == glue.ids[0 if ended else 1 :]
+    assert prompt.ids[prompt.history - 1] == renderer.end_of_turn_id
+
+
+def test_a_window_of_sampled_ids_that_no_text_would_give_back_keeps_them():
+    tokenizer = make_tokenizer(CHATML)
+    renderer = Renderer(tokenizer)
+    spelled = tuple(token for letter in "Left" for token in encode(tokenizer, letter))
+    assert spelled != encode(tokenizer, "Left")
+    messages = (FIRST[-1], Message("assistant", "Left", (*spelled, renderer.end_of_turn_id)), FIRST[-1])
+    ids = renderer.next_prompt(Conversation("k", messages, restarts=True)).ids
+    start = renderer.start(messages[:1]).ids
+    assert ids[: len(start) + len(spelled)] == start + spelled
+
+
+def test_a_restart_without_sampled_replies_is_the_start_and_all_of_it_is_new():
+    renderer = Renderer(make_tokenizer(CHATML))
+    prompt = renderer.next_prompt(Conversation("k", FIRST, restarts=True))
+    start = renderer.start(FIRST)
+    assert (prompt.text, prompt.ids, prompt.restarts, prompt.history) == (start.text, start.ids, True, 0)
+    assert renderer.next_prompt(Conversation("k", FIRST)) == start
+
+
 def test_context_ids_are_the_prompts_and_replies_in_order():
     renderer = Renderer(make_tokenizer(CHATML))
     ids: tuple[int, ...] = ()

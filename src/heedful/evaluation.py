@@ -17,6 +17,7 @@ from heedful.envs.tasks import TaskStream, evaluation_tasks
 from heedful.protocols import EnvironmentFamily, Policy
 from heedful.rollout.baselines import SuccessCount, best_fixed_sequence, fixed_sequence_success, random_policy_success
 from heedful.rollout.collect import collect
+from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seeds import derive
 from heedful.types import Group, Metric, Task
 
@@ -80,6 +81,7 @@ def play_tasks(
     *,
     samples: int,
     at_once: int,
+    context: Context = FULL_HISTORY,
 ) -> list[Group]:
     """Play every task `samples` times, at most `at_once` episodes together, with the policy of `policy_of(seed)`.
 
@@ -89,7 +91,7 @@ def play_tasks(
     groups: list[Group] = []
     for number, start in enumerate(range(0, len(tasks), size)):
         policy = policy_of(seed if number == 0 else derive(seed, "chunk", number))
-        groups += collect(policy, family.make, tasks[start : start + size], samples, family.turns)
+        groups += collect(policy, family.make, tasks[start : start + size], samples, family.turns, context)
     return groups
 
 

@@ -1,14 +1,14 @@
 """Between messages and token ids: what a policy reads next.
 
-Promise: append-only. The chat template is rendered whole once, for the first turn; afterwards only glue is appended,
-and no sampled id is ever decoded and tokenised again.
+Promise: append-only. The chat template is rendered whole once, for the message that begins a conversation; afterwards
+only glue is appended, and no sampled id is ever decoded and tokenised again - in windows of history neither.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -114,13 +114,18 @@ class Renderer:
     def next_prompt(self, conversation: Conversation) -> Prompt:
         """What to append for this conversation: `start` before the first sampled reply, `glue` after one.
 
+        A conversation that restarts is given whole: `start`, the sampled ids and the glue between them.
+
         Assistant messages without ids are text (examples, foreign logs) and are rendered by the template in `start`;
         after a sampled reply they raise `ValueError`.
         """
         messages = conversation.messages
         sampled = _sampled_positions(messages)
         if not sampled:
-            return self.start(messages)
+            start = self.start(messages)
+            return replace(start, restarts=True) if conversation.restarts else start
+        if conversation.restarts:
+            return self._window(messages, sampled)
         return self.glue(messages[sampled[-1] + 1 :], self._ended(messages[sampled[-1]]))
 
     def context_ids(self, conversation: Conversation) -> tuple[int, ...]:
@@ -128,9 +133,9 @@ class Renderer:
         messages = conversation.messages
         sampled = _sampled_positions(messages)
         ids = list(self.start(messages[: sampled[0]] if sampled else messages).ids)
-        for position, following in zip(sampled, [*sampled, len(messages)][1:], strict=True):
+        for position, glue in zip(sampled, self._glues(messages, sampled), strict=True):
             ids += messages[position].ids or ()
-            ids += self.glue(messages[position + 1 : following], self._ended(messages[position])).ids
+            ids += glue.ids
         return tuple(ids)
 
     def as_sampled(self, text: str) -> tuple[int, ...]:
@@ -155,6 +160,24 @@ class Renderer:
     def piece(self, token: int) -> str:
         """The text of one token by itself; a token that holds part of a character has a replacement mark."""
         return self._reader.piece(token)
+
+    def _window(self, messages: Sequence[Message], sampled: Sequence[int]) -> Prompt:
+        """A conversation with sampled replies as one prompt, of which all but the newest observation is history."""
+        start = self.start(messages[: sampled[0]])
+        text, ids, history = start.text, list(start.ids), 0
+        for position, glue in zip(sampled, self._glues(messages, sampled), strict=True):
+            reply = messages[position]
+            ids += reply.ids or ()
+            # After a reply that was cut the glue begins with the token that ends it, which is no observation.
+            history = len(ids) + (0 if self._ended(reply) else 1)
+            ids += glue.ids
+            text += self._decode(reply.ids or ()) + glue.text
+        return Prompt(text, tuple(ids), restarts=True, history=history)
+
+    def _glues(self, messages: Sequence[Message], sampled: Sequence[int]) -> list[Prompt]:
+        """What follows each sampled reply."""
+        bounds = zip(sampled, [*sampled, len(messages)][1:], strict=True)
+        return [self.glue(messages[at + 1 : end], self._ended(messages[at])) for at, end in bounds]
 
     def _ended(self, reply: Message) -> bool:
         return not self.stop_ids.isdisjoint((reply.ids or ())[-1:])

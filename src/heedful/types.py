@@ -46,6 +46,8 @@ class Conversation:
     key: str
     """Unique among the conversations of one `collect`: lets a policy keep its cache over turns."""
     messages: tuple[Message, ...]
+    restarts: bool = False
+    """A window of an episode that does not go on from the conversation of the turn before: read anew, as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The ids appended since the last sampled token (first turn: everything), and their text."""
+    """The ids appended since the last sampled token, and their text. Where `restarts`: the whole context."""
 
     text: str
     ids: tuple[int, ...]
+    restarts: bool = False
+    """The ids are the whole context: nothing that stands before them in this trajectory was read with them.
+    The first turn needs no mark: nothing stands before it."""
+    history: int = 0
+    """Where `restarts`: so many of the ids come before the newest observation; what follows them is new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,9 @@ class Observation:
     """What the environment shows next."""
 
     text: str
+    opening: str = ""
+    """The same observation as it reads where a conversation begins with it: instructions included. Empty: this
+    environment cannot be shown in windows of history."""
 
 
 class Ending(Enum):
@@ -179,9 +189,12 @@ class Trajectory:
         return None if self.outcome is None else sum(turn.rewards.get(name, 0.0) for turn in self.turns)
 
     def context_ids(self, turn: int) -> tuple[int, ...]:
-        """The ids that stood before the sampled ids of turn number `turn` (from 0)."""
+        """The ids that stood before the sampled ids of turn number `turn` (from 0): from the last restart on."""
+        start = turn
+        while start > 0 and not self.turns[start].reply.prompt.restarts:
+            start -= 1
         ids: list[int] = []
-        for earlier in self.turns[:turn]:
+        for earlier in self.turns[start:turn]:
             ids += earlier.reply.prompt.ids + earlier.reply.ids
         return (*ids, *self.turns[turn].reply.prompt.ids)
 
@@ -201,7 +214,7 @@ class Verdict:
     weight: float
     """0 = dropped; kept groups weigh 1 unless the filter weighs softly."""
     reason: str
-    """`kept`, or why it was dropped."""
+    """`kept`, `readmitted`, or why it was dropped."""
     spread: float | None
     """The statistic that the filter ranked by; `None` if it could not be taken."""
 
@@ -212,7 +225,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSample:
-    """One row of a training batch: a whole trajectory, turns merged by their common prefix.
+    """One row of a training batch: a trajectory, or consecutive turns of one, merged by their common prefix.
 
     Example, two turns: prompt `a b`, reply `C D`, glue `e`, reply `F` with advantage 0.5 gives
     ids `a b C D e F`, trained `0 0 1 1 0 1`, advantages `0 0 .5 .5 0 .5`.
@@ -228,7 +241,13 @@ class TrainingSample:
     group: int
     """Index of its group in the step."""
     member: int
+    """With `group` it names the trajectory, of which there may be several samples."""
     weight: float
+    """Of the trajectory, shared by its samples."""
+    values: tuple[float, ...] = ()
+    """The critic's estimates before the update, at the trained tokens, 0 elsewhere; empty without a critic."""
+    returns: tuple[float, ...] = ()
+    """What the critic should have estimated; empty without a critic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import pytest
 from audit_watching import Witness, by_step, read
 
 from heedful.audit import AuditSettings, audit, open_log
-from heedful.storage import RunFolder, read_rollouts, rollout_rows
-from heedful.types import Metric
+from heedful.diagnostics.thoughts import observed
+from heedful.storage import RunFolder, read_rollouts, rollout_rows, write_rollouts
+from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn
 
 FAMILIES = ("signal/", "filter/", "reward/", "success/", "format/", "length/", "text/", "policy/entropy_per_token")
 FAMILIES += ("grounding/strategy_entropy", "grounding/distinct", "grounding/oscillation", "grounding/input_to_action")
@@ -120,3 +121,18 @@ def test_text_alone_gives_the_information_of_the_ids_where_it_round_trips(
     assert lengths.value == pytest.approx(told["length/reasoning_tokens"].value, rel=0.1)
     record = json.loads((folder / "audit.json").read_text())
     assert any("tokenised from text by step_000002" in sentence for sentence in record["assumed"])
+
+
+def test_windows_of_history_are_read_as_they_were_sampled(tmp_path: Path) -> None:
+    task, spans = Task("lake-0123456789abcdef", 0, "train"), (Span(0, 2), Span(2, 3))
+    prompts = Prompt("a", (7,)), Prompt("b c", (20, 3, 4, 30), restarts=True, history=3)
+    replies = [Reply(prompt, (3, 4), "x", (), (0.5, 0.5), *spans, True, False) for prompt in prompts]
+    turns = tuple(Turn(reply, {"r": 1.0}, (), True, "", "") for reply in replies)
+    members = tuple(Trajectory(task, member, turns, Ending.SOLVED, 1.0) for member in range(2))
+    write_rollouts(tmp_path / "step_000000.parquet", 0, "train", [Group(task, members)], None)
+    _, steps, faults = read(tmp_path)
+    assert faults.count == 0
+    for trajectory in steps[0].groups[0].trajectories:
+        assert tuple(turn.reply.prompt for turn in trajectory.turns) == prompts
+        assert trajectory.context_ids(1) == (20, 3, 4, 30)
+        assert observed(trajectory, 1) == ((20, 3, 4), (30,))

@@ -162,6 +162,24 @@ def test_the_first_observation_tells_every_limit(family: Any) -> None:
     assert all(tag in text for tag in (OPEN_THOUGHT, CLOSE_THOUGHT, "<answer>", "</answer>"))
 
 
+@every_family
+def test_an_opening_is_the_observation_behind_the_rules_of_the_first_one(family: Any) -> None:
+    rng = random.Random(4)
+    for seed in range(20):
+        episode = family.make()
+        first = episode.start(family.task(seed), 0)
+        assert first.opening == first.text
+        begin = "turns " if family.instructions == "brief" else "Turns left"
+        rules = first.text[: first.text.index(begin)]
+        assert bool(rules) == (family.instructions == "full")
+        while True:
+            step = episode.step(random_reply(family, rng))
+            if step.ending is not None:
+                break
+            assert step.observation.opening == rules + step.observation.text
+            assert not rules or rules not in step.observation.text
+
+
 @every_longer_one
 def test_the_reward_is_shown_only_if_asked_for(family: Any) -> None:
     for show in (False, True):

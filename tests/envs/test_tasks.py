@@ -108,3 +108,24 @@ def test_a_mistyped_name_is_answered_with_the_nearest() -> None:
 def test_importing_the_registry_loads_no_environment() -> None:
     code = "import sys, heedful.envs; print([m for m in sys.modules if m.startswith('heedful.envs.') or m == 'torch'])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("pool", [None, 12], ids=["fresh", "pool"])
+def test_further_tasks_of_a_step_are_none_that_it_has_seen(pool: int | None) -> None:
+    stream = TaskStream(FrozenLake(), "train", seed=3, pool=pool)
+    first = stream.next(6)
+    further = stream.next(5, beside={task.id for task in first})
+    assert not {task.id for task in first} & {task.id for task in further}
+    again = TaskStream(FrozenLake(), "train", seed=3, pool=pool)
+    assert again.next(6) == first
+    cursor = again.cursor
+    assert again.next(5, beside={task.id for task in first}) == further
+    again.cursor = cursor
+    assert again.next(5, beside={task.id for task in first}) == further
+
+
+def test_a_pool_that_has_been_seen_whole_has_no_further_tasks() -> None:
+    stream = TaskStream(FrozenLake(), "train", seed=3, pool=6)
+    seen = {task.id for task in stream.next(4)}
+    with pytest.raises(ValueError, match="the pool holds 2: enlarge the pool"):
+        stream.next(3, beside=seen)

@@ -22,7 +22,9 @@ from tiny_trl import END, Reward, Rewards, Script, Scripted, arguments, filterin
 from heedful.filters import DropConstant, TopK, TopP
 from heedful.integrations.trl import HeedfulConfig
 from heedful.integrations.trl.removal import KEPT
+from heedful.integrations.trl.rollouts import _as_rows
 from heedful.storage import Rollouts, RunFolder, read_metrics, read_rollouts
+from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory, Turn
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -211,3 +213,14 @@ def test_an_outcome_beyond_its_range_is_a_sentence(tiny_model: Path, tmp_path: P
     tasks = written(named([[(5, 0), (0, 0)]]))
     with pytest.raises(ValueError, match="success from 0 to 1, found 5"):
         trained(tiny_model, tmp_path, tasks, filtering(outcome="right"))
+
+
+def test_a_context_that_restarts_is_refused_since_a_rollout_is_one_row() -> None:
+    prompts = Prompt("a", (7,)), Prompt("b", (8,), restarts=True)
+    replies = [Reply(prompt, (3,), "x", (0.0,), (), Span(0, 1), Span(1, 1), True, False) for prompt in prompts]
+    turns = tuple(Turn(reply, {}, (), True, "", "") for reply in replies)
+    renderer: Any = None
+    played = Trajectory(Task("lake", 0, "train"), 0, turns, Ending.FAILED, 0.0)
+    assert _as_rows([replace(played, turns=turns[:1])], renderer)["env_mask"] == [[1]]
+    with pytest.raises(ValueError, match="one row per rollout, but the context of turn 2 of task lake restarts"):
+        _as_rows([played], renderer)

@@ -14,8 +14,8 @@ import torch
 import trl
 from tiny_trl import Script, arguments, filtering, trainer_of, written
 
-from heedful.filters import DropConstant
-from heedful.integrations.trl import HeedfulGRPOTrainer, Probe, compatibility
+from heedful.filters import DropConstant, RandomSubset, Shrunken, SoftWeight
+from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer, Probe, compatibility
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -106,3 +106,10 @@ def test_a_filter_of_trls_own_that_is_off_leaves_ours_on(chosen: Any, tiny_model
     (batch,) = trainer._buffered_inputs
     assert len(batch["advantages"]) == 2
     assert torch.isfinite(batch["advantages"]).all()
+
+
+@pytest.mark.parametrize("soft", [SoftWeight(), RandomSubset(like=SoftWeight()), Shrunken(like=SoftWeight())], ids=repr)
+def test_a_filter_that_weighs_softly_is_refused_when_it_is_configured(soft: Any) -> None:
+    with pytest.raises(ValueError, match=rf"{type(soft).__name__} weighs softly .* choose a filter without weights"):
+        HeedfulConfig(filter=soft)
+    assert HeedfulConfig(filter=Shrunken()).filter == Shrunken()

@@ -13,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from heedful.algorithms.table import Grpo  # noqa: E402
 from heedful.envs.echo import Echo  # noqa: E402
 from heedful.envs.frozen_lake import FrozenLake  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
@@ -244,7 +245,7 @@ def test_rows_that_have_ended_leave_the_batch(
 
 def test_what_is_trained_on_is_what_was_sampled(model: Any, renderer: Renderer) -> None:
     groups = played(policy_of(model, renderer))
-    samples = make_samples(groups, [Verdict(1.0, "kept", None)] * len(groups), lambda rewards_G: [1.0] * len(rewards_G))
+    samples = make_samples(groups, [Verdict(1.0, "kept", None)] * len(groups), Grpo().advantage)
     assert len(samples) == 12
     for sample, trajectory in zip(samples, trajectories(groups), strict=True):
         assert sample.ids == whole_ids(trajectory)

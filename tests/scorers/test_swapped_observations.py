@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,6 +63,19 @@ def test_each_thought_is_scored_behind_its_own_history_and_each_observation() ->
             assert np.asarray(scores.tokens[row])[column] == pytest.approx(logprobs[:, 0].numpy(), abs=1e-5)
     assert scores.lengths_M == [len(thought) for thought in swapped.thoughts_M]
     assert list(scores.own_M) == [0, 1, 2, 0, 1, 2]
+
+
+def test_without_history_each_thought_is_scored_under_every_whole_prompt() -> None:
+    swapped, model = replace(made_up(), histories_M=((),) * 4 + ((5, 6),) * 2), tiny()
+    scores = score_swapped(HFScorer(model), swapped, temperature=0.7, heads=(2,))
+    for row, thought in enumerate(swapped.thoughts_M):
+        for column in range(3):
+            context = swapped.context(row, column)
+            with torch.no_grad():
+                logits = model(torch.tensor([(*context, *thought)])).logits[0] / 0.7
+            logprobs = torch.log_softmax(logits, -1)[len(context) - 1 : -1].gather(1, torch.tensor(thought)[:, None])
+            assert scores.scores_MN[row][column] == pytest.approx(float(logprobs.sum()), abs=1e-5)
+            assert scores.heads[2][row][column] == pytest.approx(float(logprobs[:2].sum()), abs=1e-5)
 
 
 class CopyCat:

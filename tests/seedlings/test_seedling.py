@@ -18,8 +18,9 @@ from heedful.envs.frozen_lake import FrozenLake  # noqa: E402
 from heedful.policies.load import load_model  # noqa: E402
 from heedful.reading import Tags  # noqa: E402
 from heedful.render import Renderer  # noqa: E402
+from heedful.rollout.context import Context  # noqa: E402
 from heedful.seedlings import grow as growing  # noqa: E402
-from heedful.seedlings.grow import encode, load_seedling, seedling_path  # noqa: E402
+from heedful.seedlings.grow import encode, encode_windows, load_seedling, seedling_path  # noqa: E402
 from heedful.seedlings.recipe import LEAST_VOCABULARY, Seedling, nano  # noqa: E402
 from heedful.seedlings.tokenizer import grow_tokenizer  # noqa: E402
 from heedful.storage import DiskFull  # noqa: E402
@@ -246,6 +247,17 @@ def test_recipe_environment_tags_and_versions_each_name_another_seedling(
     assert places[0].name.startswith("echo-")
 
 
+def test_a_window_names_another_seedling_only_where_it_cuts_an_episode() -> None:
+    def lies(context: Context, family: Any = LAKE) -> Path:
+        return seedling_path(TINY, family, to_json(family), TAGS, context)
+
+    whole = place(family=LAKE)  # as it was named before there were windows
+    assert lies(Context()) == lies(Context(LAKE.turns - 1)) == lies(Context(99)) == whole
+    cut = [lies(Context(turns)) for turns in range(LAKE.turns - 1)]
+    assert len({whole, *cut}) == LAKE.turns
+    assert lies(Context(0), ECHO) == place(family=ECHO)  # one turn: nothing to forget
+
+
 def test_the_cache_follows_the_environment_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HEEDFUL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -263,6 +275,33 @@ def test_a_demonstration_is_encoded_as_the_sampler_would_have_left_it(lake_token
     )
     trained = [token for token, flag in zip(sample.ids, sample.trained, strict=True) if flag]
     assert lake_tokenizer.decode(trained) == "".join(f"{reply.removeprefix('<think>')}<|end|>" for _, reply in pairs)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 4])
+def test_a_demonstration_in_windows_trains_the_same_tokens_behind_what_each_window_shows(
+    lake_tokenizer: Any, turns: int
+) -> None:
+    renderer = Renderer(lake_tokenizer)
+    task = next(task for task in map(LAKE.task, range(99)) if len(LAKE.demonstrate(task, random.Random(0))) > 3)
+    pairs = LAKE.demonstrate(task, random.Random(0))
+    rows = encode_windows(LAKE, task, pairs, renderer, Context(turns))
+    whole = encode(pairs, renderer)
+    trained = [[token for token, flag in zip(row.ids, row.trained, strict=True) if flag] for row in (*rows, whole)]
+    assert [token for row in trained[:-1] for token in row] == trained[-1]
+    shown = [f"<|user|>{seen}<|assistant|>{reply}<|end|>" for seen, reply in pairs]  # brief: openings as they stand
+    starts = [0, *range(1, len(pairs) - turns)]
+    expected = ["".join(shown[start : start + turns + 1]) for start in starts]
+    assert [lake_tokenizer.decode(list(row.ids)) for row in rows] == expected
+
+
+def test_a_demonstration_that_cannot_be_replayed_is_refused_in_windows(lake_tokenizer: Any) -> None:
+    renderer = Renderer(lake_tokenizer)
+    pairs = LAKE.demonstrate(LAKE.task(2), random.Random(0))
+    other = [("turns 5 moves 2\nanother lake", pairs[0][1]), *pairs[1:]]
+    with pytest.raises(ValueError, match=r"replays its demonstration of task frozen_lake-\w+, played as member 0"):
+        encode_windows(LAKE, LAKE.task(2), other, renderer, Context(0))
+    with pytest.raises(ValueError, match="shows 'the end: solved'"):
+        encode_windows(LAKE, LAKE.task(2), [*pairs, pairs[-1]], renderer, Context(0))
 
 
 @pytest.mark.parametrize(("recipe", "deviation"), [(TINY, 0.02), (replace(TINY, init=0.06), 0.06)])

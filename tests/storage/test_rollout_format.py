@@ -42,7 +42,7 @@ _turns = st.builds(
     Turn,
     reply=st.builds(
         Reply,
-        prompt=st.builds(Prompt, text=_texts, ids=_ids),
+        prompt=st.builds(Prompt, text=_texts, ids=_ids, restarts=st.booleans(), history=st.integers(0, 9)),
         ids=_ids,
         text=_texts,
         logprobs=st.lists(_reals, max_size=5).map(tuple),
@@ -168,6 +168,16 @@ def test_a_damaged_or_foreign_file_is_named_with_a_way_out(tmp_path: Path) -> No
     pyarrow.parquet.write_table(pyarrow.table({"prompt": ["a"], "step": [1]}), path)
     with pytest.raises(ValueError, match=r"none named schema_version, split.*has to be converted"):
         read_rollouts(path)
+
+
+def test_a_file_from_before_there_were_windows_restarts_nowhere(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    path = tmp_path / "r.parquet"
+    write_rollouts(path, 12, "train", [group(0), broken_group(1)], None)
+    pyarrow.parquet.write_table(pyarrow.parquet.read_table(path).drop(["restarts", "history"]), path)
+    assert read_rollouts(path).groups == (group(0), broken_group(1))
+    assert read_rollouts(path, replies=False).groups[0].trajectories[0].outcome == 1.0
 
 
 def _rewritten(path: Path, column: str, values: list[object]) -> None:

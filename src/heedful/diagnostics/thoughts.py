@@ -53,7 +53,7 @@ class Thoughts:
     closed_M: tuple[bool, ...]
     """True where the thought was closed by its tag."""
     prompt_texts_N: tuple[str, ...]
-    """What was new to the model in each prompt: the whole of a first turn, else the last observation."""
+    """What was new to the model in each prompt: the whole of a first turn or of a window, else the last observation."""
     thought_texts_M: tuple[str, ...]
 
 
@@ -183,11 +183,13 @@ def _swapped_at(turn: int, groups: Sequence[Group], rng: random.Random, rows: in
 def observed(trajectory: Trajectory, turn: int) -> tuple[Ids, Ids]:
     """What stood before the reply of turn number `turn` (from 0): the history, and the observation behind it.
 
-    After a reply that was cut, what was appended begins with the token that ends that reply: it is history.
+    After a reply that was cut, what was appended begins with the token that ends that reply: it is history. In a
+    window of history the opening and the replies that it keeps are history; where nothing is kept there is none.
     """
-    context = trajectory.context_ids(turn)
+    context, prompt = trajectory.context_ids(turn), trajectory.turns[turn].reply.prompt
     ending = 1 if turn and trajectory.turns[turn - 1].reply.cut else 0
-    start = len(context) - len(trajectory.turns[turn].reply.prompt.ids) + ending
+    known = prompt.history if prompt.restarts else ending
+    start = len(context) - len(prompt.ids) + known
     return context[:start], context[start:]
 
 

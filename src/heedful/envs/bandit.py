@@ -143,8 +143,7 @@ class BanditEpisode:
         check_same_start(self._family.task(task.seed), task)
         self.arms = self._family.arms(task.seed)
         self._noise_name = str(task.seed) if self._family.shared_noise else f"{task.seed}:{member}"
-        rules = _rules(self._family) if self._family.instructions == "full" else ""
-        return Observation(rules + self._show())
+        return self._observation(self._show(), first=True)
 
     def step(self, response: str) -> Step:
         family = self._family
@@ -167,7 +166,7 @@ class BanditEpisode:
         if family.show_reward:
             note += f"reward {sum(rewards.values()):g}\n"
         return Step(
-            observation=Observation(note + self._show()),
+            observation=self._observation(note + self._show()),
             rewards=rewards,
             ending=ending,
             outcome=None if ending is None else float(ending is Ending.SOLVED),
@@ -176,6 +175,11 @@ class BanditEpisode:
             effect=effect,
             state=f"pulled {read.actions[0]}" if read.actions else "not pulled",
         )
+
+    def _observation(self, text: str, first: bool = False) -> Observation:
+        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
+        opening = _rules(self._family) + text
+        return Observation(opening if first else text, opening)
 
     def _show(self) -> str:
         """What every observation ends with: the limits and the state."""
@@ -187,6 +191,9 @@ class BanditEpisode:
 
 @lru_cache(maxsize=64)
 def _rules(family: Bandit) -> str:
+    """What an opening begins with; nothing under brief instructions."""
+    if family.instructions == "brief":
+        return ""
     return (
         "You choose one of two arms and pull it once. A pull pays 1 or 0, each arm by its own fixed chance. Pull the "
         "arm with the higher chance.\n"

@@ -210,8 +210,7 @@ class ChainEpisode:
         check_same_start(expected, task)
         self._links = self._family.links(task.seed)
         self._rewarded = UNREWARDED not in expected.tags
-        rules = _rules(self._family) if self._family.instructions == "full" else ""
-        return Observation(rules + self._show())
+        return self._observation(self._show(), first=True)
 
     def step(self, response: str) -> Step:
         family = self._family
@@ -238,7 +237,7 @@ class ChainEpisode:
             *([read.fault] * bool(read.fault)),
         ]
         return Step(
-            observation=Observation(note + ("" if over else self._show())),
+            observation=self._observation(note + ("" if over else self._show())),
             rewards=rewards,
             ending=None if not over else Ending.SOLVED if solved else Ending.FAILED,
             outcome=float(solved) if over else None,
@@ -248,6 +247,11 @@ class ChainEpisode:
             effect="; ".join(remarks),
             state=f"{self._right} of {self._turn} right" + ("" if over else f", {family.row(self.link)}"),
         )
+
+    def _observation(self, text: str, first: bool = False) -> Observation:
+        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
+        opening = _rules(self._family) + text
+        return Observation(opening if first else text, opening)
 
     def _show(self) -> str:
         family = self._family
@@ -296,6 +300,9 @@ def _check_operations(operations: tuple[str, ...], modulus: int) -> None:
 
 @lru_cache(maxsize=64)
 def _rules(family: Chain) -> str:
+    """What an opening begins with; nothing under brief instructions."""
+    if family.instructions == "brief":
+        return ""
     further = " Each turn goes on from the right number, and every turn must be right." if family.turns > 1 else ""
     return (
         f"You carry a number through a chain of operations. After each one only the remainder on division by "

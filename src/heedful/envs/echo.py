@@ -129,8 +129,7 @@ class EchoEpisode:
     def start(self, task: Task, member: int) -> Observation:
         check_same_start(self._family.task(task.seed), task)
         self._rows = self._family.rows(task.seed)
-        rules = _rules(self._family) if self._family.instructions == "full" else ""
-        return Observation(rules + self._show())
+        return self._observation(self._show(), first=True)
 
     def step(self, response: str) -> Step:
         family = self._family
@@ -150,7 +149,7 @@ class EchoEpisode:
             note += f"reward {sum(rewards.values()):g}\n"
         said = read.actions[0] if read.actions else "nothing"
         return Step(
-            observation=Observation(note + ("" if over else self._show())),
+            observation=self._observation(note + ("" if over else self._show())),
             rewards=rewards,
             ending=None if not over else Ending.SOLVED if solved else Ending.FAILED,
             outcome=float(solved) if over else None,
@@ -160,6 +159,11 @@ class EchoEpisode:
             effect=f"{said} for {asked}" + (f"; {read.fault}" if read.fault else ""),
             state=f"{self._right} of {self._turn} right" + ("" if over else f", {self._rows[self._turn]}"),
         )
+
+    def _observation(self, text: str, first: bool = False) -> Observation:
+        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
+        opening = _rules(self._family) + text
+        return Observation(opening if first else text, opening)
 
     def _show(self) -> str:
         family = self._family
@@ -172,6 +176,9 @@ class EchoEpisode:
 
 @lru_cache(maxsize=64)
 def _rules(family: Echo) -> str:
+    """What an opening begins with; nothing under brief instructions."""
+    if family.instructions == "brief":
+        return ""
     wanted = "Repeat the letter that follows the word echo"
     wanted += ", and none of those that follow the word not." if family.decoys else "."
     if family.turns > 1:

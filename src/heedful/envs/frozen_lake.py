@@ -155,8 +155,7 @@ class FrozenLakeEpisode:
         check_same_start(self.lake.task, task)
         self.player = self.lake.start
         self._noise_name = str(task.seed) if self._family.shared_noise else f"{task.seed}:{member}"
-        rules = _rules(self._family) if self._family.instructions == "full" else ""
-        return Observation(rules + self._show(self.lake.draw(self.player)))
+        return self._observation(self._show(self.lake.draw(self.player)), first=True)
 
     def step(self, response: str) -> Step:
         family, lake = self._family, self.lake
@@ -179,7 +178,7 @@ class FrozenLakeEpisode:
         if family.show_reward:
             note += f"reward {sum(rewards.values()):g}\n"
         return Step(
-            observation=Observation(note + self._show(grid)),
+            observation=self._observation(note + self._show(grid)),
             rewards=rewards,
             ending=ending,
             outcome=None if ending is None else float(ending is Ending.SOLVED),
@@ -222,6 +221,11 @@ class FrozenLakeEpisode:
             text += ", hole"
         return f"{text}; {fault}" if fault else text
 
+    def _observation(self, text: str, first: bool = False) -> Observation:
+        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
+        opening = _rules(self._family) + text
+        return Observation(opening if first else text, opening)
+
     def _show(self, grid: str) -> str:
         """What every observation ends with: the limits and the state."""
         family, lake = self._family, self.lake
@@ -245,6 +249,9 @@ def _place(lake: Lake, cell: int, symbol: str) -> str:
 
 @lru_cache(maxsize=64)
 def _rules(family: FrozenLake) -> str:
+    """What an opening begins with; nothing under brief instructions."""
+    if family.instructions == "brief":
+        return ""
     lines = [
         f"You cross a frozen lake of {family.size} rows and {family.size} columns. "
         "Reach the goal without stepping into a hole."

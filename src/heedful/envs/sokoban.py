@@ -164,8 +164,7 @@ class SokobanEpisode:
         level = self._family.level(task.seed)
         check_same_start(level.task, task)
         self.room, self.player, self.boxes = level.room, level.player, level.boxes
-        rules = _rules(self._family) if self._family.instructions == "full" else ""
-        return Observation(rules + self._show(self.room.draw(self.player, self.boxes)))
+        return self._observation(self._show(self.room.draw(self.player, self.boxes)), first=True)
 
     def step(self, response: str) -> Step:
         family = self._family
@@ -194,7 +193,7 @@ class SokobanEpisode:
             f"{' '.join(executed) or 'nothing executed'}: {before} -> {_places(self.room, self.player, self.boxes)}"
         )
         return Step(
-            observation=Observation(note + self._show(grid)),
+            observation=self._observation(note + self._show(grid)),
             rewards=rewards,
             ending=ending,
             outcome=None if ending is None else float(solved),
@@ -215,6 +214,11 @@ class SokobanEpisode:
         if gained:
             component = "box_on" if gained > 0 else "box_off"
             rewards[component] = rewards.get(component, 0.0) + gained * BOX_REWARD
+
+    def _observation(self, text: str, first: bool = False) -> Observation:
+        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
+        opening = _rules(self._family) + text
+        return Observation(opening if first else text, opening)
 
     def _show(self, grid: str) -> str:
         """What every observation ends with: the limits and the state."""
@@ -248,6 +252,9 @@ def _places(room: Room, player: int, boxes: Cells) -> str:
 
 @lru_cache(maxsize=64)
 def _rules(family: Sokoban) -> str:
+    """What an opening begins with; nothing under brief instructions."""
+    if family.instructions == "brief":
+        return ""
     boxes = "a box onto a target" if family.boxes == 1 else f"{family.boxes} boxes onto {family.boxes} targets"
     lines = [f"You push {boxes} in a room of {family.size} rows and {family.size} columns, with walls all around."]
     if family.observation != "coordinates":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Collection
 
 from heedful.protocols import EnvironmentFamily
 from heedful.types import Task
@@ -66,20 +67,22 @@ class TaskStream:
         """The fixed pool, or `None` if each call draws fresh tasks."""
         return None if self._pool is None else tuple(self._pool)
 
-    def next(self, count: int) -> list[Task]:
-        """The next `count` tasks, distinct by id. Raises if the split, or the pool, does not hold that many."""
+    def next(self, count: int, beside: Collection[str] = ()) -> list[Task]:
+        """The next `count` tasks, distinct by id, and none of the ids `beside`.
+
+        Raises if the split, or the pool, does not hold that many.
+        """
         if self._pool is None:
-            tasks, self.cursor = self._draw(count)
+            tasks, self.cursor = self._draw(count, beside)
             return tasks
-        if count > len(self._pool):
-            raise ValueError(
-                f"{count} tasks were asked for at once, but the pool holds {len(self._pool)}: enlarge the pool."
-            )
+        left = [task for task in self._pool if task.id not in beside] if beside else self._pool
+        if count > len(left):
+            raise ValueError(f"{count} tasks were asked for at once, but the pool holds {len(left)}: enlarge the pool.")
         rng = random.Random(f"{self.seed}:{self.split}:{self.cursor}")
         self.cursor += 1
-        return rng.sample(self._pool, count)
+        return rng.sample(left, count)
 
-    def _draw(self, count: int) -> tuple[list[Task], int]:
+    def _draw(self, count: int, beside: Collection[str] = ()) -> tuple[list[Task], int]:
         found: dict[str, Task] = {}
         last = self.cursor + SEEDS_PER_TASK * count
         cursor = self.cursor
@@ -92,7 +95,7 @@ class TaskStream:
                 )
             task = self.family.task(self._base + cursor)
             cursor += 1
-            if task.split == self.split:
+            if task.split == self.split and task.id not in beside:
                 found.setdefault(task.id, task)
         return list(found.values()), cursor
 

@@ -1,7 +1,8 @@
 """The batched sampler: any Hugging Face causal LM with full attention as a policy over whole conversations.
 
 Promise: the ids and log-probabilities it returns are those of the tokens sampled, equal to a teacher-forced forward
-pass to rounding error; the keys and values of a conversation are computed once and kept over its turns.
+pass to rounding error; the keys and values of a conversation are computed once and kept over its turns, as long as it
+goes on from what was read before.
 """
 
 from __future__ import annotations
@@ -162,6 +163,7 @@ class HFPolicy:
             fresh = [row.context[len(place.ids) :] for place, row in zip(places, rows, strict=True)]
             batch = self._gather(places, max(map(len, fresh)) + room)
             return batch, self._forward(batch, *self._left_padded(fresh))
+        self._pieces, self._places = [], {}  # nothing of them is read again: free them before the new ones fill
         distinct = list(dict.fromkeys(row.context for row in rows))
         batch = KVBatch.empty(len(distinct), self._layers, max(map(len, distinct)), self.device)
         logits_BV = self._forward(batch, *self._left_padded(distinct))

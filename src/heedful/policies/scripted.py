@@ -27,16 +27,17 @@ class ScriptedPolicy:
     def _reply(self, conversation: Conversation) -> Reply:
         shown = []
         for message in reversed(conversation.messages):
-            if message.role == "assistant":
+            if message.role == "assistant" and not conversation.restarts:
                 break
             shown.append(message.content)
         prompt = "\n".join(reversed(shown))
+        history = len(prompt) - len(conversation.messages[-1].content) if conversation.restarts else 0
         text = self._answer(conversation)
         ids = (*map(ord, text), _END)
         close = text.find("</think>")
         thought_end = close + len("</think>") if close >= 0 else len(ids) if "<think>" in text else 0
         return Reply(
-            prompt=Prompt(prompt, tuple(map(ord, prompt))),
+            prompt=Prompt(prompt, tuple(map(ord, prompt)), conversation.restarts, history),
             ids=ids,
             text=text,
             logprobs=(0.0,) * len(ids),

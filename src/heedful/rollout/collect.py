@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from heedful.protocols import Environment, Policy
+from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.rollout.episode import Episode
 from heedful.types import Group, Task
 
@@ -18,14 +19,16 @@ def collect(
     tasks: Sequence[Task],
     group_size: int,
     max_turns: int,
+    context: Context = FULL_HISTORY,
 ) -> list[Group]:
-    """Play `group_size` episodes of every task with one policy.
+    """Play `group_size` episodes of every task with one policy, which reads as much of an episode as `context` says.
 
     Members of a group face the same start state and independent noise. An episode whose environment raises
     ends as `Ending.ERROR` with no outcome; the others go on.
     """
     episodes_PG = [
-        [Episode(make_environment(), task, member, max_turns) for member in range(group_size)] for task in tasks
+        [Episode(make_environment(), task, member, max_turns, context) for member in range(group_size)]
+        for task in tasks
     ]
     live = [episode for episodes_G in episodes_PG for episode in episodes_G if episode.ending is None]
     while live:

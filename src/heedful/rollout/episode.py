@@ -12,32 +12,53 @@ from numbers import Real
 from typing import TypeVar
 
 from heedful.protocols import Environment
+from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.types import Conversation, Ending, Message, Observation, Reply, Step, Task, Trajectory, Turn
 
 Answer = TypeVar("Answer")
 
 
 class Episode:
-    """Plays one trajectory: holds the conversation, hands replies to the environment, notes what came of them."""
+    """Plays one trajectory: holds the conversation, hands replies to the environment, notes what came of them.
 
-    def __init__(self, environment: Environment, task: Task, member: int, max_turns: int) -> None:
+    `context`: how much of the episode a conversation shows. The first observation begins a conversation as it is, a
+    later one by its `opening`; `advance` raises ValueError where a window needs one and the environment gives none.
+    """
+
+    def __init__(
+        self, environment: Environment, task: Task, member: int, max_turns: int, context: Context = FULL_HISTORY
+    ) -> None:
         self.task = task
         self.member = member
         self.ending: Ending | None = None
         self._environment = environment
         self._max_turns = max_turns
+        self._context = context
         self._turns: list[Turn] = []
-        self._messages: list[Message] = []
+        self._shown: list[Observation] = []
         self._outcome: float | None = None
         self._progress: float | None = None
         self._error = ""
         observation = self._guarded(lambda: _checked_observation(environment.start(task, member)))
         if observation is not None:
-            self._messages.append(Message("user", observation.text))
+            self._shown.append(observation)
+
+    @property
+    def observation(self) -> Observation:
+        """What the environment showed last."""
+        return self._shown[-1]
 
     @property
     def conversation(self) -> Conversation:
-        return Conversation(f"{self.task.id}/{self.member}", tuple(self._messages))
+        """What the policy is asked to continue: the turns that the context keeps, and the newest observation."""
+        newest = len(self._shown) - 1
+        first = self._context.first(newest)
+        begin, *later = self._shown[first:]
+        messages = [Message("user", begin.opening if first else begin.text)]
+        for turn, observation in zip(self._turns[first:newest], later, strict=True):
+            messages.append(Message("assistant", turn.reply.text, turn.reply.ids))
+            messages.append(Message("user", observation.text))
+        return Conversation(f"{self.task.id}/{self.member}", tuple(messages), restarts=first > 0)
 
     def advance(self, reply: Reply) -> None:
         """Hand one reply to the environment and note the turn.
@@ -60,8 +81,8 @@ class Episode:
         elif step.ending is not None or len(self._turns) >= self._max_turns:
             self._end(step.ending or Ending.OUT_OF_TURNS, float(step.outcome or 0.0))
         else:
-            self._messages.append(Message("assistant", reply.text, reply.ids))
-            self._messages.append(Message("user", step.observation.text))
+            self._context.check(step.observation, len(self._turns), self._max_turns)
+            self._shown.append(step.observation)
 
     def trajectory(self, temperature: float, policy_version: int) -> Trajectory:
         """The finished episode as data."""
@@ -95,6 +116,8 @@ def _checked_observation(observation: object) -> Observation:
     """What `start` returned, if it is what the contract says. Raises ValueError."""
     if not isinstance(observation, Observation) or not isinstance(observation.text, str):
         raise ValueError(f"the environment was expected to return an Observation with a text, found {observation!r}")
+    if not isinstance(observation.opening, str):
+        raise ValueError(f"the environment was expected to give an opening as text, found {observation.opening!r}")
     return observation
 
 

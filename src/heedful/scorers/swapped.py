@@ -35,14 +35,23 @@ def score_swapped(
     """M x N scores with their tokens: thought i behind its own history and observation j.
 
     The history is the prompt that is shared; observation, lead and thought follow it, and the thought's tokens are
-    taken from the end. Rows of equal history and lead are scored together.
+    taken from the end. Rows of equal history are scored together. Where there is no history (memory-less agents) the
+    observation is the whole prompt, and every thought is scored under every one.
     """
     rows, columns = len(swapped.thoughts_M), len(swapped.observations_N)
     tokens: list[np.ndarray] = [np.zeros((columns, len(thought)), dtype=np.float32) for thought in swapped.thoughts_M]
     together: dict[Ids, list[int]] = {}
     for row, history in enumerate(swapped.histories_M):
-        together.setdefault(history, []).append(row)
+        if history:
+            together.setdefault(history, []).append(row)
     noise = 0.0
+    for lead, members in _without_history(swapped).items():
+        prompts = [(*observation, *lead) for observation in swapped.observations_N]
+        thoughts, own = [swapped.thoughts_M[row] for row in members], [swapped.own_M[row] for row in members]
+        scored = scorer.cross_score(prompts, thoughts, own, temperature, keep="tokens")
+        noise = max(noise, scored.noise)
+        for row, logprobs_NT in zip(members, _tokens(scored), strict=True):
+            tokens[row] = logprobs_NT
     for history, members in together.items():
         continued = [
             (*observation, *swapped.leads_M[row], *swapped.thoughts_M[row])
@@ -50,12 +59,10 @@ def score_swapped(
             for observation in swapped.observations_N
         ]
         scored = scorer.cross_score([history], continued, [0] * len(continued), temperature, keep="tokens")
-        if scored.tokens is None:
-            raise ValueError("score_swapped needs a scorer that keeps tokens; this one returned sums only.")
         noise = max(noise, scored.noise)
-        for place, logprobs_1T in enumerate(scored.tokens):
+        for place, logprobs_1T in enumerate(_tokens(scored)):
             row, column = members[place // columns], place % columns
-            tokens[row][column] = np.asarray(logprobs_1T)[0, -len(swapped.thoughts_M[row]) :]
+            tokens[row][column] = logprobs_1T[0, -len(swapped.thoughts_M[row]) :]
     sums = {k: np.array([kept[:, :k].sum(axis=1, dtype=np.float64) for kept in tokens]) for k in (None, *heads)}
     matrices = {k: cast(Sequence[Sequence[float]], sums_MN.reshape(rows, columns)) for k, sums_MN in sums.items()}
     return CrossScores(
@@ -66,3 +73,18 @@ def score_swapped(
         noise=noise,
         tokens=cast(Sequence[Sequence[Sequence[float]]], tokens),
     )
+
+
+def _without_history(swapped: SwappedObservations) -> dict[Ids, list[int]]:
+    """The rows before whose observation nothing stands, by their lead."""
+    rows: dict[Ids, list[int]] = {}
+    for row, history in enumerate(swapped.histories_M):
+        if not history:
+            rows.setdefault(swapped.leads_M[row], []).append(row)
+    return rows
+
+
+def _tokens(scored: CrossScores) -> list[np.ndarray]:
+    if scored.tokens is None:
+        raise ValueError("score_swapped needs a scorer that keeps tokens; this one returned sums only.")
+    return [np.asarray(logprobs_NT, dtype=np.float32) for logprobs_NT in scored.tokens]

@@ -25,13 +25,16 @@ from heedful.pretrained import read_model, read_tokenizer, write_pretrained
 from heedful.protocols import Demonstrator, EnvironmentFamily
 from heedful.reading import Tags
 from heedful.render import Renderer
+from heedful.rollout.context import FULL_HISTORY, Context
+from heedful.rollout.episode import Episode
 from heedful.seedlings.recipe import Seedling
 from heedful.seedlings.tokenizer import grow_tokenizer
 from heedful.seeds import derive, stream
 from heedful.storage import naming_a_full_disk
 from heedful.training.batch import cut_micro_batches
+from heedful.training.samples import merge_rows
 from heedful.training.token_logits import token_logits
-from heedful.types import Message, TrainingSample
+from heedful.types import Ending, Group, Message, Task, TrainingSample, Verdict
 
 MICRO_BATCH_TOKENS = 1024
 TOKENIZER_EPISODES = 200
@@ -50,28 +53,36 @@ def cache_root() -> Path:
     return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "heedful"
 
 
-def seedling_path(recipe: Seedling, family: EnvironmentFamily, knobs: object, tags: Tags) -> Path:
+def seedling_path(
+    recipe: Seedling, family: EnvironmentFamily, knobs: object, tags: Tags, context: Context = FULL_HISTORY
+) -> Path:
     """Where the grown seedling lies or will lie."""
     versions = (
         f"torch {torch.__version__}, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}, "
         f"{torch.get_num_threads()} threads"
     )
-    key = recipe.key([knobs, asdict(tags)], versions)
+    window = [asdict(context)] if context.cuts(family.turns) else []
+    key = recipe.key([knobs, asdict(tags), *window], versions)
     return cache_root() / "seedlings" / f"{family.name}-{key}"
 
 
 def load_seedling(
-    recipe: Seedling, family: DemonstratedFamily, knobs: object, tags: Tags, progress: Progress
+    recipe: Seedling,
+    family: DemonstratedFamily,
+    knobs: object,
+    tags: Tags,
+    progress: Progress,
+    context: Context = FULL_HISTORY,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path]:
-    """The seedling of this recipe: from the cache, or grown now.
+    """The seedling of this recipe, which reads its episodes as `context` shows them: from the cache, or grown now.
 
     Raises:
-        ValueError: the environment cannot demonstrate, or the cached copy is damaged.
+        ValueError: the environment cannot demonstrate, or not in windows, or the cached copy is damaged.
         DiskFull: there is no room for the grown seedling.
     """
-    path = seedling_path(recipe, family, knobs, tags)
+    path = seedling_path(recipe, family, knobs, tags, context)
     if not path.exists():
-        _keep(path, *grow(recipe, family, tags, progress))
+        _keep(path, *grow(recipe, family, tags, progress, context))
     remedy = f"Delete the folder {path} to grow the seedling again."
     return read_model(path, torch.float32, remedy), read_tokenizer(path, remedy), path
 
@@ -92,9 +103,9 @@ def _keep(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 
 def grow(
-    recipe: Seedling, family: DemonstratedFamily, tags: Tags, progress: Progress
+    recipe: Seedling, family: DemonstratedFamily, tags: Tags, progress: Progress, context: Context = FULL_HISTORY
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerBase]:
-    """Learn tokenizer and weights from demonstrations of training tasks.
+    """Learn tokenizer and weights from demonstrations of training tasks, read as `context` shows them.
 
     Raises ValueError for an environment without `demonstrate` and the knobs `imperfect` and `template`.
     """
@@ -105,7 +116,7 @@ def grow(
     )
     renderer = Renderer(tokenizer, tags)
     model = _initial_model(recipe, tokenizer, renderer)
-    _train(model, recipe, _batches(teacher, recipe, renderer), progress)
+    _train(model, recipe, _batches(teacher, recipe, renderer, context), progress)
     model.eval()
     return model, tokenizer
 
@@ -162,11 +173,17 @@ def _corpus(family: DemonstratedFamily, recipe: Seedling) -> Iterator[str]:
             yield environment.step(faulty).observation.text
 
 
-def _batches(family: DemonstratedFamily, recipe: Seedling, renderer: Renderer) -> Iterator[list[TrainingSample]]:
+def _batches(
+    family: DemonstratedFamily, recipe: Seedling, renderer: Renderer, context: Context
+) -> Iterator[list[TrainingSample]]:
     tasks = TaskStream(family, "train", derive(recipe.seed, "demonstrations", "batches"))
     rng = stream(recipe.seed, "demonstrator", "batches")
     while True:
-        yield [encode(family.demonstrate(task, rng), renderer) for task in tasks.next(recipe.episodes)]
+        demonstrated = [(task, family.demonstrate(task, rng)) for task in tasks.next(recipe.episodes)]
+        if context.cuts(family.turns):
+            yield [row for one in demonstrated for row in encode_windows(family, *one, renderer, context)]
+        else:
+            yield [encode(episode, renderer) for _, episode in demonstrated]
 
 
 def encode(episode: Sequence[tuple[str, str]], renderer: Renderer) -> TrainingSample:
@@ -181,6 +198,41 @@ def encode(episode: Sequence[tuple[str, str]], renderer: Renderer) -> TrainingSa
         trained += [False] * len(prompt.ids) + [True] * len(written)
     zeros = (0.0,) * len(ids)
     return TrainingSample(tuple(ids), tuple(trained), zeros, zeros, group=0, member=0, weight=1.0)
+
+
+def encode_windows(
+    family: EnvironmentFamily,
+    task: Task,
+    pairs: Sequence[tuple[str, str]],
+    renderer: Renderer,
+    context: Context,
+) -> list[TrainingSample]:
+    """A demonstrated episode as rows, as a sampler would have met and left it in windows of history.
+
+    The replies are played once more, since a window begins with the opening of an observation, which demonstrations do
+    not hold. Raises ValueError where the environment then shows something else than the demonstration says.
+    """
+    episode = Episode(family.make(), task, 0, len(pairs), context)
+    for shown, text in pairs:
+        if episode.ending is not None or episode.observation.text != shown:
+            found = episode.observation.text if episode.ending is None else f"the end: {episode.ending.value}"
+            raise ValueError(
+                f"Expected an environment that replays its demonstration of task {task.id}, played as member 0, which "
+                f"windows of history need, but after the same replies it shows {found[:60]!r} for {shown[:60]!r}. Let "
+                "`demonstrate` play member 0, or leave --context.turns out."
+            )
+        ids = renderer.as_sampled(text)
+        episode.advance(renderer.read(renderer.next_prompt(episode.conversation), ids, (0.0,) * len(ids)))
+    trajectory = episode.trajectory(temperature=1.0, policy_version=0)
+    if trajectory.ending is Ending.ERROR:
+        raise ValueError(
+            f"{family.name} broke while its demonstration of task {task.id} was replayed: {trajectory.error}"
+        )
+    group = Group(task, (trajectory,))
+    return [
+        TrainingSample(row.ids, row.trained, row.logprobs, (0.0,) * len(row.ids), group=0, member=0, weight=1.0)
+        for row in merge_rows([group], [Verdict(1.0, "kept", None)])
+    ]
 
 
 def _train(

@@ -5,6 +5,7 @@ Promise: what was written is read back equal, equal input gives equal bytes, and
 """
 
 from heedful.storage.files import DiskFull, naming_a_full_disk, write_whole
+from heedful.storage.gradients import StoredGradients, read_gradients, write_gradients
 from heedful.storage.measurements import StepMetrics, metric_from_json, read_metrics
 from heedful.storage.rollouts import Rollouts, read_rollouts, rollout_rows, write_rollouts
 from heedful.storage.run_folder import RunFolder, describe_environment
@@ -15,15 +16,18 @@ __all__ = [
     "Rollouts",
     "RunFolder",
     "StepMetrics",
+    "StoredGradients",
     "StoredScores",
     "TokenValues",
     "describe_environment",
     "metric_from_json",
     "naming_a_full_disk",
+    "read_gradients",
     "read_metrics",
     "read_rollouts",
     "read_scores",
     "rollout_rows",
+    "write_gradients",
     "write_rollouts",
     "write_scores",
     "write_whole",

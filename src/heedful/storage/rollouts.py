@@ -37,6 +37,8 @@ COLUMNS: Mapping[str, str] = {
     "turn": "int32",
     "new_prompt_text": "text",
     "new_prompt_ids": "int32s",
+    "restarts": "bool",
+    "history": "int32",
     "reply_text": "text",
     "reply_ids": "int32s",
     "logprobs": "float64s",
@@ -65,6 +67,9 @@ COLUMNS: Mapping[str, str] = {
     "policy_version": "int64",
 }
 """Every column of the format with its kind, in order."""
+
+_ADDED: Mapping[str, Any] = {"restarts": False, "history": 0}
+"""Columns that older files lack -> what their absence means."""
 
 Row = dict[str, Any]
 """One turn: a JSON value for every column."""
@@ -138,6 +143,7 @@ _OF_THE_REPLY: Row = {
     "answer_end": 0,
     "closed": False,
     "cut": False,
+    **_ADDED,
 }
 """What stands in for a reply that was not read."""
 
@@ -163,13 +169,14 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
             f"Expected a rollout file (parquet) at {path}, found one that cannot be read: {error}. "
             "Delete it, or restore it from a copy; the other steps of the run do not need it."
         ) from error
-    missing = [name for name in asked or COLUMNS if name not in table.column_names]
+    missing = [name for name in asked or COLUMNS if name not in table.column_names and name not in _ADDED]
     if missing:
         raise ValueError(
             f"Expected the columns of docs/formats.md in {path}, found none named {', '.join(missing)}. "
             "A foreign log has to be converted to this format first."
         )
-    rows = table.to_pylist() if replies else [{**_OF_THE_REPLY, **row} for row in table.to_pylist()]
+    absent = _ADDED if replies else _OF_THE_REPLY
+    rows = [{**absent, **row} for row in table.to_pylist()]
     versions = sorted({row["schema_version"] for row in rows} - {SCHEMA_VERSION})
     if versions:
         raise ValueError(
@@ -255,6 +262,8 @@ def _turn_columns(turn: Turn | None, place: int) -> Row:
         "turn": place,
         "new_prompt_text": _storable(reply.prompt.text),
         "new_prompt_ids": list(reply.prompt.ids),
+        "restarts": reply.prompt.restarts,
+        "history": reply.prompt.history,
         "reply_text": _storable(reply.text),
         "reply_ids": list(reply.ids),
         "logprobs": list(reply.logprobs),
@@ -356,7 +365,7 @@ def _trajectory(task: Task, rows: Sequence[Row]) -> Trajectory:
 
 def _turn(row: Row) -> Turn:
     reply = Reply(
-        Prompt(row["new_prompt_text"], tuple(row["new_prompt_ids"])),
+        Prompt(row["new_prompt_text"], tuple(row["new_prompt_ids"]), row["restarts"], row["history"]),
         tuple(row["reply_ids"]),
         row["reply_text"],
         tuple(row["logprobs"]),

@@ -81,6 +81,11 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def tasks(self) -> Path:
+        """What the run remembers of each task of its pool, as of its last checkpoint."""
+        return self.path / "tasks.json"
+
+    @property
     def verdict(self) -> Path:
         """The run's conclusion: sentences and the regime."""
         return self.path / "verdict.json"
@@ -88,6 +93,19 @@ class RunFolder:
     @property
     def report(self) -> Path:
         return self.path / "report.html"
+
+    @property
+    def gradients_page(self) -> Path:
+        """What `heedful gradients` found at every checkpoint that it was asked about."""
+        return self.path / "gradients.html"
+
+    def gradients(self, step: int) -> Path:
+        """The anatomy of the gradient at the checkpoint of a step."""
+        return self.path / f"gradients_{step:06d}.json"
+
+    def gradient_steps(self) -> list[int]:
+        """The steps whose anatomy is stored, ascending."""
+        return self._steps("", r"gradients_(\d+)\.json")
 
     def rollouts(self, step: int, of: str = "") -> Path:
         """The rollouts of a step; `of` names an evaluation's (`val_greedy`), empty = those trained on."""
@@ -167,8 +185,9 @@ def _step_name(step: int) -> str:
     return f"step_{step:06d}"
 
 
-def describe_environment(device: str, threads: int) -> dict[str, object]:
-    """What a run must record to be repeated: versions, threads, device, platform, commit. Imports none of the packages.
+def describe_environment(device: str, threads: int, processes: int = 1) -> dict[str, object]:
+    """What a run must record to be repeated: versions, processes and their threads, device, platform, commit. Imports
+    none of the packages.
 
     Packages that are not installed are `None`; so is the commit where heedful's source is not under version control.
     """
@@ -180,6 +199,7 @@ def describe_environment(device: str, threads: int) -> dict[str, object]:
             versions[package] = None
     return {
         "versions": versions,
+        "processes": processes,
         "threads": threads,
         "device": device,
         "platform": {

@@ -189,8 +189,11 @@ def _turn(row: Row, hints: Hints) -> Turn:
     )
     if not 0 <= thought.start <= thought.end <= len(ids):
         raise Misfit(f"a thought within the {len(ids)} tokens of the reply", f"{thought.start} to {thought.end}")
+    prompt_ids, history = _integers(row, "new_prompt_ids"), integer(row.get("history") or 0, "history")
+    if not 0 <= history <= len(prompt_ids):
+        raise Misfit(f"a history within the {len(prompt_ids)} tokens of the prompt", str(history))
     reply = Reply(
-        Prompt(text_of(row.get("new_prompt_text"), "new_prompt_text"), _integers(row, "new_prompt_ids")),
+        Prompt(text_of(row.get("new_prompt_text"), "new_prompt_text"), prompt_ids, bool(row.get("restarts")), history),
         ids,
         text_of(row.get("reply_text"), "reply_text"),
         (),  # Log-probabilities are half of such a row's size and no metric reads them.

@@ -173,6 +173,12 @@ def _as_rows(played: Sequence[Trajectory], renderer: Renderer) -> dict[str, Any]
         logprobs: list[float] = []
         for number, turn in enumerate(trajectory.turns):
             reply = turn.reply
+            if reply.prompt.restarts:
+                raise ValueError(
+                    f"Expected episodes with their full history, since TRL trains on one row per rollout, but the "
+                    f"context of turn {number + 1} of task {trajectory.task.id} restarts. Windows of history are for "
+                    "heedful's own loop (heedful train ENV --context.turns K)."
+                )
             glue = reply.prompt.ids if number else ()
             ids += glue + reply.ids
             mask += [0] * len(glue) + [1] * len(reply.ids)

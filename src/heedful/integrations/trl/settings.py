@@ -6,6 +6,7 @@ Promise: torch-free; TRL's own settings stay in its GRPOConfig, and nothing is s
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,10 +17,13 @@ from heedful.diagnostician import DiagnosticsConfig
 from heedful.filters import TopP
 from heedful.protocols import Filter
 from heedful.reading import Tags
-from heedful.types import Metric
+from heedful.types import Metric, Verdict
 
 FOLDER = "heedful"
 """The folder within TRL's output_dir that holds the record of a run; a second run there is `heedful-2`."""
+
+UNEVEN = tuple((1.0,) * ones + (0.0,) * (8 - ones) for ones in (0, 1, 4, 8))
+"""Values of groups that a filter with weights would weigh unevenly."""
 
 _DETAIL = re.compile(
     r"(information|retrieval)[^/]*/(?!first_turn(@[^/]*)?/)"  # other scopes than first turns
@@ -54,6 +58,9 @@ class HeedfulConfig:
     seed: int | None = None
     """Of the filter's and the measurements' own draws; none = the seed of TRL's arguments."""
 
+    def __post_init__(self) -> None:
+        check_weights(self.filter, self.filter(UNEVEN, random.Random(0)))
+
     def logged(self, metrics: Sequence[Metric]) -> dict[str, float]:
         """The numbers that go into TRL's logs, by name."""
         return {
@@ -63,3 +70,13 @@ class HeedfulConfig:
             and math.isfinite(metric.value)
             and (self.logs == "all" or not _DETAIL.match(metric.name))
         }
+
+
+def check_weights(filter: Filter, verdicts: Sequence[Verdict]) -> None:
+    """Raise ValueError for verdicts that weigh: TRL's loss knows rows that are there and rows that are not."""
+    weights = sorted({verdict.weight for verdict in verdicts})
+    if not set(weights) <= {0.0, 1.0}:
+        raise ValueError(
+            f"Inside TRL a group is kept or dropped, but {type(filter).__name__} weighs softly (here with "
+            f"{', '.join(f'{weight:.3g}' for weight in weights)}); choose a filter without weights, such as TopP."
+        )

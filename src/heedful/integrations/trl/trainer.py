@@ -27,7 +27,7 @@ from heedful.integrations.trl.callback import Bridge
 from heedful.integrations.trl.observer import Observer, Seen, claim_record, observer_of
 from heedful.integrations.trl.record import Record
 from heedful.integrations.trl.rows import COLUMNS, PREFIX, columns_of, completions_of
-from heedful.integrations.trl.settings import HeedfulConfig
+from heedful.integrations.trl.settings import HeedfulConfig, check_weights
 from heedful.protocols import Filter
 from heedful.types import Verdict
 
@@ -174,6 +174,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         return found or seen
 
     def _filtered(self, batch: dict[str, Any], verdicts: Sequence[Verdict]) -> dict[str, Any]:
+        check_weights(self._filter, verdicts)
         kept_P = [verdict.kept for verdict in verdicts]
         if all(kept_P):
             batch[removal.KEPT] = batch["completion_mask"].new_ones(len(batch["completion_mask"]), dtype=torch.bool)

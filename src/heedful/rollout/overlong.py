@@ -1,0 +1,50 @@
+"""Overlong shaping: a reply that comes close to its token limit costs reward, before it is cut.
+
+Promise: pure data in, new data out; outcomes are untouched, so a filter that looks at them sees no spread that this
+penalty made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from heedful.types import Group, Reply, Trajectory, Turn
+
+COMPONENT = "overlong"
+"""The reward component that holds the penalty."""
+
+
+def overlong_penalty(reply: Reply, limit: int, buffer: float, penalty: float) -> float:
+    """0 up to `limit` - `buffer` sampled tokens, then falling in a straight line to -`penalty` at `limit`.
+
+    A reply that was cut costs all of it, also where the model's window was the nearer limit.
+
+    Source: DAPO's soft overlong punishment (Yu et al. 2025, arXiv:2503.14476, eq. 13), there with a penalty of 1
+    beside rewards of 1 and -1. Deviation: per turn, for an agent has a limit in each.
+    """
+    over = max(0.0, len(reply.ids) - (limit - buffer)) / buffer
+    return -penalty * (1.0 if reply.cut else min(over, 1.0)) if reply.cut or over > 0 else 0.0
+
+
+def shape_overlong(groups: Sequence[Group], limit: int, share: float, penalty: float) -> list[Group]:
+    """The groups with the component `overlong` in every turn; 0 where the reply ended in time.
+
+    `limit`: most sampled tokens of a reply; `share`: the part of it, at its end, in which length costs. Raises
+    ValueError where the environment has a component of this name itself.
+    """
+    buffer = share * limit
+
+    def shaped(turn: Turn) -> Turn:
+        if COMPONENT in turn.rewards:
+            raise ValueError(
+                f"Overlong shaping adds the reward component {COMPONENT!r}, but the environment gives one of that name "
+                "itself; rename it there, or switch shaping off with --algorithm.overlong-buffer 0."
+            )
+        cost = overlong_penalty(turn.reply, limit, buffer, penalty)
+        return replace(turn, rewards={**turn.rewards, COMPONENT: cost})
+
+    def of_trajectory(trajectory: Trajectory) -> Trajectory:
+        return replace(trajectory, turns=tuple(map(shaped, trajectory.turns)))
+
+    return [replace(group, trajectories=tuple(map(of_trajectory, group.trajectories))) for group in groups]

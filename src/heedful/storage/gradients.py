@@ -1,0 +1,49 @@
+"""`gradients_<step>.json`: the anatomy of the gradient at one checkpoint, with what it rests on.
+
+Promise: what was written is read back equal; a file that cannot be read is named in a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.storage.files import write_whole
+from heedful.storage.measurements import metric_from_json
+from heedful.types import Metric
+
+_FIELDS = ("value", "low", "high", "n", "why")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGradients:
+    """One measurement."""
+
+    step: int
+    facts: Mapping[str, str | int | float | None]
+    """What it rests on: settings, counts, how exactly the gradients were kept."""
+    metrics: Mapping[str, Metric]
+
+
+def write_gradients(
+    path: Path, step: int, facts: Mapping[str, str | int | float | None], metrics: Sequence[Metric]
+) -> None:
+    """Write one measurement; `facts` are shown as they are."""
+    readings = {metric.name: {field: getattr(metric, field) for field in _FIELDS} for metric in metrics}
+    write_whole(path, json.dumps({"step": step, **facts, "metrics": readings}, indent=1) + "\n")
+
+
+def read_gradients(path: Path) -> StoredGradients:
+    """Read one measurement. Raises ValueError, in a sentence that names the file, if it cannot be read."""
+    try:
+        tree = dict(json.loads(path.read_text(encoding="utf-8")))
+        readings, step = dict(tree.pop("metrics")), int(tree.pop("step"))
+        metrics = {name: metric_from_json(name, reading) for name, reading in readings.items()}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"Expected a measurement of gradients in {path}, found {type(error).__name__}: {error}. Delete the file "
+            "and measure again: heedful gradients RUN."
+        ) from error
+    return StoredGradients(step, tree, metrics)

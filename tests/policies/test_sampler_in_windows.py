@@ -1,0 +1,141 @@
+"""The batched sampler where contexts restart: what it reports is still one plain forward pass over what it read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from heedful.envs.frozen_lake import FrozenLake  # noqa: E402
+from heedful.policies.hf import HFPolicy  # noqa: E402
+from heedful.policies.kv import KVBatch  # noqa: E402
+from heedful.policies.sampling import Sampling  # noqa: E402
+from heedful.render import Renderer  # noqa: E402
+from heedful.rollout.collect import collect  # noqa: E402
+from heedful.rollout.context import Context  # noqa: E402
+from heedful.types import Conversation, Ending, Group, Message, Reply, Trajectory  # noqa: E402
+from tiny_models import llama  # noqa: E402
+
+LAKE = FrozenLake(instructions="brief", turns=5)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer: Any) -> Any:
+    return llama(len(tokenizer))
+
+
+@pytest.fixture(scope="module")
+def renderer(tokenizer: Any) -> Renderer:
+    """A sixth of all ids end a reply, so replies are cut and ended, long and short."""
+    return Renderer(tokenizer, stop_ids=range(7, len(tokenizer), 6))
+
+
+def policy_of(model: Any, renderer: Renderer, **sampling: Any) -> HFPolicy:
+    return HFPolicy(model, renderer, Sampling(**{"tokens_per_turn": 10, **sampling}), seed=0)
+
+
+def played(policy: Any, context: Context = Context(), tasks: int = 3, members: int = 3) -> list[Group]:  # noqa: B008
+    return collect(policy, LAKE.make, [LAKE.task(seed) for seed in range(tasks)], members, LAKE.turns, context)
+
+
+def trajectories(groups: Sequence[Group]) -> list[Trajectory]:
+    return [trajectory for group in groups for trajectory in group.trajectories]
+
+
+@torch.no_grad()
+def largest_error(model: Any, context: Sequence[int], reply: Reply) -> float:
+    """Between the reported log-probabilities and a plain forward pass over context and reply."""
+    logits_TV = model(input_ids=torch.tensor([[*context, *reply.ids]]), use_cache=False).logits[0, :-1].double()
+    logprobs_T = logits_TV.log_softmax(-1)[len(context) - 1 :].gather(1, torch.tensor(reply.ids)[:, None])[:, 0]
+    return float((logprobs_T - torch.tensor(reply.logprobs, dtype=torch.float64)).abs().max())
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+def test_what_is_reported_is_a_forward_pass_over_the_window(model: Any, renderer: Renderer, turns: int) -> None:
+    found = trajectories(played(policy_of(model, renderer), Context(turns)))
+    cut = [turn.reply.cut for trajectory in found for turn in trajectory.turns]
+    assert any(cut)
+    assert not all(cut)
+    for trajectory in found:
+        assert len(trajectory.turns) == LAKE.turns
+        for number, turn in enumerate(trajectory.turns):
+            assert turn.reply.prompt.restarts == (number > turns)
+            assert largest_error(model, trajectory.context_ids(number), turn.reply) < 1e-9
+
+
+def test_kept_replies_stand_in_later_windows_with_their_sampled_ids(model: Any, renderer: Renderer) -> None:
+    for trajectory in trajectories(played(policy_of(model, renderer), Context(2))):
+        for number in (3, 4):
+            window = trajectory.context_ids(number)
+            history = window[: trajectory.turns[number].reply.prompt.history]
+            last, before = (trajectory.turns[number - back].reply for back in (1, 2))
+            ended = history if not last.cut else history[:-1]
+            assert ended[-len(last.ids) :] == last.ids
+            assert any(window[at : at + len(before.ids)] == before.ids for at in range(len(window)))
+
+
+@pytest.mark.parametrize("turns", [4, 7])
+def test_a_window_longer_than_the_episode_samples_the_same_bits(model: Any, renderer: Renderer, turns: int) -> None:
+    assert played(policy_of(model, renderer), Context(turns)) == played(policy_of(model, renderer))
+
+
+def test_rows_that_restart_beside_rows_that_go_on_sample_what_they_would_alone(model: Any, renderer: Renderer) -> None:
+    def ask(key: str, text: str, *before: Message, restarts: bool = False) -> Conversation:
+        return Conversation(key, (*before, Message("user", text)), restarts)
+
+    policy = policy_of(model, renderer, greedy=True)
+    first = [ask("on", "echo A not B"), ask("anew", "echo C not D"), ask("window", "echo E")]
+    on, _, window = policy.respond(first)
+    asked = [
+        ask("on", "next", *first[0].messages, Message("assistant", on.text, on.ids)),
+        ask("anew", "echo F not G", restarts=True),
+        ask("window", "go", Message("user", "x"), Message("assistant", window.text, window.ids), restarts=True),
+    ]
+    together = policy.respond(asked)
+    for conversation, reply in zip(asked, together, strict=True):
+        (alone,) = policy_of(model, renderer, greedy=True).respond([conversation])
+        assert reply.ids == alone.ids
+        assert largest_error(model, renderer.context_ids(conversation), reply) < 1e-9
+    # Their caches are those of what was read last, so a third turn goes on from there.
+    third = [
+        Conversation(one.key, (*one.messages, Message("assistant", said.text, said.ids), Message("user", "more")))
+        for one, said in zip(asked, together, strict=True)
+    ]
+    for conversation, reply in zip(third, policy.respond(third), strict=True):
+        assert largest_error(model, renderer.context_ids(conversation), reply) < 1e-9
+
+
+def test_a_turn_after_a_restart_reads_its_window_once_per_distinct_context(
+    model: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes: list[tuple[int, ...]] = []
+    extend = KVBatch.extend
+
+    def noted(self: KVBatch, new_BT: Any) -> Any:
+        shapes.append(tuple(new_BT.shape))
+        return extend(self, new_BT)
+
+    monkeypatch.setattr(KVBatch, "extend", noted)
+    found = trajectories(played(policy_of(model, renderer), Context(0)))
+    reads = [shape for shape in shapes if shape[1] > 1]
+    for number, read in enumerate(reads):
+        contexts = {trajectory.turns[number].reply.prompt.ids for trajectory in found}
+        assert read == (len(contexts), max(map(len, contexts)))
+    assert len(reads) == LAKE.turns
+
+
+def test_a_model_too_short_for_the_episode_plays_on_in_windows_and_never_forgets_in_silence(
+    tokenizer: Any, renderer: Renderer
+) -> None:
+    """RAGEN cuts the oldest turns there: they train nothing, and later ones are trained under what they never read."""
+    prompt = max(len(renderer.start([Message("user", LAKE.make().start(LAKE.task(s), 0).text)]).ids) for s in range(3))
+    short = llama(len(tokenizer), window=2 * prompt + 24)
+    for trajectory in trajectories(played(policy_of(short, renderer))):
+        assert trajectory.ending is Ending.OUT_OF_TOKENS
+    for trajectory in trajectories(played(policy_of(short, renderer), Context(0))):
+        assert trajectory.ending is Ending.OUT_OF_TURNS
+        assert len(trajectory.turns) == LAKE.turns
