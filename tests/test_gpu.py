@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from heedful.configuration import to_json
 from heedful.storage import read_metrics, write_whole
 from heedful.training.checkpoint import checkpoints
 from heedful.training.config import TrainConfig
+from heedful.training.lora import LoraConfig
 
 torch = pytest.importorskip("torch")
 
@@ -22,8 +26,6 @@ pytestmark = [
 
 
 def test_two_steps_on_echo_run_on_cuda_end_to_end(echo_run: TrainConfig, tmp_path: Path) -> None:
-    import json
-
     config = replace(echo_run, steps=2, device="cuda", checkpoint_every=1)
     write_whole(tmp_path / "settings.json", json.dumps(to_json(config)))
     run = tmp_path / "run"
@@ -36,3 +38,88 @@ def test_two_steps_on_echo_run_on_cuda_end_to_end(echo_run: TrainConfig, tmp_pat
         assert isinstance(error, float)
         assert error < 1e-3
     assert isinstance(lines[0].metrics["information/first_turn/mi"].value, float)
+
+
+def half_run(echo_run: TrainConfig, seedling_folder: Path) -> TrainConfig:
+    """Two steps of a loaded model in bfloat16."""
+    return replace(
+        echo_run, steps=2, device="cuda", dtype="bfloat16", model=str(seedling_folder), checkpoint_every=1, threads=1
+    )
+
+
+def finish(config: TrainConfig, folder: Path) -> list[dict[str, object]]:
+    """The values of the metrics of each step."""
+    write_whole(folder.with_suffix(".json"), json.dumps(to_json(config)))
+    flags = ["--config", str(folder.with_suffix(".json")), "--out", str(folder)]
+    assert cli.run(["train", "echo", *flags]) == 0
+    lines = read_metrics(folder / "metrics.jsonl")
+    return [{name: metric.value for name, metric in line.metrics.items()} for line in lines]
+
+
+@pytest.mark.parametrize("changes", [{}, {"gradient_checkpointing": True}, {"lora": LoraConfig(rank=4)}], ids=str)
+def test_bfloat16_weights_are_trained(
+    echo_run: TrainConfig, seedling_folder: Path, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    lines = finish(replace(half_run(echo_run, seedling_folder), **changes), tmp_path / "run")
+    for line in lines[:2]:
+        error, norm = line["policy/logprob_error"], line["policy/gradient_norm"]
+        assert isinstance(error, float)
+        assert error < 0.25  # two ways through the same bfloat16 weights
+        assert isinstance(norm, float)
+        assert norm > 0
+    (checkpoint,) = checkpoints(tmp_path / "run" / "checkpoints")[-1:]
+    assert checkpoint.model(torch.bfloat16).dtype == torch.bfloat16
+
+
+def test_gradient_checkpointing_takes_less_memory_for_the_same_gradient() -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from heedful.algorithms.table import Grpo
+    from heedful.training.learner import Learner
+    from heedful.training.optimizer import OptimizerConfig
+    from heedful.types import TrainingSample
+
+    length = 1024
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=256, intermediate_size=1024, num_hidden_layers=8, num_attention_heads=4
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = LlamaForCausalLM(config).to(torch.bfloat16)
+    trained = (False, *[True] * (length - 1))
+    ids = tuple(range(64)) * (length // 64)
+    per_token = (0.0, *[1.0] * (length - 1))
+    samples = [TrainingSample(ids, trained, per_token, per_token, 0, member, 1.0) for member in range(8)]
+    gradients, peaks = [], []
+    for recompute in (False, True):
+        learner = Learner(
+            model,
+            Grpo(),
+            OptimizerConfig(),
+            micro_batch_tokens=8 * length,
+            device="cuda",
+            recompute=recompute,
+            share_prompts=False,
+        )
+        model.zero_grad(set_to_none=True)
+        torch.cuda.reset_peak_memory_stats()
+        held = torch.cuda.memory_allocated()
+        learner.accumulate_gradient(samples)
+        peaks.append(torch.cuda.max_memory_allocated() - held)
+        gradients.append(torch.cat([p.grad.float().flatten() for p in model.parameters() if p.grad is not None]))
+    assert peaks[1] < 0.6 * peaks[0]
+    assert float((gradients[0] - gradients[1]).norm() / gradients[0].norm()) < 0.02
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="torch sees fewer than two CUDA devices")
+@pytest.mark.parametrize("kind", ["data", "fsdp2"])
+def test_two_gpus_share_a_run(echo_run: TrainConfig, seedling_folder: Path, tmp_path: Path, kind: str) -> None:
+    config = half_run(echo_run, seedling_folder)
+    write_whole(tmp_path / "settings.json", json.dumps(to_json(config)))
+    flags = ["--config", str(tmp_path / "settings.json"), "--parallel", kind, "--out", str(tmp_path / "run")]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    subprocess.run([*torchrun, "-m", "heedful", "train", "echo", *flags], check=True, timeout=300)
+    error = read_metrics(tmp_path / "run" / "metrics.jsonl")[1].metrics["policy/logprob_error"].value
+    assert isinstance(error, float)
+    assert error < 0.25
+    assert checkpoints(tmp_path / "run" / "checkpoints")[-1].model(torch.bfloat16).dtype == torch.bfloat16

@@ -14,7 +14,7 @@ def refuse_unless_plain_causal(model: PreTrainedModel) -> None:
 
     A sliding window is refused at every length: the weights say nothing about where scoring will stop.
     """
-    found = _obstacle(model)
+    found = obstacle_to_shared_prompts(model)
     if found:
         raise ValueError(
             f"Expected a causal model with full attention in every layer, found {found} in {type(model).__name__}: "
@@ -34,8 +34,8 @@ def longest_context(model: PreTrainedModel) -> int | None:
     return limit or None
 
 
-def _obstacle(model: PreTrainedModel) -> str:
-    """What stands against sharing a prompt's keys and values as they are; empty if nothing does."""
+def obstacle_to_shared_prompts(model: PreTrainedModel) -> str:
+    """What stands against sharing a prompt's keys and values as they are, in a few words; empty if nothing does."""
     config = model.config.get_text_config(decoder=True)
     if model.config.is_encoder_decoder:
         return "an encoder-decoder"

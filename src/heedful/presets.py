@@ -114,6 +114,7 @@ def loaded(config: TrainConfig, model: str) -> TrainConfig:
         device="auto",
         sampling=dataclasses.replace(config.sampling, tokens_per_turn=256),
         optimizer=dataclasses.replace(config.optimizer, lr=1e-6),
+        critic=dataclasses.replace(config.critic, lr=1e-5),
         evaluation=dataclasses.replace(config.evaluation, at_once=128),
         micro_batch_tokens=8192,
     )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
@@ -47,7 +48,24 @@ def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(source)
 
 
-def write_pretrained(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+class Saveable(Protocol):
+    """A model, or what stands for one: it writes config.json and weights into a folder."""
+
+    def save_pretrained(self, folder: Path) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WholeWeights:
+    """A model with weights of its own names in place of the ones it holds."""
+
+    model: PreTrainedModel
+    weights: Mapping[str, torch.Tensor]
+
+    def save_pretrained(self, folder: Path) -> None:
+        self.model.save_pretrained(folder, state_dict=dict(self.weights))
+
+
+def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Write both into `folder`. Raises OSError, with its number, when the disk does not take them."""
     with _quiet(folder):
         try:

@@ -7,7 +7,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from heedful.algorithms.table import ALGORITHMS, Algorithm, DapoLoss, DrGrpo, Grpo
+from heedful.algorithms.entropy_control import EntropyTarget, LinearEntropy
+from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.training.learner import Learner
 from heedful.training.optimizer import OptimizerConfig
 from heedful.training.samples import make_samples
@@ -18,6 +19,9 @@ BUDGET = 20
 STEADY = OptimizerConfig(lr=0.01, warmup_steps=0)
 KEPT = Verdict(1.0, "kept", 0.25)
 DROPPED = Verdict(0.0, "constant", 0.0)
+
+
+CRITIC_FREE = [name for name, row in ALGORITHMS.items() if row().advantage.reads != "values"]
 
 
 def tiny(seed: int = 0, dtype: torch.dtype = torch.float64) -> LlamaForCausalLM:
@@ -116,13 +120,16 @@ def plain_loss(
         with torch.no_grad():
             reference_TV = (reference(input_ids=ids).logits[0] / temperature).log_softmax(-1)
         terms = []
-        for place in range(1, len(sample.ids)):
-            if not sample.trained[place]:
-                continue
+        places = [place for place in range(1, len(sample.ids)) if sample.trained[place]]
+        log_ratios = [logprobs_TV[place - 1, sample.ids[place]] - sample.logprobs[place] for place in places]
+        for place, log_ratio in zip(places, log_ratios, strict=True):
             logprob, other = logprobs_TV[place - 1, sample.ids[place]], reference_TV[place - 1, sample.ids[place]]
-            ratio = (logprob - sample.logprobs[place]).exp()
+            ratio = (torch.stack(log_ratios).mean() if algorithm.ratio == "sequence" else log_ratio).exp()
             bounded = ratio.clamp(1 - algorithm.clip_low, 1 + algorithm.clip_high)
-            surrogate = torch.minimum(ratio * sample.advantages[place], bounded * sample.advantages[place])
+            if algorithm.surrogate == "weight":
+                surrogate = bounded.detach() * sample.advantages[place] * logprob
+            else:
+                surrogate = torch.minimum(ratio * sample.advantages[place], bounded * sample.advantages[place])
             entropy = -(logprobs_TV[place - 1].exp() * logprobs_TV[place - 1]).sum()
             terms.append(-surrogate + algorithm.kl * (logprob - other) ** 2 / 2 - algorithm.entropy * entropy)
         sums.append(sample.weight * torch.stack(terms).sum())
@@ -134,7 +141,7 @@ def plain_loss(
     return torch.stack(sums).sum() / (count if algorithm.average == "token" else total * BUDGET)
 
 
-@pytest.mark.parametrize("name", list(ALGORITHMS))
+@pytest.mark.parametrize("name", CRITIC_FREE)
 @pytest.mark.parametrize("micro_batch_tokens", [1, 40, 10_000])
 def test_the_gradient_is_that_of_the_loss_spelled_out_whatever_the_micro_batch(
     name: str, micro_batch_tokens: int
@@ -151,7 +158,7 @@ def test_the_gradient_is_that_of_the_loss_spelled_out_whatever_the_micro_batch(
     assert reading.loss == pytest.approx(loss.item(), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", list(ALGORITHMS))
+@pytest.mark.parametrize("name", CRITIC_FREE)
 def test_the_gradient_does_not_depend_on_the_order_of_the_samples(name: str) -> None:
     samples = random_samples()
     learner = Learner(tiny(), ALGORITHMS[name](), STEADY, micro_batch_tokens=40)
@@ -160,25 +167,25 @@ def test_the_gradient_does_not_depend_on_the_order_of_the_samples(name: str) -> 
         assert_same(gradient(learner, random.Random(seed).sample(samples, len(samples))), expected)
 
 
-@pytest.mark.parametrize("name", list(ALGORITHMS))
+@pytest.mark.parametrize("name", CRITIC_FREE)
 def test_dropping_a_group_equals_a_batch_that_never_held_it(name: str) -> None:
     algorithm = replace(ALGORITHMS[name](), entropy=0.1)
     groups = random_groups([[1, 0, 0], [1, 1, 1], [0, 1, 1]])
     learner = Learner(tiny(), algorithm, STEADY)
-    filtered = make_samples(groups, [KEPT, DROPPED, KEPT], algorithm.advantages)
-    never_held = make_samples([groups[0], groups[2]], [KEPT, KEPT], algorithm.advantages)
-    held = make_samples(groups, [KEPT] * 3, algorithm.advantages)
+    filtered = make_samples(groups, [KEPT, DROPPED, KEPT], algorithm.advantage)
+    never_held = make_samples([groups[0], groups[2]], [KEPT, KEPT], algorithm.advantage)
+    held = make_samples(groups, [KEPT] * 3, algorithm.advantage)
     assert torch.equal(gradient(learner, filtered), gradient(learner, never_held))
     assert not torch.allclose(gradient(learner, filtered), gradient(learner, held), rtol=0.01)
 
 
-@pytest.mark.parametrize("name", list(ALGORITHMS))
+@pytest.mark.parametrize("name", CRITIC_FREE)
 def test_a_group_of_weight_two_counts_like_the_group_held_twice(name: str) -> None:
     algorithm = replace(ALGORITHMS[name](), entropy=0.1)
     groups = random_groups([[1, 0, 0], [0, 1, 1]])
     learner = Learner(tiny(), algorithm, STEADY)
-    weighted = make_samples(groups, [Verdict(2.0, "kept", None), KEPT], algorithm.advantages)
-    twice = make_samples([groups[0], *groups], [KEPT] * 3, algorithm.advantages)
+    weighted = make_samples(groups, [Verdict(2.0, "kept", None), KEPT], algorithm.advantage)
+    twice = make_samples([groups[0], *groups], [KEPT] * 3, algorithm.advantage)
     assert_same(gradient(learner, weighted), gradient(learner, twice))
 
 
@@ -220,7 +227,7 @@ def test_an_empty_update_leaves_weights_optimizer_and_schedule_untouched() -> No
     assert values(metrics)["filter/empty"] == 1.0
     assert values(metrics)["tokens/update"] == 0.0
     unread = [metric for metric in metrics if metric.name.startswith("policy/")]
-    assert len(unread) == 7
+    assert len(unread) == 8
     assert all(metric.value is None and "no sample to train on" in metric.why for metric in unread)
     paused.update(samples)
     straight.update(samples)
@@ -238,7 +245,7 @@ def test_a_batch_of_constant_groups_moves_nothing() -> None:
     groups = random_groups([[1, 1, 1], [-0.3, -0.3, -0.1 - 0.2]])
     learner = Learner(tiny(), Grpo(), STEADY)
     before = weights(learner)
-    metrics = learner.update(make_samples(groups, [KEPT, KEPT], learner.algorithm.advantages))
+    metrics = learner.update(make_samples(groups, [KEPT, KEPT], learner.algorithm.advantage))
     assert values(metrics)["policy/gradient_norm"] == 0.0
     assert torch.equal(weights(learner), before)
 
@@ -358,6 +365,112 @@ def test_a_kl_penalty_without_a_reference_is_refused() -> None:
         Learner(tiny(), Grpo(kl=0.1), STEADY)
 
 
+def one_trajectory(samples: Sequence[TrainingSample]) -> list[TrainingSample]:
+    return [replace(sample, group=0, member=0, weight=1.0) for sample in samples]
+
+
+def test_a_trajectory_of_several_samples_counts_as_one() -> None:
+    # Three rows of one trajectory and one row of another: each trajectory carries half of a sequence average.
+    rows = random_samples(4)
+    samples = [*one_trajectory(rows[:3]), replace(rows[3], group=1, member=0, weight=1.0)]
+    learner = Learner(tiny(), Grpo(), STEADY)
+    means = [gradient(learner, one_trajectory(part)) for part in (rows[:3], rows[3:])]
+    assert_same(gradient(learner, samples), sum(means) / 2)
+    counts = [sum(sample.trained) for sample in rows[:3]]
+    alone = [gradient(learner, one_trajectory([row])) for row in rows[:3]]
+    assert_same(means[0], sum(n * part for n, part in zip(counts, alone, strict=True)) / sum(counts))
+
+
+def test_mini_batches_hold_every_trajectory_once_whole_and_shuffled_anew() -> None:
+    samples = [replace(sample, member=0) for sample in random_samples(9)]  # three trajectories of three samples
+    learner = Learner(tiny(), Grpo(minibatches=2, epochs=2), STEADY, seed=3)
+    for epoch in range(2):
+        dealt = learner._deal(samples, epoch)
+        assert sorted(place for places in dealt for place in places) == list(range(9))
+        assert all(len({samples[place].group for place in places}) == len(places) / 3 for places in dealt)
+    assert len(Learner(tiny(), Grpo(minibatches=20), STEADY)._deal(samples, 0)) == 3
+    many = random_samples(9)
+    assert learner._deal(many, 0) != learner._deal(many, 1)
+
+
+def test_mini_batches_are_optimizer_steps_on_their_own_averages() -> None:
+    samples, config = random_samples(), OptimizerConfig(lr=0.01, warmup_steps=0, gradient_clip=1e9)
+    learner = Learner(tiny(), Grpo(minibatches=3), config)
+    by_hand = Learner(tiny(), Grpo(), config)
+    for places in learner._deal(samples, 0):
+        by_hand.update([samples[place] for place in places])
+    learner.update(samples)
+    assert_same(weights(learner), weights(by_hand))
+    assert learner.state_dict()["descent"]["steps"] == 3
+
+
+def shifted(samples: Sequence[TrainingSample], learner: Learner, by: float) -> list[TrainingSample]:
+    """The same samples as if drawn by a sampler whose log-probabilities lie `by` below the learner's."""
+    scored = learner._score(learner._token_logits, samples)
+    moved = []
+    for sample, logprobs in zip(samples, scored, strict=True):
+        left = iter((logprobs - by).tolist())
+        moved.append(replace(sample, logprobs=tuple(next(left) if one else 0.0 for one in sample.trained)))
+    return moved
+
+
+def test_a_sampler_that_is_not_the_learner_is_corrected_by_truncated_weights() -> None:
+    # Learner / sampler = e^.5 = 1.65 for every token: the weight, or the cap where that is smaller.
+    plain, capped = Learner(tiny(), Grpo(), STEADY), Learner(tiny(), Grpo(importance_cap=1.2), STEADY)
+    free = Learner(tiny(), Grpo(importance_cap=2.0), STEADY)
+    exact, off = shifted(random_samples(), plain, 0.0), shifted(random_samples(), plain, 0.5)
+    on_policy = gradient(plain, exact)
+    assert_same(gradient(capped, off), 1.2 * on_policy)
+    assert_same(gradient(free, off), math.exp(0.5) * on_policy)
+    metrics = values(capped.update(off))
+    assert metrics["policy/importance_truncated"] == 1.0
+    assert metrics["policy/kl_to_sampler"] == pytest.approx(-0.5, abs=1e-6)
+
+
+def test_without_the_correction_such_a_sampler_meets_the_clip() -> None:
+    learner = Learner(tiny(), Grpo(), STEADY)
+    samples = [replace(sample, advantages=tuple(map(abs, sample.advantages))) for sample in random_samples()]
+    assert values(learner.update(shifted(samples, learner, 0.5)))["policy/clip_fraction"] == 1.0
+
+
+def test_the_correction_is_off_where_the_sampler_is_exact() -> None:
+    plain, capped = Learner(tiny(), Grpo(epochs=2), STEADY), Learner(tiny(), Grpo(epochs=2, importance_cap=2.0), STEADY)
+    samples = shifted(random_samples(), plain, 0.0)
+    plain.update(samples)
+    metrics = values(capped.update(samples))
+    assert torch.equal(weights(plain), weights(capped))
+    assert metrics["policy/importance_truncated"] == 0.0
+
+
+def test_the_entropy_bonus_follows_its_schedule_and_is_resumed() -> None:
+    algorithm = Grpo(entropy=0.2, entropy_control=LinearEntropy(end=0.0, updates=4))
+    learner, samples = Learner(tiny(), algorithm, STEADY), random_samples()
+    told = [values(learner.update(samples))["policy/entropy_coefficient"] for _ in range(2)]
+    resumed = Learner(tiny(), algorithm, STEADY)
+    resumed.load_state_dict(learner.state_dict())
+    told += [values(resumed.update(samples))["policy/entropy_coefficient"] for _ in range(4)]
+    assert told == pytest.approx([0.2, 0.15, 0.1, 0.05, 0.0, 0.0])
+
+
+def test_a_target_raises_the_bonus_while_the_entropy_is_below_it_and_holds_it_there() -> None:
+    # Every update makes the same tokens likelier, so without a bonus the entropy falls.
+    target, rows = 1.5, random_samples()
+    samples = [replace(row, advantages=tuple(0.5 if one else 0.0 for one in row.trained)) for row in rows]
+
+    def last_entropies(algorithm: Algorithm) -> list[float]:
+        learner, seen = Learner(tiny(), algorithm, OptimizerConfig(lr=3e-3, warmup_steps=0)), []
+        reader = Learner(learner.model, replace(algorithm, entropy_control=EntropyTarget()), STEADY)
+        for _ in range(150):
+            seen.append(float(reader.accumulate_gradient(samples).mean_entropy or 0.0))
+            learner.update(samples)
+        return seen[-20:]
+
+    free = Algorithm(surrogate="weight")
+    held = last_entropies(replace(free, entropy_control=EntropyTarget(nats=target, rate=0.5, most=5.0)))
+    assert sum(last_entropies(free)) / 20 < target - 0.5
+    assert sum(held) / 20 == pytest.approx(target, abs=0.1)
+
+
 def test_a_greedy_temperature_is_refused() -> None:
     with pytest.raises(ValueError, match="temperature above 0"):
         Learner(tiny(), Grpo(), STEADY, temperature=0.0)
@@ -372,11 +485,12 @@ def test_dropout_is_off_since_the_sampler_had_none() -> None:
     assert torch.equal(gradient(learner, samples), gradient(learner, samples))
 
 
-@pytest.mark.parametrize("algorithm", [Grpo(), DrGrpo(), DapoLoss()])
-def test_each_algorithm_learns_a_bandit_that_must_read_its_prompt(algorithm: Algorithm) -> None:
+@pytest.mark.parametrize("name", CRITIC_FREE)
+def test_each_algorithm_learns_a_bandit_that_must_read_its_prompt(name: str) -> None:
+    algorithm = ALGORITHMS[name]()
     # Prompt `1 x`; the reply is one token, and only x + 4 pays.
     model = tiny(dtype=torch.float32)
-    learner = Learner(model, algorithm, OptimizerConfig(lr=0.01))
+    learner = Learner(model, algorithm, OptimizerConfig(lr=0.01 / algorithm.minibatches))
     generator = torch.Generator().manual_seed(0)
     success = 0.0
     for _ in range(40):
@@ -391,7 +505,7 @@ def test_each_algorithm_learns_a_bandit_that_must_read_its_prompt(algorithm: Alg
                 members.append(replace(one, turns=(replace(one.turns[0], reply=reply),)))
                 paid += token == x + 4
             groups.append(Group(Task(str(x), x, "train"), tuple(members)))
-        samples = make_samples(groups, [KEPT] * 4, algorithm.advantages)
+        samples = make_samples(groups, [KEPT] * 4, algorithm.advantage)
         metrics = values(learner.update(samples, token_budget=1))
         assert metrics["policy/logprob_error"] < 1e-4  # type: ignore[operator]
         success = paid / 64

@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heedful import cli  # noqa: E402
-from heedful.algorithms.table import DapoLoss, DrGrpo, Grpo  # noqa: E402
+from heedful.algorithms.table import Cispo, DrGrpo, Grpo  # noqa: E402
 from heedful.configuration import to_json  # noqa: E402
 from heedful.filters import KeepAll, RandomSubset, TopP  # noqa: E402
 from heedful.policies.load import load_model  # noqa: E402
@@ -125,7 +125,7 @@ def assert_the_same_run(one: Path, other: Path) -> None:
     for first, second in zip(*found, strict=True):
         assert (first.path / "model.safetensors").read_bytes() == (second.path / "model.safetensors").read_bytes()
         assert first.state() == second.state()
-        states = [entry.learner_state()["optimizer"]["state"] for entry in (first, second)]
+        states = [entry.learner_state()["descent"]["optimizer"]["state"] for entry in (first, second)]
         for key in states[0]:
             assert same(states[0][key], states[1][key])
 
@@ -251,7 +251,7 @@ def test_a_run_killed_at_any_moment_resumes_with_the_same_bytes(
     [
         {"algorithm": Grpo(kl=0.05, kl_kind="k3")},
         {"tasks": 6, "filter": RandomSubset(), "loss_scale": "sqrt"},
-        {"algorithm": DapoLoss(epochs=2), "filter": KeepAll()},
+        {"algorithm": Cispo(epochs=2), "filter": KeepAll()},
     ],
     ids=["a reference model", "a pool of tasks and a random filter", "several epochs"],
 )
@@ -330,7 +330,7 @@ def test_nothing_kept_is_no_update_and_the_run_goes_on(echo_run: TrainConfig, tm
     config = replace(echo_run, steps=4, filter=KeepNothing(), optimizer=optimizer)
     run = trained(config, tmp_path / "run")
     assert same(run.weights, seedling_weights(config))
-    assert run.parts.learner.state_dict()["steps"] == run.parts.learner.updates == 0
+    assert run.parts.learner.state_dict()["descent"]["steps"] == run.parts.learner.updates == 0
     values = run.watch.values
     assert values["filter/empty"] == [1.0] * 4
     assert values["filter/kept_ratio"] == [0.0] * 4
@@ -343,7 +343,7 @@ def test_nothing_kept_is_no_update_and_the_run_goes_on(echo_run: TrainConfig, tm
 
 @pytest.mark.parametrize(
     "algorithm",
-    [Grpo(), DapoLoss(), DrGrpo(), *(Grpo(kl=0.1, kl_kind=kind) for kind in ("k2", "k3", "k3_straight"))],
+    [Grpo(), Cispo(), DrGrpo(), *(Grpo(kl=0.1, kl_kind=kind) for kind in ("k2", "k3", "k3_straight"))],
     ids=["grpo", "dapo_loss", "dr_grpo", "kl_k2", "kl_k3", "kl_k3_straight"],
 )
 def test_every_algorithm_takes_a_step(echo_run: TrainConfig, tmp_path: Path, algorithm: Any) -> None:

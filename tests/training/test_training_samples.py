@@ -1,11 +1,12 @@
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from heedful.algorithms.advantages import GroupRelative
 from heedful.algorithms.loss_scale import loss_scale_factor
-from heedful.training.samples import make_samples
+from heedful.training.samples import make_samples, merge_rows
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 KEPT = Verdict(1.0, "kept", 0.25)
@@ -129,3 +130,37 @@ def test_an_unknown_loss_scale_is_refused() -> None:
 def test_all_makes_the_mean_run_over_everything_collected() -> None:
     # The mean over 2 kept of 3 equal groups, times 2/3, is the mean over all when the third adds nothing.
     assert math.isclose((1.0 + 3.0) / 2 * loss_scale_factor("all", 2, 3), (1.0 + 3.0 + 0.0) / 3)
+
+
+class Own:
+    """Each turn's own reward as its advantage."""
+
+    reads = "turns"
+
+    def __call__(self, rewards_GK: list[list[float] | None]) -> list[list[float]]:
+        assert rewards_GK[1] is None
+        return [[] if rewards_K is None else rewards_K for rewards_K in rewards_GK]
+
+
+def test_an_estimator_that_reads_turns_gives_each_turn_its_own_credit() -> None:
+    base = group(1, None)
+    turns = [replace(base.trajectories[0].turns[0], rewards={"step": reward}) for reward in (0.5, -0.25)]
+    both = replace(base, trajectories=(replace(base.trajectories[0], turns=tuple(turns)), base.trajectories[1]))
+    (sample,) = make_samples([both], [KEPT], Own())
+    given = [value for value, one in zip(sample.advantages, sample.trained, strict=True) if one]
+    half = len(given) // 2
+    assert given == [0.5] * half + [-0.25] * half
+
+
+def test_a_prompt_that_restarts_begins_a_row_of_its_own() -> None:
+    base = group(1, 0)
+    first = base.trajectories[0].turns[0]
+    again = replace(first, reply=replace(first.reply, prompt=replace(first.reply.prompt, restarts=True)))
+    long = replace(
+        base, trajectories=(replace(base.trajectories[0], turns=(first, first, again)), base.trajectories[1])
+    )
+    rows = [row for row in merge_rows([long], [KEPT]) if row.member == base.trajectories[0].member]
+    assert [sorted(set(row.turns) - {-1}) for row in rows] == [[0, 1], [2]]
+    assert rows[1].ids == first.reply.prompt.ids + first.reply.ids
+    samples = make_samples([long], [KEPT], GroupRelative())
+    assert samples[0].advantages[-1] == samples[1].advantages[-1] != 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from heedful.training.shared_prompts import SharedPrompts, plan_micro_batches
 from heedful.types import TrainingSample
 
 
@@ -27,6 +28,14 @@ class MicroBatch:
     """float32; 0 where not trained."""
     weights_B: torch.Tensor
     """float32: what one trained token of each sequence counts for in the loss."""
+    places_B: tuple[int, ...]
+    """Where each sequence stands among the samples that were cut."""
+    prompts: SharedPrompts | None = None
+    """What its sequences begin with and a forward pass may read once; `None` = nothing."""
+    values_BT: torch.Tensor | None = None
+    """float32, of the critic before the update; 0 where not trained. `None` where the samples hold none."""
+    returns_BT: torch.Tensor | None = None
+    """float32, what the critic is to learn; 0 where not trained. `None` where the samples hold none."""
 
 
 def cut_micro_batches(
@@ -34,42 +43,49 @@ def cut_micro_batches(
     token_weights_B: Sequence[float],
     micro_batch_tokens: int,
     device: torch.device | str = "cpu",
+    *,
+    share_prompts: bool = False,
 ) -> list[MicroBatch]:
-    """Sort by length, longest first, and cut so that no padded tensor exceeds `micro_batch_tokens` elements.
+    """Micro-batches of at most `micro_batch_tokens` tokens each, padding included, the largest first.
 
-    Longest first: if memory does not suffice, the first micro-batch says so. A single sample longer than the bound is a
-    micro-batch by itself, since it cannot be cut. Raises ValueError for a bound below 1 and for a sample whose first
-    token is trained (nothing stands before it to predict it from).
+    Largest first: if memory does not suffice, the first micro-batch says so. A single sample longer than the bound is a
+    micro-batch by itself, since it cannot be cut. `share_prompts`: a prompt that several samples begin with counts
+    once. Raises ValueError for a bound below 1 and for a sample whose first token is trained (nothing stands before it
+    to predict it from).
     """
     if micro_batch_tokens < 1:
         raise ValueError(f"Expected micro_batch_tokens of at least 1, found {micro_batch_tokens}.")
-    rows = sorted(zip(samples, token_weights_B, strict=True), key=lambda row: -len(row[0].ids))
-    for sample, _ in rows:
+    for sample in samples:
         if sample.trained[:1] == (True,):
             raise ValueError(
                 f"The first token of member {sample.member} of group {sample.group} is marked as trained, but no token "
                 "stands before it to predict it from; start every prompt with at least one token."
             )
-    batches = []
-    start = 0
-    while start < len(rows):
-        size = max(1, micro_batch_tokens // max(1, len(rows[start][0].ids)))
-        batches.append(_pad(rows[start : start + size], device))
-        start += size
-    return batches
+    return [
+        _pad([(samples[place], token_weights_B[place], place) for place in plan.places], plan.prompts, device)
+        for plan in plan_micro_batches(samples, micro_batch_tokens, share_prompts)
+    ]
 
 
-def _pad(rows: Sequence[tuple[TrainingSample, float]], device: torch.device | str) -> MicroBatch:
-    length = max(len(sample.ids) for sample, _ in rows)
+def _pad(
+    rows: Sequence[tuple[TrainingSample, float, int]], prompts: SharedPrompts | None, device: torch.device | str
+) -> MicroBatch:
+    samples = [sample for sample, _, _ in rows]
+    length = max(len(sample.ids) for sample in samples)
 
     def padded(values_B: Sequence[Sequence[float]], filler: float, dtype: torch.dtype) -> torch.Tensor:
         full = [[*values, *[filler] * (length - len(values))] for values in values_B]
         return torch.tensor(full, dtype=dtype, device=device)
 
+    with_values = all(sample.values for sample in samples)
     return MicroBatch(
-        ids_BT=padded([sample.ids for sample, _ in rows], 0, torch.int64),
-        trained_BT=padded([sample.trained for sample, _ in rows], False, torch.bool),
-        logprobs_BT=padded([sample.logprobs for sample, _ in rows], 0.0, torch.float32),
-        advantages_BT=padded([sample.advantages for sample, _ in rows], 0.0, torch.float32),
-        weights_B=torch.tensor([weight for _, weight in rows], dtype=torch.float32, device=device),
+        ids_BT=padded([sample.ids for sample in samples], 0, torch.int64),
+        trained_BT=padded([sample.trained for sample in samples], False, torch.bool),
+        logprobs_BT=padded([sample.logprobs for sample in samples], 0.0, torch.float32),
+        advantages_BT=padded([sample.advantages for sample in samples], 0.0, torch.float32),
+        weights_B=torch.tensor([weight for _, weight, _ in rows], dtype=torch.float32, device=device),
+        places_B=tuple(place for _, _, place in rows),
+        prompts=prompts,
+        values_BT=padded([sample.values for sample in samples], 0.0, torch.float32) if with_values else None,
+        returns_BT=padded([sample.returns for sample in samples], 0.0, torch.float32) if with_values else None,
     )

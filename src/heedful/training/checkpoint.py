@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from heedful.pretrained import read_model, write_pretrained
+from heedful.pretrained import Saveable, read_model, write_pretrained
 from heedful.storage import naming_a_full_disk, write_whole
 
 
@@ -70,7 +70,7 @@ def checkpoints(folder: Path) -> list[Checkpoint]:
 def save(
     folder: Path,
     version: int,
-    model: PreTrainedModel,
+    model: Saveable | PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     learner_state: Mapping[str, Any],
     state: Mapping[str, Any],

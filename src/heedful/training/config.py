@@ -5,6 +5,7 @@ Promise: torch-free; a run's resolved configuration written as JSON is accepted 
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -17,9 +18,14 @@ from heedful.envs.frozen_lake import FrozenLake
 from heedful.filters import FILTERS, TopP
 from heedful.policies.sampling import Sampling
 from heedful.reading import Tags
+from heedful.rollout.context import Context
 from heedful.seedlings.recipe import Seedling
 from heedful.trackers import TRACKERS
+from heedful.training.coverage import Coverage
+from heedful.training.critic_config import CriticConfig
+from heedful.training.lora import LoraConfig
 from heedful.training.optimizer import OptimizerConfig
+from heedful.training.parallel import PARALLEL, DataParallel, Parallel
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,21 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class GradientsConfig:
+    """The gradient's anatomy in training: signal, noise and regularisers by reward variance, of a step's own groups."""
+
+    every: int = 0
+    """Steps between measurements; 0 = none. One costs as much as several steps."""
+    buckets: int = 6
+    """Buckets of reward variance: one for constant groups, the others are quantiles of the rest."""
+    memory_mb: int = 3072
+    """Room for all gradients of one measurement together; those that take more are projected."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, every=0, buckets=2, memory_mb=1)
+
+
+@dataclass(frozen=True, slots=True)
 class TrainConfig:
     """Everything that decides a run's numbers. `heedful train ENV` starts from the environment's preset."""
 
@@ -72,18 +93,25 @@ class TrainConfig:
     """Episodes per task."""
     tasks: int | None = None
     """Draw tasks from a fixed pool of this size; none = fresh tasks at every step."""
+    coverage: Coverage = field(default_factory=Coverage)
+    context: Context = field(default_factory=Context)
     sampling: Sampling = field(default_factory=Sampling)
     tags: Tags = field(default_factory=Tags)
     template_options: tuple[str, ...] = ()
     """Options of the chat template as name=value, for instance enable_thinking=true."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    critic: CriticConfig = field(default_factory=CriticConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
+    gradients: GradientsConfig = field(default_factory=GradientsConfig)
     on_collapse: Literal["warn", "stop"] = "warn"
     """What an alarm named a collapse does: warn = say so and go on; stop = end the run after the step, saved, with exit
     code 3. Other alarms only warn."""
     checkpoint_every: int = 10
-    """Steps between checkpoints; the last two and the best evaluated one are kept."""
+    """Steps between checkpoints."""
+    keep_checkpoints: Literal["last", "all"] = "last"
+    """last: the last two and the best evaluated one; all: every one, to look back at with heedful gradients or eval."""
     keep_rollouts: Literal["all", "evaluations", "none"] = "all"
     """Episodes that are stored, with their texts: those trained on and those of evaluations, the latter alone, or none.
     Without those of evaluations a verdict has no gain paired by task; without those trained on a report shows none."""
@@ -97,14 +125,15 @@ class TrainConfig:
     """Of the weights of a loaded model; log-probabilities are float32 in any case."""
     micro_batch_tokens: int = 1024
     """Most padded tokens in one forward and backward pass. Changes speed and memory, never gradients."""
+    gradient_checkpointing: bool = False
+    """Compute the layers' activations a second time in the backward pass instead of keeping them: less memory, more
+    time, the same gradients."""
+    parallel: Annotated[Parallel, Choice(PARALLEL)] = field(default_factory=DataParallel)
+    """What each of several processes holds (torchrun --nproc-per-node N -m heedful train ...): data or fsdp2."""
 
     def __post_init__(self) -> None:
         refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1)
-        if self.group_size < 2:
-            raise ValueError(
-                f"group_size must be at least 2 (a group of one has no spread and earns no advantage), "
-                f"found {self.group_size}"
-            )
+        self._refuse_groups_of_one()
         unknown = [name for name in self.trackers if name not in TRACKERS]
         if unknown:
             raise ValueError(f"trackers are among {', '.join(TRACKERS)}, found {', '.join(unknown)}")
@@ -119,7 +148,54 @@ class TrainConfig:
                 f"{type(self.filter).__name__} asks for none; choose the filter top_p, or the loss scale kept, all or "
                 "sqrt"
             )
+        self._refuse_choices_without_choice()
+        self._refuse_what_pieces_cannot()
         _ = self.chat_options  # raises for an entry that is no option
+
+    def _refuse_what_pieces_cannot(self) -> None:
+        """Raises a sentence for parts that would need the whole model, with gradients, in one process."""
+        if not self.parallel.in_pieces:
+            return
+        for part, asked in (
+            ("a critic (--algorithm ppo)", self.algorithm.advantage.reads == "values"),
+            ("LoRA (--lora.rank)", self.lora.rank > 0),
+            ("the gradient's anatomy (--gradients.every)", self.gradients.every > 0),
+            ("the gradient's anatomy (--gradients.every)", self.gradients.every > 0),
+        ):
+            if asked:
+                raise ValueError(
+                    f"--parallel fsdp2 keeps the model in pieces, which {part} cannot work on yet; use --parallel data"
+                )
+
+    def _refuse_choices_without_choice(self) -> None:
+        """Raises a sentence for a guard without tasks to remember, and for a search for groups that cannot vary."""
+        if self.coverage.rate > 0 and self.tasks is None:
+            raise ValueError(
+                "coverage.rate re-admits tasks that were passed over at earlier visits, but every step draws fresh "
+                "tasks; give a pool with --tasks N, or leave the rate at 0"
+            )
+        if self.algorithm.sampling_batches > 1 and self.group_size < 2:
+            raise ValueError(
+                f"dynamic sampling (algorithm.sampling_batches {self.algorithm.sampling_batches}) collects until "
+                f"groups vary, but a group of {self.group_size} never does; set sampling_batches to 1, or group_size "
+                "to at least 2"
+            )
+
+    def _refuse_groups_of_one(self) -> None:
+        """Raises a sentence where they would earn no advantage, or never be kept."""
+        if self.group_size >= 2:
+            return
+        estimator = self.algorithm.advantage
+        if self.group_size < 1 or estimator.reads != "values":
+            raise ValueError(
+                f"group_size must be at least 2 (a group of one has no spread, and {type(estimator).__name__} gives it "
+                f"no advantage; 1 is for algorithms with a critic, such as ppo), found {self.group_size}"
+            )
+        if not self.filter([[1.0]], random.Random(0))[0].kept:
+            raise ValueError(
+                f"group_size 1 needs a filter that keeps groups of one, but {type(self.filter).__name__} drops them, "
+                "since they have no spread; choose the filter keep_all, or a group_size of at least 2"
+            )
 
     @property
     def chat_options(self) -> dict[str, str | bool]:

@@ -6,40 +6,47 @@ changes nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from copy import deepcopy
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from heedful.algorithms import losses
+from heedful.algorithms.entropy_control import EntropyTarget
 from heedful.algorithms.table import Algorithm
+from heedful.seeds import stream
 from heedful.training.batch import MicroBatch, cut_micro_batches
-from heedful.training.master_weights import MasterWeights
+from heedful.training.critic import Critic, CriticPass, empty_critic_metrics
+from heedful.training.descent import Descent
+from heedful.training.distributed import World
+from heedful.training.objective import picked, token_terms
 from heedful.training.optimizer import OptimizerConfig
-from heedful.training.token_logits import TokenLogits, token_logits
+from heedful.training.readings import EMPTY, Pass, empty_metrics, update_metrics, warmup_metrics
+from heedful.training.recompute import recomputed
+from heedful.training.sharding import Sharded
+from heedful.training.token_logits import TokenLogits, keeps_prompts, token_logits
 from heedful.types import Metric, TrainingSample
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_EMPTY = "no sample to train on: the filter kept nothing, or nothing was scored"
-_NO_REFERENCE = "no reference model"
+_EXACT = 1e-3
+"""Log-probabilities of sampler and learner that differ by no more than this, in nats, are those of one policy."""
 
 
-@dataclass(slots=True)
-class Pass:
-    """What one pass over a batch read, before the optimizer step. Sums run over the trained tokens, unweighted."""
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The samples of an update, with what was scored before its first step: per sample, one value per trained token."""
 
-    loss: float = 0.0
-    tokens: int = 0
-    clipped: int = 0
-    kl_to_sampler: float = 0.0
-    logprob_error: float = 0.0
-    """The largest absolute difference."""
-    kl_to_reference: float = 0.0
+    samples: Sequence[TrainingSample]
+    scale: float
+    """The whole loss is multiplied by it."""
+    token_budget: int | None
+    reference: Sequence[torch.Tensor] | None
+    """Log-probabilities under the reference, if there is one."""
+    learner: Sequence[torch.Tensor] | None
+    """Log-probabilities under the learner before the update, where it is not the sampler."""
 
 
 class Learner:
@@ -57,10 +64,20 @@ class Learner:
         *,
         temperature: float = 1.0,
         micro_batch_tokens: int = 4096,
-        reference: PreTrainedModel | None = None,
+        reference: PreTrainedModel | TokenLogits | None = None,
+        critic: Critic | None = None,
         device: torch.device | str = "cpu",
+        seed: int = 0,
+        world: World | None = None,
+        sharded: Sharded | None = None,
+        recompute: bool = False,
+        share_prompts: bool = True,
     ) -> None:
-        """`temperature` is the sampler's; `micro_batch_tokens` bounds the padded tokens of one forward pass.
+        """`temperature` is the sampler's; `micro_batch_tokens` bounds the padded tokens of one forward pass; `seed`
+        decides how trajectories are dealt into mini-batches. A `critic` learns in every update, step by step with the
+        policy. `world`: the processes that learn together; all are given the same samples;
+        `sharded`: the model, where it lies in pieces on them. `recompute`: gradient checkpointing.
+        `share_prompts`: read a prompt that several samples begin with once per micro-batch, where the model allows it.
 
         Raises ValueError for a temperature that is not positive, and when the algorithm has a KL penalty but there is
         no reference model.
@@ -78,183 +95,248 @@ class Learner:
         self.temperature = temperature
         self.micro_batch_tokens = micro_batch_tokens
         self.device = device
+        self.seed = seed
+        self.world = world or World()
+        self.entropy_coefficient = algorithm.entropy
+        """Of the next update."""
         self.updates = 0
         """Calls of `update` that changed the weights."""
-        self._steps = 0
-        self._token_logits = token_logits(self.model)
-        self._reference_logits = None if reference is None else token_logits(_placed(reference, device))
-        self._weights = MasterWeights([parameter for parameter in model.parameters() if parameter.requires_grad])
-        self._optimizer = torch.optim.AdamW(
-            self._weights.optimized, lr=optimizer.lr, betas=optimizer.betas, weight_decay=optimizer.weight_decay
-        )
+        self.critic = critic
+        self.sharded = sharded
+        rows = token_logits(self.model) if sharded is None else sharded.token_logits
+        self._token_logits = recomputed(self.model, rows) if recompute else rows
+        self._reference_logits = _rows_of(reference, device)
+        self._shares = share_prompts and sharded is None and not recompute and keeps_prompts(self.model)
+        self._descent = Descent(model.parameters(), optimizer, self.world, sharded=sharded)
 
     def update(
         self, samples: Sequence[TrainingSample], *, scale: float = 1.0, token_budget: int | None = None
     ) -> list[Metric]:
-        """`algorithm.epochs` optimizer steps on the loss of `samples`, times `scale`; the metrics of the update.
+        """`algorithm.epochs` x `algorithm.minibatches` optimizer steps on the loss of `samples`, times `scale`; the
+        metrics of the update.
 
         `token_budget`: the most tokens one trajectory could sample (for the average `fixed`). No samples: no step of
         the optimizer or of the schedule, and `filter/empty` is 1. `policy/kl_*` and `policy/logprob_error` are taken
-        in the first epoch, before its step; loss, clip fraction and gradient norm are means over the epochs.
+        before the first step, on its batch; loss, clip fraction and gradient norm are means over the steps. While the
+        critic warms up, it alone learns.
 
         Raises FloatingPointError, before anything is changed by that step, when the gradient is not finite.
         """
+        capped = self.algorithm.importance_cap is not None
         if not samples:
-            return self._empty_metrics()
-        micro_batches = self._cut(samples, token_budget)
-        reference_logprobs = self._score_reference(micro_batches)
+            return empty_metrics(capped) + ([] if self.critic is None else empty_critic_metrics(EMPTY))
+        with self.whole():
+            batch = self._batch(samples, scale, token_budget)
+        warming = self.critic is not None and self.critic.warming
+        if self.critic is not None:
+            self.critic.begin(samples)
         passes: list[Pass] = []
         norms: list[float] = []
-        for _ in range(self.algorithm.epochs):
-            self.model.zero_grad(set_to_none=True)
-            passes.append(self._backward(micro_batches, reference_logprobs, scale))
-            norms.append(self._step())
+        critic_passes: list[CriticPass] = []
+        for epoch in range(self.algorithm.epochs):
+            for places in self._deal(samples, epoch):
+                self.model.zero_grad(set_to_none=True)
+                if not warming:
+                    passes.append(self._backward(batch, places))
+                if self.critic is not None:
+                    cut = self._cut([samples[place] for place in places], token_budget, share_prompts=self._shares)
+                    critic_passes.append(self.critic.learn(cut, scale, through_trunk=not warming))
+                if not warming:
+                    norms.append(self._descent.step("policy"))
         self.model.zero_grad(set_to_none=True)
-        self.updates += 1
         tokens = sum(len(sample.ids) for sample in samples) * self.algorithm.epochs
-        return self._metrics(passes, norms, tokens)
+        metrics = [] if self.critic is None else self.critic.finish(critic_passes)
+        if warming:
+            return warmup_metrics(capped, tokens) + metrics
+        self.updates += 1
+        metrics += update_metrics(
+            passes,
+            norms,
+            lr=self.config.lr_at(self._descent.steps - 1),
+            entropy=self.entropy_coefficient,
+            capped=capped,
+            tokens=tokens,
+        )
+        self.entropy_coefficient = self.algorithm.entropy_control.next(
+            self.algorithm.entropy, self.entropy_coefficient, self.updates, passes[0].mean_entropy or 0.0
+        )
+        return metrics
 
     def accumulate_gradient(
         self, samples: Sequence[TrainingSample], *, scale: float = 1.0, token_budget: int | None = None
     ) -> Pass:
-        """Adds the gradient of the loss to the parameters' `.grad`, and takes no step: what `update` would descend."""
-        micro_batches = self._cut(samples, token_budget)
-        return self._backward(micro_batches, self._score_reference(micro_batches), scale)
+        """Adds the gradient of the loss to the parameters' `.grad`, and takes no step: what the first optimizer step of
+        `update` would descend if there were one mini-batch. With several processes each adds that of its share of the
+        samples, and `Pass` is that of all."""
+        return self._backward(self._batch(samples, scale, token_budget), range(len(samples)))
+
+    def whole(self) -> AbstractContextManager[None]:
+        """While it lasts, this process may use the model without the others; see `Sharded.whole`."""
+        return nullcontext() if self.sharded is None else self.sharded.whole()
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs beside the weights: the optimizer's state and the counts."""
+        """What a resumed run needs beside the weights: the optimizer's state, the counts, and the critic."""
         return {
-            "optimizer": self._optimizer.state_dict(),
-            "masters": self._weights.copies,
+            "descent": self._descent.state_dict(),
             "updates": self.updates,
-            "steps": self._steps,
+            "entropy_coefficient": self.entropy_coefficient,
+            "critic": None if self.critic is None else self.critic.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what `state_dict` gave. Raises ValueError when `state` holds anything else."""
-        expected = {"optimizer", "masters", "updates", "steps"}
-        if set(state) != expected:
-            raise ValueError(f"Expected a learner's state with {sorted(expected)}, found {sorted(state)}.")
-        # Copied, or this optimizer would go on in place on the tensors of whoever made the state.
-        self._optimizer.load_state_dict(deepcopy(state["optimizer"]))
-        self._weights.load_copies(state["masters"])
-        self.updates, self._steps = state["updates"], state["steps"]
+        expected = {"descent", "updates", "entropy_coefficient", "critic"}
+        if set(state) != expected or (state["critic"] is None) != (self.critic is None):
+            raise ValueError(
+                f"Expected a learner's state with {sorted(expected)} and {'a' if self.critic else 'no'} critic, found "
+                f"{sorted(state)} and {'a' if state.get('critic') else 'no'} critic."
+            )
+        self._descent.load_state_dict(state["descent"])
+        self.updates, self.entropy_coefficient = state["updates"], state["entropy_coefficient"]
+        if self.critic is not None:
+            self.critic.load_state_dict(state["critic"])
 
-    def _cut(self, samples: Sequence[TrainingSample], token_budget: int | None) -> list[MicroBatch]:
-        weights_B = self.algorithm.token_weights(
-            [sum(sample.trained) for sample in samples], [sample.weight for sample in samples], token_budget
+    def _deal(self, samples: Sequence[TrainingSample], epoch: int) -> list[list[int]]:
+        """The places of the samples of each mini-batch; whole trajectories, in an order of their own at every epoch."""
+        parts = self.algorithm.minibatches
+        if parts == 1:
+            return [list(range(len(samples)))]
+        places_of: dict[tuple[int, int], list[int]] = {}
+        for place, sample in enumerate(samples):
+            places_of.setdefault((sample.group, sample.member), []).append(place)
+        trajectories = sorted(places_of)
+        updates = self.updates if self.critic is None else self.critic.updates
+        stream(self.seed, "minibatches", updates, epoch).shuffle(trajectories)
+        dealt = [trajectories[part::parts] for part in range(parts)]
+        return [[place for name in names for place in places_of[name]] for names in dealt if names]
+
+    def _cut(
+        self, samples: Sequence[TrainingSample], token_budget: int | None, *, share_prompts: bool
+    ) -> list[MicroBatch]:
+        """Micro-batches of this process's share of the samples of one optimizer step.
+
+        What a token weighs is decided by all samples, and by trajectories: one that became several samples counts as
+        one.
+        """
+        counts: dict[tuple[int, int], int] = {}
+        weights: dict[tuple[int, int], float] = {}
+        for sample in samples:
+            name = sample.group, sample.member
+            counts[name] = counts.get(name, 0) + sum(sample.trained)
+            weights[name] = sample.weight
+        shares = self.algorithm.token_weights(list(counts.values()), list(weights.values()), token_budget)
+        share_of = dict(zip(counts, shares, strict=True))
+        weights_B = [share_of[sample.group, sample.member] for sample in samples]
+        mine = self.world.mine([len(sample.ids) for sample in samples])
+        cut = cut_micro_batches(
+            [samples[place] for place in mine],
+            [weights_B[place] for place in mine],
+            self.micro_batch_tokens,
+            self.device,
+            share_prompts=share_prompts,
         )
-        return cut_micro_batches(samples, weights_B, self.micro_batch_tokens, self.device)
+        return [replace(batch, places_B=tuple(mine[place] for place in batch.places_B)) for batch in cut]
 
     def _logits(self, rows: TokenLogits, batch: MicroBatch) -> torch.Tensor:
-        logits_NV = rows(batch.ids_BT, batch.trained_BT)
+        logits_NV = rows(batch.ids_BT, batch.trained_BT, batch.prompts)
         return logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32)) / self.temperature
 
-    @torch.no_grad()
-    def _score_reference(self, micro_batches: Sequence[MicroBatch]) -> list[torch.Tensor | None]:
-        if self._reference_logits is None:
-            return [None] * len(micro_batches)
-        return [_pick(self._logits(self._reference_logits, batch), batch) for batch in micro_batches]
+    def _batch(self, samples: Sequence[TrainingSample], scale: float, token_budget: int | None) -> Batch:
+        reference = None if self._reference_logits is None else self._score(self._reference_logits, samples)
+        return Batch(samples, scale, token_budget, reference, self._learner_scores(samples))
 
-    def _backward(
-        self, micro_batches: Sequence[MicroBatch], reference_logprobs: Sequence[torch.Tensor | None], scale: float
-    ) -> Pass:
+    def _learner_scores(self, samples: Sequence[TrainingSample]) -> list[torch.Tensor] | None:
+        """The learner's own log-probabilities before the update, if they may differ from the sampler's and do."""
+        if self.algorithm.importance_cap is None:
+            return None
+        scores = self._score(self._token_logits, samples)
+        largest = 0.0
+        for sample, learner_T in zip(samples, scores, strict=True):
+            pairs = zip(sample.logprobs, sample.trained, strict=True)
+            sampled_T = learner_T.new_tensor([logprob for logprob, trained in pairs if trained])
+            largest = max([largest, *(learner_T - sampled_T).abs().tolist()])
+        return None if largest <= _EXACT else scores
+
+    def _score(self, rows: TokenLogits, samples: Sequence[TrainingSample]) -> list[torch.Tensor]:
+        """For each sample the log-probabilities of its trained tokens under the model behind `rows`."""
+        if self.world.size == 1:
+            return self._score_alone(rows, samples)
+        lengths = [len(sample.ids) for sample in samples]
+        scores = self.world.together(
+            lengths, lambda mine: [t.cpu() for t in self._score_alone(rows, [samples[place] for place in mine])]
+        )
+        return [logprobs_T.to(self.device) for logprobs_T in scores]
+
+    @torch.no_grad()
+    def _score_alone(self, rows: TokenLogits, samples: Sequence[TrainingSample]) -> list[torch.Tensor]:
+        scores: list[torch.Tensor] = [torch.empty(0)] * len(samples)
+        cut = cut_micro_batches(
+            samples, [0.0] * len(samples), self.micro_batch_tokens, self.device, share_prompts=self._shares
+        )
+        for batch in cut:
+            logprobs_N = picked(self._logits(rows, batch), batch)
+            counts_B = batch.trained_BT.sum(dim=1).tolist()
+            for place, logprobs_T in zip(batch.places_B, logprobs_N.split(counts_B), strict=True):
+                scores[place] = logprobs_T
+        return scores
+
+    def _backward(self, batch: Batch, places: Sequence[int]) -> Pass:
+        """Adds the gradient of the loss of the samples at `places`, averaged over these alone."""
         reading = Pass()
-        for batch, reference_N in zip(micro_batches, reference_logprobs, strict=True):
+        samples = [batch.samples[place] for place in places]
+        cut = self._cut(samples, batch.token_budget, share_prompts=self._shares)
+        blanks = self._blanks(samples, len(cut))
+        for micro in cut:
+            at = [places[place] for place in micro.places_B]
+            reference_N = None if batch.reference is None else torch.cat([batch.reference[place] for place in at])
+            learner_N = None if batch.learner is None else torch.cat([batch.learner[place] for place in at])
             try:
-                self._backward_one(batch, reference_N, scale, reading)
+                terms = token_terms(
+                    self.algorithm,
+                    micro,
+                    self._logits(self._token_logits, micro),
+                    reference_N=reference_N,
+                    learner_N=learner_N,
+                    with_entropy=self._reads_entropy,
+                )
+                loss = batch.scale * terms.loss(self.algorithm.kl, self.entropy_coefficient)
+                (loss * self._processes_averaged).backward()
             except torch.OutOfMemoryError as error:
-                sequences, length = batch.ids_BT.shape
+                sequences, length = micro.ids_BT.shape
                 raise MemoryError(
                     f"The device ran out of memory in the update, on a micro-batch of {sequences} sequences of "
                     f"{length} tokens; lower --micro-batch-tokens (now {self.micro_batch_tokens})."
                 ) from error
-        return reading
+            reading.add(float(loss.detach()), terms, reference_N)
+        for blank in blanks:
+            (self._logits(self._token_logits, blank).sum() * 0.0).backward()
+        return reading.over(self.world)
 
-    def _backward_one(self, batch: MicroBatch, reference_N: torch.Tensor | None, scale: float, reading: Pass) -> None:
-        algorithm = self.algorithm
-        logits_NV = self._logits(self._token_logits, batch)
-        logprobs_N = _pick(logits_NV, batch)
-        sampled_N = _at_trained(batch.logprobs_BT, batch).to(logprobs_N.dtype)
-        advantages_N = _at_trained(batch.advantages_BT, batch).to(logprobs_N.dtype)
-        weights_N = _at_trained(batch.weights_B[:, None].expand_as(batch.trained_BT), batch).to(logprobs_N.dtype)
+    @property
+    def _processes_averaged(self) -> int:
+        """A model in pieces has the mean over processes of what each one's backward pass gives."""
+        return 1 if self.sharded is None else self.world.size
 
-        policy = losses.clipped(logprobs_N, sampled_N, advantages_N, algorithm.clip_low, algorithm.clip_high)
-        loss_N = policy.loss
-        if algorithm.kl > 0 and reference_N is not None:
-            loss_N = loss_N + algorithm.kl * losses.kl(algorithm.kl_kind, logprobs_N, reference_N)
-        if algorithm.entropy > 0:
-            loss_N = loss_N - algorithm.entropy * losses.entropy(logits_NV)
-        loss = scale * (weights_N * loss_N).sum()
-        loss.backward()
+    def _blanks(self, samples: Sequence[TrainingSample], own: int) -> list[MicroBatch]:
+        """What follows this process's `own` micro-batches, so that it takes as many backward passes as the one that has
+        most of them: each pass needs the pieces of a model in pieces."""
+        if self.sharded is None:
+            return []
+        shortest = min(samples, key=lambda sample: len(sample.ids))
+        blank = cut_micro_batches([shortest], [0.0], self.micro_batch_tokens, self.device)
+        return blank * (max(self.world.gather(own)) - own)
 
-        with torch.no_grad():
-            difference_N = sampled_N - logprobs_N
-            reading.loss += float(loss)
-            reading.tokens += len(logprobs_N)
-            reading.clipped += int(policy.clip_binds.sum())
-            reading.kl_to_sampler += float(difference_N.sum())
-            reading.logprob_error = max(
-                [reading.logprob_error, *difference_N.abs().max(dim=0, keepdim=True)[0].tolist()]
-            )
-            if reference_N is not None:
-                reading.kl_to_reference += float(losses.kl("k3", logprobs_N, reference_N).sum())
+    @property
+    def _reads_entropy(self) -> bool:
+        return self.entropy_coefficient > 0 or isinstance(self.algorithm.entropy_control, EntropyTarget)
 
-    def _step(self) -> float:
-        """One optimizer step under linear warm-up; the gradient's norm before clipping."""
-        self._weights.take_gradients()
-        norm = float(torch.nn.utils.clip_grad_norm_(self._weights.optimized, self.config.gradient_clip))
-        if not math.isfinite(norm):
-            raise FloatingPointError(
-                f"The gradient of optimizer step {self._steps + 1} is not finite (norm {norm}); the weights were left "
-                "as they were. Lower the learning rate, or look at policy/kl_to_sampler of the steps before."
-            )
-        for parameters in self._optimizer.param_groups:
-            parameters["lr"] = self.config.lr_at(self._steps)
-        self._optimizer.step()
-        self._weights.give_weights()
-        self._steps += 1
-        return norm
 
-    def _metrics(self, passes: Sequence[Pass], norms: Sequence[float], tokens: int) -> list[Metric]:
-        first, n = passes[0], passes[0].tokens
-        if self._reference_logits is None:
-            kl_to_reference = Metric("policy/kl_to_reference", None, why=_NO_REFERENCE)
-        else:
-            kl_to_reference = Metric("policy/kl_to_reference", first.kl_to_reference / n, n=n)
-        clip_fraction = sum(reading.clipped for reading in passes) / sum(reading.tokens for reading in passes)
-        return [
-            Metric("filter/empty", 0.0),
-            Metric("policy/loss", math.fsum(reading.loss for reading in passes) / len(passes)),
-            Metric("policy/gradient_norm", math.fsum(norms) / len(norms)),
-            Metric("policy/learning_rate", self.config.lr_at(self._steps - 1)),
-            Metric("policy/clip_fraction", clip_fraction, n=n),
-            Metric("policy/kl_to_sampler", first.kl_to_sampler / n, n=n),
-            Metric("policy/logprob_error", first.logprob_error, n=n),
-            kl_to_reference,
-            Metric("tokens/update", float(tokens)),
-        ]
-
-    def _empty_metrics(self) -> list[Metric]:
-        unread = ("loss", "gradient_norm", "learning_rate", "clip_fraction", "kl_to_sampler", "logprob_error")
-        return [
-            Metric("filter/empty", 1.0),
-            *[Metric(f"policy/{name}", None, why=_EMPTY) for name in (*unread, "kl_to_reference")],
-            Metric("tokens/update", 0.0),
-        ]
+def _rows_of(reference: PreTrainedModel | TokenLogits | None, device: torch.device | str) -> TokenLogits | None:
+    if isinstance(reference, torch.nn.Module):
+        return token_logits(_placed(cast("PreTrainedModel", reference), device))
+    return cast("TokenLogits | None", reference)
 
 
 def _placed(model: PreTrainedModel, device: torch.device | str) -> PreTrainedModel:
     cast(torch.nn.Module, model).to(device)
     return model.eval()
-
-
-def _at_trained(values_BT: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
-    # From the second column on, like the logits, which stand one position before the token they predict.
-    return values_BT[:, 1:][batch.trained_BT[:, 1:]]
-
-
-def _pick(logits_NV: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
-    """log softmax(logits) of the trained tokens."""
-    picked_N = logits_NV.gather(-1, _at_trained(batch.ids_BT, batch)[:, None])[:, 0]
-    return picked_N - logits_NV.logsumexp(dim=-1)

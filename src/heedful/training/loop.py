@@ -5,6 +5,7 @@ Promise: a killed run resumes with the same bytes; nothing in the run depends on
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -17,20 +18,24 @@ from typing import Protocol
 
 from heedful.algorithms.loss_scale import loss_scale_factor
 from heedful.diagnostician import Diagnosis
+from heedful.diagnostics.gradient import gradient_metrics
 from heedful.envs.tasks import evaluation_tasks
 from heedful.evaluation import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Tracker
 from heedful.rollout.collect import collect
+from heedful.rollout.overlong import shape_overlong
+from heedful.rollout.refill import Collection, collect_until_enough
 from heedful.seeds import derive, stream
-from heedful.spread import values_on
-from heedful.storage import RunFolder, write_rollouts, write_scores
+from heedful.storage import RunFolder, write_rollouts, write_scores, write_whole
 from heedful.training import checkpoint
 from heedful.training.config import TrainConfig
+from heedful.training.critic import value_metrics
+from heedful.training.distributed import World
 from heedful.training.parts import Parts
-from heedful.training.samples import make_samples
-from heedful.types import Group, Metric, Trajectory, Verdict
+from heedful.training.samples import credit, merge_rows
+from heedful.types import Group, Metric, Task, TrainingSample, Trajectory, Verdict
 
 
 class Watcher(Tracker, Protocol):
@@ -75,7 +80,9 @@ def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequen
 
     The first Ctrl-C finishes the step, saves a checkpoint and returns; the second one raises KeyboardInterrupt. An
     alarm is told once, when it is raised; with `on_collapse` stop a collapse ends the run like a Ctrl-C. A resumed run
-    goes on under the alarms that were raised before: only one that is raised anew tells and stops again.
+    goes on under the alarms that were raised before: only one that is raised anew tells and stops again. Of several
+    processes each plays its share of the tasks and learns from its share of the samples; the first one alone measures,
+    stores, writes and saves, and needs `trackers` and something to `watch`.
     """
     run = _Run(config, parts, folder, [*trackers, watch])
     baselines = run.baselines()
@@ -84,8 +91,10 @@ def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequen
             clock = Clock()
             metrics = run.evaluate(step, clock, baselines)
             with clock.stage("collect"):
-                groups = run.collect(step)
-            verdicts = config.filter(values_on(groups, config.filter.on), stream(config.seed, "filter", step))
+                collection = run.collect(step)
+            groups = collection.groups
+            verdicts = parts.selection.choose(step, collection, stream(config.seed, "filter", step))
+            metrics += [*collection.metrics(), *parts.selection.metrics(verdicts)]
             if step == 0:
                 watch.first_rollout(groups[0].trajectories[0])
                 if shaped := _shaping(groups) if config.filter.on == "reward" else ():
@@ -94,17 +103,18 @@ def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequen
                         "differ in one of them alone count as if they told of the task; --filter.on outcome ignores it."
                     )
             with clock.stage("diagnose"):  # before the update: the scorer must be the policy that sampled
-                diagnosis = parts.diagnostician.measure(step, groups, verdicts, config.filter.on)
+                diagnosis = run.diagnose(step, groups, verdicts)
+            metrics += run.dissect(step, groups, clock)
             with clock.stage("update"):
                 metrics += run.update(groups, verdicts)
             with clock.stage("store"):
                 run.store(step, groups, verdicts, diagnosis)
             run.write(step, [*metrics, *diagnosis.metrics], clock, groups)
-            stopped_by = run.warn(diagnosis, watch)
-            if run.due(step + 1) or interrupt.asked or stopped_by:
+            asked, stopped_by = run.agree(interrupt.asked, run.warn(diagnosis, watch))
+            if run.due(step + 1) or asked or stopped_by:
                 run.save(step + 1)
-            if interrupt.asked or stopped_by:
-                return Outcome(step + 1, interrupt.asked, stopped_by)
+            if asked or stopped_by:
+                return Outcome(step + 1, asked, stopped_by)
     clock = Clock()
     metrics = run.evaluate(config.steps, clock, baselines)
     if metrics:
@@ -123,29 +133,70 @@ class _Run:
     trackers: Sequence[Tracker]
 
     @property
+    def world(self) -> World:
+        return self.parts.learner.world
+
+    @property
     def evaluations(self) -> frozenset[int]:
         return self.config.evaluation.at(self.config.steps)
 
     def baselines(self) -> Baselines | None:
         """What every evaluation stands beside; `None` where there is no evaluation."""
         evaluation = self.config.evaluation
-        return measure_baselines(self.parts.family, evaluation.split, evaluation.tasks) if self.evaluations else None
+        if not self.evaluations:
+            return None
+        return self.world.of_first(
+            measure_baselines(self.parts.family, evaluation.split, evaluation.tasks) if self.world.is_first else None
+        )
 
     def policy(self, sampling: Sampling, step: int, seed: int) -> HFPolicy:
-        return HFPolicy(self.parts.model, self.parts.renderer, sampling, seed=seed, version=step)
+        # Each process draws noise of its own; the first one's is that of a run of one process.
+        own = seed if self.world.is_first else derive(seed, "process", self.world.rank)
+        return HFPolicy(self.parts.model, self.parts.renderer, sampling, seed=own, version=step)
 
-    def collect(self, step: int) -> list[Group]:
-        config, family = self.config, self.parts.family
-        policy = self.policy(config.sampling, step, derive(config.seed, "rollout", step))
-        return collect(policy, family.make, self.parts.tasks.next(config.groups), config.group_size, family.turns)
+    def collect(self, step: int) -> Collection:
+        """The groups of a step: one draw of tasks, or under dynamic sampling several."""
+        config, pool = self.config, self.parts.tasks.pool
+        seen: set[str] = set()
+
+        def draw(number: int, count: int) -> list[Group]:
+            tasks = self.parts.tasks.next(count, beside=seen)
+            seen.update(task.id for task in tasks)
+            return self.play(step, number, tasks)
+
+        draws = config.algorithm.sampling_batches
+        return collect_until_enough(draw, config.groups, draws, config.filter.on, len(pool) if pool else None)
+
+    def play(self, step: int, draw: int, tasks: Sequence[Task]) -> list[Group]:
+        """The episodes of one draw, their rewards shaped."""
+        config, family, algorithm = self.config, self.parts.family, self.config.algorithm
+        seed = derive(config.seed, "rollout", step, *([draw] if draw else []))
+        policy, mine = self.policy(config.sampling, step, seed), self.world.share(tasks)
+        with self.parts.learner.whole():
+            groups = self.world.unite(
+                collect(policy, family.make, mine, config.group_size, family.turns, config.context)
+            )
+        if not algorithm.overlong_buffer:
+            return groups
+        limit = config.sampling.tokens_per_turn
+        return shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)
 
     def update(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Metric]:
         config = self.config
-        samples = make_samples(groups, verdicts, config.algorithm.advantages)
+        samples, metrics = self.credit(groups, verdicts)
         kept = sum(verdict.kept for verdict in verdicts)
         scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), getattr(config.filter, "share", None))
         budget = self.parts.family.turns * config.sampling.tokens_per_turn
-        return self.parts.learner.update(samples, scale=scale, token_budget=budget)
+        return metrics + self.parts.learner.update(samples, scale=scale, token_budget=budget)
+
+    def credit(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> tuple[list[TrainingSample], list[Metric]]:
+        """The samples of the kept groups; with a critic, its values of them and how well they foresaw."""
+        estimator, critic = self.config.algorithm.advantage, self.parts.learner.critic
+        rows = merge_rows(groups, verdicts)
+        if critic is None or not rows:
+            return credit(rows, groups, estimator, []), []
+        values = critic.values(rows)
+        return credit(rows, groups, estimator, values), value_metrics(rows, groups, values, estimator)
 
     def evaluate(self, version: int, clock: Clock, baselines: Baselines | None) -> list[Metric]:
         """Success on held-out tasks after `version` steps, if it is due."""
@@ -159,15 +210,18 @@ class _Run:
                 sampling = Sampling(
                     self.config.sampling.temperature, kind == "greedy", self.config.sampling.tokens_per_turn
                 )
-                groups = play_tasks(
-                    partial(self.policy, sampling, version),
-                    evaluation_seed(self.config.seed, kind, version),
-                    family,
-                    tasks,
-                    samples=samples,
-                    at_once=evaluation.at_once,
-                )
-                if self.config.keep_rollouts != "none":
+                with self.parts.learner.whole():
+                    mine = play_tasks(
+                        partial(self.policy, sampling, version),
+                        evaluation_seed(self.config.seed, kind, version),
+                        family,
+                        self.world.share(tasks),
+                        samples=samples,
+                        at_once=evaluation.at_once,
+                        context=self.config.context,
+                    )
+                groups = self.world.unite(mine)
+                if self.config.keep_rollouts != "none" and self.world.is_first:
                     path = self.folder.rollouts(version, f"{evaluation.split}_{kind}")
                     write_rollouts(path, version, evaluation.split, groups, None, family.name)
                 success = success_metric(f"eval/{evaluation.split}/{kind}/success", groups)
@@ -176,7 +230,28 @@ class _Run:
                     self.parts.scores[version] = success.value
         return metrics
 
+    def diagnose(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> Diagnosis:
+        """What the first process measures; the others have read nothing."""
+        config = self.config
+        with self.parts.learner.whole():
+            if not self.world.is_first:
+                return Diagnosis([])
+            return self.parts.diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
+
+    def dissect(self, step: int, groups: Sequence[Group], clock: Clock) -> list[Metric]:
+        """The anatomy of the gradient of this step's groups, dropped ones included, if it is due."""
+        config, anatomist = self.config, self.parts.anatomist
+        if anatomist is None or step % config.gradients.every or not self.world.is_first:
+            return []
+        coefficients = {"kl": config.algorithm.kl, "entropy": self.parts.learner.entropy_coefficient}
+        with clock.stage("gradients"):
+            # Of dynamic sampling the first draw: how many more there are depends on what they hold.
+            measured = anatomist.measure(groups[: config.groups])
+            return gradient_metrics(measured.anatomy, config.gradients.buckets, coefficients)
+
     def store(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
+        if not self.world.is_first:
+            return
         if self.config.keep_rollouts == "all":
             write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts, self.parts.family.name)
         if diagnosis.scores is not None and diagnosis.thoughts is not None:
@@ -197,6 +272,11 @@ class _Run:
         stops = self.config.on_collapse == "stop"
         return tuple(alarm.name for alarm in diagnosis.raised if alarm.collapse and stops)
 
+    def agree(self, asked: bool, stopped_by: tuple[str, ...]) -> tuple[bool, tuple[str, ...]]:
+        """Whether any process was interrupted, and the alarms that stop the first one: the same in all of them."""
+        answers = self.world.gather((asked, stopped_by))
+        return any(answer[0] for answer in answers), answers[0][1]
+
     def due(self, version: int) -> bool:
         """Whether a checkpoint is due: every so often, wherever the run is evaluated, and at its end."""
         at_the_end = version == self.config.steps
@@ -204,8 +284,14 @@ class _Run:
 
     def save(self, version: int) -> None:
         parts, folder = self.parts, self.folder.path / "checkpoints"
-        checkpoint.save(folder, version, parts.model, parts.tokenizer, parts.learner.state_dict(), parts.state())
-        checkpoint.prune(folder, keep_last=2, best=parts.best)
+        model, learner_state = parts.saveable(), parts.learner.state_dict()  # of pieces, where there are pieces
+        if not self.world.is_first:
+            return
+        if parts.selection.memory is not None:
+            write_whole(self.folder.tasks, json.dumps(parts.selection.memory.table(), indent=1) + "\n")
+        checkpoint.save(folder, version, model, parts.tokenizer, learner_state, parts.state())
+        if self.config.keep_checkpoints == "last":
+            checkpoint.prune(folder, keep_last=2, best=parts.best)
 
 
 def _shaping(groups: Sequence[Group]) -> tuple[str, ...]:

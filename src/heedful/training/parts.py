@@ -19,14 +19,23 @@ from heedful.diagnostics.text import load_text_judge
 from heedful.diagnostics.thoughts import ThoughtTags
 from heedful.envs.tasks import TaskStream
 from heedful.policies.load import load_model, pick_device
+from heedful.pretrained import Saveable, WholeWeights
 from heedful.render import Renderer
 from heedful.scorers.hf import HFScorer
 from heedful.scorers.judge import Judge, judge_name
 from heedful.seedlings.grow import load_seedling
 from heedful.seeds import derive
+from heedful.training.adapters import Adapters
+from heedful.training.anatomy import Anatomist
 from heedful.training.checkpoint import Checkpoint
 from heedful.training.config import TrainConfig
+from heedful.training.critic import Critic
+from heedful.training.distributed import World
 from heedful.training.learner import Learner
+from heedful.training.memory import TaskMemory
+from heedful.training.selection import Selection
+from heedful.training.sharding import Sharded
+from heedful.training.token_logits import TokenLogits, token_logits
 
 
 @dataclass(slots=True)
@@ -40,6 +49,11 @@ class Parts:
     tasks: TaskStream
     learner: Learner
     diagnostician: Diagnostician
+    selection: Selection
+    anatomist: Anatomist | None = None
+    """Where the gradient's anatomy is measured."""
+    adapters: Adapters | None = None
+    """LoRA's additions to the model, where only they are trained."""
     version: int = 0
     scores: dict[int, float] = field(default_factory=dict)
     """Sampled success at each evaluated version."""
@@ -49,41 +63,69 @@ class Parts:
         """The version with the highest evaluated success; the earliest among equals."""
         return max(self.scores, key=lambda version: (self.scores[version], -version), default=None)
 
+    def saveable(self) -> Saveable | PreTrainedModel:
+        """What writes the model as an ordinary model directory. All processes must ask for it."""
+        if self.adapters is not None:
+            return self.adapters
+        sharded = self.learner.sharded
+        return self.model if sharded is None else WholeWeights(self.model, sharded.weights())
+
     def state(self) -> dict[str, Any]:
         """The loop's own state, as a JSON tree."""
         return {
             "tasks": self.tasks.cursor,
+            "memory": None if self.selection.memory is None else self.selection.memory.state(),
             "diagnostics": self.diagnostician.state(),
             "scores": {str(version): score for version, score in self.scores.items()},
         }
 
 
-def assemble(config: TrainConfig, progress: Callable[[int, int, float], None], start: Checkpoint | None) -> Parts:
-    """Everything a run needs, from its configuration and, when resuming, a checkpoint."""
+def assemble(
+    config: TrainConfig,
+    progress: Callable[[int, int, float], None],
+    start: Checkpoint | None,
+    world: World | None = None,
+) -> Parts:
+    """Everything a run needs, from its configuration and, when resuming, a checkpoint; in each process of `world`."""
     if config.sampling.greedy:
         raise ValueError(
             "sampling.greedy is for playing: in training the members of a group would differ by the environment's "
             "noise alone, if at all"
         )
     torch.set_num_threads(config.threads)
-    device = pick_device(config.device)
+    world = world or World(device=pick_device(config.device))
+    device = world.device
     family = config.env
-    model, tokenizer = load_policy(config, device, progress)
+    with world.first_of_machine_first():
+        model, tokenizer = load_policy(config, device, progress)
+    world.share_weights(cast(torch.nn.Module, model))
     renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model))
+    adapters = Adapters(model, config.lora, derive(config.seed, "lora")) if config.lora.rank > 0 else None
     # The reference is the policy before any update, also when the run resumes.
-    reference = copy.deepcopy(model).requires_grad_(False) if config.algorithm.kl > 0 else None
-    if start is not None:
+    reference: PreTrainedModel | TokenLogits | None = None
+    if config.algorithm.kl > 0 or config.gradients.every > 0:
+        reference = adapters.without(token_logits(model)) if adapters else copy.deepcopy(model).requires_grad_(False)
+    if start is not None and adapters is not None:
+        adapters.load(start.path)
+    elif start is not None:
         model.load_state_dict(start.model(model.dtype).state_dict())
+    critic = load_critic(config, model, world)
+    sharded = load_pieces(model, world) if config.parallel.in_pieces and world.size > 1 else None
     learner = Learner(
         model,
         config.algorithm,
         config.optimizer,
         temperature=config.sampling.temperature,
         micro_batch_tokens=config.micro_batch_tokens,
-        reference=reference,
+        reference=reference if config.algorithm.kl > 0 else None,
+        critic=critic,
         device=device,
+        seed=derive(config.seed, "learner"),
+        world=world,
+        sharded=sharded,
+        recompute=config.gradient_checkpointing,
     )
-    if config.diagnostics.enabled:
+    if config.diagnostics.enabled and world.is_first:
         load_text_judge()  # now, so that the first step's time is that of a step
     scorer = HFScorer(model, max_tokens=config.diagnostics.max_tokens)
     parts = Parts(
@@ -99,8 +141,11 @@ def assemble(config: TrainConfig, progress: Callable[[int, int, float], None], s
             config.seed,
             ThoughtTags(config.tags.open, config.tags.close),
             renderer.piece,
-            load_judge(config, device),
+            load_judge(config, device) if world.is_first else None,
         ),
+        selection=Selection(config.filter, config.coverage, None if config.tasks is None else TaskMemory()),
+        anatomist=load_anatomist(config, learner, reference),
+        adapters=adapters,
     )
     if start is not None:
         _restore(parts, start)
@@ -112,10 +157,53 @@ def load_policy(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model to train: a seedling (grown now if the cache has none) or a loaded one."""
     if config.model == "seedling":
-        model, tokenizer, _ = load_seedling(config.seedling, config.env, to_json(config.env), config.tags, progress)
+        model, tokenizer, _ = load_seedling(
+            config.seedling, config.env, to_json(config.env), config.tags, progress, config.context
+        )
         cast(torch.nn.Module, model).to(device)
         return model, tokenizer
     return load_model(config.model, device, config.dtype)
+
+
+def load_pieces(model: PreTrainedModel, world: World) -> Sharded:
+    """The model in pieces; one in bfloat16 is stepped in float32, as one process does with copies."""
+    half = model.dtype == torch.bfloat16
+    return Sharded(model.float() if half else model, world, half=half)
+
+
+def load_critic(config: TrainConfig, model: PreTrainedModel, world: World) -> Critic | None:
+    """The critic on top of the policy as it is now, if the algorithm's advantages read values."""
+    if config.algorithm.advantage.reads != "values":
+        return None
+    return Critic(
+        model,
+        config.critic,
+        config.optimizer,
+        micro_batch_tokens=config.micro_batch_tokens,
+        device=world.device,
+        world=world,
+        share_prompts=not config.parallel.in_pieces,
+        recompute=config.gradient_checkpointing,
+    )
+
+
+def load_anatomist(
+    config: TrainConfig, learner: Learner, reference: PreTrainedModel | TokenLogits | None
+) -> Anatomist | None:
+    """What measures the gradient's anatomy, if the configuration asks for it; KL is taken to `reference`."""
+    if not config.gradients.every or reference is None:
+        return None
+    return Anatomist(
+        learner.model,
+        reference,
+        config.algorithm,
+        temperature=config.sampling.temperature,
+        token_budget=config.env.turns * config.sampling.tokens_per_turn,
+        memory_mb=config.gradients.memory_mb,
+        critic=learner.critic,
+        seed=derive(config.seed, "gradients"),
+        device=learner.device,
+    )
 
 
 def load_judge(config: TrainConfig, device: torch.device) -> Judge | None:
@@ -137,6 +225,8 @@ def _restore(parts: Parts, start: Checkpoint) -> None:
     state = start.state()
     parts.learner.load_state_dict(start.learner_state())
     parts.tasks.cursor = state["tasks"]
+    if parts.selection.memory is not None:
+        parts.selection.memory.load_state(state["memory"])
     parts.diagnostician.load_state(state["diagnostics"])
     parts.scores = {int(version): score for version, score in state["scores"].items()}
     parts.version = start.version

@@ -1,0 +1,61 @@
+"""The guard against starved tasks: what a filter has passed over for long is trained on all the same, now and then.
+
+Promise: torch-free; only groups that vary are re-admitted, so what is trained on always pulls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from heedful.configuration import refuse_below
+from heedful.types import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Which tasks of a pool are starved, and how many of them a step may take back."""
+
+    rate: float = 0.0
+    """Share of a step's groups that may be re-admitted although the filter dropped them, rounded up; 0 = none."""
+    patience: int = 4
+    """Visits in a row without being trained on after which a task is starved."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, patience=1)
+        if not 0 <= self.rate <= 1:
+            raise ValueError(f"coverage.rate is a share of a step's groups: expected 0 to 1, found {self.rate}")
+
+    def most(self, groups: int) -> int:
+        """How many of `groups` groups may be re-admitted."""
+        return math.ceil(self.rate * groups)
+
+
+def readmit(
+    verdicts: Sequence[Verdict],
+    names: Sequence[str],
+    skips: Sequence[int],
+    varies: Sequence[bool],
+    patience: int,
+    most: int,
+) -> list[Verdict]:
+    """The verdicts, with at most `most` dropped groups of starved tasks re-admitted: weight 1, reason `readmitted`.
+
+    `names`: the tasks; `skips`: how often in a row each had been visited without being trained on, before this step;
+    `varies`: whether the group does. The task that waited longest comes first; of equal ones the first by name, so the
+    order of groups does not matter.
+
+    A group that does not vary is never re-admitted: its advantages are zeros, and it would only thin out the others. No
+    guard can help a task that the policy always solves, or never; only another policy can.
+    """
+    waiting = [
+        (-skipped, name, group)
+        for group, (name, skipped) in enumerate(zip(names, skips, strict=True))
+        if varies[group] and skipped >= patience and not verdicts[group].kept
+    ]
+    chosen = {group for _, _, group in sorted(waiting)[:most]}
+    return [
+        replace(verdict, weight=1.0, reason="readmitted") if group in chosen else verdict
+        for group, verdict in enumerate(verdicts)
+    ]

@@ -1,0 +1,276 @@
+"""The critic: what a state is worth, read before each sampled token, and how it learns from what came of it.
+
+Promise: values are read where the logits are, before the token that they stand beside; the critic's loss counts tokens
+as the policy's does, so neither depends on how the batch is cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from heedful.algorithms import losses
+from heedful.algorithms.gae import Gae, explained_variance
+from heedful.training.batch import MicroBatch, cut_micro_batches
+from heedful.training.critic_config import CriticConfig
+from heedful.training.descent import Descent
+from heedful.training.distributed import World
+from heedful.training.objective import at_trained
+from heedful.training.optimizer import OptimizerConfig
+from heedful.training.recompute import recomputed
+from heedful.training.samples import Row, at_sampled, of_trajectories, turn_rewards
+from heedful.training.token_logits import TokenLogits, hidden_before_trained, keeps_prompts
+from heedful.types import Group, Metric, TrainingSample
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_OF_THE_UPDATE = ("critic/loss", "critic/clip_fraction", "critic/gradient_norm")
+_WITHOUT_VALUES = "The critic learns from values and returns, but the samples hold none: give credit with values."
+_OF_THE_VALUES = ("policy/explained_variance", "critic/value_mean", "critic/return_mean")
+
+
+@dataclass(slots=True)
+class CriticPass:
+    """What one optimizer step's batch read, before the step."""
+
+    loss: float = 0.0
+    tokens: int = 0
+    clipped: int = 0
+    """Tokens at which the clipped error is the larger one, so that they pass no gradient."""
+    gradient_norm: float = 0.0
+    """Of what belongs to the critic alone, before clipping."""
+
+    def over(self, world: World) -> CriticPass:
+        """The same over the micro-batches of all processes."""
+        if world.size == 1:
+            return self
+        loss, tokens, clipped = world.sum([self.loss, self.tokens, self.clipped])
+        return CriticPass(loss, int(tokens), int(clipped))
+
+
+class Critic:
+    """A backbone and a head of one number per position.
+
+    Kind `model`: the backbone is a copy of the policy's, taken when the critic is made. Kind `head`: it is the policy's
+    own. The head begins at zero: before its first step the critic values every state at exactly 0. In its first update
+    it begins at the mean of that update's returns, lest the backbone unlearn what it knows to move a constant.
+    """
+
+    def __init__(
+        self,
+        policy: PreTrainedModel,
+        config: CriticConfig,
+        optimizer: OptimizerConfig,
+        *,
+        micro_batch_tokens: int = 4096,
+        device: torch.device | str = "cpu",
+        world: World | None = None,
+        share_prompts: bool = True,
+        recompute: bool = False,
+    ) -> None:
+        """`optimizer`: the policy's; the critic's differs from it by its learning rate. `world`: the processes that
+        read and learn together. `share_prompts`: read a prompt that several rows begin with once per micro-batch, where
+        the model allows it. `recompute`: keep no activations of the layers' insides; see `recomputed`.
+
+        Raises ValueError for a policy whose hidden states cannot be had apart from its logits.
+        """
+        decoder = policy.get_decoder()
+        if decoder is None or decoder is policy:
+            raise ValueError(
+                f"A critic needs the hidden states under the output head of {type(policy).__name__}, but the model "
+                "names no decoder of its own; choose an algorithm without a critic, for instance grpo."
+            )
+        self.config = config
+        self.updates = 0
+        """Training steps in which the critic learned."""
+        self.micro_batch_tokens = micro_batch_tokens
+        self.device = device
+        self._world = world or World()
+        self._shares = share_prompts and not recompute and keeps_prompts(policy)
+        owned = cast(torch.nn.Module, decoder if config.kind == "head" else deepcopy(decoder)).to(device)
+        self._backbone = owned.eval()
+        states: TokenLogits = partial(hidden_before_trained, self._backbone)
+        self._states = recomputed(cast("PreTrainedModel", self._backbone), states) if recompute else states
+        # `skip_init`: the layer's own initialisation would draw from the global generator.
+        self._head = torch.nn.utils.skip_init(
+            torch.nn.Linear,
+            policy.config.get_text_config().hidden_size,
+            1,
+            device=device,
+            dtype=torch.promote_types(policy.dtype, torch.float32),
+        )
+        torch.nn.init.zeros_(self._head.weight)
+        torch.nn.init.zeros_(self._head.bias)
+        self._descent = Descent(self._own.parameters(), replace(optimizer, lr=config.lr), self._world)
+
+    @property
+    def warming(self) -> bool:
+        """Whether the next update is one in which the critic alone learns."""
+        return self.updates < self.config.warmup_steps
+
+    @torch.no_grad()
+    def values(self, rows: Sequence[Row], *, alone: bool = False) -> list[tuple[float, ...]]:
+        """For each row one value per token: of the state before each sampled token, 0 elsewhere.
+
+        All processes read together and are given all values; `alone`: only this one reads.
+        """
+        if alone:
+            return self._values(rows)
+        return self._world.together(
+            [len(row.ids) for row in rows], lambda mine: self._values([rows[at] for at in mine])
+        )
+
+    def _values(self, rows: Sequence[Row]) -> list[tuple[float, ...]]:
+        blank = [
+            TrainingSample(row.ids, row.trained, row.logprobs, row.logprobs, row.group, row.member, row.weight)
+            for row in rows
+        ]
+        values: list[tuple[float, ...]] = [()] * len(rows)
+        most, shares = self.micro_batch_tokens, self._shares
+        for batch in cut_micro_batches(blank, [0.0] * len(rows), most, self.device, share_prompts=shares):
+            values_N = self._read(batch, 0.0).tolist()
+            start = 0
+            for place in batch.places_B:
+                trained = rows[place].trained
+                own = iter(values_N[start : start + sum(trained)])
+                values[place] = tuple(next(own) if one else 0.0 for one in trained)
+                start += sum(trained)
+        return values
+
+    @torch.no_grad()
+    def begin(self, samples: Sequence[TrainingSample]) -> None:
+        """Before the steps of an update on `samples`, in every process all of them.
+
+        Raises ValueError when they hold no values and returns.
+        """
+        if not all(sample.returns for sample in samples):
+            raise ValueError(_WITHOUT_VALUES)
+        if self.updates:
+            return
+        pairs = [
+            (sample.weight, own)
+            for sample in samples
+            for own, trained in zip(sample.returns, sample.trained, strict=True)
+            if trained
+        ]
+        total = math.fsum(weight for weight, _ in pairs)
+        self._head.bias.fill_(math.fsum(weight * own for weight, own in pairs) / total)
+
+    def learn(self, micro_batches: Sequence[MicroBatch], scale: float, *, through_trunk: bool) -> CriticPass:
+        """One optimizer step of what belongs to the critic, on `scale` x `coefficient` x the weighted value loss.
+
+        `through_trunk`: add the share `trunk` of the gradient to the policy's `.grad`; the policy's step is not taken.
+        The batches must hold values and returns. Raises FloatingPointError, before the step, for a gradient that is not
+        finite.
+        """
+        reading = self._backward(micro_batches, scale, self.config.trunk if through_trunk else 0.0)
+        reading.gradient_norm = self._descent.step("critic")
+        return reading
+
+    def finish(self, passes: Sequence[CriticPass]) -> list[Metric]:
+        """Count one update; its metrics, means over its optimizer steps."""
+        self.updates += 1
+        tokens = sum(reading.tokens for reading in passes)
+        if self.config.clip is None:
+            clip_fraction = Metric("critic/clip_fraction", None, why="the critic's values are not clipped")
+        else:
+            clip_fraction = Metric(
+                "critic/clip_fraction", sum(reading.clipped for reading in passes) / tokens, n=tokens
+            )
+        return [
+            Metric("critic/loss", math.fsum(reading.loss for reading in passes) / len(passes)),
+            clip_fraction,
+            Metric("critic/gradient_norm", math.fsum(reading.gradient_norm for reading in passes) / len(passes)),
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs: the critic's own weights, its optimizer's state and its counts."""
+        return {"weights": self._own.state_dict(), "descent": self._descent.state_dict(), "updates": self.updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what `state_dict` gave."""
+        self._own.load_state_dict(state["weights"])
+        self._descent.load_state_dict(state["descent"])
+        self.updates = state["updates"]
+
+    def _backward(self, micro_batches: Sequence[MicroBatch], scale: float, share: float) -> CriticPass:
+        reading = CriticPass()
+        for batch in micro_batches:
+            try:
+                values_N = self._read(batch, share)
+                error = losses.value(
+                    values_N,
+                    at_trained(_present(batch.values_BT), batch).to(values_N.dtype),
+                    at_trained(_present(batch.returns_BT), batch).to(values_N.dtype),
+                    self.config.clip,
+                )
+                weights_N = at_trained(batch.weights_B[:, None].expand_as(batch.trained_BT), batch).to(values_N.dtype)
+                loss = (weights_N * error.loss).sum()
+                (scale * self.config.coefficient * loss).backward()
+            except torch.OutOfMemoryError as failure:
+                sequences, length = batch.ids_BT.shape
+                raise MemoryError(
+                    f"The device ran out of memory in the critic's update, on a micro-batch of {sequences} sequences "
+                    f"of {length} tokens; lower --micro-batch-tokens (now {self.micro_batch_tokens}), or choose "
+                    "--critic.kind head."
+                ) from failure
+            reading.loss += float(loss.detach())
+            reading.tokens += len(values_N)
+            reading.clipped += int(error.clip_binds.sum())
+        return reading.over(self._world)
+
+    @property
+    def _own(self) -> torch.nn.Module:
+        """What no other part of the run trains or saves."""
+        owned = {"head": self._head}
+        return torch.nn.ModuleDict(owned if self.config.kind == "head" else {"backbone": self._backbone, **owned})
+
+    def _read(self, batch: MicroBatch, share: float) -> torch.Tensor:
+        """The values before the trained tokens, row by row; a `share` of the gradient reaches the policy's layers."""
+        shared = self.config.kind == "head"
+        with torch.set_grad_enabled(torch.is_grad_enabled() and (share > 0 or not shared)):
+            hidden_ND = self._states(batch.ids_BT, batch.trained_BT, batch.prompts)
+        hidden_ND = hidden_ND.to(self._head.weight.dtype)
+        if shared and 0 < share != 1:
+            fixed_ND = hidden_ND.detach()
+            hidden_ND = fixed_ND + share * (hidden_ND - fixed_ND)  # the same value, a share of the gradient
+        values_N: torch.Tensor = self._head(hidden_ND)[:, 0]
+        return values_N
+
+
+def value_metrics(
+    rows: Sequence[Row], groups: Sequence[Group], values: Sequence[Sequence[float]], estimator: Gae
+) -> list[Metric]:
+    """How well the values of `rows` foresaw the rewards that were observed from each sampled token on."""
+    foreseen: list[float] = []
+    observed: list[float] = []
+    turns = [row.turns for row in rows]
+    for places in of_trajectories(rows):
+        foreseen += at_sampled(values, rows, places)
+        observed += estimator.observed(turn_rewards(rows[places[0]], groups), at_sampled(turns, rows, places))
+    n = len(observed)
+    explained = explained_variance(foreseen, observed)
+    constant = "what came of every sampled token was the same: nothing to explain"
+    return [
+        Metric("policy/explained_variance", explained, n=n, why=constant if explained is None else ""),
+        Metric("critic/value_mean", math.fsum(foreseen) / n, n=n),
+        Metric("critic/return_mean", math.fsum(observed) / n, n=n),
+    ]
+
+
+def empty_critic_metrics(why: str) -> list[Metric]:
+    """Of a step in which there was nothing to learn from."""
+    return [Metric(name, None, why=why) for name in (*_OF_THE_VALUES, *_OF_THE_UPDATE)]
+
+
+def _present(values_BT: torch.Tensor | None) -> torch.Tensor:
+    if values_BT is None:
+        raise ValueError(_WITHOUT_VALUES)
+    return values_BT

@@ -1,0 +1,49 @@
+"""The critic's knobs. Torch-free, so that a command line can be built from them in milliseconds.
+
+Promise: a default is written here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Kind = Literal["model", "head"]
+
+
+@dataclass(frozen=True, slots=True)
+class CriticConfig:
+    """The critic of an algorithm whose advantages read values (ppo); without effect on the others."""
+
+    kind: Kind = "model"
+    """model: its own copy of the policy's layers under a head of one number; head: such a head on the policy's own."""
+    lr: float = 3e-4
+    """Learning rate of what belongs to the critic alone; everything else as --optimizer."""
+    trunk: float = 0.0
+    """With kind head: share of the value loss's gradient that reaches the policy's layers, in the policy's own step."""
+    coefficient: float = 1.0
+    """Of the value loss, half the squared error."""
+    clip: float | None = None
+    """Take the larger of two errors: of the value, and of the value kept this close to what it was before the update.
+    none = the value's own error."""
+    warmup_steps: int = 0
+    """Training steps at the start in which the critic alone learns, and the policy stays as it is."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"Expected the critic's kind to be model or head, found {self.kind!r}.")
+        for name, value in (("lr", self.lr), ("coefficient", self.coefficient)):
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"Expected the critic's {name} to be a number above 0, found {value}.")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"Expected the critic's clip to be above 0 (none = no clip), found {self.clip}.")
+        if not (math.isfinite(self.trunk) and self.trunk >= 0):
+            raise ValueError(f"Expected the critic's trunk to be a number of at least 0, found {self.trunk}.")
+        if self.trunk > 0 and self.kind == "model":
+            raise ValueError(
+                f"The critic's trunk ({self.trunk}) is the share of the value loss that reaches the policy's layers, "
+                "but a critic of kind model has layers of its own; choose --critic.kind head, or leave trunk at 0."
+            )
+        if self.warmup_steps < 0:
+            raise ValueError(f"Expected the critic's warmup_steps to be at least 0, found {self.warmup_steps}.")

@@ -1,0 +1,105 @@
+"""The loss of one micro-batch, its terms apart: what an algorithm's row of the table says, token by token.
+
+Promise: no state and no averages of its own; the weights that were cut with the batch decide what counts for how much.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from heedful.algorithms import losses
+from heedful.algorithms.table import Algorithm
+from heedful.training.batch import MicroBatch
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTerms:
+    """One value per trained token of a micro-batch, row by row. Gradients run through the three loss terms."""
+
+    logprobs_N: torch.Tensor
+    """Of the learner now."""
+    sampled_N: torch.Tensor
+    """Of the sampler."""
+    policy_N: torch.Tensor
+    """The surrogate loss."""
+    clip_binds_N: torch.Tensor
+    truncated_N: torch.Tensor
+    """True where the importance weight was cut to the cap."""
+    kl_N: torch.Tensor | None
+    """The KL penalty, before its coefficient; `None` without a reference."""
+    entropy_N: torch.Tensor | None
+    """Exact entropy in nats; `None` if it was not asked for."""
+    weights_N: torch.Tensor
+    """What each token counts for."""
+
+    def loss(self, kl: float, entropy: float) -> torch.Tensor:
+        """The weighted sum over tokens, with these coefficients."""
+        loss_N = self.policy_N
+        if kl > 0 and self.kl_N is not None:
+            loss_N = loss_N + kl * self.kl_N
+        if entropy > 0 and self.entropy_N is not None:
+            loss_N = loss_N - entropy * self.entropy_N
+        return (self.weights_N * loss_N).sum()
+
+
+def token_terms(
+    algorithm: Algorithm,
+    batch: MicroBatch,
+    logits_NV: torch.Tensor,
+    *,
+    reference_N: torch.Tensor | None = None,
+    learner_N: torch.Tensor | None = None,
+    with_entropy: bool = False,
+) -> TokenTerms:
+    """The terms of `batch`, given the learner's logits (over the temperature) where its trained tokens are predicted.
+
+    `reference_N`: the reference's log-probabilities. `learner_N`: the learner's own before the update, where they are
+    not the sampler's; then ratios are taken against them, and tokens weighed by min(learner / sampler, cap): decoupled
+    PPO (Hilton et al. 2021, arXiv:2110.00641) with truncated importance sampling (Ionides 2008).
+    """
+    logprobs_N = picked(logits_NV, batch)
+    sampled_N = at_trained(batch.logprobs_BT, batch).to(logprobs_N.dtype)
+    advantages_N = at_trained(batch.advantages_BT, batch).to(logprobs_N.dtype)
+    weights_N = at_trained(batch.weights_B[:, None].expand_as(batch.trained_BT), batch).to(logprobs_N.dtype)
+    log_ratios_N = logprobs_N - (sampled_N if learner_N is None else learner_N)
+    if algorithm.ratio == "sequence":
+        log_ratios_N = losses.over_sequences(log_ratios_N, rows_of_trained(batch))
+    if algorithm.surrogate == "clip":
+        surrogate = losses.clipped(log_ratios_N, advantages_N, algorithm.clip_low, algorithm.clip_high)
+    else:
+        surrogate = losses.weighted(log_ratios_N, logprobs_N, advantages_N, algorithm.clip_low, algorithm.clip_high)
+    policy_N, truncated_N = surrogate.loss, torch.zeros_like(surrogate.clip_binds)
+    if learner_N is not None and algorithm.importance_cap is not None:
+        importance_N = (learner_N - sampled_N).exp()
+        truncated_N = importance_N > algorithm.importance_cap
+        policy_N = importance_N.clamp(max=algorithm.importance_cap) * policy_N
+    return TokenTerms(
+        logprobs_N=logprobs_N,
+        sampled_N=sampled_N,
+        policy_N=policy_N,
+        clip_binds_N=surrogate.clip_binds,
+        truncated_N=truncated_N,
+        kl_N=None if reference_N is None else losses.kl(algorithm.kl_kind, logprobs_N, reference_N),
+        entropy_N=losses.entropy(logits_NV) if with_entropy else None,
+        weights_N=weights_N,
+    )
+
+
+def at_trained(values_BT: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
+    """The values at the trained tokens, row by row: `[B, T]` in, `[N]` out."""
+    # From the second column on, like the logits, which stand one position before the token they predict.
+    return values_BT[:, 1:][batch.trained_BT[:, 1:]]
+
+
+def rows_of_trained(batch: MicroBatch) -> torch.Tensor:
+    """The row of each trained token: `[N]`."""
+    numbers_B = torch.arange(len(batch.ids_BT), device=batch.ids_BT.device)
+    return at_trained(numbers_B[:, None].expand_as(batch.ids_BT), batch)
+
+
+def picked(logits_NV: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
+    """log softmax(logits) of the trained tokens."""
+    picked_N = logits_NV.gather(-1, at_trained(batch.ids_BT, batch)[:, None])[:, 0]
+    return picked_N - logits_NV.logsumexp(dim=-1)

@@ -1,0 +1,76 @@
+"""Which processes work on one run, and how they share it. Torch-free: a command line is built from it.
+
+Promise: how many processes there are is decided by `torchrun` alone; nothing here changes a run of one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class DataParallel:
+    """Each process holds the whole model and its optimizer."""
+
+    timeout: int = 1800
+    """Seconds that a process waits for the others before it ends with an error. One of them measures alone: more than
+    its longest measurement."""
+    in_pieces: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.timeout < 1:
+            raise ValueError(f"Expected parallel.timeout to be at least 1 second, found {self.timeout}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Fsdp2(DataParallel):
+    """Each process holds its piece of every layer and of the optimizer's state; layers are put together while they are
+    used, and the whole model while it samples. One process holds all of it, as under `data`."""
+
+    in_pieces: ClassVar[bool] = True
+
+
+Parallel = DataParallel | Fsdp2
+
+PARALLEL: dict[str, type[DataParallel]] = {"data": DataParallel, "fsdp2": Fsdp2}
+"""By the name that configurations and the command line use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which of how many processes this one is."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    """Its number on this machine: the number of its GPU."""
+
+    @staticmethod
+    def of(environment: Mapping[str, str]) -> Place:
+        """From the variables that torchrun sets; one process where there are none.
+
+        Raises ValueError when only some of them are set, or one is no number.
+        """
+        if environment.get("WORLD_SIZE", "1") == "1":
+            return Place()
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+        missing = [name for name in names if name not in environment]
+        if missing:
+            raise ValueError(
+                f"WORLD_SIZE is {environment['WORLD_SIZE']}, but {', '.join(missing)} is not set: start several "
+                "processes with torchrun --nproc-per-node N -m heedful train ..., or unset WORLD_SIZE for one."
+            )
+        try:
+            rank, size, local_rank = (int(environment[name]) for name in names[:3])
+        except ValueError as error:
+            raise ValueError(
+                f"Expected whole numbers in {', '.join(names[:3])}, found "
+                f"{', '.join(environment[name] for name in names[:3])}: start several processes with torchrun."
+            ) from error
+        return Place(rank, size, local_rank)
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0

@@ -1,0 +1,76 @@
+"""Gradient checkpointing: activations of decoder layers are thrown away and computed again in the backward pass.
+
+Promise: less memory for about a third more time, and the same gradient to the bit on a CPU; sampling and scoring do
+not notice it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from heedful.training.shared_prompts import SharedPrompts
+from heedful.training.token_logits import TokenLogits
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def recomputed(model: PreTrainedModel, rows: TokenLogits) -> TokenLogits:
+    """`rows` of `model`, which forgets its layers' activations wherever a gradient is taken.
+
+    transformers' layers do so in training mode alone, and in that mode they would also drop out. The learner's model
+    stays in evaluation mode: each layer by itself, without what lies inside it, is put into training mode for the
+    forward pass. What a layer may do in it beside is to drop out, so a model that has dropout is refused.
+
+    Raises ValueError for such a model, and for one whose layers do not take part.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    text = model.config.get_text_config()
+    drops = {
+        name: value
+        for name, value in text.to_dict().items()
+        if ("dropout" in name or "pdrop" in name or "drop_path" in name) and isinstance(value, float) and value > 0
+    }
+    if drops:
+        named = ", ".join(f"{name} {value:g}" for name, value in drops.items())
+        raise ValueError(
+            f"--gradient-checkpointing expects a model without dropout, found {named} in its config.json: computing a "
+            "layer twice would drop out twice. Set it to 0 there, or leave the flag out."
+        )
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    if not layers:
+        raise ValueError(
+            f"--gradient-checkpointing expects decoder layers that can be computed again, but {type(model).__name__} "
+            "has none; leave the flag out, and lower --micro-batch-tokens if memory is short."
+        )
+    _enable(model)
+
+    def forgetting(
+        ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None
+    ) -> torch.Tensor:
+        if not torch.is_grad_enabled() or prompts is not None:  # transformers keeps no cache where it recomputes
+            return rows(ids_BT, trained_BT, prompts)
+        for layer in layers:
+            layer.training = True
+        try:
+            return rows(ids_BT, trained_BT)
+        finally:
+            for layer in layers:
+                layer.training = False
+
+    return forgetting
+
+
+def _enable(model: Any) -> None:
+    # No random number is drawn without dropout, so there is no generator to set back.
+    settings = {"use_reentrant": False, "preserve_rng_state": False}
+    if hasattr(model, "activation_checkpointing_enable"):
+        model.activation_checkpointing_enable(settings)
+        return
+    with warnings.catch_warnings():  # the name before transformers 5.2x
+        warnings.simplefilter("ignore", FutureWarning)
+        model.gradient_checkpointing_enable(settings)
