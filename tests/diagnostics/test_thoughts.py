@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -147,6 +148,41 @@ def test_the_end_of_a_cut_reply_is_history_and_not_swapped() -> None:
     swapped = swapped_observations([group(cut, whole)], random.Random(0))
     contexts = {swapped.context(row, column) for row in range(2) for column in range(2)}
     assert contexts == {(7, 1, 2, END, 20), (7, 1, 2, END, 30), (8, 1, END, 20), (8, 1, END, 30)}
+
+
+def restarted(prompt, history, ids=(3, 4)):
+    """A turn whose prompt is the whole context."""
+    one = turn(prompt, ids)
+    return replace(one, reply=replace(one.reply, prompt=Prompt("see<think>", tuple(prompt), True, history)))
+
+
+def test_what_stood_before_a_reply_begins_with_the_last_restart() -> None:
+    one = episode(turn([7], [1, 2]), turn([8], [1, 2]), restarted([20, 3, 4, 30], 3), turn([9], [5]))
+    assert [one.context_ids(number) for number in range(4)] == [
+        (7,),
+        (7, 1, 2, 8),
+        (20, 3, 4, 30),
+        (20, 3, 4, 30, 3, 4, 9),
+    ]
+    late = any_turn_thoughts([group(episode(restarted([20, 3, 4, 30], 3)))], TAGS, random.Random(0))
+    assert late.prompts_N == ((20, 3, 4, 30),)
+
+
+def test_in_a_window_the_kept_turns_are_history_and_the_newest_observation_is_swapped() -> None:
+    one = episode(turn([7], [1, 2]), restarted([20, 1, 2, 30], 3))
+    other = episode(turn([7], [1, 2]), restarted([20, 1, 2, 1, 40], 3))
+    assert observed(one, 1) == ((20, 1, 2), (30,))
+    swapped = swapped_observations([group(one, other)], random.Random(0))
+    assert set(swapped.histories_M) == {(20, 1, 2)}
+    assert set(swapped.observations_N) == {(30,), (1, 40)}
+
+
+def test_a_memory_less_prompt_has_no_history_even_after_a_reply_that_was_cut() -> None:
+    one = episode(turn([7], [1, 2], cut=True), restarted([20, 30], 0))
+    other = episode(turn([7], [1, 2]), restarted([20, 40], 0))
+    assert observed(one, 1) == ((), (20, 30))
+    swapped = swapped_observations([group(one, other)], random.Random(0))
+    assert {swapped.context(row, column) for row in range(2) for column in range(2)} == {(20, 30), (20, 40)}
 
 
 def test_a_sampled_opening_tag_stays_with_its_thought_when_observations_are_swapped() -> None:

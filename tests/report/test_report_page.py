@@ -326,6 +326,9 @@ def test_every_definition_names_its_own_metrics() -> None:
         ("reward/step", "this component"),
         ("retrieval/first_turn_closed/accuracy@5", "this many best"),
         ("eval/val/fixed/success", "never reads its input"),
+        ("gradient/all/task_prompt_signal2", "a prompt's own expected gradient"),
+        ("gradient/bucket_3/task_group_norm", "single group's gradient"),
+        ("gradient/all/kl_norm", "of the mean gradient"),
         ("grounding/thought_influence", "replaced by one from another prompt"),
         ("grounding@judge/lake/direct_input_to_action", "follows the thought alone"),
     ):

@@ -103,7 +103,7 @@ def sections(run: RunRecord) -> list[Section]:
             "training",
             "Reward, filter and optimiser",
             "Only groups whose members differ can teach: what there was to keep, what the filter kept, and the update.",
-            (_reward(run), _filter(run), _variance(run), _gradient(run), _divergence(run)),
+            (_reward(run), _filter(run), _variance(run), _gradient(run), _signal(run), _parts(run), _divergence(run)),
         ),
     ]
 
@@ -364,6 +364,21 @@ def _lengths(run: RunRecord) -> Panel:
 
 def _gradient(run: RunRecord) -> Panel:
     return Panel("Gradient norm", "before clipping", _some(run, ("all parameters", "policy/gradient_norm", 1)))
+
+
+def _signal(run: RunRecord) -> Panel:
+    curves = _some(run, ("signal²", "gradient/all/task_signal2", 1), ("noise²", "gradient/all/task_noise2", 2))
+    return Panel("Signal and noise of the task gradient", "of a step's groups", curves, Axis.FROM_ZERO, optional=True)
+
+
+def _parts(run: RunRecord) -> Panel:
+    curves = _some(
+        run,
+        ("task", "gradient/all/task_group_norm", 1),
+        ("KL, coefficient 1", "gradient/all/kl_group_norm", 3),
+        ("entropy, coefficient 1", "gradient/all/entropy_group_norm", 5),
+    )
+    return Panel("Gradient of a single group", "root mean square norm", curves, Axis.FROM_ZERO, optional=True)
 
 
 def _divergence(run: RunRecord) -> Panel:

@@ -222,7 +222,7 @@ function showTurn(turn, number) {
     row("tokens", `${turn.tokens[2]}: thought ${turn.tokens[0]}, answer ${turn.tokens[1]}`),
     flags ? row("fault", element("span", { class: "flag" }, flags)) : null);
   const after = turn.state ? element("div", {}, element("h4", {}, "State after"), element("pre", { class: "state" }, turn.state)) : null;
-  return element("div", { class: "turn" }, element("h4", {}, `Turn ${number}`),
+  return element("div", { class: "turn" }, element("h4", {}, `Turn ${number}${turn.restarts ? ", read anew" : ""}`),
     element("div", {}, ...inPlace("prompt")), element("div", {}, ...inPlace("reply"), element("div", { class: "after" }, facts, after)));
 }
 

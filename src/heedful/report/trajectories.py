@@ -106,6 +106,7 @@ def _member(trajectory: Trajectory, tags: Tags, most: int) -> dict[str, object]:
 def _turn(turn: Turn, tags: Tags, most: int) -> dict[str, object]:
     return {
         "pieces": [(role, shortened(text, most, keep_end=role == "prompt")) for role, text in pieces(turn.reply, tags)],
+        "restarts": turn.reply.prompt.restarts,
         "actions": list(turn.actions),
         "valid": turn.valid,
         "effect": shortened(turn.effect, most),

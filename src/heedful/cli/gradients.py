@@ -1,0 +1,236 @@
+"""`heedful gradients`: signal and noise of a run's gradient, and what its regularisers pull, by reward variance.
+
+Promise: plays fresh training tasks with a checkpoint and changes nothing of the run: no weight, no optimizer, no task.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from heedful.cli.subjects import choose_checkpoint, find_subject, is_run, read_config
+from heedful.cli.words import asks_for_help, take, take_positional
+from heedful.configuration import parse, refuse_below, to_json
+from heedful.storage import RunFolder
+from heedful.training.config import GradientsConfig, TrainConfig
+from heedful.types import Group, Metric
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heedful.training.anatomy import Dissection
+    from heedful.training.parts import Parts
+
+HELP = """usage: heedful gradients RUN [--checkpoint 40,80] [settings]
+
+Fresh episodes of training tasks are played with a checkpoint, and the gradient of every trajectory is taken: of the
+task, of the KL penalty and of the entropy bonus. Groups are sorted by the variance of their rewards; for each bucket
+squared signal and squared noise are told apart without bias, with 95% intervals over groups.
+
+  RUN               a run's folder, or one of its checkpoints
+  --checkpoint A,B  which of its checkpoints, by step, or last (default), best; 0 is the policy that the run began with.
+                    A run keeps the last two and the best; train with --keep-checkpoints all to keep them all
+  --groups P        tasks (default: 64)
+  --group-size G    episodes of each; 8 or more, so that halves of halves exist (default: 16)
+  --buckets B       of reward variance: one for constant groups, the rest are quantiles (default: 6)
+  --memory-mb M     room for all gradients; what takes more is projected, without bias (default: 3072)
+
+  heedful train frozen_lake --keep-checkpoints all
+  heedful gradients runs/frozen_lake-grpo-s0-1 --checkpoint 0,40,80
+
+Written into the run's folder: gradients_<step>.json, and gradients.html over all of them. In training:
+heedful train ENV --gradients.every 20 measures the groups of every 20th step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientsSettings:
+    """What can be set on the command line of `heedful gradients`."""
+
+    groups: int = 64
+    """Tasks of the training split."""
+    group_size: int = 16
+    """Episodes per task: halves sort and measure, so 8 or more."""
+    buckets: int = 6
+    """Buckets of reward variance: one for constant groups, the others are quantiles of the rest."""
+    memory_mb: int = 3072
+    """Room for all gradients together; those that take more are projected."""
+    at_once: int = 1024
+    """Most episodes played at once: lower it when memory is short."""
+    seed: int = 0
+    """Of the tasks and of the sampling noise: another seed, other episodes."""
+    threads: int
+    """CPU threads."""
+    device: Literal["auto", "cpu", "cuda", "mps"]
+
+    def __post_init__(self) -> None:
+        refuse_below(self, groups=2, group_size=2, buckets=2, memory_mb=1, at_once=1, threads=1)
+
+
+def main(argv: list[str]) -> int:
+    checkpoint, name = take(argv, "checkpoint"), take_positional(argv)
+    if asks_for_help(argv):
+        print(HELP)
+        if name is None:
+            return 0
+    if name is None:
+        raise ValueError("Expected the folder of a run after `heedful gradients`.")
+    folder, config, steps = _chosen(name, checkpoint)
+    defaults = GradientsSettings(threads=config.threads, device=config.device)
+    settings = parse(GradientsSettings, defaults, argv, f"heedful gradients {name}", "The settings in full:")
+
+    from rich.console import Console
+
+    from heedful.report.gradients import TABLES, sentences, table, write_gradients_page
+    from heedful.storage import read_gradients
+
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = 160  # a log has room for a table
+    for step in steps:
+        _measure(folder, config, step, settings, console)
+        stored = read_gradients(folder.gradients(step))
+        for title, columns in TABLES:
+            console.print(f"Step {step}: {title}", style="bold")
+            _print_table(table(stored, columns), console)
+        for sentence in sentences(stored):
+            console.print(sentence, soft_wrap=True)
+        console.print(f"written to {folder.gradients(step)}", soft_wrap=True)
+    console.print(f"page: {write_gradients_page(folder)}", soft_wrap=True)
+    return 0
+
+
+def _chosen(name: str, checkpoint: str | None) -> tuple[RunFolder, TrainConfig, list[int]]:
+    """The run, its configuration, and the steps to measure at."""
+    path = Path(name)
+    if not is_run(path):
+        subject = find_subject(name, None, checkpoint)
+        if subject.weights is None:
+            raise ValueError(
+                f"Expected the folder of a run, or one of its checkpoints, found {name}: a gradient belongs to an "
+                "algorithm, which only a run has. Train first: heedful train ENV."
+            )
+        return RunFolder(subject.weights.parent.parent), subject.config, [subject.version]
+    folder = RunFolder(path)
+    config = read_config(folder)
+    choices = (checkpoint or "last").split(",")
+    steps = [0 if choice == "0" else choose_checkpoint(folder, config, choice)[0] for choice in choices]
+    return folder, config, sorted(set(steps))
+
+
+def _measure(folder: RunFolder, config: TrainConfig, step: int, settings: GradientsSettings, console: Console) -> None:
+    """Play, measure and store at one checkpoint."""
+    from heedful.diagnostics.gradient import gradient_metrics
+    from heedful.storage import write_gradients
+    from heedful.terminal import GrowthBar
+    from heedful.training.checkpoint import Checkpoint
+    from heedful.training.parts import assemble
+
+    gradients = GradientsConfig(every=1, buckets=settings.buckets, memory_mb=settings.memory_mb)
+    asked = replace(
+        config,
+        gradients=gradients,
+        diagnostics=replace(config.diagnostics, enabled=False),
+        threads=settings.threads,
+        device=settings.device,
+    )
+    with GrowthBar(console) as bar:
+        parts = assemble(asked, bar, Checkpoint(folder.checkpoint(step), step) if step else None)
+    assert parts.anatomist is not None
+    began = time.perf_counter()
+    total = settings.groups * settings.group_size
+    with _progress(console, f"step {step}: playing {total} episodes") as tell:
+        groups = _play(asked, parts, step, settings, tell)
+    with _progress(console, f"step {step}: gradients of {total} episodes") as tell:
+        measured = parts.anatomist.measure(groups, tell)
+    coefficients = {"kl": config.algorithm.kl, "entropy": parts.learner.entropy_coefficient}
+    metrics = gradient_metrics(measured.anatomy, settings.buckets, coefficients)
+    facts = _facts(asked, settings, measured) | {"seconds": round(time.perf_counter() - began, 1)}
+    write_gradients(folder.gradients(step), step, facts, [*metrics, _success(groups)])
+
+
+def _play(
+    config: TrainConfig, parts: Parts, step: int, settings: GradientsSettings, tell: Callable[[int, int], None]
+) -> list[Group]:
+    """Fresh episodes, their rewards shaped as in training; of the run's pool of tasks where it has one."""
+    from heedful.envs.tasks import TaskStream
+    from heedful.policies.hf import HFPolicy
+    from heedful.rollout.collect import collect
+    from heedful.rollout.overlong import shape_overlong
+    from heedful.seeds import derive
+
+    family, algorithm, limit = config.env, config.algorithm, config.sampling.tokens_per_turn
+    pool = TaskStream(family, "train", derive(config.seed, "tasks"), config.tasks)
+    drawn = TaskStream(family, "train", derive(config.seed, "gradients", "tasks", settings.seed))
+    tasks = (drawn if config.tasks is None else pool).next(settings.groups)
+    size = max(1, settings.at_once // settings.group_size)
+    groups: list[Group] = []
+    for start in range(0, len(tasks), size):
+        seed = derive(config.seed, "gradients", settings.seed, step, start)
+        policy = HFPolicy(parts.model, parts.renderer, config.sampling, seed=seed, version=step)
+        chunk = tasks[start : start + size]
+        groups += collect(policy, family.make, chunk, settings.group_size, family.turns, config.context)
+        tell(len(groups) * settings.group_size, settings.groups * settings.group_size)
+    if not algorithm.overlong_buffer:
+        return groups
+    return shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)
+
+
+def _facts(
+    config: TrainConfig, settings: GradientsSettings, measured: Dissection
+) -> dict[str, str | int | float | None]:
+    """What a measurement rests on, in words where words are needed."""
+    algorithm = to_json(config)["algorithm"]
+    estimator = algorithm["advantage"]
+    kl = f"{config.algorithm.kl_kind}, coefficient 1 (the run's own: {config.algorithm.kl:g})"
+    return {
+        "environment": config.env.name,
+        "algorithm": str(algorithm["type"]),
+        "task gradient": ", ".join(f"{name} {value}" for name, value in estimator.items()),
+        "average": config.algorithm.average,
+        "KL": kl,
+        "reference": "the policy that the run began with",
+        "groups": settings.groups,
+        "group_size": settings.group_size,
+        "buckets": settings.buckets,
+        "trajectories": measured.trajectories,
+        "parameters": measured.parameters,
+        "gradients": "kept whole" if measured.sketched is None else f"projected to {measured.sketched} numbers",
+        "seed": settings.seed,
+        "threads": settings.threads,
+    }
+
+
+def _success(groups: Sequence[Group]) -> Metric:
+    from heedful.evaluation import success_metric
+
+    return success_metric("success/rate", groups)
+
+
+@contextmanager
+def _progress(console: Console, stage: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar in a terminal, a plain line elsewhere."""
+    if not console.is_terminal:
+        console.print(stage, soft_wrap=True)
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(stage, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+def _print_table(rows: Sequence[Sequence[str]], console: Console) -> None:
+    from rich.table import Table
+
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in rows[0]:
+        shown.add_column(heading, justify="right", overflow="fold")
+    for row in rows[1:]:
+        shown.add_row(*row)
+    console.print(shown)

@@ -1,0 +1,210 @@
+"""The page of `heedful gradients`: signal, noise and regularisers by reward variance, checkpoint beside checkpoint.
+
+Promise: made from the run's `gradients_<step>.json` alone; every number stands with its interval or the reason why it
+has none, and a signal that cannot be told from zero is said to be so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from markupsafe import Markup
+
+from heedful import __version__
+from heedful.report.bars import Bars, common_range, draw_bars
+from heedful.report.chart import Curve, key
+from heedful.report.numerals import numeral
+from heedful.report.panels import DrawnPanel
+from heedful.report.record import Series
+from heedful.report.templates import fill
+from heedful.storage import RunFolder, StoredGradients, read_gradients, write_whole
+from heedful.types import Metric
+
+FIGURES: tuple[tuple[str, str, tuple[tuple[str, str, int], ...]], ...] = (
+    (
+        "Task gradient: squared signal and squared noise",
+        "Unbiased, of the mean gradient of each bucket's groups: the signal may fall below zero, the noise shrinks as "
+        "groups are added, and together they are the squared norm.",
+        (("signal²", "task_signal2", 1), ("noise²", "task_noise2", 2)),
+    ),
+    (
+        "Task gradient of a single group: advantages not divided by the deviation",
+        "Root mean square of the groups' norms, noise included: what the bound speaks of. It should climb.",
+        (("R − mean", "task_undivided_group_norm", 1),),
+    ),
+    (
+        "The same episodes, advantages divided by the group's deviation",
+        "The bound no longer holds: advantages have the same size whatever the variance is.",
+        (("(R − mean) / deviation", "task_divided_group_norm", 4),),
+    ),
+    (
+        "KL penalty of a single group",
+        "With a coefficient of 1, whatever the run's own is.",
+        (("KL", "kl_group_norm", 3),),
+    ),
+    (
+        "Entropy bonus of a single group",
+        "With a coefficient of 1.",
+        (("entropy", "entropy_group_norm", 5),),
+    ),
+    (
+        "How much of the bound is used",
+        "Norm of the gradient over its bound, of the mean gradient and of single groups (noise alone reaches one over "
+        "the root of the members measured); and, squared and unbiased, of a prompt's expected gradient.",
+        (
+            ("mean gradient", "bound_tightness", 1),
+            ("single groups", "bound_tightness_prompt", 2),
+            ("expected, squared", "bound_tightness2_expected", 3),
+        ),
+    ),
+)
+"""Title, explanation and series (label, metric, hue) of each row of panels."""
+
+TABLES: tuple[tuple[str, dict[str, str]], ...] = (
+    (
+        "the task gradient",
+        {
+            "variance, sorted by": "sorted_variance",
+            "variance, measured": "reward_variance",
+            "signal²": "task_signal2",
+            "noise²": "task_noise2",
+            "signal² / noise²": "snr",
+            "signal² of a prompt": "task_prompt_signal2",
+        },
+    ),
+    (
+        "norms of single groups",
+        {
+            "task, undivided": "task_undivided_group_norm",
+            "task, divided": "task_divided_group_norm",
+            "KL": "kl_group_norm",
+            "entropy": "entropy_group_norm",
+        },
+    ),
+    (
+        "directions, and the bound",
+        {
+            "cosine task, KL": "cosine_task_kl",
+            "cosine task, entropy": "cosine_task_entropy",
+            "cosine KL, entropy": "cosine_kl_entropy",
+            "bound, mean": "bound_tightness",
+            "bound, groups": "bound_tightness_prompt",
+            "bound², expected": "bound_tightness2_expected",
+        },
+    ),
+)
+"""Title and columns (heading -> metric) of each table."""
+_BARE = frozenset({"sorted_variance", "reward_variance"})
+"""Shown without their intervals."""
+
+
+def write_gradients_page(folder: RunFolder) -> Path:
+    """Write `gradients.html` from every stored measurement of a run, and return its path.
+
+    Raises:
+        ValueError: there is no measurement, or one cannot be read; the message names it.
+    """
+    stored = [read_gradients(folder.gradients(step)) for step in folder.gradient_steps()]
+    if not stored:
+        raise ValueError(
+            f"Expected gradients_<step>.json in {folder.path}, found none: heedful gradients {folder.path}."
+        )
+    name = folder.path.resolve().name
+    tables = []
+    for one in stored:
+        tables += [(f"Step {one.step}: {title}", table(one, columns)) for title, columns in TABLES]
+    page = fill(
+        "gradients.html",
+        {
+            "name": name,
+            "version": __version__,
+            "sentences": [sentence for one in stored for sentence in sentences(one)],
+            "rows": [(title, lead, panels(stored, series)) for title, lead, series in FIGURES],
+            "tables": tables,
+            "measured": [
+                (f"Step {one.step}", {fact: _shown(value) for fact, value in one.facts.items()}) for one in stored
+            ],
+        },
+    )
+    write_whole(folder.gradients_page, page)
+    return folder.gradients_page
+
+
+def sentences(stored: StoredGradients) -> list[str]:
+    """What one measurement shows of the whole batch."""
+    signal, noise = stored.metrics["gradient/all/task_signal2"], stored.metrics["gradient/all/task_noise2"]
+    prompts = stored.metrics["gradient/all/task_prompt_signal2"]
+    if not isinstance(signal.value, float) or not isinstance(noise.value, float) or not signal.n:
+        return [f"Step {stored.step}: unknown ({signal.why})."]
+    size = stored.facts["group_size"]
+    found = (
+        f"Step {stored.step}, {signal.n} groups of {size}: squared signal {cell(signal)}, squared noise {cell(noise)}."
+    )
+    if signal.low is None or signal.low <= 0:
+        found += " The signal cannot be told from zero at this size."
+    else:
+        needed = signal.n * noise.value / signal.value
+        found += f" A batch of about {numeral(float(round(needed)))} such groups would hold as much signal as noise."
+    return [found, f"Step {stored.step}: a prompt's own expected gradient has the squared norm {cell(prompts)}."]
+
+
+def buckets(stored: StoredGradients) -> list[str]:
+    """The names of the scopes, buckets first."""
+    names = {match[1] for name in stored.metrics if (match := re.match(r"gradient/(bucket_\d+)/", name))}
+    return [*sorted(names, key=lambda name: int(name.partition("_")[2])), "all"]
+
+
+def table(stored: StoredGradients, columns: Mapping[str, str]) -> list[list[str]]:
+    """Heading, and one row per bucket that holds a group."""
+    rows = [["bucket", "groups", *columns]]
+    for bucket in buckets(stored):
+        groups = stored.metrics[f"gradient/{bucket}/reward_variance"].n
+        if not groups:
+            continue
+        row = [bucket.removeprefix("bucket_"), str(groups)]
+        for name in columns.values():
+            metric = stored.metrics[f"gradient/{bucket}/{name}"]
+            row.append(cell(replace(metric, low=None, high=None) if name in _BARE else metric))
+        rows.append(row)
+    return rows
+
+
+def cell(metric: Metric) -> str:
+    """Value and interval; a dash where there is none."""
+    if not isinstance(metric.value, int | float):
+        return "–"
+    if metric.low is None or metric.high is None:
+        return numeral(float(metric.value))
+    return f"{numeral(float(metric.value))} [{numeral(metric.low)}, {numeral(metric.high)}]"
+
+
+def panels(stored: Sequence[StoredGradients], series: Sequence[tuple[str, str, int]]) -> list[DrawnPanel]:
+    """One panel per measurement, all on one scale."""
+    drawn = []
+    of_each = [
+        tuple(
+            Bars(label, hue, tuple(one.metrics[f"gradient/{bucket}/{name}"] for bucket in buckets(one)))
+            for label, name, hue in series
+        )
+        for one in stored
+    ]
+    span = common_range(of_each)
+    legend = tuple((key(Curve(label, Series("", ()), hue), stacked=True), label) for label, _, hue in series)
+    for one, bars in zip(stored, of_each, strict=True):
+        names = [bucket.removeprefix("bucket_") for bucket in buckets(one)]
+        counts = [f"n {one.metrics[f'gradient/{bucket}/reward_variance'].n or 0}" for bucket in buckets(one)]
+        title = f"Step {one.step}"
+        svg = draw_bars(bars, names, counts, span, f"{title}: {', '.join(label for label, _, _ in series)}")
+        drawn.append(DrawnPanel(title, "", svg, _NO_POINTER, legend, "", (), ()))
+    return drawn
+
+
+_NO_POINTER = '{"steps":[],"places":[],"curves":[]}'
+"""Bars have titles of their own."""
+
+
+def _shown(value: str | int | float | None) -> str | Markup:
+    return "none" if value is None else numeral(value) if isinstance(value, int | float) else value

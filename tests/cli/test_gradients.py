@@ -1,0 +1,73 @@
+"""`heedful gradients`: what is played, measured and written, and sentences for what cannot be."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from heedful import cli
+from heedful.storage import RunFolder, read_gradients
+
+SMALL = ["--groups", "6", "--group-size", "8", "--buckets", "3"]
+
+
+@pytest.fixture
+def run(echo_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(echo_run, tmp_path / "run"))
+
+
+def test_two_checkpoints_are_measured_and_laid_on_one_page(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert cli.run(["gradients", str(run), "--checkpoint", "0,2", *SMALL]) == 0
+    shown = capsys.readouterr().out
+    assert "step 2: gradients of 48 episodes" in shown
+    assert "Step 0: norms of single groups" in shown
+    assert re.search(r"Step 2, 6 groups of 8: squared signal .*, squared noise ", shown)
+    assert all(path.read_bytes() == content for path, content in before.items())  # nothing of the run was changed
+    folder = RunFolder(run)
+    assert folder.gradient_steps() == [0, 2]
+    start, end = (read_gradients(folder.gradients(step)) for step in (0, 2))
+    assert start.metrics["gradient/all/kl_norm"].value == 0.0  # it still is its own reference
+    assert end.metrics["gradient/all/kl_norm"].value > 0
+    assert end.metrics["gradient/all/task_norm"].n == 6
+    assert end.facts["trajectories"] == 48
+    assert end.facts["gradients"] == "kept whole"
+    assert end.metrics["gradient/all/task_norm"].value == end.metrics["gradient/all/task_divided_norm"].value
+    page = folder.gradients_page.read_text()
+    assert page.count('<svg class="chart"') == 12  # six rows of panels, two checkpoints
+    assert "Step 2: directions, and the bound" in page
+    assert re.findall(r"(?:src|href)=\"[^#]", page) == []  # loads nothing
+
+
+def test_the_same_seed_measures_the_same_and_another_one_other_episodes(run: Path) -> None:
+    path = RunFolder(run).gradients(2)
+    found = []
+    for seed in ("0", "0", "1"):
+        assert cli.run(["gradients", str(run / "checkpoints" / "step_000002"), *SMALL, "--seed", seed]) == 0
+        found.append(json.loads(path.read_text())["metrics"])
+    assert found[0] == found[1] != found[2]
+
+
+def test_gradients_that_do_not_fit_are_projected_and_say_so(run: Path) -> None:
+    assert cli.run(["gradients", str(run), *SMALL, "--memory-mb", "2"]) == 0
+    stored = read_gradients(RunFolder(run).gradients(2))
+    assert re.fullmatch(r"projected to \d+ numbers", stored.facts["gradients"])
+
+
+def test_what_cannot_be_measured_is_answered_by_a_sentence(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, sentence in (
+        ([], "Expected the folder of a run after `heedful gradients`"),
+        (["echo"], "a gradient belongs to an algorithm, which only a run has"),
+        ([str(run), "--checkpoint", "7"], "one of the steps kept"),
+    ):
+        assert cli.run(["gradients", *arguments]) == 2
+        assert sentence in capsys.readouterr().err
+    assert cli.run(["gradients", "--help"]) == 0
+    assert "--checkpoint A,B" in capsys.readouterr().out
+    RunFolder(run).gradients(1).write_text('{"step": 1}')
+    with pytest.raises(ValueError, match=r"Expected a measurement of gradients in .*gradients_000001.json"):
+        read_gradients(RunFolder(run).gradients(1))
