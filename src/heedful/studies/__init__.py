@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from heedful.studies.catalogue import detector, filter_on_collapse, planted, smoke
+from heedful.studies.catalogue import algorithms, detector, filter_on_collapse, planted, smoke
 from heedful.studies.declaration import Study, read_study
 
 STUDIES: Mapping[str, Callable[[], Study]] = {
     "planted": planted,
     "detector": detector,
     "filter_on_collapse": filter_on_collapse,
+    "algorithms": algorithms,
     "smoke": smoke,
 }
 """What `heedful study NAME` runs."""

@@ -26,7 +26,8 @@ _FLUENT = f"{_MIXED} 0.25 --env.unrewarded 0.75 --env.fluency 0.1"
 
 _WATCHED = (
     "--groups 32 --steps 40 --diagnostics.every 1 --diagnostics.full-every 12 --diagnostics.thoughts 4 "
-    "--diagnostics.any-turn 0 --diagnostics.swapped-rows 0 --diagnostics.words 0 --evaluation.times 11"
+    "--diagnostics.any-turn 0 --diagnostics.swapped-rows 0 --diagnostics.words 0 --diagnostics.grounding-rows 32 "
+    "--evaluation.times 11"
 )
 
 _EVALUATED = "--evaluation.tasks 512 --evaluation.samples 2"
@@ -48,7 +49,9 @@ _SIDES = ("template", "noise", "noise_mixed"), ("healthy", "healthy_mixed", "hea
 
 def planted() -> Study:
     """Warm starts that carry a known share of templates, sampled from without any training."""
-    config = settings("chain", "--groups 16 --group-size 4 --keep-rollouts none --diagnostics.words 0")
+    config = settings(
+        "chain", "--groups 16 --group-size 4 --keep-rollouts none --diagnostics.words 0 --diagnostics.grounding-rows 32"
+    )
 
     def job(share: float) -> SamplingJob:
         seedling = replace(config.seedling, template=share)
@@ -174,6 +177,61 @@ def filter_on_collapse() -> Study:
         notes=(
             "Forced: 3 of 4 training prompts pay nothing but a little for prose, and the filter looks at the outcome, "
             "so it leaves them out; the random subset separates which prompts are kept from how many.",
+        ),
+    )
+
+
+def algorithms() -> Study:
+    """The paper's table: four algorithms, each without a filter, with it, and with as many prompts drawn at random."""
+    filters = ("top_p", "keep_all", "random_subset")
+    lean = (
+        "--algorithm.minibatches 1 --steps 60 --evaluation.times 2 --evaluation.samples 2 --keep-rollouts evaluations "
+        "--checkpoint-every 20 --diagnostics.every 20 --diagnostics.full-every 59 --diagnostics.words 0 "
+        "--diagnostics.swapped-rows 0 --diagnostics.any-turn 0"
+    )
+    arms = tuple(
+        Arm(f"{name}_{filter}", train("frozen_lake", f"--algorithm {name} --filter {filter} {lean}"))
+        for name in ("ppo", "grpo", "dapo", "dr_grpo")
+        for filter in filters
+    )
+    pairs = tuple(
+        Pair(f"{name}_top_p", f"{name}_{control}")
+        for name in ("ppo", "grpo", "dapo", "dr_grpo")
+        for control in filters[1:]
+    )
+    return Study(
+        "algorithms",
+        "What does choosing prompts by the spread of their rewards give PPO, GRPO, DAPO and Dr. GRPO on FrozenLake?",
+        arms,
+        seeds=(0, 1, 2),
+        pairs=pairs,
+        measures=(
+            Measure("gain of sampled success", SUCCESS, "change"),
+            Measure("sampled success at the end", SUCCESS),
+            Measure("greedy success at the end", "eval/val/greedy/success"),
+            Measure("share of prompts kept", "filter/kept_ratio", "mean"),
+            Measure("sampled tokens per step", "tokens/collect", "mean"),
+            Measure("trained tokens per step", "tokens/update", "mean"),
+            Measure("gap per token at the end", f"{INFORMATION}/gap_per_token"),
+            Measure("token entropy at the end", "policy/entropy_per_token"),
+        ),
+        curves=(
+            SUCCESS,
+            "success/rate",
+            "policy/entropy_per_token",
+            "filter/kept_ratio",
+            f"{INFORMATION}/gap_per_token",
+        ),
+        minutes=2.5,
+        notes=(
+            "All runs start from one seedling; a seed changes tasks, sampling and which prompts are drawn at random.",
+            "Each algorithm has the settings of its row of the table, at one learning rate and one optimizer step per "
+            "batch (the row of PPO takes two): they were not tuned one by one, so compare within an algorithm, not "
+            "across.",
+            "DAPO draws further prompts until enough groups vary, whatever the filter: its keep_all trains on no "
+            "constant group either, and it samples more.",
+            "Under keep_all the averages run over constant groups too, so the filter also changes the scale of the "
+            "loss, which AdamW divides out; the random subset separates which prompts are kept from how many.",
         ),
     )
 

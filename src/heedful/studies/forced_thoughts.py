@@ -14,6 +14,7 @@ from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
 from heedful.render import Renderer
 from heedful.rollout.collect import collect
+from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seeds import derive
 from heedful.types import Conversation, Metric, Prompt, Reply, Task
 
@@ -22,14 +23,21 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def forced_thought_success(
-    model: Any, renderer: Renderer, sampling: Sampling, family: Any, tasks: Sequence[Task], *, seed: int = 0
+    model: Any,
+    renderer: Renderer,
+    sampling: Sampling,
+    family: Any,
+    tasks: Sequence[Task],
+    *,
+    seed: int = 0,
+    context: Context = FULL_HISTORY,
 ) -> list[Metric]:
     """`forced/own/success`, `forced/foreign/success`, `forced/empty/success`: one episode per task and kind.
 
     own: a thought that the policy samples for this prompt, as in ordinary play; foreign: one that it sampled for
     another prompt of the same turn; empty: the closing tag alone, which a policy may never have met. Where thoughts
     cause the answers, own stands above both others, and foreign at chance; where they do not, all three are equal.
-    Intervals are over tasks (Wilson). The policy is the model as it stands; `sampling` as in training.
+    Intervals are over tasks (Wilson). The policy is the model as it stands; `sampling` and `context` as in training.
 
     Raises ValueError for fewer than two tasks: there is no foreign thought.
     """
@@ -38,7 +46,8 @@ def forced_thought_success(
     metrics = []
     for kind in KINDS:
         policy = ForcedThoughts(model, renderer, sampling, kind, derive(seed, "forced thoughts", kind))
-        metrics.append(success_metric(f"forced/{kind}/success", collect(policy, family.make, tasks, 1, family.turns)))
+        groups = collect(policy, family.make, tasks, 1, family.turns, context)
+        metrics.append(success_metric(f"forced/{kind}/success", groups))
     return metrics
 
 

@@ -97,7 +97,9 @@ def _force(tasks: int, config: TrainConfig, parts: Parts, batch: int) -> list[Me
         return []
     chosen = TaskStream(parts.family, "train", derive(config.seed, "forced tasks", batch), config.tasks).next(tasks)
     seed = derive(config.seed, "forced", batch)
-    return forced_thought_success(parts.model, parts.renderer, config.sampling, parts.family, chosen, seed=seed)
+    return forced_thought_success(
+        parts.model, parts.renderer, config.sampling, parts.family, chosen, seed=seed, context=config.context
+    )
 
 
 def _sample(config: TrainConfig, parts: Parts, folder: RunFolder, batch: int) -> list[Metric]:
@@ -105,7 +107,7 @@ def _sample(config: TrainConfig, parts: Parts, folder: RunFolder, batch: int) ->
     tasks = TaskStream(family, "train", derive(config.seed, "tasks", batch), config.tasks).next(config.groups)
     noise = derive(config.seed, "rollout", batch)
     policy = HFPolicy(parts.model, parts.renderer, config.sampling, seed=noise, version=0)
-    groups = collect(policy, family.make, tasks, config.group_size, family.turns)
+    groups = collect(policy, family.make, tasks, config.group_size, family.turns, config.context)
     verdicts = config.filter(values_on(groups, config.filter.on), stream(config.seed, "filter", batch))
     diagnosis = parts.diagnostician.measure(batch, groups, verdicts, config.filter.on)
     if config.keep_rollouts == "all":
