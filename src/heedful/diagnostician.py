@@ -62,7 +62,7 @@ class DiagnosticsConfig:
     """Thoughts of a full measurement that are read under swapped observations, at most 32; 0 = none."""
     swapped_columns: int = 8
     """Observations that are swapped among them, at most 16."""
-    grounding_rows: int = 32
+    grounding_rows: int = 16
     """Thoughts of a full measurement that are exchanged between prompts, to see what their actions follow; at most 128,
     0 = none."""
     grounding_columns: int = 8
@@ -143,17 +143,23 @@ class Diagnostician:
     def __post_init__(self) -> None:
         self.alarms = Alarms(self.config.alarms)
 
-    def measure(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], on: str) -> Diagnosis:
+    def measure(
+        self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], on: str, read: int | None = None
+    ) -> Diagnosis:
         """All metrics of this step's groups, information and retrieval only when they are due, and the alarms.
 
-        Steps have to come in order: alarms compare a step with those before it.
+        Steps have to come in order: alarms compare a step with those before it. `read`: how many groups, from the first
+        on, have their thoughts read, so that readings of steps that collected more rest on equally many prompts.
         """
-        diagnosis = self._measure(step, groups, verdicts, on)
+        diagnosis = self._measure(step, groups, verdicts, on, len(groups) if read is None else read)
         seen = self.alarms.observe(step, diagnosis.metrics)
         return replace(diagnosis, metrics=[*diagnosis.metrics, *seen.metrics], raised=seen.raised)
 
-    def _measure(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], on: str) -> Diagnosis:
+    def _measure(
+        self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], on: str, read: int
+    ) -> Diagnosis:
         metrics = withheld(rollout_metrics(groups, verdicts, on), self.unknown)
+        groups = groups[:read]
         scheduled = step % self.config.full_every == 0
         if not self.config.enabled or not (scheduled or step % self.config.every == 0):
             return Diagnosis(metrics)

@@ -51,7 +51,10 @@ class Demonstrator(Protocol):
     """What an environment family offers beyond the contract when a solver exists."""
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """One episode of (observation, reply) pairs; replies as an agent writes them, thought tags included."""
+        """One episode of (observation, reply) pairs, played as member 0: in windows of history it is replayed.
+
+        Replies are as an agent writes them, thought tags included.
+        """
         ...
 
 

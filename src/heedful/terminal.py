@@ -130,6 +130,20 @@ class TerminalView:
         return table
 
 
+class Silence:
+    """What a process shows that is not the first of its run: nothing."""
+
+    def growth(self, step: int, steps: int, loss: float) -> None: ...
+
+    def first_rollout(self, trajectory: Trajectory) -> None: ...
+
+    def note(self, sentence: str) -> None: ...
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class GrowthBar:
     """Shows a seedling grow; call it with (step, steps, loss). Nothing is shown when it comes from the cache."""
 
@@ -167,7 +181,7 @@ class GrowthBar:
 
 
 def episode_text(trajectory: Trajectory, tags: Tags) -> Text:
-    """An episode's turns as text, coloured by `ROLES`."""
+    """An episode's turns as text, coloured by `ROLES`; where a window of history restarts, the whole of it."""
     text = Text()
     for number, turn in enumerate(trajectory.turns):
         reply = turn.reply
@@ -175,7 +189,9 @@ def episode_text(trajectory: Trajectory, tags: Tags) -> Text:
         if tags.force and prompt.rstrip().endswith(tags.open):
             cut = prompt.rindex(tags.open)
             prompt, forced = prompt[:cut], prompt[cut:]
-        text.append(prompt, style=ROLES["glue" if number else "prompt"])
+        if reply.prompt.restarts:
+            text.append("[read anew]\n", style="dim")
+        text.append(prompt, style=ROLES["prompt" if reply.prompt.restarts or not number else "glue"])
         text.append(forced, style=ROLES["forced tag"])
         written = reply.text.removeprefix(forced)
         thought, close, rest = written.partition(tags.close)

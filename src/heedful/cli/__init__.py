@@ -1,4 +1,4 @@
-"""The command line: `heedful train | eval | play | audit | study | envs | report`.
+"""The command line: `heedful train | eval | play | audit | study | gradients | envs | report`.
 
 Promise: what the user can mend ends in a sentence and exit code 2; nothing already computed is lost. Help loads no
 torch.
@@ -20,6 +20,7 @@ COMMANDS = {
     "play": ("heedful.cli.play", "play one episode yourself, or watch a model, the solver or a random policy"),
     "audit": ("heedful.cli.audit", "measure logged rollouts: ours, TRL's, verl's, verifiers' or RAGEN's"),
     "study": ("heedful.cli.study", "run a declared study: arms x seeds, tables with intervals, a page"),
+    "gradients": ("heedful.cli.gradients", "signal and noise of a run's gradient, by reward variance"),
     "envs": ("heedful.cli.environments", "list the environments and presets"),
     "report": ("heedful.cli.report", "write the page of a run again, or compare runs"),
 }
@@ -43,6 +44,13 @@ def run(argv: Sequence[str]) -> int:
     if name not in COMMANDS:
         print(f"heedful: there is no command {name!r}; expected one of {', '.join(COMMANDS)}.", file=sys.stderr)
         return 2
+    if name != "train" and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
+        print(
+            f"heedful: only `heedful train` runs as several processes, found `heedful {name}` started by torchrun in "
+            f"{os.environ['WORLD_SIZE']}; start it without.",
+            file=sys.stderr,
+        )
+        return 2
     # An environment of the user's own, module:Class, lies where the command is run, as with `python -m`.
     sys.path.append(os.getcwd())
     try:
@@ -58,8 +66,14 @@ def run(argv: Sequence[str]) -> int:
         # What a user can mend is raised as one of these, with a sentence. The traceback is a variable away.
         if os.environ.get("HEEDFUL_TRACEBACK"):
             raise
-        print(f"heedful: {error or type(error).__name__}", file=sys.stderr)
+        print(f"heedful: {_process()}{error or type(error).__name__}", file=sys.stderr)
         return 2
+
+
+def _process() -> str:
+    """Which of several processes speaks."""
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    return f"process {os.environ['RANK']}: " if several and "RANK" in os.environ else ""
 
 
 def _overview() -> str:

@@ -19,6 +19,7 @@ from heedful.configuration import Choice, parse, to_json
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
 from heedful.reading import Tags
+from heedful.rollout.context import Context
 from heedful.types import Conversation, Group, Metric, Reply
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class EvaluateSettings:
     """Write the numbers to this file, too."""
     env: Annotated[Any, Choice(envs.FAMILIES)]
     """The environment and its knobs."""
+    context: Context
     sampling: Sampling
     tags: Tags
     template_options: tuple[str, ...]
@@ -86,7 +88,7 @@ class EvaluateSettings:
             raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")
 
 
-_POLICY_SETTINGS = ("env", "sampling", "tags", "template_options", "seed", "threads", "device", "dtype")
+_POLICY_SETTINGS = ("env", "context", "sampling", "tags", "template_options", "seed", "threads", "device", "dtype")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,9 @@ def evaluate(loaded: LoadedModel, settings: EvaluateSettings, console: Console) 
             def policy_of(seed: int) -> Policy:
                 return _Told(loaded.policy(sampling, seed), tell, family.turns)
 
-            return play_tasks(policy_of, seed, family, tasks, samples=samples, at_once=settings.at_once)
+            return play_tasks(
+                policy_of, seed, family, tasks, samples=samples, at_once=settings.at_once, context=settings.context
+            )
 
     sampled, greedy = play("sampled", settings.samples), play("greedy", 1)
     with _Progress(console, "random player, and search of the best fixed sequence on training tasks"):

@@ -58,7 +58,8 @@ def show_listening(
         console.print(f"\nWhich words listen was not measured: {problem} Set --references.", soft_wrap=True)
         return
     policy = loaded.policy(sampling, derive(0, "references"))
-    references = [group.trajectories[0] for group in collect(policy, family.make, tasks, 1, family.turns)]
+    played = collect(policy, family.make, tasks, 1, family.turns, loaded.context)
+    references = [group.trajectories[0] for group in played]
     console.print(_introduction(tasks, trajectory.task.split), soft_wrap=True, markup=False)
     console.print(_legend())
     for weighed in weigh_thoughts(trajectory, references, loaded):

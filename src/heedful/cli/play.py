@@ -17,6 +17,7 @@ from heedful.policies.sampling import Sampling
 from heedful.presets import PRESETS, preset
 from heedful.protocols import Environment
 from heedful.reading import Tags
+from heedful.rollout.context import Context
 from heedful.types import Observation, Reply, Step, Task, Turn
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class ModelSettings:
     """The environment and its knobs."""
     references: int = 15
     """Evaluation tasks that the words of each thought are weighed against; 0 = none."""
+    context: Context
     sampling: Sampling
     tags: Tags
     template_options: tuple[str, ...]
@@ -91,7 +93,7 @@ class ModelSettings:
     """Of the weights."""
 
 
-_POLICY_SETTINGS = ("env", "sampling", "tags", "template_options", "threads", "device", "dtype")
+_POLICY_SETTINGS = ("env", "context", "sampling", "tags", "template_options", "threads", "device", "dtype")
 
 
 def main(argv: list[str]) -> int:
@@ -258,7 +260,7 @@ def _play_model(subject: Subject, settings: ModelSettings) -> int:
         console.print(note, soft_wrap=True)
     loaded = load(subject, console)
     policy = loaded.policy(settings.sampling, derive(settings.seed, "play", settings.member))
-    episode = Episode(family.make(), task, settings.member, family.turns)
+    episode = Episode(family.make(), task, settings.member, family.turns, settings.context)
     while episode.ending is None:
         episode.advance(policy.respond([episode.conversation])[0])
     trajectory = episode.trajectory(policy.temperature, policy.version)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.configuration import from_json
 from heedful.policies.sampling import Sampling
 from heedful.presets import PRESETS, preset
+from heedful.rollout.context import Context
 from heedful.storage import RunFolder, read_metrics
 from heedful.training.config import TrainConfig
 
@@ -47,6 +48,8 @@ class LoadedModel:
     model: PreTrainedModel
     renderer: Renderer
     version: int
+    context: Context
+    """How much of an episode it reads."""
 
     def policy(self, sampling: Sampling, seed: int) -> HFPolicy:
         """`seed` is that of the sampling noise."""
@@ -132,7 +135,7 @@ def choose_checkpoint(folder: RunFolder, config: TrainConfig, choice: str) -> tu
         kept = ", ".join(map(str, steps))
         raise ValueError(
             f"Expected --checkpoint last, best or one of the steps kept in {folder.path} ({kept}), found {choice!r}. "
-            "A run keeps its last two checkpoints and the best evaluated one."
+            "A run keeps its last two checkpoints and the best evaluated one, or with --keep-checkpoints all every one."
         )
     return int(choice), ()
 
@@ -206,6 +209,5 @@ def load(subject: Subject, console: Console) -> LoadedModel:
     else:
         with GrowthBar(console) as bar:
             model, tokenizer = load_policy(config, device, bar)
-    return LoadedModel(
-        model.eval(), Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model)), subject.version
-    )
+    renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model))
+    return LoadedModel(model.eval(), renderer, subject.version, config.context)

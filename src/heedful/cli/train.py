@@ -6,30 +6,42 @@ Promise: a new run never touches an old one's folder; an interrupted run says ho
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heedful.cli.words import asks_for_help, take, take_positional
 from heedful.configuration import from_json, parse, to_json
 from heedful.presets import PRESETS, preset
 from heedful.storage import RunFolder, describe_environment, write_whole
 from heedful.training.config import TrainConfig
+from heedful.training.parallel import Place
+
+if TYPE_CHECKING:
+    from heedful.training.distributed import World
+    from heedful.training.loop import Outcome
 
 DESCRIPTION = f"""Train an agent with reinforcement learning, measure on the way whether its reasoning still depends on
 the input, and end with a report and a verdict.
 
   heedful train ENV [--out DIR] [--seeds 0,1,2] [settings]
   heedful train --resume RUN
+  torchrun --nproc-per-node N -m heedful train ...
 
 ENV is a preset ({", ".join(PRESETS)}) or an environment of your own as module:Class.
   --out DIR      the run's folder (default: runs/<env>-<algorithm>-s<seed>-<n>)
   --seeds 0,1,2  one run per seed as processes over one warm start, and a table with intervals
   --resume RUN   go on with an interrupted run where its last checkpoint stands
+  torchrun       N processes share each step's episodes and its update; one GPU for each, or the CPU
 The settings below show the defaults of ENV; in a file: --config FILE.json, then flags override."""
 
 
 def main(argv: list[str]) -> int:
     helping = asks_for_help(argv)
+    place = Place.of(os.environ)
     resume, seeds, out = take(argv, "resume"), take(argv, "seeds"), take(argv, "out")
     if resume is not None:
         if argv or seeds or out:
@@ -37,7 +49,7 @@ def main(argv: list[str]) -> int:
                 f"--resume takes the run's own configuration, but found also {' '.join(argv) or 'other flags'}. "
                 "Give --resume RUN alone, or begin a new run."
             )
-        return _resume(Path(resume))
+        return _resume(Path(resume), place)
     name = take_positional(argv)
     if name is None and not helping:
         known = ", ".join(PRESETS)
@@ -45,21 +57,25 @@ def main(argv: list[str]) -> int:
     default = preset(name or "frozen_lake", _model_named(argv))
     config = parse(TrainConfig, default, argv, f"heedful train {name or 'ENV'}", DESCRIPTION)
     if seeds is not None:
+        if place.size > 1:
+            raise ValueError(
+                f"--seeds {seeds} starts processes of its own, one for each seed, but torchrun has started "
+                f"{place.size} for one run: leave out torchrun, or give one --seed."
+            )
         from heedful.cli.seeds import run_seeds
 
         return run_seeds(config, _seed_list(seeds), Path(out) if out else None)
+    return _run(config, partial(_new_folder, config, out), place, resume=False)
+
+
+def _new_folder(config: TrainConfig, out: str | None) -> RunFolder:
     folder = (
         RunFolder.open(out)
         if out
         else RunFolder.create("runs", config.env.name, _name_of_algorithm(config), config.seed)
     )
     write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
-    try:
-        return _run(config, folder, resume=False)
-    except ValueError:
-        if not folder.metrics.exists() or not folder.metrics.stat().st_size:
-            shutil.rmtree(folder.path)  # refused before anything was computed
-        raise
+    return folder
 
 
 def _model_named(argv: list[str]) -> str | None:
@@ -82,54 +98,91 @@ def _seed_list(text: str) -> list[int]:
     return seeds
 
 
-def _resume(path: Path) -> int:
+def _resume(path: Path, place: Place) -> int:
     folder = RunFolder.open(path, resume=True)
     try:
         tree = json.loads(folder.config.read_text())
     except ValueError as error:
         raise ValueError(f"The configuration {folder.config} is not JSON ({error}); restore it to resume.") from error
-    return _run(from_json(TrainConfig, tree), folder, resume=True)
+    return _run(from_json(TrainConfig, tree), lambda: folder, place, resume=True)
 
 
-def _run(config: TrainConfig, folder: RunFolder, resume: bool) -> int:
+def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], place: Place, resume: bool) -> int:
     # Torch is loaded here, after everything that can be refused without it has been.
     from heedful.policies.load import pick_device
-    from heedful.report import write_report
-    from heedful.terminal import GrowthBar, TerminalView
+    from heedful.training.distributed import Joined, local_device
+
+    device = local_device(pick_device(config.device), place)
+    with Joined(place, device, config.parallel.timeout) as world:
+        folder = RunFolder(world.of_first(find_folder().path if world.is_first else Path()))
+        try:
+            outcome = _train(config, folder, world, resume)
+        except ValueError:
+            if world.is_first and not resume and not _has_begun(folder):
+                shutil.rmtree(folder.path)  # refused before anything was computed
+            raise
+    return _conclude(config, folder, outcome) if place.is_first else _code(outcome)
+
+
+def _has_begun(folder: RunFolder) -> bool:
+    return folder.metrics.exists() and folder.metrics.stat().st_size > 0
+
+
+def _code(outcome: Outcome) -> int:
+    return 130 if outcome.interrupted else 3 if outcome.stopped_by else 0
+
+
+def _train(config: TrainConfig, folder: RunFolder, world: World, resume: bool) -> Outcome:
+    """The run in one process. The first one shows it and keeps its record."""
+    from heedful.terminal import GrowthBar, Silence, TerminalView
     from heedful.trackers import JsonlTracker, open_trackers
     from heedful.training import checkpoint
     from heedful.training.loop import train
     from heedful.training.parts import assemble
-    from heedful.verdict import conclude
 
-    device = str(pick_device(config.device))
-    found = checkpoint.checkpoints(folder.path / "checkpoints") if resume else []
-    start = found[-1] if found else None
+    found = checkpoint.checkpoints(folder.path / "checkpoints") if resume and world.is_first else []
+    start = world.of_first(found[-1] if found else None)
+    if not world.is_first:
+        silence = Silence()
+        return train(config, assemble(config, silence.growth, start, world), folder, [], silence)
     version = start.version if start else 0
     view = TerminalView(config.steps, version, config.tags)
     if resume:
         folder.truncate_after(version - 1)
         view.note(f"resuming {folder.path} after step {version} of {config.steps}")
+    if world.size > 1:
+        held = "each with a piece of the model" if config.parallel.in_pieces else "each with the whole model"
+        view.note(f"{world.size} processes, {held}")
     if not folder.environment.exists():
-        write_whole(folder.environment, json.dumps(describe_environment(device, config.threads), indent=2) + "\n")
+        found_here = describe_environment(str(world.device), config.threads, world.size)
+        write_whole(folder.environment, json.dumps(found_here, indent=2) + "\n")
     trackers = [JsonlTracker(folder.metrics), *open_trackers(config.trackers, folder.path, to_json(config))]
     try:
         with GrowthBar(view.console) as bar:
-            parts = assemble(config, bar, start)
+            parts = assemble(config, bar, start, world)
         with view:
-            outcome = train(config, parts, folder, trackers, view)
+            return train(config, parts, folder, trackers, view)
     finally:
         for tracker in trackers:
             tracker.close()
+
+
+def _conclude(config: TrainConfig, folder: RunFolder, outcome: Outcome) -> int:
+    """What a person reads at the end of a run."""
+    from heedful.report import write_report
+    from heedful.terminal import TerminalView
+    from heedful.verdict import conclude
+
+    view = TerminalView(config.steps, outcome.version, config.tags)
     if outcome.interrupted:
         view.note(f"interrupted after step {outcome.version}, saved; go on with: heedful train --resume {folder.path}")
-        return 130
+        return _code(outcome)
     if outcome.stopped_by:
         view.note(
             f"stopped after step {outcome.version} by {', '.join(outcome.stopped_by)}, saved; look at "
             f"{write_report(folder)}, and if you want to go on all the same: heedful train --resume {folder.path}"
         )
-        return 3
+        return _code(outcome)
     conclusion = conclude(folder, config)
     report = write_report(folder)
     view.note("\nVerdict")
