@@ -22,7 +22,7 @@ def grounding_metrics(
     scorer: TokenScorer,
     groups: Sequence[Group],
     temperature: float,
-    rows: int = 32,
+    rows: int = 16,
     columns: int = 8,
     place: str = "",
 ) -> list[Metric]:
