@@ -15,7 +15,14 @@ from heedful.diagnostics.behaviour import rate
 from heedful.diagnostics.intervals import mean_interval, wilson
 from heedful.envs.tasks import TaskStream, evaluation_tasks
 from heedful.protocols import EnvironmentFamily, Policy
-from heedful.rollout.baselines import SuccessCount, best_fixed_sequence, fixed_sequence_success, random_policy_success
+from heedful.rollout.baselines import (
+    SuccessCount,
+    best_fixed_sequence,
+    fixed_sequence_success,
+    has_blind_player,
+    has_random_player,
+    random_policy_success,
+)
 from heedful.rollout.collect import collect
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seeds import derive
@@ -96,25 +103,25 @@ def play_tasks(
 
 
 def measure_baselines(family: Any, split: str, tasks: int) -> Baselines:
-    """The random policy and the best fixed action sequence on the evaluation's tasks.
+    """The random policy and the best fixed sequence of actions, or of answers, on the evaluation's tasks.
 
-    The sequence is found on 512 training tasks (greedy extension, then one pass of single-action changes), so its
-    score on the evaluation's tasks is not flattered by the search. A family without a list of `actions` has neither.
+    The sequence is found on 512 training tasks (greedy extension, then one pass of single changes), so its score on the
+    evaluation's tasks is not flattered by the search. A family that neither lists its `actions` nor offers
+    `random_answer` and `blind_answers` has neither baseline.
     """
     prefix = f"eval/{split}"
-    if not getattr(family, "actions", None):
-        why = "the environment has no fixed list of actions"
-        return Baselines(
-            Metric(f"{prefix}/random/success", None, why=why), Metric(f"{prefix}/fixed/success", None, why=why), ()
-        )
-    held_out = evaluation_tasks(family, split, tasks)
-    sequence = best_fixed_sequence(family, _training_tasks(family))
-    rng = random.Random(derive(0, "random policy", split))
-    return Baselines(
-        _rate_metric(f"{prefix}/random/success", random_policy_success(family, held_out, rng)),
-        _rate_metric(f"{prefix}/fixed/success", fixed_sequence_success(family, held_out, sequence)),
-        tuple(sequence),
+    held_out = evaluation_tasks(family, split, tasks) if has_random_player(family) or has_blind_player(family) else []
+    at_random = Metric(f"{prefix}/random/success", None, why="the environment has no fixed list of actions")
+    if has_random_player(family):
+        rng = random.Random(derive(0, "random policy", split))
+        at_random = _rate_metric(at_random.name, random_policy_success(family, held_out, rng))
+    sequence = best_fixed_sequence(family, _training_tasks(family)) if has_blind_player(family) else ()
+    fixed = Metric(
+        f"{prefix}/fixed/success", None, why="the environment offers no answer to a player who does not read"
     )
+    if sequence:
+        fixed = _rate_metric(fixed.name, fixed_sequence_success(family, held_out, sequence))
+    return Baselines(at_random, fixed, sequence)
 
 
 def _training_tasks(family: EnvironmentFamily) -> Sequence[Any]:

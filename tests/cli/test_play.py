@@ -168,7 +168,7 @@ def test_an_environment_that_breaks_is_said_to_have_broken(
         (["echo", "--checkpoint", "best"], "--checkpoint is for --by RUN"),
         (["frozen_lake", "--by", "solver", "--member", "2"], "under the noise of member 0"),
         (["echo", "--member", "-1"], "--member must be at least 0"),
-        (["own_door:Door", "--by", "random"], "door has no `actions`"),
+        (["own_door:Door", "--by", "random"], "door has neither `actions` nor `random_answer`"),
         (["own_door:Door", "--by", "solver"], "door has no solver"),
     ],
 )

@@ -58,5 +58,6 @@ def main(argv: list[str]) -> int:
 
 
 def _cells(family: Any) -> tuple[str, str, str]:
-    actions = ", ".join(family.actions)
-    return f"{family.turns} x {family.actions_per_turn}", actions, family.summary
+    actions = getattr(family, "actions", ())
+    per_turn = family.actions_per_turn if actions else 1
+    return f"{family.turns} x {per_turn}", ", ".join(actions) or "an answer in free text", family.summary

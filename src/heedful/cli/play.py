@@ -190,7 +190,7 @@ def _as_sampled(text: str, episode: Episode) -> Reply:
 
 def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -> Callable[[], str | None]:
     """Who answers: a function that gives the next reply, or `None` to leave."""
-    from heedful.envs.actions import format_reply
+    from heedful.rollout.baselines import has_random_player, random_reply
     from heedful.seeds import stream
 
     family, rng = settings.env, stream(settings.seed, "play", by, settings.member)
@@ -198,9 +198,12 @@ def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -
         console.print(ways_to_answer(family), markup=False)
         return lambda: _ask(family, console)
     if by == "random":
-        if not getattr(family, "actions", None):
-            raise ValueError(f"A random player needs to know the actions, but {family.name} has no `actions`.")
-        return lambda: format_reply(rng.choices(family.actions, k=family.actions_per_turn), "")
+        if not has_random_player(family):
+            raise ValueError(
+                f"A random player needs to know what can be answered, but {family.name} has neither `actions` nor "
+                "`random_answer`."
+            )
+        return lambda: random_reply(family, task, rng)
     if not hasattr(family, "demonstrate"):
         raise ValueError(f"{family.name} has no solver (no `demonstrate`). Try --by person or --by random.")
     if settings.member:

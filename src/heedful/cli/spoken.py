@@ -17,6 +17,8 @@ LEAVE = ("quit", "exit", "q")
 def ways_to_answer(family: Any) -> str:
     """How a person can answer in this environment."""
     actions = getattr(family, "actions", None)
+    if not actions and hasattr(family, "random_answer"):
+        return "What you type is your answer; a whole reply with its tags is handed on as it is. `quit` leaves."
     if not actions:
         return "What you type is handed to the environment as it is. `quit` leaves."
     most = family.actions_per_turn
@@ -36,8 +38,10 @@ def reply_of(line: str, family: Any) -> str | None:
     actions: tuple[str, ...] = tuple(getattr(family, "actions", ()) or ())
     if line.lower() in LEAVE and line.lower() not in [action.lower() for action in actions]:
         return None
-    if not actions or OPEN_ANSWER in line or OPEN_THOUGHT in line:
+    if OPEN_ANSWER in line or OPEN_THOUGHT in line:
         return line
+    if not actions:
+        return format_reply([line], "") if hasattr(family, "random_answer") else line
     chosen = [_action(word, actions) for word in _words(line, actions)]
     if not chosen:
         raise ValueError(f"Expected one of {', '.join(actions)}, or `quit`.")

@@ -79,19 +79,35 @@ def read_reply(reply: str, names: Sequence[str], most: int) -> ReadReply:
     `reply` holds the opening think tag even where the prompt forced it. `names` are the known actions, `most` the
     number of them allowed in one turn.
     """
+    answer = answer_text(reply)
+    if isinstance(answer, Fault):
+        return ReadReply((), answer.clause, answer.kind)
+    return _read_actions(answer, names, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a reply has no answer."""
+
+    clause: str
+    """For the agent, such as `the answer is empty`."""
+    kind: str
+    """In one or two words, for terse observations."""
+
+
+def answer_text(reply: str) -> str | Fault:
+    """What stands between the answer tags, not blank; or why there is no such text."""
     end_of_thought = reply.find(CLOSE_THOUGHT)
     if end_of_thought < 0 and OPEN_THOUGHT in reply:
-        return ReadReply((), f"the thought is not closed by {CLOSE_THOUGHT}", "open thought")
+        return Fault(f"the thought is not closed by {CLOSE_THOUGHT}", "open thought")
     start = reply.find(OPEN_ANSWER, max(end_of_thought, 0))
     if start < 0:
-        return ReadReply((), f"there is no {OPEN_ANSWER} block after the thought", "no answer")
+        return Fault(f"there is no {OPEN_ANSWER} block after the thought", "no answer")
     end = reply.find(CLOSE_ANSWER, start)
     if end < 0:
-        return ReadReply((), f"the answer is not closed by {CLOSE_ANSWER}", "open answer")
+        return Fault(f"the answer is not closed by {CLOSE_ANSWER}", "open answer")
     answer = reply[start + len(OPEN_ANSWER) : end]
-    if not answer.strip():
-        return ReadReply((), "the answer is empty", "empty answer")
-    return _read_actions(answer, names, most)
+    return answer if answer.strip() else Fault("the answer is empty", "empty answer")
 
 
 def _read_actions(answer: str, names: Sequence[str], most: int) -> ReadReply:
