@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src" / "heedful").rglob("*.py"))
 
 BROAD_EXCEPTS = 2
-"""One around an episode, one around a tracker."""
+"""One around calls into an environment, one around a tracker."""
 
 OWN_GENERATORS = {"random.Random", "random.SystemRandom"}
 NUMPY_GENERATORS = {"default_rng", "Generator", "SeedSequence", "PCG64", "BitGenerator"}

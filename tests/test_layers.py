@@ -22,6 +22,7 @@ LAYERS = {
     "configuration": 1,
     "diagnostics": 1,
     "filters": 1,
+    "foreign": 1,
     "plain_attention": 1,
     "pretrained": 1,
     "reading": 1,

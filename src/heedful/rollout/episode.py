@@ -11,6 +11,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import TypeVar
 
+from heedful.foreign import Raised, attempt
 from heedful.protocols import Environment
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.types import Conversation, Ending, Message, Observation, Reply, Step, Task, Trajectory, Turn
@@ -104,12 +105,12 @@ class Episode:
 
     def _guarded(self, call: Callable[[], Answer]) -> Answer | None:
         """The environment's answer; `None` if it raised, and then the episode has ended with the error's text."""
-        try:
-            return call()
-        except Exception as error:  # foreign code: whatever it raises belongs to this episode alone
-            self._error = f"{type(error).__name__}: {error}"
+        answer = attempt(call)
+        if isinstance(answer, Raised):
+            self._error = str(answer)
             self._end(Ending.ERROR, None)
             return None
+        return answer.value
 
 
 def _checked_observation(observation: object) -> Observation:
