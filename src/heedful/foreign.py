@@ -15,6 +15,10 @@ from typing import Generic, TypeVar
 Answer = TypeVar("Answer")
 
 
+class RaisedElsewhere(Exception):
+    """Something was raised in another process; the text names its type already, as `str(Raised(error))` gave it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Raised:
     """What a call raised in the place of an answer."""
@@ -22,6 +26,8 @@ class Raised:
     error: Exception
 
     def __str__(self) -> str:
+        if isinstance(self.error, RaisedElsewhere):
+            return str(self.error)
         return f"{type(self.error).__name__}: {self.error}"
 
     @property

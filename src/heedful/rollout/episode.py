@@ -6,15 +6,14 @@ text; it never takes other episodes down.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from numbers import Real
 from typing import TypeVar
 
+from heedful.envs.wire import checked_observation, checked_step
 from heedful.foreign import Raised, attempt
 from heedful.protocols import Environment
 from heedful.rollout.context import FULL_HISTORY, Context
-from heedful.types import Conversation, Ending, Message, Observation, Reply, Step, Task, Trajectory, Turn
+from heedful.types import Conversation, Ending, Message, Observation, Reply, Task, Trajectory, Turn
 
 Answer = TypeVar("Answer")
 
@@ -40,7 +39,7 @@ class Episode:
         self._outcome: float | None = None
         self._progress: float | None = None
         self._error = ""
-        observation = self._guarded(lambda: _checked_observation(environment.start(task, member)))
+        observation = self._guarded(lambda: checked_observation(environment.start(task, member)))
         if observation is not None:
             self._shown.append(observation)
 
@@ -70,7 +69,7 @@ class Episode:
         if not reply.ids:
             self._end(Ending.OUT_OF_TOKENS, 0.0)
             return
-        step = self._guarded(lambda: _checked_step(self._environment.step(reply.text)))
+        step = self._guarded(lambda: checked_step(self._environment.step(reply.text)))
         if step is None:
             return
         rewards = {name: float(value) for name, value in step.rewards.items()}
@@ -111,29 +110,3 @@ class Episode:
             self._end(Ending.ERROR, None)
             return None
         return answer.value
-
-
-def _checked_observation(observation: object) -> Observation:
-    """What `start` returned, if it is what the contract says. Raises ValueError."""
-    if not isinstance(observation, Observation) or not isinstance(observation.text, str):
-        raise ValueError(f"the environment was expected to return an Observation with a text, found {observation!r}")
-    if not isinstance(observation.opening, str):
-        raise ValueError(f"the environment was expected to give an opening as text, found {observation.opening!r}")
-    return observation
-
-
-def _checked_step(step: object) -> Step:
-    """What `step` returned, if it is what the contract says. Raises ValueError."""
-    if not isinstance(step, Step):
-        raise ValueError(f"the environment was expected to return a Step, found {step!r}")
-    _checked_observation(step.observation)
-    for name, value in step.rewards.items():
-        if not isinstance(value, Real) or not math.isfinite(value):
-            raise ValueError(f"the environment gave the reward {name!r} as {value!r}; expected a finite number")
-    outcome = step.outcome
-    if outcome is None and (step.ending is None or step.ending is Ending.ERROR):
-        return step
-    if not isinstance(outcome, Real) or not 0.0 <= outcome <= 1.0:
-        ended = "ended an episode" if step.ending is not None else "answered a reply"
-        raise ValueError(f"the environment {ended} with outcome {outcome!r}; expected a number in [0, 1]")
-    return step

@@ -1,0 +1,239 @@
+"""What an environment answers, checked; and how tasks and answers cross a border between processes or machines.
+
+Promise: what is read back equals what was written, floats to the last bit; an answer that the contract does not know is
+refused in a sentence that says what was expected and what was found, the same one on either side of the border.
+
+A tree is what JSON can hold: dicts with text keys, lists, text, numbers, booleans, None.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import time
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+from heedful.types import Ending, Observation, Step, Task
+
+Tree = Any
+
+LARGEST_FRAME = 64 * 2**20
+"""Bytes: a longer message is no answer of an environment but a line out of step, or an attack on memory."""
+
+_HEADER = 4
+_ENDINGS = {ending.value: ending for ending in Ending}
+
+
+class WireError(ValueError):
+    """What came over the border is not what was agreed."""
+
+
+def checked_observation(observation: object) -> Observation:
+    """What `start` returned, if it is what the contract says. Raises ValueError."""
+    if not isinstance(observation, Observation) or not isinstance(observation.text, str):
+        raise ValueError(f"the environment was expected to return an Observation with a text, found {observation!r}")
+    if not isinstance(observation.opening, str):
+        raise ValueError(f"the environment was expected to give an opening as text, found {observation.opening!r}")
+    return observation
+
+
+def checked_step(step: object) -> Step:
+    """What `step` returned, if it is what the contract says. Raises ValueError."""
+    if not isinstance(step, Step):
+        raise ValueError(f"the environment was expected to return a Step, found {step!r}")
+    checked_observation(step.observation)
+    _check_particulars(step)
+    for name, value in step.rewards.items():
+        if not isinstance(value, Real) or not math.isfinite(value):
+            raise ValueError(f"the environment gave the reward {name!r} as {value!r}; expected a finite number")
+    outcome = step.outcome
+    if outcome is None and (step.ending is None or step.ending is Ending.ERROR):
+        return step
+    if not isinstance(outcome, Real) or not 0.0 <= outcome <= 1.0:
+        ended = "ended an episode" if step.ending is not None else "answered a reply"
+        raise ValueError(f"the environment {ended} with outcome {outcome!r}; expected a number in [0, 1]")
+    return step
+
+
+def _check_particulars(step: Step) -> None:
+    """Raises ValueError for a field of a kind that could neither be stored nor sent."""
+    for name, found, fits, wanted in (
+        ("rewards", step.rewards, isinstance(step.rewards, Mapping), "named numbers"),
+        ("ending", step.ending, step.ending is None or isinstance(step.ending, Ending), "an Ending or None"),
+        ("progress", step.progress, step.progress is None or isinstance(step.progress, Real), "a number or None"),
+        ("actions", step.actions, isinstance(step.actions, list | tuple), "a tuple of names"),
+        ("effect", step.effect, isinstance(step.effect, str), "text"),
+        ("state", step.state, isinstance(step.state, str), "text"),
+    ):
+        if not fits:
+            raise ValueError(f"the environment gave {name} as {found!r}; expected {wanted}")
+    names = [*step.rewards, *step.actions]
+    strange = next((name for name in names if not isinstance(name, str)), None)
+    if strange is not None:
+        raise ValueError(f"the environment named a reward or an action {strange!r}; expected text")
+
+
+def task_tree(task: Task) -> Tree:
+    return {"id": task.id, "seed": task.seed, "split": task.split, "tags": list(task.tags)}
+
+
+def read_task(tree: Tree) -> Task:
+    """Raises WireError."""
+    fields = _fields(tree, "a task", {"id": str, "seed": int, "split": str, "tags": list})
+    return Task(fields["id"], fields["seed"], fields["split"], _texts(fields["tags"], "a task's tags"))
+
+
+def observation_tree(observation: Observation) -> Tree:
+    return {"text": observation.text, "opening": observation.opening}
+
+
+def read_observation(tree: Tree) -> Observation:
+    """Raises WireError."""
+    fields = _fields(tree, "an observation", {"text": str, "opening": str})
+    return Observation(fields["text"], fields["opening"])
+
+
+def step_tree(step: Step) -> Tree:
+    """`step` as a tree; it must have passed `checked_step`."""
+    return {
+        "observation": observation_tree(step.observation),
+        "rewards": {name: float(value) for name, value in step.rewards.items()},
+        "ending": None if step.ending is None else step.ending.value,
+        "outcome": None if step.outcome is None else float(step.outcome),
+        "progress": None if step.progress is None else float(step.progress),
+        "actions": list(step.actions),
+        "valid": bool(step.valid),
+        "effect": step.effect,
+        "state": step.state,
+    }
+
+
+def read_step(tree: Tree) -> Step:
+    """Raises WireError. Whether rewards are finite and the outcome in range is left to `checked_step`."""
+    kinds = {"observation": dict, "rewards": dict, "actions": list, "valid": bool, "effect": str, "state": str}
+    optional = {"ending": str, "outcome": float, "progress": float}
+    fields = _fields(tree, "a step", kinds, optional)
+    ending = fields["ending"]
+    if ending is not None and ending not in _ENDINGS:
+        raise WireError(f"Expected the ending of a step among {', '.join(_ENDINGS)}, found {ending!r}.")
+    for name, value in fields["rewards"].items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise WireError(f"Expected the reward {name!r} of a step as a number, found {value!r}.")
+    return Step(
+        observation=read_observation(fields["observation"]),
+        rewards={name: float(value) for name, value in fields["rewards"].items()},
+        ending=None if ending is None else _ENDINGS[ending],
+        outcome=fields["outcome"],
+        progress=fields["progress"],
+        actions=_texts(fields["actions"], "a step's actions"),
+        valid=fields["valid"],
+        effect=fields["effect"],
+        state=fields["state"],
+    )
+
+
+def _fields(tree: Tree, what: str, kinds: Mapping[str, type], optional: Mapping[str, type] | None = None) -> Tree:
+    """The named fields of a tree, each of its kind; an optional one may be None, and is None if it is missing."""
+    if not isinstance(tree, dict):
+        raise WireError(f"Expected {what} as an object, found {_short(tree)}.")
+    found = {name: tree.get(name) for name in (*kinds, *(optional or {}))}
+    for name, kind in (*kinds.items(), *(optional or {}).items()):
+        value = found[name]
+        if value is None and name not in kinds:
+            continue
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = found[name] = float(value)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise WireError(f"Expected {name!r} of {what} as {_SPELLED[kind]}, found {_short(value)}.")
+    return found
+
+
+_SPELLED = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def _texts(items: list[Any], what: str) -> tuple[str, ...]:
+    strange = next((item for item in items if not isinstance(item, str)), None)
+    if strange is not None:
+        raise WireError(f"Expected {what} as texts, found {_short(strange)} among them.")
+    return tuple(items)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+class Line:
+    """One end of a stream socket on which whole messages go: four bytes of length, then so many bytes.
+
+    Not for two threads at once. Raises EOFError where the other end has closed, TimeoutError past a deadline, WireError
+    for what is no message.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._unread = bytearray()
+
+    def send(self, message: bytes, deadline: float | None = None) -> None:
+        """`deadline`: on the clock of `time.monotonic`; `None` = wait as long as it takes."""
+        self._connection.settimeout(_left(deadline))
+        try:
+            self._connection.sendall(len(message).to_bytes(_HEADER, "big") + message)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise EOFError("the other end has closed") from error
+
+    def receive(self, deadline: float | None = None) -> bytes:
+        """The next message, which may be empty."""
+        self._fill(_HEADER, deadline)
+        length = int.from_bytes(self._unread[:_HEADER], "big")
+        if length > LARGEST_FRAME:
+            raise WireError(f"Expected a message of at most {LARGEST_FRAME:,} bytes, found one of {length:,}.")
+        self._fill(_HEADER + length, deadline)
+        message = bytes(self._unread[_HEADER : _HEADER + length])
+        del self._unread[: _HEADER + length]
+        return message
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _fill(self, wanted: int, deadline: float | None) -> None:
+        while len(self._unread) < wanted:
+            self._connection.settimeout(_left(deadline))
+            try:
+                part = self._connection.recv(2**16)
+            except ConnectionResetError as error:
+                raise EOFError("the other end has closed") from error
+            if not part:
+                raise EOFError("the other end has closed")
+            self._unread += part
+
+
+def _left(deadline: float | None) -> float | None:
+    if deadline is None:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the time is over")
+    return left
+
+
+def encode(tree: Tree) -> bytes:
+    return json.dumps(tree, separators=(",", ":")).encode()
+
+
+def decode(message: bytes) -> Tree:
+    """Raises WireError for what is no JSON."""
+    try:
+        return json.loads(message)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"Expected JSON, found {_short(message)} ({type(error).__name__}: {error}).") from error

@@ -1,0 +1,107 @@
+"""What runs inside a worker process: environments, answered for over a socket.
+
+Promise: a worker never outlives whoever started it, whatever its environments are doing; what an environment raises
+goes back as text, the same as it would read in the trainer's own process.
+
+Each request is acknowledged by an empty message before foreign code is called, so that the other side can tell a
+process that was found dead from one that died of the request.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+from heedful.envs.wire import (
+    Line,
+    Tree,
+    checked_observation,
+    checked_step,
+    decode,
+    encode,
+    observation_tree,
+    read_task,
+    step_tree,
+)
+from heedful.foreign import Raised, attempt
+from heedful.protocols import Environment, EnvironmentFamily
+
+BEGUN = b""
+"""The acknowledgement of a request."""
+
+PROGRAM = (
+    "import sys; line, lifeline, limit = sys.argv[1:4]; sys.path[:] = sys.argv[4:]; sys.argv[1:] = []; "
+    "from heedful.rollout.worker_process import serve; serve(int(line), int(lifeline), float(limit))"
+)
+"""For `python -c`, with the arguments: descriptor of the socket, of the lifeline, seconds of a request, *sys.path."""
+
+
+def serve(line_descriptor: int, lifeline: int, limit: float) -> None:
+    """Answer requests until the other end closes.
+
+    `lifeline`: the reading end of a pipe that is closed when whoever started this process ends. `limit`: seconds that a
+    request may take, as known to the other side, which kills this process past them; 0 = no limit.
+    """
+    threading.Thread(target=_die_with_parent, args=(lifeline,), daemon=True).start()
+    line = Line(socket.socket(fileno=line_descriptor))
+    try:
+        received = line.receive()
+        family = attempt(lambda: pickle.loads(received))
+        line.send(encode({"raised": str(family)} if isinstance(family, Raised) else {"ready": True}))
+        if not isinstance(family, Raised):
+            _answer_all(line, family.value, limit)
+    except EOFError:
+        return
+
+
+def _answer_all(line: Line, family: EnvironmentFamily, limit: float) -> None:
+    episodes: dict[int, Environment] = {}
+    while True:
+        request = decode(line.receive())
+        line.send(BEGUN)
+        for number in request["forget"]:
+            episodes.pop(number, None)
+        _alarm(limit)
+        answer = attempt(lambda request=request: _answer(family, episodes, request))  # type: ignore[misc]
+        _alarm(0.0)
+        if isinstance(answer, Raised):
+            episodes.pop(request["episode"], None)
+            line.send(encode({"raised": str(answer)}))
+        else:
+            line.send(encode(answer.value))
+
+
+def _answer(family: EnvironmentFamily, episodes: dict[int, Environment], request: dict[str, Any]) -> Tree:
+    number = request["episode"]
+    if "task" in request:
+        environment = family.make()
+        observation = checked_observation(environment.start(read_task(request["task"]), request["member"]))
+        episodes[number] = environment
+        return {"observation": observation_tree(observation)}
+    step = checked_step(episodes[number].step(request["response"]))
+    if step.ending is not None:
+        del episodes[number]
+    return {"step": step_tree(step)}
+
+
+def _alarm(limit: float) -> None:
+    """Have the kernel end this process long after whoever asked should have done so; 0 takes it back.
+
+    It is for a parent that has died while foreign code holds the interpreter: no thread of ours would run then.
+    """
+    signal.setitimer(signal.ITIMER_REAL, 2 * limit + 5 if limit > 0 else 0)
+
+
+def _die_with_parent(lifeline: int) -> None:
+    while os.read(lifeline, 1):
+        pass
+    # What the environments have started is in this process's group and goes with it.
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+    sys.stdout.flush()
+    os._exit(1)
