@@ -1,8 +1,8 @@
-"""The command line: `heedful train | eval | play | audit | study | gradients | envs | report`.
+"""The command line: `heedful train | eval | play | audit | study | gradients | envs | check-env | report`.
 
 Promise: what the user can mend ends in a sentence and exit code 2; nothing already computed is lost. Help loads no
-torch.
-Exit codes: 0 done, 1 a run among several seeds failed, 2 bad input, 3 stopped by an alarm, 130 interrupted and saved.
+torch. Exit codes: 0 done, 1 a run among several seeds failed or a rule of check-env is broken, 2 bad input, 3 stopped
+by an alarm, 130 interrupted and saved.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ COMMANDS = {
     "study": ("heedful.cli.study", "run a declared study: arms x seeds, tables with intervals, a page"),
     "gradients": ("heedful.cli.gradients", "signal and noise of a run's gradient, by reward variance"),
     "envs": ("heedful.cli.environments", "list the environments and presets"),
+    "check-env": ("heedful.cli.check_env", "play anyone's environment and say which rules of the contract it breaks"),
     "report": ("heedful.cli.report", "write the page of a run again, or compare runs"),
 }
 """Name -> module with `main(argv) -> exit code`, and one line of help."""

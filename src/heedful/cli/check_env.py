@@ -1,0 +1,200 @@
+"""`heedful check-env`: whether an environment - ours, or anyone's - keeps the contract, rule by rule.
+
+Promise: each rule ends in a line of its own; what the environment does wrong is told, never a traceback. Exit code 0:
+no rule is broken; 1: at least one is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from heedful import envs
+from heedful.cli.words import asks_for_help, take_positional
+from heedful.configuration import Choice, parse
+from heedful.envs.check import QUICK, RULES, Effort, check
+from heedful.envs.check_report import Finding, Report
+from heedful.foreign import Raised, attempt
+from heedful.presets import PRESETS, preset
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_RULES = "\n".join(f"  {rule.name:<15} {rule.says}" for rule in RULES)
+
+HELP = f"""usage: heedful check-env ENV [--env.KNOB VALUE ...] [--quick] [--skip RULE ...] [--json]
+
+Play an environment with well-formed, empty, huge, broken and adversarial replies, and say rule by rule whether it keeps
+the contract (docs/environments.md). Nothing is trained, and no model is needed.
+
+  ENV              an environment or preset (heedful envs lists them), or your own: module:Class, or module:factory,
+                   any callable without arguments that returns a family; the module lies in this folder or on PYTHONPATH
+  --env.KNOB VALUE another setting of a knob: check the ones you train with
+  --quick          fewer seeds and episodes: seconds, for a first look
+  --seeds N        tasks that are drawn (default: {Effort().seeds}, quick {QUICK.seeds})
+  --episodes N     episodes of well-formed replies (default: {Effort().episodes}, quick {QUICK.episodes})
+  --processes N    other processes in which tasks and episodes must be the same (default: {Effort().processes}, quick {
+    QUICK.processes
+})
+  --slowest S      warn of a reply of ordinary length that takes longer (default: {Effort().slowest:g} s)
+  --patience S     a call that takes longer counts as hanging (default: {Effort().patience:g} s)
+  --skip RULE ...  leave rules out
+  --json           the findings as JSON
+
+  heedful check-env sokoban --env.boxes 2
+  heedful check-env my_game:GuessNumber
+
+The rules:
+
+{_RULES}
+
+Each one ends as `pass`, `warning` (look at it; it may be as it should), `broken`, or `not applicable` with the reason.
+A broken rule comes with what was expected, what was found, on which task, member and reply, and what to do. Exit code
+0: no rule is broken; 1: one is; 2: the environment could not be found or made.
+
+The same in a test of your own:
+
+  from heedful.envs.check import QUICK, check
+
+  def test_my_environment_keeps_the_contract():
+      report = check(MyFamily(), effort=QUICK)
+      assert report.ok, str(report)"""
+
+STYLES = {"pass": "green", "warning": "yellow", "broken": "bold red", "not applicable": "dim"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """How much is played, and what is shown."""
+
+    quick: bool = False
+    """Fewer seeds and episodes: for a first look, and for test suites."""
+    seeds: int | None = None
+    """Tasks that are drawn; none = as many as --quick or its absence says."""
+    episodes: int | None = None
+    """Episodes of well-formed replies; none = likewise."""
+    processes: int | None = None
+    """Other processes, each with its own string hash, that must draw and play the same; none = likewise."""
+    slowest: float = 1.0
+    """Seconds; a reply of ordinary length that takes longer is warned of."""
+    patience: float = 30.0
+    """Seconds after which a call counts as hanging."""
+    skip: tuple[str, ...] = ()
+    """Rules to leave out."""
+    json: bool = False
+    """Print the findings as JSON."""
+
+    @property
+    def effort(self) -> Effort:
+        usual = QUICK if self.quick else Effort()
+        given = {name: getattr(self, name) for name in ("seeds", "episodes", "processes")}
+        counts = {name: value for name, value in given.items() if value is not None}
+        return dataclasses.replace(usual, **counts, slowest=self.slowest, patience=self.patience)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobSettings(CheckSettings):
+    """The same, with the environment's knobs."""
+
+    env: Annotated[Any, Choice(envs.FAMILIES)]
+    """The environment and its knobs."""
+
+
+def main(argv: list[str]) -> int:
+    name = take_positional(argv)
+    if asks_for_help(argv):
+        print(HELP)
+        if name is None:
+            return 0
+    if name is None:
+        raise ValueError(f"Expected an environment after `heedful check-env`: one of {_known()}, or module:factory.")
+    family, origin = find_family(name)
+    settings, configured = _settings(name, family, argv)
+    report = _checked(configured, settings, origin if configured is family else "")
+    return 0 if report.ok else 1
+
+
+def find_family(name: str) -> tuple[Any, str]:
+    """The family of this name, and the `module:factory` that makes it (empty for a preset).
+
+    Raises ValueError where the name is unknown, or what it names cannot be imported or made; ImportError where a
+    library is missing that a registered environment needs.
+    """
+    if name in envs.REGISTRY:
+        return envs.get(name)(), envs.REGISTRY[name]
+    if name in PRESETS:
+        return preset(name).env, ""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise ValueError(
+            f"There is no environment named {name!r}; known are {_known()}, or your own as module:factory."
+        )
+    factory = _called(f"{module} to be a module", lambda: getattr(importlib.import_module(module), attribute))
+    if not callable(factory):
+        raise ValueError(
+            f"Expected {name!r} to name a class or a function without arguments that returns a family, found "
+            f"{type(factory).__name__}. Write a function that returns it."
+        )
+    return _called(f"{attribute} to return a family when it is called without arguments", factory), name
+
+
+def _called(wanted: str, call: Callable[[], Any]) -> Any:
+    answer = attempt(call)
+    if isinstance(answer, Raised):
+        place = f" ({answer.place})" if answer.place else ""
+        raise ValueError(
+            f"Expected {wanted}, found {answer}{place}. Run heedful from the folder that holds the module, or set "
+            f"PYTHONPATH."
+        )
+    return answer.value
+
+
+def _known() -> str:
+    return ", ".join(dict.fromkeys([*envs.REGISTRY, *PRESETS]))
+
+
+def _settings(name: str, family: Any, argv: list[str]) -> tuple[CheckSettings, Any]:
+    """The settings, and the family with its knobs as they were given (the same object where none was)."""
+    prog, head = f"heedful check-env {name}", "The settings in full:"
+    knobs = any(word.startswith("--env") or word in ("--help", "-h", "--print-config") for word in argv)
+    if not (knobs and dataclasses.is_dataclass(family)):
+        return parse(CheckSettings, CheckSettings(), argv, prog, head), family
+    try:
+        settings = parse(KnobSettings, KnobSettings(env=family), argv, prog, head)
+    except TypeError as error:
+        raise ValueError(f"The knobs of {name} cannot be set on a command line: {error}") from error
+    return settings, family if settings.env == family else settings.env
+
+
+def _checked(family: Any, settings: CheckSettings, origin: str) -> Report:
+    if settings.json:
+        report = check(family, settings.effort, settings.skip, origin)
+        print(report.write_json())
+        return report
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    with console.status("") as status:
+
+        def tell(rule: str, finding: Finding | None) -> None:
+            status.update(f"looking at {rule}")
+            if finding is not None:
+                _show(finding, console)
+
+        report = check(family, settings.effort, settings.skip, origin, tell)
+    console.print(report.total, style="bold")
+    return report
+
+
+def _show(finding: Finding, console: Console) -> None:
+    from rich.text import Text
+
+    first, *details = finding.lines()
+    line = Text(first)
+    line.stylize(STYLES[finding.status], 0, len(finding.status))
+    console.print(line)
+    for detail in details:
+        console.print(detail)

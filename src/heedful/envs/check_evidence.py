@@ -1,0 +1,109 @@
+"""What the rules of a check look at: tasks of many seeds, and episodes of good, unreadable and adversarial replies.
+
+Promise: the same family and effort give the same seeds, tasks and replies. Each kind of hostile reply comes as the
+first reply of an episode and, where there are several turns, after a well-formed one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.envs.check_play import Bench, Exchange, Played
+from heedful.envs.check_replies import Reply, hostile, ordinary
+from heedful.types import Task
+
+HOSTILE_TURNS = 3
+"""Most replies of a hostile episode: a million characters are read so often, and no more."""
+
+MEMBERS = 4
+"""Member numbers that occur."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that was drawn and played before the rules look at it."""
+
+    tasks: tuple[Task, ...]
+    """Of `seeds_of(effort.seeds)`, in that order."""
+    ordinary: tuple[Played, ...]
+    """Played to their end, or two replies beyond their turns."""
+    idle: tuple[Played, ...]
+    """Episodes of unreadable replies alone, played likewise: the longest that there are."""
+    hostile: tuple[Played, ...]
+    """Cut after a few replies."""
+    canary: Path
+    """The file that a reply creates where it is executed."""
+
+    @property
+    def episodes(self) -> tuple[Played, ...]:
+        return self.ordinary + self.idle + self.hostile
+
+    @property
+    def whole(self) -> tuple[Played, ...]:
+        """Those that were not cut and did not break."""
+        return tuple(played for played in self.ordinary + self.idle if played.fault is None)
+
+    @property
+    def sound(self) -> tuple[Played, ...]:
+        """Ordinary episodes that did not break."""
+        return tuple(played for played in self.ordinary if played.fault is None)
+
+    def exchanges(self) -> Iterator[tuple[Played, int, Exchange]]:
+        """(episode, turn from 0, exchange) of everything that was played."""
+        for played in self.episodes:
+            for turn, exchange in enumerate(played.exchanges):
+                yield played, turn, exchange
+
+
+def seeds_of(count: int) -> list[int]:
+    """Small seeds, and in every fourth place one of the 48-bit numbers that training draws."""
+    rng = random.Random("the seeds of a check")
+    return [rng.randrange(2**47, 2**48) if place % 4 == 3 else place for place in range(count)]
+
+
+def gather(bench: Bench, tasks: Sequence[Task], canary: Path) -> Evidence:
+    """Play everything that the rules look at. Raises Broke where an episode cannot be started."""
+    most = bench.effort.episodes
+    played = tuple(play_ordinary(bench, tasks[number % len(tasks)], number % MEMBERS) for number in range(most))
+    idle = tuple(
+        bench.play(tasks[number % len(tasks)], number % MEMBERS, lambda shown, turn: ("unreadable", "<think>hm"))
+        for number in range(max(2, most // 10))
+    )
+    kinds = hostile(example_answer(bench.family, tasks[0], played[0].first.text), canary)
+    return Evidence(tuple(tasks), played, idle, tuple(_hostile_episodes(bench, tasks, kinds)), canary)
+
+
+def play_ordinary(bench: Bench, task: Task, member: int) -> Played:
+    """One episode of well-formed replies, the same ones whenever it is played again."""
+    rng = random.Random(f"{task.seed}:{member}")
+    return bench.play(task, member, lambda shown, turn: ("ordinary", ordinary(bench.family, task, shown, rng)))
+
+
+def example_answer(family: Any, task: Task, observation: str) -> str:
+    """An answer that the family understands, as far as it says so; else a word of the observation."""
+    if hasattr(family, "random_answer"):
+        return str(family.random_answer(task, random.Random("an example")))
+    actions: Sequence[str] = getattr(family, "actions", None) or observation.split() or ["1"]
+    return str(actions[0])[:40]
+
+
+def _hostile_episodes(bench: Bench, tasks: Sequence[Task], kinds: Mapping[str, Reply]) -> Iterator[Played]:
+    most = min(bench.turns, HOSTILE_TURNS)
+    for number, (kind, reply) in enumerate(kinds.items()):
+        task = tasks[number % len(tasks)]
+        yield bench.play(task, 0, lambda shown, turn, kind=kind, reply=reply: (kind, reply(shown)), most)  # type: ignore[misc]
+        if most > 1:
+            yield _after_an_ordinary_one(bench, task, kind, reply, most)
+
+
+def _after_an_ordinary_one(bench: Bench, task: Task, kind: str, reply: Reply, most: int) -> Played:
+    rng = random.Random(f"{task.seed}:{kind}")
+
+    def source(shown: str, turn: int) -> tuple[str, str]:
+        return (kind, reply(shown)) if turn else ("ordinary", ordinary(bench.family, task, shown, rng))
+
+    return bench.play(task, 1, source, most)

@@ -1,0 +1,208 @@
+"""Rules on the family itself: the protocol and its types, frozen knobs, one-line summary, pickled copies.
+
+Promise: `open_family` comes before everything else; where it finds something broken, nothing else can be looked at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import re
+from collections import Counter
+from functools import partial
+from typing import Any
+
+from heedful.configuration import from_json, to_json
+from heedful.envs.check_evidence import Evidence, seeds_of
+from heedful.envs.check_play import Bench, Broke, made_anew
+from heedful.envs.check_report import Finding, absent, broken, holds, shortened
+from heedful.foreign import Raised, attempt
+from heedful.types import Task
+
+_CONTRACT = "a family has `name`, `turns`, `task(seed)` and `make()`; see docs/environments.md, The contract"
+
+
+def open_family(bench: Bench) -> Finding | None:
+    """What keeps the family from being played at all; `None` if nothing does."""
+    try:
+        sentence = _attributes(bench.family)
+        for seed in seeds_of(5) if not sentence else []:
+            task = bench.task(seed)
+            sentence = sentence or _task_misfit(task, seed)
+            bench.start(task, 0)
+        if not sentence and bench.family.make() is bench.family.make():
+            sentence = "`make` returned the same object twice, not a fresh episode each time"
+    except Broke as broke:
+        return broken(
+            "the family cannot be played",
+            expected=_CONTRACT,
+            found=str(broke),
+            where=broke.where,
+            remedy="make it draw tasks and start episodes; the other rules are looked at once it does",
+        )
+    if not sentence:
+        return None
+    return broken("the family lacks what the contract asks for", expected=_CONTRACT, found=sentence, remedy=_MEND)
+
+
+_MEND = "give it what is missing; the other rules are looked at once it has it"
+
+
+def _attributes(family: Any) -> str:
+    """What is wrong with the four members; empty if nothing is."""
+    if isinstance(family, type):
+        return f"the class {family.__name__} itself; a family is an object of it, made without arguments"
+    missing = [name for name in ("name", "turns", "task", "make") if not hasattr(family, name)]
+    if missing:
+        return f"a {type(family).__name__} without {', '.join(f'`{name}`' for name in missing)}"
+    name, turns = family.name, family.turns
+    if not isinstance(name, str) or not re.fullmatch(r"[^\s/\\\x00-\x1f]+", name):
+        return f"the name {shortened(repr(name))}; it becomes part of folder names: no spaces, no slashes"
+    if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
+        return f"turns = {shortened(repr(turns))}; a whole number of at least 1 was expected"
+    uncallable = [name for name in ("task", "make") if not callable(getattr(family, name))]
+    return f"`{uncallable[0]}`, which cannot be called" if uncallable else ""
+
+
+def _task_misfit(task: Task, seed: int) -> str:
+    where = f"`task({seed})` with"
+    if not isinstance(task.id, str) or not task.id:
+        return f"{where} the id {shortened(repr(task.id))}; a text that names the start state was expected"
+    if not isinstance(task.seed, int) or isinstance(task.seed, bool):
+        return f"{where} the seed {shortened(repr(task.seed))}; a whole number was expected"
+    if not isinstance(task.split, str):
+        return f"{where} the split {shortened(repr(task.split))}; a text was expected"
+    if not isinstance(task.tags, tuple) or not all(isinstance(tag, str) for tag in task.tags):
+        return f"{where} the tags {shortened(repr(task.tags))}; a tuple of texts was expected"
+    return ""
+
+
+def protocol(bench: Bench, evidence: Evidence) -> Finding:
+    """Everything that episodes answered has the types that the contract says."""
+    for played in evidence.episodes:
+        if played.fault is not None and played.fault.kind == "type":
+            return _mistyped(str(played.fault), played.where(len(played.exchanges)))
+    for played, turn, exchange in evidence.exchanges():
+        misfit = _step_misfit(exchange.step)
+        if misfit:
+            return _mistyped(misfit, played.where(turn))
+    return holds("the family, its tasks, observations and steps have what the contract asks for")
+
+
+def _mistyped(found: str, where: str) -> Finding:
+    return broken(
+        "an episode answered what the contract does not know",
+        expected="start returns an Observation, step a Step, with the types that heedful.types gives their fields",
+        found=found,
+        where=where,
+        remedy="return the type that is expected",
+    )
+
+
+def _step_misfit(step: Any) -> str:
+    if not isinstance(step.actions, tuple) or not all(isinstance(action, str) for action in step.actions):
+        return f"a Step whose actions are {shortened(repr(step.actions))}, not a tuple of texts"
+    if not isinstance(step.valid, bool):
+        return f"a Step whose valid is {shortened(repr(step.valid))}, neither True nor False"
+    for name in ("effect", "state"):
+        if not isinstance(getattr(step, name), str):
+            return f"a Step whose {name} is {shortened(repr(getattr(step, name)))}, not text"
+    if "\n" in step.effect:
+        return f"a Step whose effect has several lines: {shortened(step.effect)}"
+    progress = step.progress
+    number = isinstance(progress, int | float) and not isinstance(progress, bool) and 0 <= progress <= 1
+    if progress is not None and not number:
+        return f"a Step whose progress is {shortened(repr(progress))}, neither None nor a number in [0, 1]"
+    return ""
+
+
+def frozen(bench: Bench, evidence: Evidence) -> Finding:
+    """The family is a frozen dataclass; equal knobs give equal families."""
+    family = bench.family
+    expected = "a frozen dataclass whose fields are the knobs, so that equal knobs make equal families"
+    remedy = (
+        "write @dataclass(frozen=True) above the class, and give fields values that can be hashed (tuples, no lists)"
+    )
+    if not dataclasses.is_dataclass(family):
+        found = f"{type(family).__name__} is no dataclass: its knobs cannot be set, stored or compared"
+        return broken("the family is no dataclass", expected=expected, found=found, remedy=remedy)
+    for field in dataclasses.fields(family):
+        value = getattr(family, field.name)
+        if not isinstance(attempt(partial(setattr, family, field.name, value)), Raised):
+            found = f"the knob {field.name} can be set on the finished object"
+            return broken("the family is not frozen", expected=expected, found=found, remedy=remedy)
+    copied = attempt(lambda: made_anew(family))
+    if isinstance(copied, Raised):
+        return broken("the family cannot be copied", expected=expected, found=str(copied), remedy=remedy)
+    # A set asks for hash and equality at once.
+    together = attempt(lambda: len({family, copied.value}))
+    if isinstance(together, Raised):
+        return broken("the family cannot be hashed", expected=expected, found=str(together), remedy=remedy)
+    if together.value != 1:
+        found = "a copy with the same knobs is another family"
+        return broken("equal knobs give different families", expected=expected, found=found, remedy=remedy)
+    names = ", ".join(field.name for field in dataclasses.fields(family)) or "none"
+    return holds(f"the family is frozen, can be hashed, and equals its copy; its knobs: {names}")
+
+
+def knobs(bench: Bench, evidence: Evidence) -> Finding:
+    """Every knob can be set by a flag, written into a run's configuration, and read back."""
+    family = bench.family
+    if not dataclasses.is_dataclass(family):
+        return absent("the family is no dataclass: see frozen")
+    read = attempt(lambda: from_json(type(family), to_json(family)))
+    if isinstance(read, Raised) or not _same(read.value, family):
+        return broken(
+            "a knob cannot be written into a run's configuration",
+            expected="fields of the kinds that a configuration knows: bool, int, float, str, Path, Literal, Enum, "
+            "None, "
+            "unions and tuples of these, and dataclasses",
+            found=shortened(str(read), 300)[1:-1]
+            if isinstance(read, Raised)
+            else f"read back: {shortened(repr(read.value))}",
+            remedy="give the field a plain type; what is worked out from it belongs in a method or a cached function",
+        )
+    return holds("knobs can be set by flags, written into a run's configuration and read back")
+
+
+def summary(bench: Bench, evidence: Evidence) -> Finding:
+    """One line on what the task is, where there is one."""
+    if not hasattr(bench.family, "summary"):
+        return absent("the family has no `summary`, which lists show beside its name")
+    text = bench.family.summary
+    if isinstance(text, str) and text.strip() and "\n" not in text:
+        return holds(text)
+    found = shortened(text) if isinstance(text, str) else shortened(repr(text))
+    return broken(
+        "`summary` is not one line", expected="one line of text", found=found, remedy="say the task in one line"
+    )
+
+
+def pickled(bench: Bench, evidence: Evidence) -> Finding:
+    """Family and tasks survive the way to a worker process."""
+    for name, thing in (("the family", bench.family), ("a task", evidence.tasks[0])):
+        copied = attempt(lambda thing=thing: pickle.loads(pickle.dumps(thing)))  # type: ignore[misc]
+        expected = f"{name} equal to its copy after pickle, which is how it travels to a worker process"
+        remedy = (
+            "define the class at the top level of a module, and keep open files, generators and lambdas out of fields"
+        )
+        if isinstance(copied, Raised):
+            return broken(f"{name} cannot be pickled", expected=expected, found=str(copied), remedy=remedy)
+        if not _same(copied.value, thing):
+            found = f"the copy is {shortened(repr(copied.value))}"
+            return broken(f"{name} is another one after pickle", expected=expected, found=found, remedy=remedy)
+    return holds("the family and its tasks can be sent to a worker process")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal knob by knob; whether equal knobs make equal families is asked elsewhere."""
+    if not dataclasses.is_dataclass(one) or type(one) is not type(other):
+        return bool(one == other)
+    return all(getattr(one, field.name) == getattr(other, field.name) for field in dataclasses.fields(one))
+
+
+def kinds_of(names: list[str], most: int = 4) -> str:
+    """The first few distinct names, and how many more there are."""
+    distinct = list(Counter(names))
+    more = f" and {len(distinct) - most} more" if len(distinct) > most else ""
+    return ", ".join(distinct[:most]) + more

@@ -1,0 +1,295 @@
+"""How a check plays an environment that may do anything: raise, hang, or answer what no contract knows.
+
+Promise: every call into the environment is timed, limited in time where the platform allows it, and its failure is
+data. Nothing here judges; what was played is handed to the rules.
+
+The time limit needs the main thread and `signal.setitimer` (Linux, macOS); elsewhere a call that hangs, hangs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, is_dataclass
+from types import FrameType
+from typing import Any, Literal, TypeVar
+
+from heedful.envs.check_report import seconds_text, shortened
+from heedful.foreign import Raised, attempt
+from heedful.types import Observation, Step, Task
+
+Answer = TypeVar("Answer")
+Call = Literal["task", "make", "start", "step", "demonstrate", "random_answer", "blind_answers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much is played, and how long a call may take."""
+
+    seeds: int = 300
+    """Seeds whose tasks are looked at."""
+    episodes: int = 150
+    """Episodes of well-formed replies; those of unreadable and adversarial ones come on top."""
+    processes: int = 8
+    """Other processes, each with another seed of Python's string hash, in which tasks and episodes must be the same."""
+    slowest: float = 1.0
+    """Seconds; a reply of ordinary length that takes longer is warned of."""
+    patience: float = 30.0
+    """Seconds after which a call counts as hanging."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("seeds", 20), ("episodes", 4), ("processes", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, found {getattr(self, name)}.")
+        for name in ("slowest", "patience"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be a number of seconds above 0, found {getattr(self, name)}.")
+
+
+QUICK = Effort(seeds=60, episodes=30, processes=3)
+"""For a test suite: about a second for a light environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A call into the environment that gave no answer, or none that can be used."""
+
+    call: Call
+    kind: Literal["raised", "late", "type"]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Broke(Exception):
+    """Raised to a rule where a call failed on which everything after it rests."""
+
+    def __init__(self, fault: Fault, where: str) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+        self.where = where
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One reply and what came of it."""
+
+    kind: str
+    """What sort of reply it is; `ordinary` for a well-formed one."""
+    reply: str
+    step: Step
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One episode as far as it was played."""
+
+    task: Task
+    member: int
+    first: Observation
+    exchanges: tuple[Exchange, ...]
+    fault: Fault | None = None
+    """What broke it off, at the reply after the last exchange."""
+    last_kind: str = ""
+    last_reply: str = ""
+    """The reply that broke it off."""
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.exchanges) and self.exchanges[-1].step.ending is not None
+
+    @property
+    def replies(self) -> list[str]:
+        return [exchange.reply for exchange in self.exchanges]
+
+    @property
+    def observations(self) -> list[str]:
+        """What the agent was shown, in order; what comes with the ending is shown to nobody."""
+        return [self.first.text, *(one.step.observation.text for one in self.exchanges if one.step.ending is None)]
+
+    @property
+    def solved(self) -> bool:
+        return self.ended and self.exchanges[-1].step.outcome == 1.0
+
+    def where(self, turn: int | None = None) -> str:
+        """The task, and turn number `turn` (from 0) with its reply."""
+        place = f"task {self.task.id} (seed {self.task.seed}), member {self.member}"
+        if turn is None:
+            return place
+        reply = self.last_reply if turn >= len(self.exchanges) else self.exchanges[turn].reply
+        kind = self.last_kind if turn >= len(self.exchanges) else self.exchanges[turn].kind
+        return f"{place}, turn {turn + 1}, reply {shortened(reply)} [{kind}]"
+
+    def transcript(self) -> list[str]:
+        """Everything the environment said, in a form that can be compared over processes."""
+        return [repr((self.first.text, self.first.opening)), *(written(one.step) for one in self.exchanges)]
+
+
+ReplySource = Callable[[str, int], tuple[str, str]]
+"""(newest observation, turn from 0) -> (kind of reply, reply)."""
+
+
+def made_anew(family: Any) -> Any:
+    """An equal family, whatever it works out when it is made worked out again; itself where it is no dataclass."""
+    return dataclasses.replace(family) if is_dataclass(family) and not isinstance(family, type) else family
+
+
+def scripted(replies: Sequence[str]) -> ReplySource:
+    """The replies of an episode that was played before."""
+    return lambda observation, turn: ("replayed", replies[turn])
+
+
+def written(step: Step) -> str:
+    """A step as one line that is equal for equal steps."""
+    rewards = sorted((repr(name), repr(value)) for name, value in dict(step.rewards).items())
+    shown = (step.observation.text, step.observation.opening)
+    said = (step.ending, step.outcome, step.progress, step.actions, step.valid, step.effect, step.state)
+    return repr((shown, rewards, said))
+
+
+class _Late(BaseException):
+    """Raised by the alarm into the call; no `except Exception` of an environment can swallow it."""
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise _Late
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left, interval)
+        signal.signal(signal.SIGALRM, handler)
+
+
+@dataclass(slots=True)
+class Bench:
+    """The environment on the bench: what the rules call it through."""
+
+    family: Any
+    effort: Effort
+    origin: str = ""
+    """`module:factory` that made the family, if that is known and no knob was changed since."""
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """What each call took, by its name."""
+    episodes: int = 0
+    replies: int = 0
+
+    @property
+    def turns(self) -> int:
+        return int(self.family.turns)
+
+    def ask(self, call: Call, function: Callable[[], Answer]) -> tuple[Answer | None, Fault | None]:
+        """The answer of one call, or what went wrong."""
+        took = self.effort.patience
+        try:
+            with _at_most(self.effort.patience):
+                began = time.perf_counter()
+                answer = attempt(function)
+                took = time.perf_counter() - began
+        except _Late:
+            limit = seconds_text(self.effort.patience)
+            return None, Fault(call, "late", f"`{call}` did not return within {limit}")
+        except SystemExit as stop:
+            return None, Fault(call, "raised", f"`{call}` ended the process: SystemExit({stop.code!r})")
+        finally:
+            self.seconds[call].append(took)
+        if isinstance(answer, Raised):
+            place = f" ({answer.place})" if answer.place else ""
+            return None, Fault(call, "raised", f"`{call}` raised {_one_line(str(answer))}{place}")
+        return answer.value, None
+
+    def demand(self, call: Call, function: Callable[[], Answer], where: str) -> Answer:
+        """Like `ask`. Raises Broke where there is no answer."""
+        answer, fault = self.ask(call, function)
+        if fault is not None:
+            raise Broke(fault, where)
+        return answer  # type: ignore[return-value]  # without a fault there is an answer
+
+    def task(self, seed: int, family: Any = None) -> Task:
+        family = self.family if family is None else family
+        found = self.demand("task", lambda: family.task(seed), f"seed {seed}")
+        if not isinstance(found, Task):
+            raise Broke(Fault("task", "type", f"`task` returned {shortened(repr(found))}, not a Task"), f"seed {seed}")
+        return found
+
+    def start(self, task: Task, member: int, family: Any = None) -> tuple[Any, Observation]:
+        """A fresh episode and its first observation."""
+        family = self.family if family is None else family
+        where = f"task {task.id} (seed {task.seed}), member {member}"
+        environment: Any = self.demand("make", lambda: family.make(), where)
+        missing = [name for name in ("start", "step") if not callable(getattr(environment, name, None))]
+        if missing:
+            text = f"`make` returned {shortened(repr(environment))}, which has no `{'` and no `'.join(missing)}`"
+            raise Broke(Fault("make", "type", text), where)
+        first = self.demand("start", lambda: environment.start(task, member), where)
+        misfit = _misfit(first)
+        if misfit:
+            raise Broke(Fault("start", "type", f"`start` returned {misfit}"), where)
+        self.episodes += 1
+        return environment, first
+
+    def step(self, environment: Any, reply: str) -> tuple[Step | None, float, Fault | None]:
+        self.replies += 1
+        answer, fault = self.ask("step", lambda: environment.step(reply))
+        took = self.seconds["step"].pop()
+        if fault is None and (misfit := _step_misfit(answer)):
+            fault = Fault("step", "type", f"`step` returned {misfit}")
+        return (None if fault else answer), took, fault
+
+    def play(self, task: Task, member: int, source: ReplySource, most: int | None = None, family: Any = None) -> Played:
+        """Play one episode: to its end, two replies beyond its turns, or `most` replies. Raises Broke at the start."""
+        environment, first = self.start(task, member, family)
+        exchanges: list[Exchange] = []
+        shown = first.text
+        while len(exchanges) < (self.turns + 2 if most is None else most):
+            kind, reply = source(shown, len(exchanges))
+            step, seconds, fault = self.step(environment, reply)
+            if step is None:
+                return Played(task, member, first, tuple(exchanges), fault, kind, reply)
+            exchanges.append(Exchange(kind, reply, step, seconds))
+            if step.ending is not None:
+                break
+            shown = step.observation.text
+        return Played(task, member, first, tuple(exchanges))
+
+    def replay(self, played: Played, family: Any = None) -> Played:
+        """The same task, member and replies once more."""
+        return self.play(played.task, played.member, scripted(played.replies), len(played.exchanges), family)
+
+
+def _misfit(observation: object) -> str:
+    """What is wrong with an observation; empty if nothing is."""
+    if not isinstance(observation, Observation):
+        return f"{shortened(repr(observation))}, not an Observation"
+    for name in ("text", "opening"):
+        if not isinstance(getattr(observation, name), str):
+            return f"an Observation whose {name} is {shortened(repr(getattr(observation, name)))}, not text"
+    return ""
+
+
+def _step_misfit(step: object) -> str:
+    """What is wrong with a step, so that nothing could be read off it; empty if nothing is."""
+    if not isinstance(step, Step):
+        return f"{shortened(repr(step))}, not a Step"
+    if not isinstance(step.rewards, Mapping):
+        return f"a Step whose rewards are {shortened(repr(step.rewards))}, not a mapping of names to numbers"
+    return _misfit(step.observation)
+
+
+def _one_line(text: str) -> str:
+    return shortened(text, 200)[1:-1] if len(text) <= 200 else shortened(text, 200)
