@@ -23,7 +23,7 @@ from heedful.rollout.baselines import (
     has_random_player,
     random_policy_success,
 )
-from heedful.rollout.collect import collect
+from heedful.rollout.collectors import LOCK_STEP, Collector
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seeds import derive
 from heedful.types import Group, Metric, Task
@@ -89,6 +89,7 @@ def play_tasks(
     samples: int,
     at_once: int,
     context: Context = FULL_HISTORY,
+    collect: Collector = LOCK_STEP,
 ) -> list[Group]:
     """Play every task `samples` times, at most `at_once` episodes together, with the policy of `policy_of(seed)`.
 

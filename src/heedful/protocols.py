@@ -6,7 +6,7 @@ Promise: standard library only. What an implementation raises is classified by i
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
 
 from heedful.types import Conversation, CrossScores, Metric, Observation, Reply, Step, Task, Verdict
@@ -71,6 +71,28 @@ class Policy(Protocol):
 
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
         """One reply per conversation, in order."""
+        ...
+
+
+@runtime_checkable
+class AskedInParts(Protocol):
+    """What a policy may offer beyond the contract to who asks for some of the conversations while others have to wait.
+
+    A policy without it is asked by one thread, one call at a time.
+    """
+
+    @property
+    def parallel(self) -> int:
+        """Calls of `respond` that may be under way at once, each from a thread of its own; 1 = the caller's alone."""
+        ...
+
+    @property
+    def draws_together(self) -> bool:
+        """Which reply is drawn depends on which conversations are asked together."""
+        ...
+
+    def keep(self, keys: Collection[str]) -> None:
+        """These conversations go on, asked next or not: what is cached of them stays. Said before each `respond`."""
         ...
 
 

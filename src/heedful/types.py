@@ -48,6 +48,8 @@ class Conversation:
     messages: tuple[Message, ...]
     restarts: bool = False
     """A window of an episode that does not go on from the conversation of the turn before: read anew, as a whole."""
+    turn: int = 0
+    """The number of the reply that is asked for, within its episode. With the key it names the reply's noise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,15 @@ from heedful.configuration import Choice, parse, to_json
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
 from heedful.reading import Tags
+from heedful.rollout.collectors import COLLECTORS, Collector
 from heedful.rollout.context import Context
 from heedful.types import Conversation, Group, Metric, Reply
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from heedful.policies.hf import HFPolicy
 
 HELP = """usage: heedful eval RUN [--checkpoint last|best|STEP] [settings]
        heedful eval ENV [settings]
@@ -68,6 +71,8 @@ class EvaluateSettings:
     env: Annotated[Any, Choice(envs.FAMILIES)]
     """The environment and its knobs."""
     context: Context
+    collect: Annotated[Collector, Choice(COLLECTORS)]
+    """Who waits for whom while episodes are played: lock_step, or async for environments that are slow."""
     sampling: Sampling
     tags: Tags
     template_options: tuple[str, ...]
@@ -81,6 +86,7 @@ class EvaluateSettings:
     """Of the weights."""
 
     def __post_init__(self) -> None:
+        _ = self.collect.sampling(self.sampling)  # raises where the collector cannot work with it
         for name in ("tasks", "samples", "at_once"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
@@ -88,7 +94,18 @@ class EvaluateSettings:
             raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")
 
 
-_POLICY_SETTINGS = ("env", "context", "sampling", "tags", "template_options", "seed", "threads", "device", "dtype")
+_POLICY_SETTINGS = (
+    "env",
+    "context",
+    "collect",
+    "sampling",
+    "tags",
+    "template_options",
+    "seed",
+    "threads",
+    "device",
+    "dtype",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +170,21 @@ def evaluate(loaded: LoadedModel, settings: EvaluateSettings, console: Console) 
     def play(kind: str, samples: int) -> list[Group]:
         # The same derivation as the training loop's: equal settings give equal numbers.
         seed = evaluation_seed(settings.seed, kind, loaded.version)
-        sampling = replace(settings.sampling, greedy=kind == "greedy")
+        sampling = settings.collect.sampling(replace(settings.sampling, greedy=kind == "greedy"))
         with _Progress(console, f"{kind}: {len(tasks)} tasks x {samples}") as tell:
 
             def policy_of(seed: int) -> Policy:
                 return _Told(loaded.policy(sampling, seed), tell, family.turns)
 
             return play_tasks(
-                policy_of, seed, family, tasks, samples=samples, at_once=settings.at_once, context=settings.context
+                policy_of,
+                seed,
+                family,
+                tasks,
+                samples=samples,
+                at_once=settings.at_once,
+                context=settings.context,
+                collect=settings.collect,
             )
 
     sampled, greedy = play("sampled", settings.samples), play("greedy", 1)
@@ -180,11 +204,19 @@ def evaluate(loaded: LoadedModel, settings: EvaluateSettings, console: Console) 
 
 
 class _Told:
-    """A policy that says, before each turn, how far the episodes are."""
+    """A policy that says, before each answer, how far the episodes are."""
 
-    def __init__(self, policy: Policy, tell: Callable[[str], None], turns: int) -> None:
+    def __init__(self, policy: HFPolicy, tell: Callable[[str], None], turns: int) -> None:
         self._policy, self._tell, self._turns = policy, tell, turns
-        self._turn = 0
+        self.keep = policy.keep
+
+    @property
+    def parallel(self) -> int:
+        return self._policy.parallel
+
+    @property
+    def draws_together(self) -> bool:
+        return self._policy.draws_together
 
     @property
     def temperature(self) -> float:
@@ -195,8 +227,8 @@ class _Told:
         return self._policy.version
 
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
-        self._turn += 1
-        self._tell(f"turn {self._turn} of at most {self._turns}, {len(conversations)} episodes open")
+        furthest = 1 + max(conversation.turn for conversation in conversations)
+        self._tell(f"turn {furthest} of at most {self._turns}, {len(conversations)} episodes asked")
         return self._policy.respond(conversations)
 
 

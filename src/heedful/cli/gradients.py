@@ -158,7 +158,6 @@ def _play(
     """Fresh episodes, their rewards shaped as in training; of the run's pool of tasks where it has one."""
     from heedful.envs.tasks import TaskStream
     from heedful.policies.hf import HFPolicy
-    from heedful.rollout.collect import collect
     from heedful.rollout.overlong import shape_overlong
     from heedful.seeds import derive
 
@@ -170,9 +169,10 @@ def _play(
     groups: list[Group] = []
     for start in range(0, len(tasks), size):
         seed = derive(config.seed, "gradients", settings.seed, step, start)
-        policy = HFPolicy(parts.model, parts.renderer, config.sampling, seed=seed, version=step)
+        sampling = config.collect.sampling(config.sampling)
+        policy = HFPolicy(parts.model, parts.renderer, sampling, seed=seed, version=step)
         chunk = tasks[start : start + size]
-        groups += collect(policy, family.make, chunk, settings.group_size, family.turns, config.context)
+        groups += config.collect(policy, family.make, chunk, settings.group_size, family.turns, config.context)
         tell(len(groups) * settings.group_size, settings.groups * settings.group_size)
     if not algorithm.overlong_buffer:
         return groups

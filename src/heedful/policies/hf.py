@@ -2,12 +2,13 @@
 
 Promise: the ids and log-probabilities it returns are those of the tokens sampled, equal to a teacher-forced forward
 pass to rounding error; the keys and values of a conversation are computed once and kept over its turns, as long as it
-goes on from what was read before.
+goes on from what was read before - also where only some of the conversations are asked at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,8 +17,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from heedful.plain_attention import longest_context, refuse_unless_plain_causal
+from heedful.policies.kept import KeptCaches
 from heedful.policies.kv import KVBatch, merge
+from heedful.policies.noise import gumbels
 from heedful.policies.sampling import Sampling
+from heedful.seeds import derive
 from heedful.types import Conversation, Prompt, Reply, Span
 
 
@@ -44,30 +48,24 @@ class _Row:
     context: tuple[int, ...]
     allowed: int
     """Most tokens of this reply."""
+    noise: int
+    """The seed of its noise, where it has noise of its own."""
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     entropies: list[float] = field(default_factory=list)
     open: bool = True
 
 
-@dataclass(slots=True)
-class _Place:
-    """Where the cached tokens of a conversation lie."""
-
-    piece: int
-    row: int
-    ids: tuple[int, ...]
-
-
 class HFPolicy:
     """A policy over one model with fixed weights; make a new one after each update.
 
     Rows whose reply has ended leave the batch once half of it has; their cached tokens wait for the next turn.
-    Prompts that several conversations share are computed once. `respond` leaves the model's train or eval state as it
-    was; replies are sampled without dropout.
+    Prompts that several conversations share are computed once where they are asked together. `respond` leaves the
+    model's train or eval state as it was; replies are sampled without dropout.
 
     Args:
-        seed: of the sampling noise; the same seed, weights and conversations give the same replies.
+        seed: of the sampling noise; the same seed, weights and conversations give the same replies. With noise of its
+            own, the same reply whoever else is asked: seed, `Conversation.key` and `Conversation.turn` decide.
         version: number of updates the weights have seen.
 
     Raises ValueError for a model whose attention is not plain causal, or does not take a mask of booleans.
@@ -84,20 +82,33 @@ class HFPolicy:
                 f"{model.config._attn_implementation!r}: its masks would be read wrongly. Load the model with "
                 "attn_implementation='sdpa', or call model.set_attn_implementation('sdpa')."
             )
-        self.model = model
+        self.model = _in_double(model) if sampling.precision == "double" else model
         self.renderer = renderer
         self.sampling = sampling
         self.version = version
         self.device = model.device
+        self._seed = seed
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._layers = model.config.get_text_config(decoder=True).num_hidden_layers
         self._limit = longest_context(model) or 1 << 30
-        self._places: dict[str, _Place] = {}
-        self._pieces: list[KVBatch] = []
+        self._caches = KeptCaches(self.device)
+        self._going_on: Collection[str] = ()
 
     @property
     def temperature(self) -> float:
         return self.sampling.temperature
+
+    @property
+    def parallel(self) -> int:
+        return 1
+
+    @property
+    def draws_together(self) -> bool:
+        return not self.sampling.greedy and self.sampling.noise != "conversation"
+
+    def keep(self, keys: Collection[str]) -> None:
+        """Hold the caches of these conversations through the next `respond`, even if it does not ask for them."""
+        self._going_on = keys
 
     @torch.inference_mode()
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
@@ -113,7 +124,12 @@ class HFPolicy:
             return replies
         most = self.sampling.tokens_per_turn
         rows = [
-            _Row(conversations[index].key, contexts[index], min(most, self._limit - len(contexts[index])))
+            _Row(
+                key=conversations[index].key,
+                context=contexts[index],
+                allowed=min(most, self._limit - len(contexts[index])),
+                noise=derive(self._seed, conversations[index].key, conversations[index].turn),
+            )
             for index in fits
         ]
         training = self.model.training
@@ -134,9 +150,7 @@ class HFPolicy:
 
     def _sample(self, rows: Sequence[_Row]) -> None:
         """Grow every row's reply until it ends."""
-        live = list(rows)  # row number i of the batch continues live[i]
-        batch, logits_BV = self._prefill(live)
-        self._pieces, self._places = [], {}
+        live, batch, logits_BV = self._prefill(rows)  # row number i of the batch continues live[i]
         while True:
             tokens_B = self._record(logits_BV, live)
             going = [index for index, row in enumerate(live) if row.open]
@@ -152,40 +166,36 @@ class HFPolicy:
             logits_BV = self._forward(batch, tokens_B[:, None], feeds_B[:, None])
         self._park(batch, live)
 
-    def _prefill(self, rows: Sequence[_Row]) -> tuple[KVBatch, Tensor]:
-        """The batch after every context has been read, and the logits that follow it."""
+    def _prefill(self, rows: Sequence[_Row]) -> tuple[list[_Row], KVBatch, Tensor]:
+        """The batch after every context has been read, its rows in the batch's order, and the logits that follow."""
         room = max(row.allowed for row in rows)
-        places = [self._places[row.key] for row in rows if row.key in self._places]
-        if len(places) == len(rows) and all(
-            len(place.ids) < len(row.context) and row.context[: len(place.ids)] == place.ids
-            for place, row in zip(places, rows, strict=True)
-        ):
-            fresh = [row.context[len(place.ids) :] for place, row in zip(places, rows, strict=True)]
-            batch = self._gather(places, max(map(len, fresh)) + room)
-            return batch, self._forward(batch, *self._left_padded(fresh))
-        self._pieces, self._places = [], {}  # nothing of them is read again: free them before the new ones fill
+        found = [(row, self._caches.find(row.key, row.context)) for row in rows]
+        known = [(row, place) for row, place in found if place is not None]
+        new = [row for row, place in found if place is None]
+        fresh = [row.context[len(place.ids) :] for row, place in known]
+        width = max(map(len, fresh), default=0) + room
+        cached = self._caches.gather([place for _, place in known], width) if known else None
+        # Nothing of what was asked is read again: free it before new caches fill.
+        asked = {row.key for row in rows}
+        self._caches.keep_only({key for key in self._going_on if key not in asked})
+        going_on = [row for row, _ in known]
+        if cached is None:
+            return new, *self._read(new, room)
+        logits_BV = self._forward(cached, *self._left_padded(fresh))
+        if not new:
+            return going_on, cached, logits_BV
+        begun, first_logits_BV = self._read(new, room)
+        everyone = [torch.arange(len(batch.lengths_B), device=self.device) for batch in (begun, cached)]
+        return [*new, *going_on], merge([begun, cached], everyone, room), torch.cat([first_logits_BV, logits_BV])
+
+    def _read(self, rows: Sequence[_Row], room: int) -> tuple[KVBatch, Tensor]:
+        """A batch of whole contexts, each distinct one read once, and the logits that follow."""
         distinct = list(dict.fromkeys(row.context for row in rows))
         batch = KVBatch.empty(len(distinct), self._layers, max(map(len, distinct)), self.device)
         logits_BV = self._forward(batch, *self._left_padded(distinct))
         number = {context: index for index, context in enumerate(distinct)}
         rows_B = torch.tensor([number[row.context] for row in rows], device=self.device)
         return batch.select(rows_B, room), logits_BV[rows_B]
-
-    def _gather(self, places: Sequence[_Place], room: int) -> KVBatch:
-        """The cached rows at `places`, in their order."""
-        pieces = sorted({place.piece for place in places})
-        rows = [[index for index, place in enumerate(places) if place.piece == piece] for piece in pieces]
-        merged = merge(
-            [self._pieces[piece] for piece in pieces],
-            [torch.tensor([places[index].row for index in indices], device=self.device) for indices in rows],
-            room,
-        )
-        order = [index for indices in rows for index in indices]
-        if order == list(range(len(places))):
-            return merged
-        inverse = torch.empty(len(order), dtype=torch.long, device=self.device)
-        inverse[torch.tensor(order, device=self.device)] = torch.arange(len(order), device=self.device)
-        return merged.select(inverse, room)
 
     def _left_padded(self, sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """ids and the mask that is True where there is a token, right-aligned."""
@@ -220,12 +230,20 @@ class HFPolicy:
         probabilities_BV = logprobs_BV.exp()
         if self.sampling.greedy:
             tokens_B = logprobs_BV.argmax(-1)
+        elif self.sampling.noise == "conversation":
+            place = max(len(row.ids) for row in live)  # that of every open row
+            noise_BV = gumbels([row.noise for row in live], place, logprobs_BV.shape[1], logprobs_BV)
+            tokens_B = noise_BV.add_(logprobs_BV).argmax(-1)
         else:
             tokens_B = torch.multinomial(probabilities_BV, 1, generator=self._generator)[:, 0]
-        chosen = logprobs_BV.gather(1, tokens_B[:, None])[:, 0].tolist()
+        chosen_B = logprobs_BV.gather(1, tokens_B[:, None])[:, 0]
         # A logit of -inf has probability 0 and adds nothing, but 0 * -inf is NaN.
-        entropies = -(probabilities_BV * logprobs_BV.clamp(min=-1e30)).sum(-1)
-        for row, token, logprob, entropy in zip(live, tokens_B.tolist(), chosen, entropies.tolist(), strict=True):
+        entropies_B = -(probabilities_BV * logprobs_BV.clamp(min=-1e30)).sum(-1)
+        if self.sampling.precision == "double":
+            # Adding 0 takes the sign from a negative zero.
+            chosen_B, entropies_B = (values_B.round(decimals=7).add(0.0) for values_B in (chosen_B, entropies_B))
+        read = zip(live, tokens_B.tolist(), chosen_B.tolist(), entropies_B.tolist(), strict=True)
+        for row, token, logprob, entropy in read:
             if row.open:
                 row.ids.append(token)
                 row.logprobs.append(logprob)
@@ -234,12 +252,17 @@ class HFPolicy:
         return tokens_B
 
     def _park(self, batch: KVBatch, live: Sequence[_Row]) -> None:
-        """Remember where the finished rows of `batch` lie. Their last sampled token is not cached yet."""
-        for index, row in enumerate(live):
-            if not row.open:
-                self._places[row.key] = _Place(len(self._pieces), index, row.context + tuple(row.ids[:-1]))
-        self._pieces.append(batch)
+        """Hold the finished rows of `batch`. Their last sampled token is not cached yet."""
+        ended = [(index, row) for index, row in enumerate(live) if not row.open]
+        self._caches.park(batch, [(index, row.key, row.context + tuple(row.ids[:-1])) for index, row in ended])
 
 
 def _unanswered(prompt: Prompt) -> Reply:
     return Reply(prompt, (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True)
+
+
+def _in_double(model: PreTrainedModel) -> PreTrainedModel:
+    """A copy in float64. Raises ValueError for a device that has no such numbers."""
+    if model.device.type == "mps":
+        raise ValueError("--sampling.precision double needs float64, which mps does not have; use --device cpu.")
+    return copy.deepcopy(model).double()

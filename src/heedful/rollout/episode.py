@@ -44,6 +44,11 @@ class Episode:
             self._shown.append(observation)
 
     @property
+    def key(self) -> str:
+        """Unique among the episodes of one collection."""
+        return f"{self.task.id}/{self.member}"
+
+    @property
     def observation(self) -> Observation:
         """What the environment showed last."""
         return self._shown[-1]
@@ -58,7 +63,7 @@ class Episode:
         for turn, observation in zip(self._turns[first:newest], later, strict=True):
             messages.append(Message("assistant", turn.reply.text, turn.reply.ids))
             messages.append(Message("user", observation.text))
-        return Conversation(f"{self.task.id}/{self.member}", tuple(messages), restarts=first > 0)
+        return Conversation(self.key, tuple(messages), first > 0, newest)
 
     def advance(self, reply: Reply) -> None:
         """Hand one reply to the environment and note the turn.

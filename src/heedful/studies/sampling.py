@@ -19,7 +19,6 @@ from heedful.envs.tasks import TaskStream
 from heedful.policies.hf import HFPolicy
 from heedful.policies.load import pick_device
 from heedful.report import write_report
-from heedful.rollout.collect import collect
 from heedful.seeds import derive, stream
 from heedful.spread import values_on
 from heedful.storage import (
@@ -106,8 +105,9 @@ def _sample(config: TrainConfig, parts: Parts, folder: RunFolder, batch: int) ->
     family = parts.family
     tasks = TaskStream(family, "train", derive(config.seed, "tasks", batch), config.tasks).next(config.groups)
     noise = derive(config.seed, "rollout", batch)
-    policy = HFPolicy(parts.model, parts.renderer, config.sampling, seed=noise, version=0)
-    groups = collect(policy, family.make, tasks, config.group_size, family.turns, config.context)
+    sampling = config.collect.sampling(config.sampling)
+    policy = HFPolicy(parts.model, parts.renderer, sampling, seed=noise, version=0)
+    groups = config.collect(policy, family.make, tasks, config.group_size, family.turns, config.context)
     verdicts = config.filter(values_on(groups, config.filter.on), stream(config.seed, "filter", batch))
     diagnosis = parts.diagnostician.measure(batch, groups, verdicts, config.filter.on)
     if config.keep_rollouts == "all":

@@ -18,6 +18,7 @@ from heedful.envs.frozen_lake import FrozenLake
 from heedful.filters import FILTERS, TopP
 from heedful.policies.sampling import Sampling
 from heedful.reading import Tags
+from heedful.rollout.collectors import COLLECTORS, Collector, LockStep
 from heedful.rollout.context import Context
 from heedful.seedlings.recipe import Seedling
 from heedful.trackers import TRACKERS
@@ -95,6 +96,8 @@ class TrainConfig:
     """Draw tasks from a fixed pool of this size; none = fresh tasks at every step."""
     coverage: Coverage = field(default_factory=Coverage)
     context: Context = field(default_factory=Context)
+    collect: Annotated[Collector, Choice(COLLECTORS)] = field(default_factory=LockStep)
+    """Who waits for whom while episodes are played: lock_step, or async for environments that are slow."""
     sampling: Sampling = field(default_factory=Sampling)
     tags: Tags = field(default_factory=Tags)
     template_options: tuple[str, ...] = ()
@@ -150,6 +153,7 @@ class TrainConfig:
             )
         self._refuse_choices_without_choice()
         self._refuse_what_pieces_cannot()
+        _ = self.collect.sampling(self.sampling)  # raises where the collector cannot work with it
         _ = self.chat_options  # raises for an entry that is no option
 
     def _refuse_what_pieces_cannot(self) -> None:
@@ -160,7 +164,7 @@ class TrainConfig:
             ("a critic (--algorithm ppo)", self.algorithm.advantage.reads == "values"),
             ("LoRA (--lora.rank)", self.lora.rank > 0),
             ("the gradient's anatomy (--gradients.every)", self.gradients.every > 0),
-            ("the gradient's anatomy (--gradients.every)", self.gradients.every > 0),
+            ("a copy of it in float64 (--sampling.precision double)", self.sampling.precision == "double"),
         ):
             if asked:
                 raise ValueError(

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType
 from typing import Protocol
@@ -24,7 +24,6 @@ from heedful.evaluation import Baselines, evaluation_seed, measure_baselines, pl
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Tracker
-from heedful.rollout.collect import collect
 from heedful.rollout.overlong import shape_overlong
 from heedful.rollout.refill import Collection, collect_until_enough
 from heedful.seeds import derive, stream
@@ -150,8 +149,11 @@ class _Run:
         )
 
     def policy(self, sampling: Sampling, step: int, seed: int) -> HFPolicy:
-        # Each process draws noise of its own; the first one's is that of a run of one process.
-        own = seed if self.world.is_first else derive(seed, "process", self.world.rank)
+        sampling = self.config.collect.sampling(sampling)
+        # Noise of a batch is drawn by each process for itself; the first one's is that of a run of one process. Noise
+        # of a conversation is told apart by its key: no two processes play the same one.
+        shared = self.world.is_first or sampling.noise == "conversation"
+        own = seed if shared else derive(seed, "process", self.world.rank)
         return HFPolicy(self.parts.model, self.parts.renderer, sampling, seed=own, version=step)
 
     def collect(self, step: int) -> Collection:
@@ -174,7 +176,7 @@ class _Run:
         policy, mine = self.policy(config.sampling, step, seed), self.world.share(tasks)
         with self.parts.learner.whole():
             groups = self.world.unite(
-                collect(policy, family.make, mine, config.group_size, family.turns, config.context)
+                config.collect(policy, family.make, mine, config.group_size, family.turns, config.context)
             )
         if not algorithm.overlong_buffer:
             return groups
@@ -207,9 +209,7 @@ class _Run:
         metrics = list(baselines.metrics)
         with clock.stage("evaluate"):
             for kind, samples in (("sampled", evaluation.samples), ("greedy", 1)):
-                sampling = Sampling(
-                    self.config.sampling.temperature, kind == "greedy", self.config.sampling.tokens_per_turn
-                )
+                sampling = replace(self.config.sampling, greedy=kind == "greedy")
                 with self.parts.learner.whole():
                     mine = play_tasks(
                         partial(self.policy, sampling, version),
@@ -219,6 +219,7 @@ class _Run:
                         samples=samples,
                         at_once=evaluation.at_once,
                         context=self.config.context,
+                        collect=self.config.collect,
                     )
                 groups = self.world.unite(mine)
                 if self.config.keep_rollouts != "none" and self.world.is_first:

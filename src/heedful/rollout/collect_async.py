@@ -1,0 +1,172 @@
+"""Asynchronous rollouts: the policy answers whoever is ready while the environments of the others still work.
+
+Promise: the episodes of `collect` - groups and members in the same order, an environment that raises ends its own
+episode alone - and no episode waits for the environment of another one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from heedful.protocols import AskedInParts, Environment, Policy
+from heedful.rollout.collect import as_groups
+from heedful.rollout.context import FULL_HISTORY, Context
+from heedful.rollout.episode import Episode
+from heedful.types import Group, Reply, Task
+
+PATIENCE = 0.1
+"""A sampler that is idle waits for company to who is ready, for at most this share of what its last batch took. Without
+it, episodes that are a millisecond apart would be answered in two batches for the rest of their lives."""
+
+
+def collect_async(
+    policy: Policy,
+    make_environment: Callable[[], Environment],
+    tasks: Sequence[Task],
+    group_size: int,
+    max_turns: int,
+    context: Context = FULL_HISTORY,
+    *,
+    threads: int = 32,
+) -> list[Group]:
+    """Play `group_size` episodes of every task, as `collect` does, with up to `threads` environments at work meanwhile.
+
+    As soon as the sampler is idle it takes whoever has a next observation. Each environment is used by one thread at a
+    time, not always the same one; `make_environment` is called in the caller's thread, `start` is not. The policy is
+    asked in the caller's thread, or, where it says so (`AskedInParts.parallel`), by several threads at once.
+
+    The same policy, tasks and replies give the same episodes however long anything took, if replies do not depend on
+    who is asked together. Raises ValueError for a policy that says they do.
+    """
+    parts = policy if isinstance(policy, AskedInParts) else None
+    if parts is not None and parts.draws_together:
+        raise ValueError(
+            "Expected a policy whose replies do not depend on which conversations are asked together, since here that "
+            "is a matter of time; found one that draws one stream of noise for all of them. Sample with "
+            "Sampling(noise='conversation')."
+        )
+    parallel = 1 if parts is None else parts.parallel
+    environments = ThreadPoolExecutor(threads, thread_name_prefix="environment")
+    samplers = ThreadPoolExecutor(parallel, thread_name_prefix="sampler") if parallel > 1 else None
+    try:
+        rollout = _Rollout(policy, environments, samplers, parallel)
+        seats = ((make_environment(), task, member) for task in tasks for member in range(group_size))
+        return as_groups(policy, tasks, rollout.play((*seat, max_turns, context) for seat in seats))
+    finally:
+        # After an error nothing new begins. Calls that run cannot be stopped: they end by themselves, unheard.
+        for pool in (environments, samplers):
+            if pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+
+Beginning = tuple[Environment, Task, int, int, Context]
+"""What an `Episode` is made from."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """What one call of the policy gave."""
+
+    episodes: Sequence[Episode]
+    replies: Sequence[Reply]
+
+
+class _Rollout:
+    """The episodes of one collection: whose environment is at work, who can be asked, who was asked."""
+
+    def __init__(
+        self, policy: Policy, environments: ThreadPoolExecutor, samplers: ThreadPoolExecutor | None, parallel: int
+    ) -> None:
+        self._policy = policy
+        self._environments = environments
+        self._samplers = samplers
+        self._samplers_at_work = 0
+        self._parallel = parallel
+        self._working = 0
+        """Environment calls that run or wait for a thread."""
+        self._ready: list[Episode] = []
+        self._open: set[str] = set()
+        """The keys of the episodes that have begun and not ended."""
+        self._heard: SimpleQueue[Future[Episode] | Future[_Answered]] = SimpleQueue()
+        self._patience = 0.0
+        """Seconds."""
+
+    def play(self, beginnings: Iterable[Beginning]) -> list[Episode]:
+        """The episodes in the order of their beginnings, all ended."""
+        begun = [self._work(Episode, *beginning) for beginning in beginnings]
+        while self._working or self._ready or self._samplers_at_work:
+            self._hear()
+            self._ask()
+        return [future.result() for future in begun]
+
+    @property
+    def _can_ask(self) -> bool:
+        return bool(self._ready) and self._samplers_at_work < self._parallel
+
+    def _hear(self) -> None:
+        """Note what has come back; wait for it as long as there is nothing else to do."""
+        deadline: float | None = None
+        while self._working or self._samplers_at_work:
+            if self._can_ask and deadline is None:
+                deadline = time.perf_counter() + self._patience
+            try:
+                left = None if deadline is None else max(0.0, deadline - time.perf_counter())
+                self._note(self._heard.get(timeout=left))
+            except Empty:
+                return
+
+    def _note(self, future: Future[Episode] | Future[_Answered]) -> None:
+        """Raises what the call has raised."""
+        result = future.result()
+        if isinstance(result, _Answered):
+            self._samplers_at_work -= 1
+            self._hand_out(result)
+            return
+        self._working -= 1
+        if result.ending is None:
+            self._ready.append(result)
+            self._open.add(result.key)
+        else:
+            self._open.discard(result.key)
+
+    def _ask(self) -> None:
+        """Have everyone answered who is ready: by the caller, or in equal parts by the samplers that are idle."""
+        if not self._can_ask:
+            return
+        ready, self._ready = self._ready, []
+        if isinstance(self._policy, AskedInParts):
+            self._policy.keep(frozenset(self._open))
+        if self._samplers is None:
+            start = time.perf_counter()
+            answered = self._answer(ready)
+            self._patience = PATIENCE * (time.perf_counter() - start)
+            self._hand_out(answered)
+            return
+        calls = min(self._parallel - self._samplers_at_work, len(ready))
+        for number in range(calls):
+            future = self._samplers.submit(self._answer, ready[number::calls])
+            future.add_done_callback(self._heard.put)
+        self._samplers_at_work += calls
+
+    def _answer(self, episodes: Sequence[Episode]) -> _Answered:
+        return _Answered(episodes, self._policy.respond([episode.conversation for episode in episodes]))
+
+    def _hand_out(self, answered: _Answered) -> None:
+        """Give every environment its reply."""
+        for episode, reply in zip(answered.episodes, answered.replies, strict=True):
+            self._work(_advanced, episode, reply)
+
+    def _work(self, call: Callable[..., Episode], *arguments: object) -> Future[Episode]:
+        future = self._environments.submit(call, *arguments)
+        future.add_done_callback(self._heard.put)
+        self._working += 1
+        return future
+
+
+def _advanced(episode: Episode, reply: Reply) -> Episode:
+    episode.advance(reply)
+    return episode

@@ -1,0 +1,242 @@
+"""The batched sampler asked for some conversations at a time: the same replies, nothing read twice, nothing hoarded."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from heedful.envs.frozen_lake import FrozenLake  # noqa: E402
+from heedful.policies.hf import HFPolicy  # noqa: E402
+from heedful.policies.kv import KVBatch  # noqa: E402
+from heedful.policies.sampling import Sampling  # noqa: E402
+from heedful.protocols import AskedInParts  # noqa: E402
+from heedful.render import Renderer  # noqa: E402
+from heedful.rollout.collect import collect  # noqa: E402
+from heedful.rollout.collect_async import collect_async  # noqa: E402
+from heedful.rollout.context import FULL_HISTORY, Context  # noqa: E402
+from heedful.types import Conversation, Group, Message, Reply, Trajectory  # noqa: E402
+from slow_environments import slow, up_to  # noqa: E402
+from tiny_models import llama  # noqa: E402
+
+LAKE = FrozenLake(instructions="brief", turns=4)
+TASKS = [LAKE.task(seed) for seed in range(4)]
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer: Any) -> Any:
+    return llama(len(tokenizer))
+
+
+@pytest.fixture(scope="module")
+def renderer(tokenizer: Any) -> Renderer:
+    """A sixth of all ids end a reply, so lengths vary from one token to the limit."""
+    return Renderer(tokenizer, stop_ids=range(7, len(tokenizer), 6))
+
+
+def policy_of(model: Any, renderer: Renderer, seed: int = 0, **sampling: Any) -> HFPolicy:
+    chosen = Sampling(**{"tokens_per_turn": 12, "noise": "conversation", **sampling})
+    return HFPolicy(model, renderer, chosen, seed=seed)
+
+
+def trajectories(groups: Sequence[Group]) -> list[Trajectory]:
+    return [trajectory for group in groups for trajectory in group.trajectories]
+
+
+def assert_the_same_episodes(found: Sequence[Group], expected: Sequence[Group], tolerance: float) -> None:
+    """Ids, rewards and endings exactly, log-probabilities and entropies up to `tolerance`."""
+    for one, other in zip(trajectories(found), trajectories(expected), strict=True):
+        assert (one.task, one.member, one.ending, one.outcome) == (
+            other.task,
+            other.member,
+            other.ending,
+            other.outcome,
+        )
+        for turn, its in zip(one.turns, other.turns, strict=True):
+            assert turn.reply.ids == its.reply.ids
+            assert turn.reply.prompt == its.reply.prompt
+            assert (turn.rewards, turn.actions, turn.state) == (its.rewards, its.actions, its.state)
+            assert turn.reply.logprobs == pytest.approx(its.reply.logprobs, abs=tolerance)
+            assert turn.reply.entropies == pytest.approx(its.reply.entropies, abs=tolerance)
+
+
+@pytest.mark.parametrize("context", [FULL_HISTORY, Context(1), Context(0)], ids=["full", "last turn", "none"])
+def test_asynchronous_episodes_are_those_of_lock_step(model: Any, renderer: Renderer, context: Context) -> None:
+    expected = collect(policy_of(model, renderer), LAKE.make, TASKS, 4, LAKE.turns, context)
+    assert len({turn.reply.ids for trajectory in trajectories(expected) for turn in trajectory.turns}) > 30
+    for seed in range(3):
+        make = slow(LAKE, up_to(0.03), seed)
+        found = collect_async(policy_of(model, renderer), make, TASKS, 4, LAKE.turns, context, threads=6)
+        assert_the_same_episodes(found, expected, 1e-9)
+
+
+def test_greedy_replies_are_the_same_too_whatever_the_noise(model: Any, renderer: Renderer) -> None:
+    greedy = {"greedy": True, "noise": "batch"}
+    expected = collect(policy_of(model, renderer, **greedy), LAKE.make, TASKS, 2, LAKE.turns)
+    found = collect_async(policy_of(model, renderer, **greedy), slow(LAKE, up_to(0.02), 1), TASKS, 2, LAKE.turns)
+    assert_the_same_episodes(found, expected, 1e-9)
+
+
+def test_noise_of_the_batch_is_refused(model: Any, renderer: Renderer) -> None:
+    for noise in ("batch", "auto"):
+        with pytest.raises(ValueError, match="do not depend on which conversations are asked together"):
+            collect_async(policy_of(model, renderer, noise=noise), LAKE.make, TASKS, 2, LAKE.turns)
+
+
+def ask(key: str, text: str, turn: int = 0) -> Conversation:
+    return Conversation(key, (Message("user", text),), turn=turn)
+
+
+def go_on(conversation: Conversation, reply: Reply, text: str) -> Conversation:
+    said = Message("assistant", reply.text, reply.ids)
+    messages = (*conversation.messages, said, Message("user", text))
+    return Conversation(conversation.key, messages, turn=conversation.turn + 1)
+
+
+def test_a_reply_does_not_depend_on_who_else_is_asked_nor_in_which_order(model: Any, renderer: Renderer) -> None:
+    asked = [ask(str(number), f"echo {'ABCDEFGH'[number % 8]}" * (1 + number % 5)) for number in range(20)]
+    together = policy_of(model, renderer).respond(asked)
+    shuffled = list(range(20))
+    random.Random(4).shuffle(shuffled)
+    reordered = policy_of(model, renderer).respond([asked[number] for number in shuffled])
+    for place, number in enumerate(shuffled):
+        (alone,) = policy_of(model, renderer).respond([asked[number]])
+        assert alone.ids == together[number].ids == reordered[place].ids
+        assert alone.logprobs == pytest.approx(together[number].logprobs, abs=1e-9)
+
+
+def test_seed_key_and_turn_decide_what_is_drawn(model: Any, renderer: Renderer) -> None:
+    one = ask("a", "echo A")
+
+    def drawn(conversation: Conversation, seed: int = 0) -> tuple[int, ...]:
+        return policy_of(model, renderer, seed).respond([conversation])[0].ids
+
+    assert drawn(one) == drawn(one)
+    assert len({drawn(one), drawn(one, seed=1), drawn(ask("b", "echo A")), drawn(ask("a", "echo A", turn=1))}) == 4
+
+
+def test_tokens_of_a_conversations_own_noise_follow_the_reported_distribution(
+    tokenizer: Any, renderer: Renderer
+) -> None:
+    model, draws = llama(len(tokenizer)), 3000
+    policy = policy_of(model, renderer, temperature=0.7, tokens_per_turn=2)
+    asked = [ask(f"task-{number}/0", "echo A not B") for number in range(draws)]
+    counts = torch.zeros(len(tokenizer), dtype=torch.float64)
+    for reply in policy.respond(asked):
+        counts[reply.ids[0]] += 1
+    context = renderer.context_ids(asked[0])
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([list(context)])).logits[0, -1]
+    expected = (logits / 0.7).softmax(-1) * draws
+    frequent = expected >= 5
+    chi2 = float(((counts - expected)[frequent] ** 2 / expected[frequent]).sum())
+    freedom = int(frequent.sum()) - 1
+    assert freedom > 20
+    assert chi2 < freedom + 4 * (2 * freedom) ** 0.5
+
+
+def tokens_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by the tokens that each forward pass reads."""
+    counts: list[int] = []
+    extend = KVBatch.extend
+
+    def noted(self: KVBatch, new_BT: Any) -> Any:
+        counts.append(int(new_BT.sum()))
+        return extend(self, new_BT)
+
+    monkeypatch.setattr(KVBatch, "extend", noted)
+    return counts
+
+
+def distinct_tokens(groups: Sequence[Group]) -> int:
+    """All tokens of all episodes but the last sampled one of each, which nobody reads."""
+    return sum(
+        len(trajectory.context_ids(len(trajectory.turns) - 1)) + len(trajectory.turns[-1].reply.ids) - 1
+        for trajectory in trajectories(groups)
+    )
+
+
+def test_nothing_is_read_twice_when_conversations_are_asked_in_parts(
+    model: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = tokens_read(monkeypatch)
+    # One member each, so that no prompt is shared: then every token of every episode is read exactly once.
+    tasks = [LAKE.task(seed) for seed in range(12)]
+    groups = collect_async(policy_of(model, renderer), slow(LAKE, up_to(0.03), 5), tasks, 1, LAKE.turns, threads=4)
+    assert {len(trajectory.turns) for trajectory in trajectories(groups)} == {LAKE.turns}
+    assert sum(counts) == distinct_tokens(groups)
+
+
+def test_without_a_word_on_who_goes_on_others_are_let_go(
+    model: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = tokens_read(monkeypatch)
+    asked = [ask(str(number), f"echo {'ABCDEFGH'[number]} " * 6) for number in range(8)]
+
+    def second_turn_of_the_last(keep: bool) -> int:
+        policy = policy_of(model, renderer)
+        first = policy.respond(asked)
+        later = [go_on(conversation, reply, "on") for conversation, reply in zip(asked, first, strict=True)]
+        for part in (later[:4], later[4:]):
+            if keep:
+                policy.keep({conversation.key for conversation in asked})
+            counts.clear()
+            policy.respond(part)
+        return counts[0]
+
+    # The last sampled token of each reply, and what stands between it and the next one.
+    new = 4 * (
+        1 + len(renderer.next_prompt(go_on(asked[0], policy_of(model, renderer).respond(asked[:1])[0], "on")).ids)
+    )
+    assert second_turn_of_the_last(keep=True) == pytest.approx(new, abs=4)
+    assert second_turn_of_the_last(keep=False) > 3 * new
+
+
+def test_what_is_held_is_at_most_twice_what_goes_on(model: Any, renderer: Renderer) -> None:
+    policy, rng = policy_of(model, renderer, tokens_per_turn=3), random.Random(2)
+    assert isinstance(policy, AskedInParts)
+    talks = {str(number): ask(str(number), f"echo {number}") for number in range(40)}
+    most = 0
+    while talks:
+        chosen = rng.sample(sorted(talks), min(len(talks), rng.randint(1, 9)))
+        policy.keep(set(talks))
+        held_before = policy._caches.rows
+        replies = policy.respond([talks[key] for key in chosen])
+        for key, reply in zip(chosen, replies, strict=True):
+            talks[key] = go_on(talks[key], reply, "on")
+            if talks[key].turn == 4:
+                del talks[key]
+        policy._caches.keep_only(set(talks))
+        assert policy._caches.rows <= 2 * len(talks)
+        most = max(most, held_before)
+    assert most > 10
+    assert policy._caches.rows == 0
+
+
+def test_lock_step_holds_one_batch_and_no_more(model: Any, renderer: Renderer) -> None:
+    policy = policy_of(model, renderer, tokens_per_turn=1)
+    for _ in range(3):
+        policy.respond([ask(str(number), "echo A") for number in range(8)])
+        assert policy._caches.rows == 8
+
+
+def test_in_double_precision_episodes_are_the_same_to_the_bit(tokenizer: Any, renderer: Renderer) -> None:
+    model = llama(len(tokenizer)).float()
+    double = {"precision": "double", "temperature": 1.3}
+    expected = collect(policy_of(model, renderer, **double), LAKE.make, TASKS, 4, LAKE.turns)
+    for seed in range(2):
+        found = collect_async(policy_of(model, renderer, **double), slow(LAKE, up_to(0.02), seed), TASKS, 4, LAKE.turns)
+        assert found == expected
+    assert model.dtype == torch.float32
+    single = collect(policy_of(model, renderer, temperature=1.3), LAKE.make, TASKS[:1], 1, LAKE.turns)
+    errors = [
+        abs(one - other)
+        for turn, its in zip(single[0].trajectories[0].turns[:1], expected[0].trajectories[0].turns[:1], strict=True)
+        for one, other in zip(turn.reply.logprobs, its.reply.logprobs, strict=True)
+    ]
+    assert max(errors) < 1e-5
