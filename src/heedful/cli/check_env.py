@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from heedful import envs
 from heedful.cli.words import asks_for_help, take_positional
-from heedful.configuration import Choice, parse
+from heedful.configuration import Choice, ConfigurationError, parse
 from heedful.envs.check import QUICK, RULES, Effort, check
 from heedful.envs.check_report import Finding, Report
 from heedful.foreign import Raised, attempt
@@ -159,12 +159,12 @@ def _known() -> str:
 def _settings(name: str, family: Any, argv: list[str]) -> tuple[CheckSettings, Any]:
     """The settings, and the family with its knobs as they were given (the same object where none was)."""
     prog, head = f"heedful check-env {name}", "The settings in full:"
-    knobs = any(word.startswith("--env") or word in ("--help", "-h", "--print-config") for word in argv)
+    knobs = any(word.startswith("--env") or word in ("--help", "-h", "--config", "--print-config") for word in argv)
     if not (knobs and dataclasses.is_dataclass(family)):
         return parse(CheckSettings, CheckSettings(), argv, prog, head), family
     try:
         settings = parse(KnobSettings, KnobSettings(env=family), argv, prog, head)
-    except TypeError as error:
+    except (TypeError, ConfigurationError) as error:
         raise ValueError(f"The knobs of {name} cannot be set on a command line: {error}") from error
     return settings, family if settings.env == family else settings.env
 

@@ -20,6 +20,7 @@ List the environments (at their default knobs) and the presets that `heedful tra
 OWN = """An environment of your own: a frozen dataclass whose fields are its knobs, named as module:Class,
 
   heedful play mygame:Maze --env.rooms 5        (with mygame.py in this folder)
+  heedful check-env mygame:Maze                 (what is wrong with it, rule by rule)
   heedful train mygame:Maze --model Qwen/Qwen2.5-0.5B-Instruct
 
 It needs `name`, `turns`, `task(seed)` and `make()` (heedful.protocols.EnvironmentFamily). With `actions` and

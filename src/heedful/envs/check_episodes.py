@@ -218,20 +218,23 @@ def _as_the_knob_says(bench: Bench, evidence: Evidence) -> Finding | None:
 def text(bench: Bench, evidence: Evidence) -> Finding:
     """Every reply is answered, in reasonable time; a reply that cannot be read is the agent's fault."""
     failed = [played for played in evidence.episodes if played.fault is not None and played.fault.kind != "type"]
-    kinds = {exchange.kind for _, _, exchange in evidence.exchanges()}
+    answered = {exchange.kind for _, _, exchange in evidence.exchanges()}
     if not failed:
         return holds(
-            f"replies of {len(kinds)} kinds were answered, a million characters and lone surrogates among them"
+            f"replies of {len(answered)} kinds were answered, a million characters and lone surrogates among them"
         )
-    by_fault: dict[str, list[Played]] = defaultdict(list)
+    by_cause: dict[str, list[Played]] = defaultdict(list)
     for played in failed:
-        by_fault[str(played.fault)].append(played)
-    other = f", and {len(by_fault) - 1} further fault{'s' * (len(by_fault) > 2)}" if len(by_fault) > 1 else ""
-    fault, episodes = next(iter(by_fault.items()))
+        assert played.fault is not None
+        by_cause[played.fault.cause or played.fault.text].append(played)
+    episodes = max(by_cause.values(), key=len)
+    kinds = [played.last_kind for played in episodes]
+    every = answered | {played.last_kind for played in failed}
+    others = f"; {len(by_cause) - 1} further cause{'s' * (len(by_cause) > 2)}" if len(by_cause) > 1 else ""
     return broken(
         "a reply is not answered",
         expected="any text is accepted: what cannot be read spends the turn",
-        found=f"{fault}; with {kinds_of([played.last_kind for played in episodes])}{other}",
+        found=f"{episodes[0].fault}; after {len(set(kinds))} of {len(every)} kinds of reply: {kinds_of(kinds)}{others}",
         where=episodes[0].where(len(episodes[0].exchanges)),
         remedy="answer such a reply with a Step of valid=False and a line on what was wrong; "
         "heedful.envs.actions.read_reply and heedful.envs.answers.read_answer never raise",

@@ -19,12 +19,15 @@ def echo(bench: Bench, evidence: Evidence) -> Finding:
     if bench.turns == 1:
         return absent("an episode has one turn, so nothing of a reply can come back")
     longest = 0
+    if not any(any(token in played.replies[turn] for token in CHAT_TOKENS) for played, turn, _ in _shown(evidence)):
+        return absent("no episode went on after a reply that holds tokens of a chat template: see text")
     for played, turn, text in _shown(evidence):
         token = next((token for token in CHAT_TOKENS if token in text and token not in played.first.text), "")
         if token:
             return _came_back(
                 "a token of a chat template", f"{token} in {shortened(_around(text, token), 120)}", played, turn
             )
+    for played, turn, text in _shown(evidence):
         try:
             text.encode()
         except UnicodeEncodeError as error:

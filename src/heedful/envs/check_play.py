@@ -62,6 +62,8 @@ class Fault:
     call: Call
     kind: Literal["raised", "late", "type"]
     text: str
+    cause: str = ""
+    """The same for all faults of one cause: the kind of error, and the line that it came from."""
 
     def __str__(self) -> str:
         return self.text
@@ -210,7 +212,8 @@ class Bench:
             self.seconds[call].append(took)
         if isinstance(answer, Raised):
             place = f" ({answer.place})" if answer.place else ""
-            return None, Fault(call, "raised", f"`{call}` raised {_one_line(str(answer))}{place}")
+            cause = f"{type(answer.error).__name__}{place}"
+            return None, Fault(call, "raised", f"`{call}` raised {_one_line(str(answer))}{place}", cause)
         return answer.value, None
 
     def demand(self, call: Call, function: Callable[[], Answer], where: str) -> Answer:

@@ -111,12 +111,19 @@ def _characters(example: str) -> dict[str, str]:
         "zero-width characters": "\u200b\u200d\ufeff\u2060",
         "other line ends": "\u2028\u2029\x0b\x0c\x85",
         "combining marks": "e" + "\u0301" * 50,
-        "digits that are none": "\u00b2\u2460\u0663\uff17",
+        "a digit that is no number": "\u00b2",
+        "digits of other scripts": "\u0663\uff17",
         "emoji": "\U0001f469\u200d\U0001f52c",
     }
     chat = {f"the chat token {token}": token for token in CHAT_TOKENS}
-    return {kind: format_reply([text, example], f"hm {text}") for kind, text in (strange | chat).items()} | {
-        f"{kind}, alone": text for kind, text in strange.items()
+    return {
+        **{f"{kind} beside an answer": format_reply([example, text], "hm") for kind, text in (strange | chat).items()},
+        **{
+            f"{kind} in thought and answer": format_reply([text, example], f"hm {text}")
+            for kind, text in strange.items()
+        },
+        **{f"{kind} as the answer": format_reply([text], "hm") for kind, text in (strange | chat).items()},
+        **{f"{kind}, alone": text for kind, text in (strange | chat).items()},
     }
 
 

@@ -73,7 +73,8 @@ def outcome(bench: Bench, evidence: Evidence) -> Finding:
         return absent("no episode ended")
     most = sorted(seen, key=float)
     shown = ", ".join(most) if len(most) <= 6 else f"{len(most)} values from {most[0]} to {most[-1]}"
-    return holds(f"set at the end of each episode and nowhere else, 1 exactly where it is solved; seen: {shown}")
+    solved = "1 exactly where it is solved" if "1" in seen else "though none was solved, so 1 was not seen"
+    return holds(f"set at the end of each episode and nowhere else, {solved}; seen: {shown}")
 
 
 def _outcome_broken(sentence: str, found: str, where: str) -> Finding:
