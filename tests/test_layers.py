@@ -41,6 +41,7 @@ LAYERS = {
     "integrations": 3,
     "report": 3,
     "seedlings": 3,
+    "serving": 3,
     "audit": 4,
     "evaluation": 4,
     "presets": 4,

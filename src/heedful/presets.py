@@ -90,15 +90,23 @@ PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
 """What `heedful train NAME` starts from."""
 
 
+def starting_points() -> list[str]:
+    """The names that `preset` knows: those of the presets, and of the registered environments without one."""
+    return list(dict.fromkeys([*PRESETS, *envs.REGISTRY]))
+
+
 def preset(name: str, model: str | None = None) -> TrainConfig:
-    """The preset of this name, or defaults for an environment of your own given as `module:Class`.
+    """The preset of this name, or defaults for a registered environment or one of your own, given as `module:Class`.
 
     With a model other than the seedling the instructions become full English and the limits those of a chat model.
 
     Raises:
         ValueError: there is no such preset, or the module or class cannot be found.
     """
-    config = PRESETS[name]() if name in PRESETS else TrainConfig(env=_own_family(name))
+    if name in PRESETS:
+        config = PRESETS[name]()
+    else:
+        config = TrainConfig(env=_family(name) if name in envs.REGISTRY else _own_family(name))
     return config if model in (None, "seedling") else loaded(config, str(model))
 
 
@@ -127,10 +135,11 @@ def _family(name: str, **knobs: Any) -> Any:
 def _own_family(name: str) -> Any:
     module, colon, attribute = name.partition(":")
     if not colon:
-        close = difflib.get_close_matches(name, PRESETS, n=1)
+        known = starting_points()
+        close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise ValueError(
-            f"There is no environment or preset named {name!r}; known are {', '.join(PRESETS)}, or your own as "
+            f"There is no environment or preset named {name!r}; known are {', '.join(known)}, or your own as "
             f"module:Class.{hint}"
         )
     try:

@@ -1,4 +1,4 @@
-"""The command line: `heedful train | eval | play | audit | study | gradients | envs | check-env | report`.
+"""The command line: `heedful train | eval | play | audit | study | gradients | envs | check-env | serve-env | report`.
 
 Promise: what the user can mend ends in a sentence and exit code 2; nothing already computed is lost. Help loads no
 torch. Exit codes: 0 done, 1 a run among several seeds failed or a rule of check-env is broken, 2 bad input, 3 stopped
@@ -21,6 +21,7 @@ COMMANDS = {
     "audit": ("heedful.cli.audit", "measure logged rollouts: ours, TRL's, verl's, verifiers' or RAGEN's"),
     "study": ("heedful.cli.study", "run a declared study: arms x seeds, tables with intervals, a page"),
     "gradients": ("heedful.cli.gradients", "signal and noise of a run's gradient, by reward variance"),
+    "serve-env": ("heedful.cli.serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
     "envs": ("heedful.cli.environments", "list the environments and presets"),
     "check-env": ("heedful.cli.check_env", "play anyone's environment and say which rules of the contract it breaks"),
     "report": ("heedful.cli.report", "write the page of a run again, or compare runs"),

@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     table.add_column("actions")
     table.add_column("task")
     for name in envs.REGISTRY:
-        table.add_row(name, *_cells(envs.get(name)()))
+        table.add_row(name, *_cells(envs.get(name)))
     console.print(table)
     presets = Table(box=None, header_style="bold", pad_edge=False)
     presets.add_column("preset")
@@ -58,7 +58,13 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _cells(family: Any) -> tuple[str, str, str]:
-    actions = getattr(family, "actions", ())
-    per_turn = family.actions_per_turn if actions else 1
-    return f"{family.turns} x {per_turn}", ", ".join(actions) or "an answer in free text", family.summary
+def _cells(kind: type) -> tuple[str, str, str]:
+    """Limits, actions and task at the default knobs; of an environment that needs something first, what it is."""
+    try:
+        family: Any = kind()
+        actions = getattr(family, "actions", ())
+        per_turn = family.actions_per_turn if actions else 1
+        return f"{family.turns} x {per_turn}", ", ".join(actions) or "an answer in free text", family.summary
+    except (ValueError, OSError, ImportError):
+        # It cannot be had with defaults alone: a server that is not there, an extra that is not installed.
+        return "", "", (inspect.getdoc(kind) or "").partition("\n")[0]

@@ -14,7 +14,7 @@ from heedful.cli.subjects import Subject, find_subject, load, shared_fields, wit
 from heedful.cli.words import asks_for_help, take, take_positional
 from heedful.configuration import Choice, parse
 from heedful.policies.sampling import Sampling
-from heedful.presets import PRESETS, preset
+from heedful.presets import preset, starting_points
 from heedful.protocols import Environment
 from heedful.reading import Tags
 from heedful.rollout.context import Context
@@ -104,7 +104,9 @@ def main(argv: list[str]) -> int:
         if name is None and by in SCRIPTED:
             return 0
     if name is None and by in (*SCRIPTED, "seedling"):
-        raise ValueError(f"Expected an environment after `heedful play`: one of {', '.join(PRESETS)}, or module:Class.")
+        raise ValueError(
+            f"Expected an environment after `heedful play`: one of {', '.join(starting_points())}, or module:Class."
+        )
     prog = f"heedful play {name or ''} --by {by}".replace("  ", " ")
     if by not in SCRIPTED:
         subject = find_subject(by, name, checkpoint)

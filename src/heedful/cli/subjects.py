@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.configuration import from_json
 from heedful.policies.sampling import Sampling
-from heedful.presets import PRESETS, preset
+from heedful.presets import preset, starting_points
 from heedful.rollout.context import Context
 from heedful.storage import RunFolder, read_metrics
 from heedful.training.config import TrainConfig
@@ -88,7 +88,7 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
             f"Expected a run folder, or a model and its environment, found the path {name} alone, which is no run (it "
             f"holds no config.json of one). For a model, name the environment, too: {_environments()}."
         )
-    if name in PRESETS or ":" in name:
+    if name in starting_points() or ":" in name:
         config = preset(name)
         return Subject(f"{_untrained(config)} in {config.env.name}", config)
     raise ValueError(
@@ -98,7 +98,7 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
 
 
 def _environments() -> str:
-    return f"{', '.join(PRESETS)} or module:Class"
+    return f"{', '.join(starting_points())} or module:Class"
 
 
 def is_run(path: Path) -> bool:

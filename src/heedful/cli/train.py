@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from heedful.cli.words import asks_for_help, take, take_positional
 from heedful.configuration import from_json, parse, to_json
-from heedful.presets import PRESETS, preset
+from heedful.presets import preset, starting_points
 from heedful.storage import RunFolder, describe_environment, write_whole
 from heedful.training.config import TrainConfig
 from heedful.training.parallel import Place
@@ -31,7 +31,7 @@ the input, and end with a report and a verdict.
   heedful train --resume RUN
   torchrun --nproc-per-node N -m heedful train ...
 
-ENV is a preset ({", ".join(PRESETS)}) or an environment of your own as module:Class.
+ENV is a preset ({", ".join(starting_points())}) or an environment of your own as module:Class.
   --out DIR      the run's folder (default: runs/<env>-<algorithm>-s<seed>-<n>)
   --seeds 0,1,2  one run per seed as processes over one warm start, and a table with intervals
   --resume RUN   go on with an interrupted run where its last checkpoint stands
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
         return _resume(Path(resume), place)
     name = take_positional(argv)
     if name is None and not helping:
-        known = ", ".join(PRESETS)
+        known = ", ".join(starting_points())
         raise ValueError(f"Expected an environment after `heedful train`: one of {known}, or module:Class.")
     default = preset(name or "frozen_lake", _model_named(argv))
     config = parse(TrainConfig, default, argv, f"heedful train {name or 'ENV'}", DESCRIPTION)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import socket
 import time
 from collections.abc import Mapping
@@ -237,3 +238,20 @@ def decode(message: bytes) -> Tree:
         return json.loads(message)
     except (ValueError, RecursionError) as error:
         raise WireError(f"Expected JSON, found {_short(message)} ({type(error).__name__}: {error}).") from error
+
+
+def generator_tree(rng: random.Random) -> Tree:
+    """The state of a generator, so that draws can be made elsewhere and counted here."""
+    version, words, gauss = rng.getstate()
+    return [version, list(words), gauss]
+
+
+def read_generator(tree: Tree) -> random.Random:
+    """The generator in that state. Raises WireError."""
+    rng = random.Random(0)
+    try:
+        version, words, gauss = tree
+        rng.setstate((version, tuple(words), gauss))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WireError(f"Expected the state of a random generator, found {_short(tree)} ({error}).") from error
+    return rng

@@ -1,0 +1,275 @@
+"""The HTTP server before a `Service`: connections, sizes, tokens, and a clean end.
+
+Promise: bounded in connections, in the size of a request, in sessions and in idle time; nothing but the health check is
+answered without the token, if there is one; without one the server listens on this machine only.
+
+Built on the standard library's threading server rather than on an ASGI framework. Environments are blocking code: under
+one as well each request would run in a thread, and nothing of what a framework adds (streams, sockets for many idle
+clients, schemas) is used by the nine requests that there are, while every user would install it. What the standard
+library leaves open is closed here: one segment per answer (else TCP waits 40 ms between headers and body), limits, and
+time-outs of connections. There is no TLS: put a reverse proxy or an SSH tunnel before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import ipaddress
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import Any
+
+from heedful.envs.wire import Tree, encode
+from heedful.serving.service import Service
+from heedful.serving.sessions import Refusal, Sessions
+
+CONNECTION_IDLE = 300.0
+"""Seconds after which a connection that says nothing is closed."""
+
+SWEEP_EVERY = 1.0
+"""Seconds between two looks for idle sessions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a server takes on."""
+
+    largest_request: int = 2**20
+    """Bytes."""
+    connections: int = 512
+    """At once; each takes a thread."""
+    log_every: int = 10_000
+    """Requests between two lines of log."""
+
+
+def check_address(host: str, token: str) -> None:
+    """Refuse an address that others can reach, unless there is a token. Raises ValueError."""
+    if token or _is_loopback(host):
+        return
+    raise ValueError(
+        f"Expected a token before listening on {host}, which other machines may reach: whoever reaches an environment "
+        "server can use up its sessions and this machine. Set HEEDFUL_ENV_TOKEN to a secret (here and for the "
+        "clients), or give --token-file FILE; or listen on 127.0.0.1."
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class EnvironmentServer(ThreadingHTTPServer):
+    """Listens at once; serves when `serve_forever` is called. `tell` takes the lines of the log."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        service: Service,
+        sessions: Sessions,
+        token: str,
+        limits: Limits,
+        tell: Callable[[str], None],
+    ) -> None:
+        check_address(address[0], token)
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        self.service, self.sessions, self.token, self.limits = service, sessions, token, limits
+        self._tell = tell
+        self._seats = threading.BoundedSemaphore(limits.connections)
+        self._connections: set[socket.socket] = set()
+        self._counting = threading.Lock()
+        self._requests = self._refused = 0
+        self._seconds = 0.0
+        self._next_sweep = time.monotonic() + SWEEP_EVERY
+        super().__init__(address, _Handler)
+
+    @property
+    def url(self) -> str:
+        host, port = self.server_address[:2]
+        named = str(host)
+        return f"http://{f'[{named}]' if ':' in named else named}:{port}"
+
+    @property
+    def requests(self) -> int:
+        return self._requests
+
+    def count(self, seconds: float, refused: bool) -> None:
+        """Note one answered request; every so many are a line of log."""
+        with self._counting:
+            self._requests += 1
+            self._refused += refused
+            self._seconds += seconds
+            if self._requests % self.limits.log_every:
+                return
+            mean = 1000 * self._seconds / self.limits.log_every
+            line = f"{self._requests:,} requests, the last {self.limits.log_every:,} of {mean:.2f} ms each; "
+            self._seconds = 0.0
+        self._tell(line + self.standing())
+
+    def standing(self) -> str:
+        """Sessions and refusals so far, for the log."""
+        sessions = self.sessions
+        return (
+            f"{sessions.opened:,} episodes begun, {sessions.open:,} open, {sessions.expired:,} closed as idle; "
+            f"{self._refused:,} requests refused"
+        )
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._seats.acquire(blocking=False):
+            self._connections.add(request)
+            super().process_request(request, client_address)
+            return
+        sentence = f"All {self.limits.connections} connections of this server are in use; try again later."
+        body = encode({"error": sentence})
+        head = f"HTTP/1.1 503 Service Unavailable\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+        request.settimeout(1.0)
+        try:
+            request.sendall(f"{head}Content-Type: application/json\r\nRetry-After: 1\r\n\r\n".encode() + body)
+        except OSError:
+            pass  # whoever asked has gone
+        finally:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._connections.discard(request)
+            self._seats.release()
+
+    def server_close(self) -> None:
+        """Close the connections that are open, too: their threads would go on answering."""
+        super().server_close()
+        for connection in tuple(self._connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def service_actions(self) -> None:
+        """Called by `serve_forever` between two connections, twice a second at least."""
+        now = time.monotonic()
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + SWEEP_EVERY
+        closed = self.sessions.sweep()
+        if closed:
+            self._tell(f"{closed} idle session{'s' if closed > 1 else ''} closed; {self.standing()}")
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that broke ends its own thread; what is no matter of the network is told."""
+        error = sys.exception()
+        if not isinstance(error, ConnectionError | TimeoutError):
+            self._tell(f"a request could not be answered: {type(error).__name__}: {error}")
+
+    def server_bind(self) -> None:
+        """Without the name look-up of the standard library, which can take seconds and serves nothing here."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection: request after request until either side closes it."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "heedful"
+    sys_version = ""
+    timeout = CONNECTION_IDLE
+    disable_nagle_algorithm = True
+    wbufsize = 2**16
+    """Headers and body leave together."""
+    server: EnvironmentServer
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
+        self._serve()
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """One line for each request would be all that the terminal shows; see `EnvironmentServer.count`."""
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the standard library refuses by itself (a malformed request line, headers too long), in our form."""
+        self.close_connection = True
+        self.request_version = self.protocol_version  # of a line that says none: headers go before the sentence
+        self._send(code, {"error": f"{message or HTTPStatus(code).phrase}."})
+
+    def _serve(self) -> None:
+        begun = time.perf_counter()
+        try:
+            status, tree = self.server.service.answer(self.command, self.path, self._read())
+        except Refusal as refusal:
+            status, tree = refusal.status, {"error": str(refusal)}
+        self._send(status, tree)
+        self.server.count(time.perf_counter() - begun, refused=status >= 400)
+
+    def _read(self) -> Tree:
+        """The request's body. Raises Refusal; the connection is closed where a body is left unread."""
+        self._check_token()
+        length = self._length()
+        body = self.rfile.read(length)
+        if len(body) < length:
+            self.close_connection = True
+            raise Refusal(400, f"Expected a body of {length} bytes, found {len(body)}.")
+        if not body:
+            return {}
+        if self.headers.get_content_type() != "application/json":
+            # It also keeps web pages out: a browser asks before it sends this type to another site.
+            raise Refusal(415, f"Expected Content-Type: application/json, found {self.headers.get_content_type()}.")
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise Refusal(400, f"Expected the body as JSON, but it is none: {error}.") from error
+
+    def _length(self) -> int:
+        """Bytes of the body."""
+        stated, most = self.headers.get("Content-Length", "0"), self.server.limits.largest_request
+        if self.headers.get("Transfer-Encoding") or not (stated.isascii() and stated.isdigit()):
+            self.close_connection = True
+            raise Refusal(411, "Expected a Content-Length, as a whole number, and no Transfer-Encoding.")
+        length = int(stated[:20])
+        if length > most:
+            self.close_connection = True
+            raise Refusal(
+                413,
+                f"Expected a request of at most {most:,} bytes, found one of {length:,}: start the server with a "
+                "larger --largest-reply, or shorten the reply.",
+            )
+        return length
+
+    def _check_token(self) -> None:
+        token = self.server.token
+        if not token or self.path == "/health":
+            return
+        given = self.headers.get("Authorization", "").encode("utf-8", "replace")
+        if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+            self.close_connection = True
+            raise Refusal(401, "Expected the server's token as `Authorization: Bearer TOKEN`; set HEEDFUL_ENV_TOKEN.")
+
+    def _send(self, status: int, tree: Tree) -> None:
+        body = encode(tree)
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        if status in (429, 503):
+            self.send_header("Retry-After", "1")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)

@@ -1,0 +1,191 @@
+"""What can be asked of an environment server: one function per request, from a JSON tree to a JSON tree.
+
+Promise: no network here; a request that is not understood is a `Refusal` with a status and a sentence.
+
+| request                                                   | answer                                          |
+|-----------------------------------------------------------|-------------------------------------------------|
+| GET /health                                               | `status`, `sessions`                            |
+| GET /family                                               | what is served: see `Service.description`       |
+| POST /tasks `{"seeds": [0, 1]}` or `{"seed": 0}`          | `tasks`                                         |
+| POST /sessions `{"seed": 0, "member": 0}`                 | `session`, `observation` (or `raised`)          |
+| POST /sessions/ID/step `{"response": "...", "turn": 0}`   | `step` (or `raised`)                            |
+| DELETE /sessions/ID                                       | `closed`                                        |
+| POST /demonstrate `{"task": ..., "rng": ...}`             | `pairs`, `rng`                                  |
+| POST /random-answer `{"task": ..., "rng": ...}`           | `answer`, `rng`                                 |
+| POST /blind-answers `{"tasks": [...]}`                    | `answers`                                       |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from heedful.configuration import to_json
+from heedful.envs.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
+from heedful.foreign import Raised, attempt
+from heedful.protocols import EnvironmentFamily
+from heedful.serving.sessions import Refusal, Sessions
+from heedful.types import Task
+
+PROTOCOL = 1
+
+MOST_SEEDS = 1000
+"""Of one request for tasks."""
+
+OFFERS = ("demonstrate", "random_answer", "blind_answers")
+"""What a family may have beyond the contract and a client can use."""
+
+
+class Service:
+    """Answers requests about one family and its episodes. Safe for several threads, as far as the family is."""
+
+    def __init__(self, family: EnvironmentFamily, sessions: Sessions) -> None:
+        self._family: Any = family
+        self._sessions = sessions
+        self.description = _description(family)
+
+    def answer(self, method: str, path: str, body: Tree) -> tuple[int, Tree]:
+        """HTTP status and tree. `body`: the request's JSON, `{}` without one. Raises Refusal."""
+        words = [word for word in path.split("?")[0].split("/") if word]
+        for (known_method, *pattern), handle in _ROUTES:
+            if len(pattern) == len(words) and all(
+                each in ("ID", word) for each, word in zip(pattern, words, strict=True)
+            ):
+                if method != known_method:
+                    continue
+                if not isinstance(body, dict):
+                    raise Refusal(400, f"Expected a JSON object as the body of {method} {path}.")
+                name = next((word for each, word in zip(pattern, words, strict=True) if each == "ID"), "")
+                try:
+                    return handle(self, body, name)
+                except WireError as error:
+                    raise Refusal(400, str(error)) from error
+        known = ", ".join(f"{route[0]} /{'/'.join(route[1:])}" for route, _ in _ROUTES)
+        raise Refusal(404, f"There is nothing at {method} {path[:60]}; known are {known}.")
+
+    def _health(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
+        return 200, {"status": "ok", "sessions": self._sessions.open}
+
+    def _describe(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
+        return 200, self.description
+
+    def _tasks(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
+        seeds = body["seeds"] if "seeds" in body else [_whole(body, "seed")]
+        if not isinstance(seeds, list) or not seeds or any(type(seed) is not int for seed in seeds):
+            raise Refusal(400, 'Expected "seeds" as a list of whole numbers, not empty.')
+        if len(seeds) > MOST_SEEDS:
+            raise Refusal(400, f"Expected at most {MOST_SEEDS} seeds in one request, found {len(seeds)}.")
+        tasks: list[Task] = self._foreign(lambda: [self._family.task(seed) for seed in seeds])
+        return 200, {"tasks": [task_tree(task) for task in tasks]}
+
+    def _start(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
+        expected = body.get("digest", self.description["digest"])
+        if expected != self.description["digest"]:
+            raise Refusal(
+                409,
+                f"Expected another environment than {self.description['name']} with its present knobs (digest "
+                f"{self.description['digest']}, the client knows {str(expected)[:20]!r}): the server was started anew "
+                "with other ones. Start the client again, too.",
+            )
+        for old in _listed(body, "close"):
+            self._sessions.close(str(old))
+        member, key = _whole(body, "member") if "member" in body else 0, body.get("key", "")
+        if member < 0 or not isinstance(key, str) or len(key) > 100:
+            raise Refusal(400, 'Expected "member" of at least 0 and "key" as a text of at most 100 characters.')
+        if "task" in body:
+            task = read_task(body["task"])
+        else:
+            seed = _whole(body, "seed")
+            task = self._foreign(lambda: self._family.task(seed))
+        return 201, self._sessions.start(task, member, key)
+
+    def _step(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
+        response = body.get("response")
+        if not isinstance(response, str):
+            raise Refusal(400, 'Expected "response" as text.')
+        return 200, self._sessions.step(name, response, _whole(body, "turn") if "turn" in body else None)
+
+    def _close(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
+        return 200, {"closed": self._sessions.close(name)}
+
+    def _demonstrate(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
+        task, rng = read_task(body.get("task")), self._generator(body, "demonstrate")
+        pairs: Sequence[tuple[str, str]] = self._foreign(lambda: self._family.demonstrate(task, rng))
+        return 200, {"pairs": [list(pair) for pair in pairs], "rng": generator_tree(rng)}
+
+    def _random_answer(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
+        task, rng = read_task(body.get("task")), self._generator(body, "random_answer")
+        answer: str = self._foreign(lambda: self._family.random_answer(task, rng))
+        return 200, {"answer": answer, "rng": generator_tree(rng)}
+
+    def _blind_answers(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
+        self._check_offered("blind_answers")
+        tasks = [read_task(tree) for tree in _listed(body, "tasks")]
+        answers: Sequence[str] = self._foreign(lambda: self._family.blind_answers(tasks))
+        return 200, {"answers": list(answers)}
+
+    def _generator(self, body: Mapping[str, Tree], offer: str) -> random.Random:
+        self._check_offered(offer)
+        return read_generator(body.get("rng"))
+
+    def _check_offered(self, offer: str) -> None:
+        if offer not in self.description["offers"]:
+            raise Refusal(404, f"{self.description['name']} has no `{offer}`.")
+
+    def _foreign(self, call: Callable[[], Any]) -> Any:
+        """What the family answers. Raises Refusal 500 with what it raised."""
+        answer = attempt(call)
+        if isinstance(answer, Raised):
+            raise Refusal(500, f"The environment {self.description['name']} raised {answer}.")
+        return answer.value
+
+
+_ROUTES: tuple[tuple[tuple[str, ...], Callable[[Service, Mapping[str, Tree], str], tuple[int, Tree]]], ...] = (
+    (("GET", "health"), Service._health),
+    (("GET", "family"), Service._describe),
+    (("POST", "tasks"), Service._tasks),
+    (("POST", "sessions"), Service._start),
+    (("POST", "sessions", "ID", "step"), Service._step),
+    (("DELETE", "sessions", "ID"), Service._close),
+    (("POST", "demonstrate"), Service._demonstrate),
+    (("POST", "random-answer"), Service._random_answer),
+    (("POST", "blind-answers"), Service._blind_answers),
+)
+"""(method, *words of the path with ID for a session's) -> what answers it."""
+
+
+def _description(family: Any) -> dict[str, Tree]:
+    """What a client needs to know about the family. `digest` names the family with its knobs."""
+    knobs = to_json(family) if dataclasses.is_dataclass(family) else {}
+    actions = list(getattr(family, "actions", ()))
+    kind = f"{type(family).__module__}:{type(family).__qualname__}"
+    named = json.dumps([PROTOCOL, kind, family.name, knobs], sort_keys=True)
+    return {
+        "protocol": PROTOCOL,
+        "name": family.name,
+        "summary": getattr(family, "summary", ""),
+        "turns": family.turns,
+        "actions": actions,
+        "actions_per_turn": getattr(family, "actions_per_turn", 1) if actions else None,
+        "offers": [offer for offer in OFFERS if hasattr(family, offer)],
+        "knobs": knobs,
+        "digest": hashlib.sha256(named.encode()).hexdigest()[:16],
+    }
+
+
+def _whole(body: Mapping[str, Tree], name: str) -> int:
+    value = body.get(name)
+    if type(value) is not int:
+        raise Refusal(400, f'Expected "{name}" as a whole number.')
+    return value
+
+
+def _listed(body: Mapping[str, Tree], name: str) -> list[Tree]:
+    value = body.get(name, [])
+    if not isinstance(value, list):
+        raise Refusal(400, f'Expected "{name}" as a list.')
+    return value

@@ -1,0 +1,193 @@
+"""The episodes that a server holds for its clients, each under an id of its own.
+
+Promise: a session is used by one request at a time; a repeated request gets the answer that the first one got, so that
+a client may ask again whenever an answer was lost; what nobody asks for any more is closed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from heedful.envs.wire import Tree, checked_observation, checked_step, observation_tree, step_tree
+from heedful.foreign import Raised, attempt
+from heedful.protocols import Environment
+from heedful.types import Observation, Step, Task
+
+
+class Refusal(Exception):
+    """A request that is not served, with its HTTP status and a sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    name: str
+    key: str
+    used: float
+    """When it was last asked for, on the table's clock."""
+    environment: Environment | None = None
+    """`None` before it has started and once it is over."""
+    turn: int = 0
+    """Replies executed so far."""
+    response: str = ""
+    """The last of them."""
+    answer: Tree = None
+    """What it was answered with."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def over(self) -> bool:
+        return self.environment is None and self.answer is not None
+
+
+class Sessions:
+    """A table of at most `most` open episodes; one that was not used for `idle` seconds is closed.
+
+    An answer is a tree: `observation` or `step`, or `raised` with the text of what the environment raised, after which
+    its episode is over. The last answer of an episode that is over is kept for as long as there is room.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Environment],
+        most: int,
+        idle: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make, self._most, self._idle, self._clock = make, most, idle, clock
+        self._table = threading.Lock()
+        self._sessions: dict[str, _Session] = {}
+        self._by_key: dict[str, _Session] = {}
+        self.opened = 0
+        self.expired = 0
+
+    @property
+    def open(self) -> int:
+        """Episodes that go on, or are about to begin."""
+        return sum(not session.over for session in tuple(self._sessions.values()))
+
+    def start(self, task: Task, member: int, key: str) -> Tree:
+        """Begin an episode: `{"session": id, "observation": ...}`, or `raised` and no session.
+
+        `key`: chosen by the client at random; a second request with the same one gets the same session. Empty = none.
+        Raises Refusal 429 where there is no room.
+        """
+        with self._table:
+            known = self._by_key.get(key) if key else None
+            session = known or self._admit(key)
+            if known is None:
+                session.lock.acquire()  # nobody else knows it yet
+        if known is not None:
+            with session.lock:
+                session.used = self._clock()
+                if session.turn > 0:
+                    raise Refusal(409, f"The session of key {key!r} has gone on since; choose a new key.")
+                return {"session": session.name, **session.answer}
+        try:
+            environment, answer = self._begin(task, member)
+            session.environment, session.answer, session.used = environment, answer, self._clock()
+        finally:
+            session.lock.release()
+            if session.environment is None:
+                self.close(session.name)
+        return {"session": session.name, **session.answer}
+
+    def step(self, name: str, response: str, turn: int | None) -> Tree:
+        """Execute one reply.
+
+        `turn`: how many replies of this episode were executed before, as the client knows it. The same number and reply
+        again get the same answer again. `None`: the next one, whichever that is.
+
+        Raises Refusal 404 for an unknown session, 409 for a turn that is not the next one.
+        """
+        session = self._find(name)
+        with session.lock:
+            session.used = self._clock()
+            if turn is not None and turn == session.turn - 1 and response == session.response:
+                return session.answer
+            if session.environment is None:
+                raise Refusal(409, f"The episode of session {name} is over; begin another one with POST /sessions.")
+            if turn is not None and turn != session.turn:
+                raise Refusal(
+                    409, f"Expected turn {session.turn} of session {name}, or the last one again, found turn {turn}."
+                )
+            step = attempt(lambda: checked_step(_step(session, response)))
+            session.turn += 1
+            session.response = response
+            if isinstance(step, Raised):
+                session.answer = {"raised": str(step)}
+            else:
+                session.answer = {"step": step_tree(step.value)}
+            if isinstance(step, Raised) or step.value.ending is not None:
+                session.environment = None
+            session.used = self._clock()
+            return session.answer
+
+    def close(self, name: str) -> bool:
+        """Drop a session; whether there was one."""
+        with self._table:
+            session = self._sessions.pop(name, None)
+            if session is not None and session.key:
+                self._by_key.pop(session.key, None)
+        return session is not None
+
+    def sweep(self) -> int:
+        """Close what was idle for too long; returns how many episodes that went on were closed."""
+        latest = self._clock() - self._idle
+        stale = [session for session in tuple(self._sessions.values()) if session.used < latest]
+        # One that is at work is not idle, however long it takes.
+        stale = [session for session in stale if not session.lock.locked()]
+        lost = sum(self.close(session.name) and not session.over for session in stale)
+        self.expired += lost
+        return lost
+
+    def _find(self, name: str) -> _Session:
+        session = self._sessions.get(name)
+        if session is None:
+            raise Refusal(
+                404,
+                f"There is no session {name[:60]!r}: it was closed, or idle for more than {self._idle:g} s, or the "
+                "server has been started anew since.",
+            )
+        return session
+
+    def _admit(self, key: str) -> _Session:
+        """A new session, under the table's lock. Raises Refusal 429 where there is no room."""
+        if len(self._sessions) >= self._most:
+            for ended in [session for session in self._sessions.values() if session.over]:
+                del self._sessions[ended.name]
+                self._by_key.pop(ended.key, None)
+        if len(self._sessions) >= self._most:
+            raise Refusal(
+                429,
+                f"All {self._most} sessions of this server are in use. Close some with DELETE /sessions/ID, wait until "
+                f"idle ones are closed (after {self._idle:g} s), or start the server with more --sessions.",
+            )
+        session = _Session(secrets.token_urlsafe(12), key, self._clock())
+        self._sessions[session.name] = session
+        if key:
+            self._by_key[key] = session
+        self.opened += 1
+        return session
+
+    def _begin(self, task: Task, member: int) -> tuple[Environment | None, Tree]:
+        def begin() -> tuple[Environment, Observation]:
+            environment = self._make()
+            return environment, checked_observation(environment.start(task, member))
+
+        begun = attempt(begin)
+        if isinstance(begun, Raised):
+            return None, {"raised": str(begun)}
+        return begun.value[0], {"observation": observation_tree(begun.value[1])}
+
+
+def _step(session: _Session, response: str) -> Step:
+    assert session.environment is not None, "an episode that goes on has an environment"
+    return session.environment.step(response)

@@ -1,0 +1,299 @@
+"""The environment server: sessions, limits, repeated requests, and refusals in sentences."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from served import JSON, PATIENCE, Asker, server_process, serving
+
+from heedful import cli
+from heedful.envs.actions import format_reply
+from heedful.envs.echo import Echo
+from heedful.envs.frozen_lake import FrozenLake
+from heedful.envs.wire import generator_tree, observation_tree, read_step, read_task, step_tree
+from heedful.serving.server import Limits, check_address
+from heedful.serving.sessions import Refusal, Sessions
+from heedful.types import Ending
+
+FAMILY = FrozenLake(slip=0.4, turns=4)
+LEFT = format_reply(["Left", "Down"], "so")
+
+
+def test_an_episode_over_http_is_the_episode_itself() -> None:
+    with serving(FAMILY) as server:
+        ask = Asker(server)
+        status, tasks = ask("POST", "/tasks", {"seeds": [3, 4]})
+        assert status == 200
+        assert [read_task(tree) for tree in tasks["tasks"]] == [FAMILY.task(3), FAMILY.task(4)]
+        episode = FAMILY.make()
+        first = episode.start(FAMILY.task(3), 7)
+        status, begun = ask("POST", "/sessions", {"seed": 3, "member": 7})
+        assert (status, begun["observation"]) == (201, observation_tree(first))
+        for _ in range(FAMILY.turns):
+            status, answer = ask("POST", f"/sessions/{begun['session']}/step", {"response": LEFT})
+            step = episode.step(LEFT)
+            assert (status, answer["step"]) == (200, step_tree(step))
+            assert read_step(answer["step"]) == step
+            if step.ending is not None:
+                break
+        status, refused = ask("POST", f"/sessions/{begun['session']}/step", {"response": LEFT})
+        assert (status, "is over; begin another one" in refused["error"]) == (409, True)
+        assert ask("DELETE", f"/sessions/{begun['session']}") == (200, {"closed": True})
+        assert ask("DELETE", f"/sessions/{begun['session']}") == (200, {"closed": False})
+
+
+def test_the_family_is_described_and_its_digest_names_its_knobs() -> None:
+    with serving(FAMILY) as server, serving(FrozenLake(slip=0.3, turns=4)) as other:
+        _, family = Asker(server)("GET", "/family")
+        assert (family["name"], family["turns"], family["actions"]) == ("frozen_lake", 4, list(FAMILY.actions))
+        assert (family["knobs"]["slip"], family["offers"]) == (0.4, ["demonstrate"])
+        assert Asker(other)("GET", "/family")[1]["digest"] != family["digest"]
+        status, refused = Asker(other)("POST", "/sessions", {"seed": 0, "digest": family["digest"]})
+        assert (status, "was started anew with other ones" in refused["error"]) == (409, True)
+
+
+def test_a_repeated_turn_gets_the_same_answer_and_is_executed_once() -> None:
+    with serving(FAMILY) as server:
+        ask = Asker(server)
+        path = f"/sessions/{ask('POST', '/sessions', {'seed': 1, 'member': 0})[1]['session']}/step"
+        first = ask("POST", path, {"response": LEFT, "turn": 0})
+        assert ask("POST", path, {"response": LEFT, "turn": 0}) == first
+        status, refused = ask("POST", path, {"response": "another", "turn": 0})
+        assert (status, "Expected turn 1" in refused["error"], "found turn 0" in refused["error"]) == (409, True, True)
+        assert ask("POST", path, {"response": LEFT, "turn": 2})[0] == 409
+        second = ask("POST", path, {"response": LEFT, "turn": 1})
+        assert second[0] == 200
+        assert second != first
+
+
+def test_a_repeated_opening_under_the_same_key_is_one_session() -> None:
+    with serving(FAMILY) as server:
+        ask = Asker(server)
+        body = {"seed": 1, "member": 0, "key": "k1"}
+        assert ask("POST", "/sessions", body) == ask("POST", "/sessions", body)
+        assert ask("GET", "/health")[1]["sessions"] == 1
+        assert (
+            ask("POST", "/sessions", body | {"key": "k2"})[1]["session"] != ask("POST", "/sessions", body)[1]["session"]
+        )
+
+
+def test_there_are_so_many_sessions_and_those_that_are_over_make_room() -> None:
+    with serving(Echo(turns=1), most=2) as server:
+        ask = Asker(server)
+        first, second = (ask("POST", "/sessions", {"seed": seed})[1]["session"] for seed in (0, 1))
+        status, refused = ask("POST", "/sessions", {"seed": 2})
+        assert (status, refused["error"].startswith("All 2 sessions of this server are in use.")) == (429, True)
+        ask("POST", f"/sessions/{first}/step", {"response": "x"})
+        assert ask("POST", "/sessions", {"seed": 2})[0] == 201
+        assert ask("POST", "/sessions", {"seed": 3})[0] == 429
+        assert ask("POST", "/sessions", {"seed": 3, "close": [second]})[0] == 201
+
+
+def test_a_session_that_is_not_used_is_closed() -> None:
+    now = [0.0]
+    family = Echo(turns=3)
+    sessions = Sessions(family.make, most=5, idle=10.0, clock=lambda: now[0])
+    used, unused = (sessions.start(family.task(seed), 0, "")["session"] for seed in (0, 1))
+    now[0] = 9.0
+    sessions.step(used, LEFT, None)
+    assert sessions.sweep() == 0
+    now[0] = 11.0
+    assert sessions.sweep() == 1
+    assert (sessions.open, sessions.expired) == (1, 1)
+    with pytest.raises(Refusal, match=r"There is no session .*idle for more than 10 s, or the server has been started"):
+        sessions.step(unused, LEFT, None)
+    sessions.step(used, LEFT, None)
+
+
+def test_a_server_closes_idle_sessions_by_itself_and_says_so() -> None:
+    told: list[str] = []
+    with serving(FAMILY, idle=0.2, told=told) as server:
+        Asker(server)("POST", "/sessions", {"seed": 0})
+        deadline = time.monotonic() + PATIENCE
+        while not told and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert told[0].startswith("1 idle session closed; 1 episodes begun, 0 open, 1 closed as idle")
+
+
+BAD: list[tuple[int, str, str, Any, str]] = [
+    (404, "GET", "/", None, "There is nothing at GET /; known are GET /health"),
+    (404, "GET", "/sessions", None, "There is nothing at GET /sessions"),
+    (404, "POST", "/sessions/nobody/step", {"response": "x"}, "There is no session 'nobody'"),
+    (400, "POST", "/sessions", b"{", "Expected the body as JSON"),
+    (400, "POST", "/sessions", b"[" * 5000, "Expected the body as JSON"),
+    (400, "POST", "/sessions", b"\xff\xfe", "Expected the body as JSON"),
+    (400, "POST", "/sessions", [1], "Expected a JSON object as the body"),
+    (400, "POST", "/sessions", {}, 'Expected "seed" as a whole number.'),
+    (400, "POST", "/sessions", {"seed": True}, 'Expected "seed" as a whole number.'),
+    (400, "POST", "/sessions", {"seed": 0, "member": -1}, 'Expected "member" of at least 0'),
+    (400, "POST", "/sessions", {"task": {"id": 1}}, "Expected 'id' of a task as text, found 1."),
+    (400, "POST", "/tasks", {"seeds": []}, 'Expected "seeds" as a list of whole numbers'),
+    (400, "POST", "/tasks", {"seeds": list(range(1001))}, "at most 1000 seeds in one request, found 1001"),
+    (400, "POST", "/demonstrate", {"task": {}, "rng": []}, "Expected 'id' of a task as text"),
+    (404, "POST", "/random-answer", {"task": {"id": "", "seed": 0, "split": "", "tags": []}}, "has no `random_answer`"),
+]
+
+
+@pytest.mark.parametrize(("status", "method", "path", "body", "sentence"), BAD)
+def test_what_is_not_understood_is_refused_in_a_sentence(
+    status: int, method: str, path: str, body: Any, sentence: str
+) -> None:
+    with serving(FAMILY) as server:
+        ask = Asker(server)
+        found, refused = ask(method, path, body)
+        assert (found, sentence in refused["error"]) == (status, True), refused
+        assert ask("GET", "/health")[0] == 200  # the connection goes on
+
+
+def test_a_request_of_any_other_form_is_refused_and_the_server_goes_on() -> None:
+    with serving(FAMILY, limits=Limits(largest_request=2000)) as server:
+        ask = Asker(server)
+        status, refused = ask("POST", "/sessions", {"seed": 0, "padding": "x" * 3000})
+        assert (status, "at most 2,000 bytes, found one of 3,0" in refused["error"]) == (413, True)
+        assert ask("POST", "/sessions", {"seed": 0}, {"Content-Type": "text/plain"})[0] == 415
+        assert ask("PUT", "/sessions", {"seed": 0})[0] == 501
+        host, port = server.server_address[:2]
+        for request, status in (
+            (b"nonsense\r\n\r\n", b"400"),
+            (b"GET /health HTTP/9.9\r\n\r\n", b"505"),
+            (b"POST /tasks HTTP/1.1\r\nContent-Length: -3\r\n\r\n", b"411"),
+            (b"POST /tasks HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
+            (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"414"),
+            (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", b"431"),
+        ):
+            with socket.create_connection((str(host), int(port)), timeout=PATIENCE) as connection:
+                connection.sendall(request)
+                answer = connection.makefile("rb").read(400)
+                assert status in answer[:100], (request[:40], answer)
+                assert b'{"error":' in answer
+        assert ask("GET", "/health")[0] == 200
+
+
+def test_more_connections_than_allowed_are_told_to_come_again() -> None:
+    with serving(FAMILY, limits=Limits(connections=2)) as server:
+        first, second, third = Asker(server), Asker(server), Asker(server)
+        assert first("GET", "/health")[0] == second("GET", "/health")[0] == 200
+        status, refused = third("GET", "/health")
+        assert (status, refused["error"].startswith("All 2 connections")) == (503, True)
+        first.connection.close()
+        deadline = time.monotonic() + PATIENCE
+        while Asker(server)("GET", "/health")[0] != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_without_the_token_nothing_but_the_health_check_is_answered() -> None:
+    with serving(FAMILY, token="secret") as server:
+        assert Asker(server)("GET", "/health")[0] == 200
+        for headers in ({}, JSON | {"Authorization": "Bearer secre"}, {"Authorization": "Bearer s\xe9cret"}):
+            status, refused = Asker(server)("GET", "/family", headers=headers)
+            assert (status, "Expected the server's token" in refused["error"]) == (401, True)
+        assert Asker(server)("GET", "/family", headers={"Authorization": "Bearer secret"})[0] == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "example.org"])
+def test_an_address_that_others_reach_needs_a_token(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(
+        ValueError, match=f"Expected a token before listening on {host}, which other machines may reach"
+    ):
+        check_address(host, "")
+    check_address(host, "secret")
+    check_address("::1", "")
+    assert cli.run(["serve-env", "echo", "--host", host]) == 2
+    assert "Expected a token before listening" in capsys.readouterr().err
+
+
+def test_what_the_environment_raises_ends_its_session_alone() -> None:
+    from perilous import Perilous
+
+    with serving(Perilous()) as server:
+        ask = Asker(server)
+        broken, other = (ask("POST", "/sessions", {"seed": seed})[1]["session"] for seed in (0, 1))
+        answer = ask("POST", f"/sessions/{broken}/step", {"response": "raise", "turn": 0})
+        assert answer == (200, {"raised": "KeyError: 'lost'"})
+        assert ask("POST", f"/sessions/{broken}/step", {"response": "raise", "turn": 0}) == answer
+        assert ask("POST", f"/sessions/{broken}/step", {"response": "on", "turn": 1})[0] == 409
+        assert ask("POST", f"/sessions/{other}/step", {"response": "on"})[0] == 200
+    with serving(Perilous("raise")) as server:
+        status, answer = Asker(server)("POST", "/sessions", {"seed": 0})
+        assert (status, answer["raised"]) == (201, "KeyError: 'lost'")
+        assert Asker(server)("GET", "/health")[1]["sessions"] == 0
+
+
+def test_sessions_of_many_threads_keep_apart() -> None:
+    with serving(FAMILY) as server:
+        found: dict[int, list[Any]] = {}
+
+        def play(seed: int) -> None:
+            ask = Asker(server)
+            begun = ask("POST", "/sessions", {"seed": seed, "member": seed})[1]
+            steps = [begun["observation"]]
+            while "ending" not in steps[-1] or steps[-1]["ending"] is None:
+                steps.append(ask("POST", f"/sessions/{begun['session']}/step", {"response": LEFT})[1]["step"])
+            found[seed] = steps
+
+        threads = [threading.Thread(target=play, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+    for seed in range(8):
+        episode = FAMILY.make()
+        steps: list[Any] = [observation_tree(episode.start(FAMILY.task(seed), seed))]
+        while len(steps) < len(found[seed]):
+            steps.append(step_tree(episode.step(LEFT)))
+        assert found[seed] == steps
+        assert steps[-1]["ending"] in (Ending.SOLVED.value, Ending.FAILED.value, Ending.OUT_OF_TURNS.value)
+
+
+def test_a_generator_goes_there_and_comes_back_as_if_drawn_from_here() -> None:
+    here, there = random.Random(5), random.Random(5)
+    with serving(FAMILY) as server:
+        task = {"id": FAMILY.task(0).id, "seed": 0, "split": FAMILY.task(0).split, "tags": []}
+        _, answer = Asker(server)("POST", "/demonstrate", {"task": task, "rng": generator_tree(there)})
+    pairs = FAMILY.demonstrate(FAMILY.task(0), here)
+    assert [tuple(pair) for pair in answer["pairs"]] == pairs
+    assert answer["rng"] == generator_tree(here)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM], ids=lambda end: str(end.name))
+def test_the_command_serves_until_it_is_told_to_stop(end: signal.Signals) -> None:
+    with server_process("echo", "--port", "0", "--env-workers", "1", "--log-every", "3") as (process, url):
+        host, _, port = url.removeprefix("http://").partition(":")
+        for _ in range(4):
+            with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+                connection.sendall(b"GET /family HTTP/1.1\r\nConnection: close\r\n\r\n")
+                assert b'"name":"echo"' in connection.makefile("rb").read()
+        process.send_signal(end)
+        _, log = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0
+        assert log.count("3 requests, the last 3 of ") == 1
+        assert "stopping" in log
+        assert "4 requests in all; 0 episodes begun" in log
+
+
+def test_the_command_explains_itself_and_refuses_in_sentences(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert cli.run(["serve-env", "--help"]) == 0
+    assert "usage: heedful serve-env ENV" in capsys.readouterr().out
+    (tmp_path / "token").write_text("two words\n")
+    for words, sentence in (
+        ([], "Expected an environment after `heedful serve-env`"),
+        (["echo", "--sessions", "0"], "sessions must be at least 1"),
+        (["echo", "--env-timeout", "-1"], "env_timeout must be a number of seconds of at least 0"),
+        (["echo", "--idle", "0"], "idle must be a number of seconds above 0"),
+        (["echo", "--port", "70000"], "port must be at most 65535"),
+        (["echo", "--token-file", str(tmp_path / "token")], "as ASCII characters without spaces"),
+    ):
+        with contextlib.suppress(SystemExit):
+            assert cli.run(["serve-env", *words]) == 2
+        assert sentence in capsys.readouterr().err
