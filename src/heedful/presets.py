@@ -70,6 +70,18 @@ def chain() -> TrainConfig:
     )
 
 
+def math() -> TrainConfig:
+    """Generated word problems with small numbers, on the built-in seedling."""
+    return TrainConfig(
+        env=_family("math", instructions="brief", most=2, largest=20),
+        seedling=Seedling(init=0.06, steps=500, imperfect=0.1),
+        algorithm=Grpo(average="token"),
+        optimizer=OptimizerConfig(lr=1.5e-4),
+        steps=40,
+        sampling=Sampling(tokens_per_turn=40),
+    )
+
+
 def frozen_lake_qwen_0_5b() -> TrainConfig:
     """FrozenLake on Qwen2.5-0.5B-Instruct, meant for one 24 GB GPU.
 
@@ -85,6 +97,7 @@ PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
     "bandit": bandit,
     "echo": echo,
     "chain": chain,
+    "math": math,
     "frozen_lake_qwen_0_5b": frozen_lake_qwen_0_5b,
 }
 """What `heedful train NAME` starts from."""

@@ -16,6 +16,7 @@ REGISTRY: dict[str, str] = {
     "echo": "heedful.envs.echo:Echo",
     "frozen_lake": "heedful.envs.frozen_lake:FrozenLake",
     "remote": "heedful.envs.remote:Remote",
+    "math": "heedful.envs.math_problems:MathProblems",
     "sokoban": "heedful.envs.sokoban:Sokoban",
 }
 """Name -> `module:class` of a dataclass that is an `EnvironmentFamily`."""

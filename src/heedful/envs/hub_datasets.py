@@ -1,0 +1,109 @@
+"""Rows of a dataset that the library `datasets` can load: a name on the Hugging Face hub, a folder, or a .json file.
+
+Promise: where the hub cannot be reached, a copy that an earlier download left is read, and without one a sentence comes
+within seconds; nothing outside the call is set to offline.
+"""
+
+from __future__ import annotations
+
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PROBE_SECONDS = 4.0
+"""How long the hub may take to answer at all."""
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+class DatasetRows:
+    """The rows of a loaded dataset, which stay on disk."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, row: int) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._dataset[row]
+        return found
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for batch in self._dataset.with_format("arrow").iter(batch_size=1000):
+            yield from batch.to_pylist()
+
+
+def load_rows(name: str, subset: str, part: str) -> DatasetRows:
+    """The rows of split `part` of a dataset, in its configuration `subset` (empty: the only one).
+
+    Raises:
+        ValueError: there is no such dataset, configuration or split, or it can be had from nowhere.
+        ModuleNotFoundError: the library is not installed.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            f'math: {name!r} is read with the library datasets, which is not installed: pip install "heedful[math]", '
+            "or give a .jsonl or .parquet file."
+        ) from error
+    place = Path(name).expanduser()
+    local = place.exists()
+    reachable = local or hub_answers()
+    try:
+        with _offline(not reachable):
+            if place.is_file():
+                loaded = datasets.load_dataset("json", data_files=str(place), split="train")
+            elif local:
+                loaded = datasets.load_dataset(str(place), subset or None, split=part)
+            else:
+                loaded = datasets.load_dataset(name, subset or None, split=part)
+    except (OSError, ValueError, RuntimeError) as error:
+        where = "" if reachable else " (the hub could not be reached, and no earlier download was found)"
+        raise ValueError(
+            f"math: expected a dataset named {name!r}{f' with the configuration {subset!r}' if subset else ''} and the "
+            f"split {part!r}, found: {_first_line(error)}{where}. Check the name, or give a .jsonl or .parquet file as "
+            "--env.path FILE."
+        ) from error
+    return DatasetRows(loaded)
+
+
+def hub_answers() -> bool:
+    """Whether the hub answers at all; false too where its own switch says that it is not to be asked."""
+    import huggingface_hub.constants as hub
+
+    if hub.HF_HUB_OFFLINE:
+        return False
+    try:
+        with urllib.request.urlopen(hub.ENDPOINT, timeout=PROBE_SECONDS):
+            return True
+    except urllib.error.HTTPError:
+        return True  # an answer, if not a friendly one
+    except (OSError, ValueError):
+        return False
+
+
+@contextmanager
+def _offline(wanted: bool) -> Iterator[None]:
+    """Both libraries' own switch, for one call: without it each tries for a minute."""
+    import datasets
+    import huggingface_hub.constants as hub
+
+    with _ONE_AT_A_TIME:
+        before = datasets.config.HF_HUB_OFFLINE, hub.HF_HUB_OFFLINE
+        if wanted:
+            datasets.config.HF_HUB_OFFLINE = hub.HF_HUB_OFFLINE = True
+        try:
+            yield
+        finally:
+            datasets.config.HF_HUB_OFFLINE, hub.HF_HUB_OFFLINE = before
+
+
+def _first_line(error: Exception) -> str:
+    words = str(error).strip().partition("\n")[0].rstrip(".")
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -1,0 +1,65 @@
+"""The program that runs math-verify, started by `math_verifier` as a process of its own; it imports nothing of heedful.
+
+Promise: one JSON line in, one JSON line out; whatever hangs in it dies by the kernel's alarm, and it never outlives the
+process that started it by more than the limit of one question.
+
+First line out: `{"ready": true}`, or `{"missing": "..."}` where the library is not installed. Then for each line
+`{"right": ..., "answer": ..., "seconds": ...}` a line `{"read": bool, "equal": bool}`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+from functools import lru_cache
+from typing import Any, TextIO
+
+MOST_MEMORY = 4 * 2**30
+"""Bytes of address space. A reply may ask for a number that fills the machine."""
+
+
+def main() -> None:
+    """Answer questions until the other end closes."""
+    # What a library prints must not end up between the answers.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        from math_verify import LatexExtractionConfig, parse, verify
+    except ImportError as error:
+        _write(answers, {"missing": str(error)})
+        return
+    _limit_memory()
+    config = [LatexExtractionConfig()]  # the reader of plain expressions would `eval` them
+
+    @lru_cache(maxsize=4096)
+    def read(text: str) -> tuple[Any, ...]:
+        return tuple(parse(f"${text}$", extraction_config=config, fallback_mode="no_fallback", parsing_timeout=None))
+
+    _write(answers, {"ready": True})
+    for line in sys.stdin:
+        question = json.loads(line)
+        # Without a handler the alarm ends the process, even inside C code that never returns to Python.
+        signal.setitimer(signal.ITIMER_REAL, question["seconds"])
+        right, found = read(question["right"]), read(question["answer"])
+        equal = bool(right and found and verify(list(right), list(found), timeout_seconds=None))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _write(answers, {"read": bool(found), "equal": equal})
+
+
+def _write(answers: TextIO, line: dict[str, Any]) -> None:
+    answers.write(json.dumps(line) + "\n")
+    answers.flush()
+
+
+def _limit_memory() -> None:
+    if sys.platform == "linux":  # elsewhere the limit exists by name only
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        most = MOST_MEMORY if most == resource.RLIM_INFINITY else min(most, MOST_MEMORY)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+if __name__ == "__main__":
+    main()
