@@ -19,6 +19,7 @@ from heedful.envs.bandit import Bandit
 from heedful.envs.chain import Chain
 from heedful.envs.echo import Echo
 from heedful.envs.frozen_lake import FrozenLake
+from heedful.envs.math_problems import MathProblems
 from heedful.envs.sokoban import Sokoban
 from heedful.rollout.baselines import random_reply
 from heedful.types import Ending, Step, Task
@@ -35,6 +36,8 @@ FAMILIES: list[Any] = [
     Echo(),
     Chain(),
     Chain(turns=3, modulus=5, operations=("+1", "-2", "*3")),
+    MathProblems(instructions="brief"),
+    MathProblems(least=2, most=5, largest=30, turns=2),
 ]
 ENDINGS = {Ending.SOLVED, Ending.FAILED, Ending.OUT_OF_TURNS}
 

@@ -280,9 +280,10 @@ def _rules(family: MathProblems) -> str:
     """What an opening begins with; nothing under brief instructions."""
     if family.instructions == "brief":
         return ""
-    wanted = "Solve the problem. " + (
+    form = (
         "The answer is a number or an expression, in LaTeX if you like." if family.path else "The answer is a number."
     )
-    again = " If an answer is wrong you may try again; each further attempt is worth half as much."
-    example = "12"
-    return f"{wanted}{again if family.turns > 1 else ''}\n{free_text_rules('', example, family.turns)}"
+    again = ""
+    if family.turns > 1:
+        again = " If an answer is wrong you may try again; each further attempt is worth half as much."
+    return f"Solve the problem.{again}\n{free_text_rules(form, '12', family.turns)}"
