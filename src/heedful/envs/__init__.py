@@ -15,8 +15,8 @@ REGISTRY: dict[str, str] = {
     "chain": "heedful.envs.chain:Chain",
     "echo": "heedful.envs.echo:Echo",
     "frozen_lake": "heedful.envs.frozen_lake:FrozenLake",
-    "remote": "heedful.envs.remote:Remote",
     "math": "heedful.envs.math_problems:MathProblems",
+    "remote": "heedful.envs.remote:Remote",
     "sokoban": "heedful.envs.sokoban:Sokoban",
 }
 """Name -> `module:class` of a dataclass that is an `EnvironmentFamily`."""
