@@ -82,6 +82,31 @@ def math() -> TrainConfig:
     )
 
 
+def countdown() -> TrainConfig:
+    """Countdown with three numbers of at most 12 and + - *, on the built-in seedling."""
+    small = {"most_numbers": 3, "largest": 12, "lowest_target": 1, "highest_target": 60, "largest_step": 60}
+    return TrainConfig(
+        env=_family("countdown", instructions="brief", operations=("+", "-", "*"), **small),
+        seedling=Seedling(init=0.06, steps=500, lr=3e-3, imperfect=0.1),
+        algorithm=Grpo(average="token"),
+        optimizer=OptimizerConfig(lr=1.5e-4),
+        steps=60,
+        sampling=Sampling(tokens_per_turn=144),
+    )
+
+
+def sudoku() -> TrainConfig:
+    """Sudoku 4x4 with 4 to 8 empty cells on the built-in seedling."""
+    return TrainConfig(
+        env=_family("sudoku", instructions="brief"),
+        seedling=Seedling(init=0.06, steps=300, imperfect=0.05),
+        algorithm=Grpo(average="token"),
+        optimizer=OptimizerConfig(lr=1.5e-4),
+        steps=40,
+        sampling=Sampling(tokens_per_turn=160),
+    )
+
+
 def frozen_lake_qwen_0_5b() -> TrainConfig:
     """FrozenLake on Qwen2.5-0.5B-Instruct, meant for one 24 GB GPU.
 
@@ -112,6 +137,8 @@ PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
     "echo": echo,
     "chain": chain,
     "math": math,
+    "countdown": countdown,
+    "sudoku": sudoku,
     "frozen_lake_qwen_0_5b": frozen_lake_qwen_0_5b,
     "metamath": metamath,
 }

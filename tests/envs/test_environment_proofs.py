@@ -17,10 +17,13 @@ import pytest
 from heedful.envs.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR
 from heedful.envs.bandit import Bandit
 from heedful.envs.chain import Chain
+from heedful.envs.countdown import Countdown
 from heedful.envs.echo import Echo
 from heedful.envs.frozen_lake import FrozenLake
 from heedful.envs.math_problems import MathProblems
 from heedful.envs.sokoban import Sokoban
+from heedful.envs.sudoku import Sudoku
+from heedful.presets import preset
 from heedful.rollout.baselines import random_reply
 from heedful.types import Ending, Step, Task
 
@@ -38,6 +41,12 @@ FAMILIES: list[Any] = [
     Chain(turns=3, modulus=5, operations=("+1", "-2", "*3")),
     MathProblems(instructions="brief"),
     MathProblems(least=2, most=5, largest=30, turns=2),
+    Countdown(),
+    Countdown(turns=3, use="some", least_numbers=4, most_numbers=5, least_operations=2, largest=25, lowest_target=1),
+    preset("countdown").env,
+    Sudoku(instructions="brief"),
+    Sudoku(size=6, least_empties=8, most_empties=20, turns=5, tell="wrong"),
+    Sudoku(size=9, least_empties=20, most_empties=45, turns=8, placements_per_turn=6),
 ]
 ENDINGS = {Ending.SOLVED, Ending.FAILED, Ending.OUT_OF_TURNS}
 

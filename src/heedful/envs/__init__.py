@@ -13,11 +13,13 @@ from typing import Any
 REGISTRY: dict[str, str] = {
     "bandit": "heedful.envs.bandit:Bandit",
     "chain": "heedful.envs.chain:Chain",
+    "countdown": "heedful.envs.countdown:Countdown",
     "echo": "heedful.envs.echo:Echo",
     "frozen_lake": "heedful.envs.frozen_lake:FrozenLake",
     "math": "heedful.envs.math_problems:MathProblems",
     "remote": "heedful.envs.remote:Remote",
     "sokoban": "heedful.envs.sokoban:Sokoban",
+    "sudoku": "heedful.envs.sudoku:Sudoku",
 }
 """Name -> `module:class` of a dataclass that is an `EnvironmentFamily`."""
 

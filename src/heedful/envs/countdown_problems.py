@@ -1,0 +1,176 @@
+"""Countdown problems: drawn together with a solution, and the solver that knows how few operations one takes.
+
+Promise: a problem's solution is an expression over its numbers that the exact parser evaluates to its target, in steps
+that are all positive whole numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+OPERATIONS = ("+", "-", "*", "/")
+
+_SUM, _PRODUCT, _NUMBER = 0, 1, 2
+"""How tightly a term holds together, loosest first: decides where brackets stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An expression that was put together step by step."""
+
+    text: str
+    value: int
+    strength: int = _NUMBER
+    steps: tuple[str, ...] = ()
+    """Each operation with its result, such as `3*5=15`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Numbers, a target, and a solution."""
+
+    numbers: tuple[int, ...]
+    """From the smallest to the largest."""
+    target: int
+    solution: Term
+
+    @property
+    def line(self) -> str:
+        """The problem as the prompt shows it."""
+        return f"{' '.join(map(str, self.numbers))} target {self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which problems are drawn; see the knobs of `Countdown`."""
+
+    least_numbers: int
+    most_numbers: int
+    smallest: int
+    largest: int
+    operations: tuple[str, ...]
+    lowest_target: int
+    highest_target: int
+    largest_step: int
+    least_operations: int
+    use_all: bool
+
+
+def combine(left: Term, operation: str, right: Term) -> Term | None:
+    """One step; `None` if its result is no positive whole number."""
+    if operation == "/" and (right.value == 0 or left.value % right.value):
+        return None
+    first, second = left.value, right.value
+    value = {"+": first + second, "-": first - second, "*": first * second, "/": first // max(1, second)}[operation]
+    if value <= 0:
+        return None
+    strength = _SUM if operation in "+-" else _PRODUCT
+    loose_left = left.strength < strength
+    # a-(b-c), a/(b*c) and a/(b/c) need their brackets; a+(b-c) and a*(b*c) do not.
+    loose_right = right.strength < strength or (right.strength == strength and operation in "-/")
+    loose_right |= operation == "*" and "/" in right.text and right.strength == strength
+    text = f"{_in_brackets(left, loose_left)}{operation}{_in_brackets(right, loose_right)}"
+    steps = (*left.steps, *right.steps, f"{first}{operation}{second}={value}")
+    return Term(text, value, strength, steps)
+
+
+def _in_brackets(term: Term, needed: bool) -> str:
+    return f"({term.text})" if needed else term.text
+
+
+def draw_term(numbers: Sequence[int], rules: Rules, steps: int, rng: random.Random) -> Term:
+    """A random expression of `steps` operations over some of `numbers`, each used once at most.
+
+    Each step is drawn from those that give a positive whole number of at most `largest_step`, the larger operand first.
+    Should there be none, the expression ends earlier.
+    """
+    terms = [Term(str(number), number) for number in numbers]
+    rng.shuffle(terms)
+    terms = terms[: steps + 1]
+    while len(terms) > 1:
+        possible = []
+        for pair in itertools.combinations(range(len(terms)), 2):
+            smaller, larger = sorted(pair, key=lambda place: terms[place].value)
+            joined = [combine(terms[larger], operation, terms[smaller]) for operation in rules.operations]
+            possible += [(pair, term) for term in joined if term is not None and term.value <= rules.largest_step]
+        if not possible:
+            break
+        pair, term = rng.choice(possible)
+        terms = [*(other for place, other in enumerate(terms) if place not in pair), term]
+    return terms[-1]
+
+
+@lru_cache(maxsize=4096)
+def draw_problem(rules: Rules, seed: int, tries: int) -> Problem:
+    """The problem of a seed: the first draw that keeps the rules.
+
+    Raises ValueError, with what to change, if none of `tries` draws does.
+    """
+    rng = random.Random(f"countdown:{seed}")
+    for _ in range(tries):
+        count = rng.randint(rules.least_numbers, rules.most_numbers)
+        numbers = tuple(sorted(rng.randint(rules.smallest, rules.largest) for _ in range(count)))
+        steps = count - 1 if rules.use_all else rng.randint(rules.least_operations, count - 1)
+        term = draw_term(numbers, rules, steps, rng)
+        if len(term.steps) != steps or not rules.lowest_target <= term.value <= rules.highest_target:
+            continue
+        if rules.use_all or not reachable_within(numbers, rules.operations, term.value, rules.least_operations - 1):
+            return Problem(numbers, term.value, term)
+    raise ValueError(
+        f"countdown: {tries:,} draws gave no problem with a target from {rules.lowest_target} to "
+        f"{rules.highest_target} that takes at least {rules.least_operations} operations on numbers from "
+        f"{rules.smallest} to {rules.largest}. Widen the range of the target, or lower least_operations."
+    )
+
+
+def reachable_within(numbers: Sequence[int], operations: Sequence[str], target: int, most: int) -> bool:
+    """Whether some expression of at most `most` operations over some of `numbers`, each used once at most, is `target`.
+
+    An exact search through all values, negative ones and fractions included: what the parser lets an agent write.
+    """
+    ordered = tuple(sorted(numbers))
+    for count in range(1, min(most + 1, len(ordered)) + 1):
+        chosen = set(itertools.combinations(ordered, count))
+        if any(Fraction(target) in values_of(group, tuple(operations)) for group in chosen):
+            return True
+    return False
+
+
+@lru_cache(maxsize=512)
+def values_of(numbers: tuple[int, ...], operations: tuple[str, ...]) -> frozenset[Fraction]:
+    """All values of expressions that use each of `numbers` (sorted) exactly once."""
+    if len(numbers) == 1:
+        return frozenset([Fraction(numbers[0])])
+    found: set[Fraction] = set()
+    for left, right in _parts(numbers):
+        for first, second in itertools.product(values_of(left, operations), values_of(right, operations)):
+            found.update(_results(first, second, operations))
+    return frozenset(found)
+
+
+def _parts(numbers: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Every way to cut the numbers into two groups, the first number always in the left one."""
+    places = range(1, len(numbers))
+    for count in range(len(numbers) - 1):
+        for chosen in itertools.combinations(places, count):
+            left = (numbers[0], *(numbers[place] for place in chosen))
+            yield left, tuple(numbers[place] for place in places if place not in chosen)
+
+
+def _results(first: Fraction, second: Fraction, operations: Sequence[str]) -> Iterator[Fraction]:
+    if "+" in operations:
+        yield first + second
+    if "-" in operations:
+        yield first - second
+        yield second - first
+    if "*" in operations:
+        yield first * second
+    if "/" in operations and second:
+        yield first / second
+    if "/" in operations and first:
+        yield second / first
