@@ -130,5 +130,7 @@ def _training_tasks(family: EnvironmentFamily) -> Sequence[Any]:
 
 
 def _rate_metric(name: str, count: SuccessCount) -> Metric:
+    if not count.episodes:
+        return Metric(name, None, 0, why="the environment broke in every episode")
     low, high = wilson(count.solved, count.episodes)
     return Metric(name, count.rate, count.episodes, low, high)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,8 @@ def test_what_the_served_family_offers_is_offered(lake: EnvironmentServer) -> No
     here, there = random.Random(3), random.Random(3)
     for seed in range(3):
         assert served.demonstrate(served.task(seed), there) == family.demonstrate(family.task(seed), here)
+    family, served = replace(family, imperfect=0.5, template=0.5), replace(served, imperfect=0.5, template=0.5)
+    assert served.demonstrate(served.task(7), there) == family.demonstrate(family.task(7), here)
     assert here.getstate() == there.getstate()
     assert not hasattr(served, "random_answer")
     assert has_random_player(served)
@@ -95,7 +98,8 @@ def test_what_the_served_family_lacks_is_not_offered() -> None:
             assert not hasattr(served, name)
 
 
-def test_the_baselines_are_those_of_the_served_family() -> None:
+def test_the_baselines_are_those_of_the_served_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.evaluation.BASELINE_TASKS", 64)
     family = Bandit()
     with serving(family) as server:
         assert measure_baselines(remote(server), "val", 20) == measure_baselines(family, "val", 20)
@@ -123,7 +127,15 @@ class FreeText(Perilous):
 def test_it_is_a_plain_configuration(lake: EnvironmentServer) -> None:
     config = TrainConfig(env=remote(lake, wait=3.0))
     tree = to_json(config)
-    assert tree["env"] == {"type": "remote", "url": lake.url, "timeout": PATIENCE, "wait": 3.0, "token_file": ""}
+    assert tree["env"] == {
+        "type": "remote",
+        "url": lake.url,
+        "timeout": PATIENCE,
+        "wait": 3.0,
+        "token_file": "",
+        "imperfect": 0.0,
+        "template": 0.0,
+    }
     assert from_json(TrainConfig, tree) == config
     assert pickle.loads(pickle.dumps(config.env)) == config.env
     assert config.env.name == "remote"

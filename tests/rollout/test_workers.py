@@ -24,7 +24,7 @@ from heedful.envs.sokoban import Sokoban
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.rollout.collect import collect
 from heedful.rollout.episode import Episode
-from heedful.rollout.workers import WorkerPool, environments_of
+from heedful.rollout.workers import WorkerPool, isolated
 from heedful.types import Conversation, Ending, Group, Reply
 
 PATIENCE = 60.0
@@ -91,8 +91,8 @@ def test_the_episodes_are_the_same_with_workers_and_without(family: Any) -> None
     tasks = [family.task(seed) for seed in range(6)]
 
     def play(workers: int) -> list[Group]:
-        with environments_of(family, workers, PATIENCE) as make:
-            return collect(ScriptedPolicy(varied), make, tasks, 3, family.turns)
+        with isolated(family, workers, PATIENCE) as played:
+            return collect(ScriptedPolicy(varied), played.make, tasks, 3, family.turns)
 
     alone = play(0)
     assert repr(play(2)) == repr(alone)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from heedful.rollout.workers import environments_of
+from heedful.rollout.workers import isolated
 from heedful.serving.server import EnvironmentServer, Limits
 from heedful.serving.service import Service
 from heedful.serving.sessions import Sessions
@@ -36,8 +36,8 @@ def serving(
     timeout: float = PATIENCE,
 ) -> Iterator[EnvironmentServer]:
     """A server in a thread of this process, on a free port."""
-    with environments_of(family, workers, timeout) as make:
-        sessions = Sessions(make, most, idle)
+    with isolated(family, workers, timeout) as played:
+        sessions = Sessions(played.make, most, idle)
         tell = [].append if told is None else told.append
         server = EnvironmentServer(
             ("127.0.0.1", 0), Service(family, sessions), sessions, token, limits or Limits(), tell

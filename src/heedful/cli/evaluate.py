@@ -21,6 +21,7 @@ from heedful.protocols import Policy
 from heedful.reading import Tags
 from heedful.rollout.collectors import COLLECTORS, Collector
 from heedful.rollout.context import Context
+from heedful.rollout.workers import check_timeout, isolated
 from heedful.types import Conversation, Group, Metric, Reply
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class EvaluateSettings:
     """The environment and its knobs."""
     context: Context
     collect: Annotated[Collector, Choice(COLLECTORS)]
+    env_workers: int
+    """Processes in which episodes are played; 0 = in this one."""
+    env_timeout: float
+    """Seconds for one start or step of an environment in such a process; 0 = no limit."""
     """Who waits for whom while episodes are played: lock_step, or async for environments that are slow."""
     sampling: Sampling
     tags: Tags
@@ -86,6 +91,9 @@ class EvaluateSettings:
     """Of the weights."""
 
     def __post_init__(self) -> None:
+        if self.env_workers < 0:
+            raise ValueError(f"env_workers must be at least 0, found {self.env_workers}")
+        check_timeout(self.env_timeout)
         _ = self.collect.sampling(self.sampling)  # raises where the collector cannot work with it
         for name in ("tasks", "samples", "at_once"):
             if getattr(self, name) < 1:
@@ -139,7 +147,8 @@ def main(argv: list[str]) -> int:
     console.print(f"Evaluating {subject.label}", style="bold", soft_wrap=True)
     for note in subject.notes:
         console.print(note, soft_wrap=True)
-    evaluated = evaluate(load(subject, console), settings, console)
+    with isolated(settings.env, settings.env_workers, settings.env_timeout) as family:
+        evaluated = evaluate(load(subject, console), family, settings, console)
     console.print(f"{settings.env.name}, {settings.tasks} tasks of {settings.split}", style="bold")
     console.print(_table(evaluated, settings))
     if evaluated.sequence:
@@ -158,13 +167,13 @@ def _defaults(subject: Subject) -> EvaluateSettings:
     return EvaluateSettings(**shared, split=evaluation.split, samples=evaluation.samples, at_once=evaluation.at_once)
 
 
-def evaluate(loaded: LoadedModel, settings: EvaluateSettings, console: Console) -> Evaluated:
-    """Play the held-out tasks, sampled and greedily, and the baselines."""
+def evaluate(loaded: LoadedModel, family: Any, settings: EvaluateSettings, console: Console) -> Evaluated:
+    """Play the held-out tasks, sampled and greedily, and the baselines. `family`: that of the settings, isolated."""
     from heedful.diagnostics.behaviour import behaviour
     from heedful.envs.tasks import evaluation_tasks
     from heedful.evaluation import evaluation_seed, measure_baselines, play_tasks, success_metric
 
-    family, prefix = settings.env, f"eval/{settings.split}"
+    prefix = f"eval/{settings.split}"
     tasks = evaluation_tasks(family, settings.split, settings.tasks)
 
     def play(kind: str, samples: int) -> list[Group]:

@@ -159,6 +159,7 @@ def _play(
     from heedful.envs.tasks import TaskStream
     from heedful.policies.hf import HFPolicy
     from heedful.rollout.overlong import shape_overlong
+    from heedful.rollout.workers import isolated
     from heedful.seeds import derive
 
     family, algorithm, limit = config.env, config.algorithm, config.sampling.tokens_per_turn
@@ -167,13 +168,14 @@ def _play(
     tasks = (drawn if config.tasks is None else pool).next(settings.groups)
     size = max(1, settings.at_once // settings.group_size)
     groups: list[Group] = []
-    for start in range(0, len(tasks), size):
-        seed = derive(config.seed, "gradients", settings.seed, step, start)
-        sampling = config.collect.sampling(config.sampling)
-        policy = HFPolicy(parts.model, parts.renderer, sampling, seed=seed, version=step)
-        chunk = tasks[start : start + size]
-        groups += config.collect(policy, family.make, chunk, settings.group_size, family.turns, config.context)
-        tell(len(groups) * settings.group_size, settings.groups * settings.group_size)
+    with isolated(family, config.env_workers, config.env_timeout) as played:
+        for start in range(0, len(tasks), size):
+            seed = derive(config.seed, "gradients", settings.seed, step, start)
+            sampling = config.collect.sampling(config.sampling)
+            policy = HFPolicy(parts.model, parts.renderer, sampling, seed=seed, version=step)
+            chunk = tasks[start : start + size]
+            groups += config.collect(policy, played.make, chunk, settings.group_size, family.turns, config.context)
+            tell(len(groups) * settings.group_size, settings.groups * settings.group_size)
     if not algorithm.overlong_buffer:
         return groups
     return shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)

@@ -15,7 +15,7 @@ from heedful import envs
 from heedful.cli.words import asks_for_help, take_positional
 from heedful.configuration import Choice, parse, refuse_below
 from heedful.presets import preset, starting_points
-from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout, environments_of
+from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout, isolated
 
 HELP = """usage: heedful serve-env ENV [--env.KNOB VALUE ...] [--host H] [--port P] [settings]
 
@@ -101,8 +101,8 @@ def serve(settings: ServeSettings) -> int:
     for end in (signal.SIGTERM, signal.SIGINT):  # a shell has background jobs ignore the latter
         signal.signal(end, signal.default_int_handler)
     limits = Limits(settings.largest_reply, settings.connections, settings.log_every)
-    with environments_of(settings.env, settings.env_workers, settings.env_timeout) as make:
-        sessions = Sessions(make, settings.sessions, settings.idle)
+    with isolated(settings.env, settings.env_workers, settings.env_timeout) as family:
+        sessions = Sessions(family.make, settings.sessions, settings.idle)
         service = Service(settings.env, sessions)
         with EnvironmentServer((settings.host, settings.port), service, sessions, token, limits, _tell) as server:
             where = f"{settings.env_workers} worker processes" if settings.env_workers else "the server's process"

@@ -12,7 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from heedful.envs.server_calls import ServerCalls, ServerRefused, ServerUnreachable, read_token
@@ -52,6 +52,10 @@ class Remote:
     """Seconds for which a server that is away is waited for before new episodes and tasks fail, too."""
     token_file: str = ""
     """A file whose first line is the server's token; empty = HEEDFUL_ENV_TOKEN, if it is set."""
+    imperfect: float = 0.0
+    """Demonstrations: share of turns whose plan is random, where the served family has this knob."""
+    template: float = 0.0
+    """Demonstrations: share of turns whose thought ignores the state, where the served family has this knob."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.timeout < float("inf") or not 0.0 <= self.wait < float("inf"):
@@ -92,12 +96,14 @@ class Remote:
             found = self.served[name]
             if found:
                 return tuple(found) if name == "actions" else found
+        elif name == "demonstrate" and name in self.served["offers"]:
+            return partial(_demonstration, self)
         elif name in _OFFERS and name in self.served["offers"]:
             return getattr(_host(self), name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: what is served has none.")
 
 
-_OFFERS = ("demonstrate", "random_answer", "blind_answers")
+_OFFERS = ("random_answer", "blind_answers")
 
 
 class _Host:
@@ -109,20 +115,17 @@ class _Host:
         """Sessions that nobody plays any more, to be closed with the next request that opens one."""
         self.description = _checked_description(calls.call("GET", "/family"), calls.url)
 
-    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """The served solver's demonstration; `rng` moves on as if it had been drawn from here."""
-        answer = self._drawing("/demonstrate", task, rng)
-        return [(str(observation), str(reply)) for observation, reply in answer["pairs"]]
-
     def random_answer(self, task: Task, rng: random.Random) -> str:
-        return str(self._drawing("/random-answer", task, rng)["answer"])
+        return str(self.drawing("/random-answer", task, rng, {})["answer"])
 
     def blind_answers(self, tasks: Sequence[Task]) -> list[str]:
         trees = [task_tree(task) for task in tasks]
         return [str(answer) for answer in self.calls.call("POST", "/blind-answers", {"tasks": trees}, True)["answers"]]
 
-    def _drawing(self, path: str, task: Task, rng: random.Random) -> Tree:
-        answer = self.calls.call("POST", path, {"task": task_tree(task), "rng": generator_tree(rng)}, waits=True)
+    def drawing(self, path: str, task: Task, rng: random.Random, more: dict[str, Tree]) -> Tree:
+        """The answer to a request that draws from `rng`, which moves on as if it had been drawn from here."""
+        body = {"task": task_tree(task), "rng": generator_tree(rng), **more}
+        answer = self.calls.call("POST", path, body, waits=True)
         rng.setstate(read_generator(answer["rng"]).getstate())
         return answer
 
@@ -197,10 +200,21 @@ def _checked_description(tree: Tree, url: str) -> dict[str, Tree]:
     return dict(tree)
 
 
-@lru_cache(maxsize=16)
+def _demonstration(remote: Remote, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+    """The served solver's."""
+    faults = {knob: value for knob in ("imperfect", "template") if (value := getattr(remote, knob))}
+    answer = _host(remote).drawing("/demonstrate", task, rng, faults)
+    return [(str(observation), str(reply)) for observation, reply in answer["pairs"]]
+
+
 def _host(remote: Remote) -> _Host:
-    """The one connection of this process to a server; not kept if it could not be reached."""
-    return _Host(ServerCalls(remote.url, remote.timeout, remote.wait, read_token(remote.token_file)))
+    return _host_at(remote.url, remote.timeout, remote.wait, remote.token_file, read_token(remote.token_file))
+
+
+@lru_cache(maxsize=16)
+def _host_at(url: str, timeout: float, wait: float, token_file: str, token: str) -> _Host:
+    """What this process shares of one server; not kept if it could not be reached."""
+    return _Host(ServerCalls(url, timeout, wait, token))
 
 
 @lru_cache(maxsize=2**16)

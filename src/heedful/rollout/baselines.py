@@ -1,6 +1,7 @@
 """What an agent that does not read gets: scripted players beside which every success rate is shown.
 
-Promise: no model and no tokens; the same tasks and generator give the same counts. Every episode is played as member 0.
+Promise: no model and no tokens; the same tasks and generator give the same counts. Every episode is played as member 0;
+one whose environment breaks is not scored and not counted.
 
 A family either lists its `actions` (`ActionFamily`) or takes answers in free text (`AnswerFamily`). One that lists very
 many actions may offer `blind_answers` as well: whole answers of one turn, over which the search then runs instead.
@@ -16,6 +17,7 @@ from typing import cast
 
 from heedful.envs.actions import ActionFamily, format_reply
 from heedful.envs.answers import AnswerFamily
+from heedful.foreign import Answered, Raised, attempt
 from heedful.protocols import EnvironmentFamily
 from heedful.types import Step, Task
 
@@ -32,7 +34,7 @@ blind answers so many are tried."""
 
 @dataclass(frozen=True, slots=True)
 class SuccessCount:
-    """Solved episodes out of those played."""
+    """Solved episodes out of those played and scored."""
 
     solved: int
     episodes: int
@@ -49,6 +51,7 @@ class _Played:
     executed: int
     over: bool
     solved: bool
+    broke: bool = False
 
 
 def play(family: EnvironmentFamily, task: Task, member: int, reply: ReplyFunction) -> list[Step]:
@@ -86,13 +89,19 @@ def random_policy_success(family: ScriptedFamily, tasks: Sequence[Task], rng: ra
     def solved(task: Task) -> bool:
         return play(family, task, 0, lambda observation, turn: random_reply(family, task, rng))[-1].outcome == 1.0
 
-    return SuccessCount(sum(map(solved, tasks)), len(tasks))
+    return _count([attempt(lambda task=task: solved(task)) for task in tasks])  # type: ignore[misc]
 
 
 def fixed_sequence_success(family: ScriptedFamily, tasks: Sequence[Task], sequence: Sequence[str]) -> SuccessCount:
     """Success of one sequence of actions, or of answers, played whatever is observed."""
     replies = _replies(family, sequence)
-    return SuccessCount(sum(_play_fixed(family, task, replies).solved for task in tasks), len(tasks))
+    played = [_play_fixed(family, task, replies) for task in tasks]
+    return SuccessCount(sum(each.solved for each in played), sum(not each.broke for each in played))
+
+
+def _count(solved: Sequence[Answered[bool] | Raised]) -> SuccessCount:
+    scored = [each.value for each in solved if isinstance(each, Answered)]
+    return SuccessCount(sum(scored), len(scored))
 
 
 def best_fixed_sequence(family: ScriptedFamily, tasks: Sequence[Task]) -> tuple[str, ...]:
@@ -171,6 +180,11 @@ def _replies(family: ScriptedFamily, sequence: Sequence[str]) -> list[str]:
 
 
 def _play_fixed(family: ScriptedFamily, task: Task, replies: Sequence[str]) -> _Played:
+    played = attempt(lambda: _execute(family, task, replies))
+    return _Played(0, True, False, broke=True) if isinstance(played, Raised) else played.value
+
+
+def _execute(family: ScriptedFamily, task: Task, replies: Sequence[str]) -> _Played:
     environment = family.make()
     environment.start(task, 0)
     executed, answers = 0, _plays_answers(family)

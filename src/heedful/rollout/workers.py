@@ -23,6 +23,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from heedful.envs.wire import Line, Tree, WireError, decode, encode, read_observation, read_step, task_tree
 from heedful.foreign import RaisedElsewhere
@@ -117,16 +118,28 @@ class WorkerPool:
         self.close()
 
 
+class IsolatedFamily:
+    """A family whose episodes live in worker processes; everything else about it, its tasks too, is as it was."""
+
+    def __init__(self, family: EnvironmentFamily, pool: WorkerPool) -> None:
+        self._family = family
+        self.pool = pool
+
+    def make(self) -> Environment:
+        return self.pool.make()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._family, name)
+
+
 @contextlib.contextmanager
-def environments_of(
-    family: EnvironmentFamily, workers: int, timeout: float = DEFAULT_TIMEOUT
-) -> Iterator[Callable[[], Environment]]:
-    """What makes the environments of a rollout: the family itself, or with `workers` > 0 a pool that ends with this."""
+def isolated(family: Any, workers: int, timeout: float = DEFAULT_TIMEOUT) -> Iterator[Any]:
+    """The family itself, or with `workers` > 0 the same with its episodes in processes, which end with this context."""
     if workers == 0:
-        yield family.make
+        yield family
         return
     with WorkerPool(family, workers, timeout) as pool:
-        yield pool.make
+        yield IsolatedFamily(family, pool)
 
 
 def check_timeout(timeout: float) -> None:

@@ -62,7 +62,9 @@ def seedling_path(
         f"{torch.get_num_threads()} threads"
     )
     window = [asdict(context)] if context.cuts(family.turns) else []
-    key = recipe.key([knobs, asdict(tags), *window], versions)
+    # The knobs of a family that is served elsewhere say where, not what.
+    served = [family.served] if hasattr(family, "served") else []
+    key = recipe.key([knobs, asdict(tags), *window, *served], versions)
     return cache_root() / "seedlings" / f"{family.name}-{key}"
 
 

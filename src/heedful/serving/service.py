@@ -114,7 +114,14 @@ class Service:
 
     def _demonstrate(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
         task, rng = read_task(body.get("task")), self._generator(body, "demonstrate")
-        pairs: Sequence[tuple[str, str]] = self._foreign(lambda: self._family.demonstrate(task, rng))
+        faults = {knob: body[knob] for knob in ("imperfect", "template") if knob in body}
+        if not faults.keys() <= self.description["knobs"].keys():
+            raise Refusal(400, f"{self.description['name']} has no {' and '.join(faults)} demonstrations.")
+        if any(isinstance(value, bool) or not isinstance(value, int | float) for value in faults.values()):
+            raise Refusal(400, f"Expected {' and '.join(faults)} as numbers.")
+        pairs: Sequence[tuple[str, str]] = self._foreign(
+            lambda: dataclasses.replace(self._family, **faults).demonstrate(task, rng)
+        )
         return 200, {"pairs": [list(pair) for pair in pairs], "rng": generator_tree(rng)}
 
     def _random_answer(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:

@@ -19,6 +19,7 @@ from heedful.envs.tasks import TaskStream
 from heedful.policies.hf import HFPolicy
 from heedful.policies.load import pick_device
 from heedful.report import write_report
+from heedful.rollout.workers import isolated
 from heedful.seeds import derive, stream
 from heedful.spread import values_on
 from heedful.storage import (
@@ -68,13 +69,14 @@ def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFo
     tracker, interrupt = JsonlTracker(folder.metrics), _Interrupt()
     earlier = signal.signal(signal.SIGINT, interrupt)
     try:
-        for batch in range(first, batches):
-            parts.diagnostician.load_state(copy.deepcopy(blank))
-            metrics = _sample(config, parts, folder, batch)
-            tracker.write(batch, metrics + _force(forced, config, parts, batch))
-            console.print(f"batch {batch + 1}/{batches}")
-            if interrupt.asked:
-                return 130
+        with isolated(parts.family, config.env_workers, config.env_timeout) as parts.family:
+            for batch in range(first, batches):
+                parts.diagnostician.load_state(copy.deepcopy(blank))
+                metrics = _sample(config, parts, folder, batch)
+                tracker.write(batch, metrics + _force(forced, config, parts, batch))
+                console.print(f"batch {batch + 1}/{batches}")
+                if interrupt.asked:
+                    return 130
     finally:
         tracker.close()
         signal.signal(signal.SIGINT, earlier)

@@ -20,6 +20,7 @@ from heedful.policies.sampling import Sampling
 from heedful.reading import Tags
 from heedful.rollout.collectors import COLLECTORS, Collector, LockStep
 from heedful.rollout.context import Context
+from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout
 from heedful.seedlings.recipe import Seedling
 from heedful.trackers import TRACKERS
 from heedful.training.coverage import Coverage
@@ -98,6 +99,11 @@ class TrainConfig:
     context: Context = field(default_factory=Context)
     collect: Annotated[Collector, Choice(COLLECTORS)] = field(default_factory=LockStep)
     """Who waits for whom while episodes are played: lock_step, or async for environments that are slow."""
+    env_workers: int = 0
+    """Processes in which episodes are played: one that crashes or hangs ends its own episodes alone. 0 = in this one.
+    They work at the same time if --collect.threads is at least as many."""
+    env_timeout: float = DEFAULT_TIMEOUT
+    """Seconds for one start or step of an environment in such a process; 0 = no limit."""
     sampling: Sampling = field(default_factory=Sampling)
     tags: Tags = field(default_factory=Tags)
     template_options: tuple[str, ...] = ()
@@ -135,7 +141,8 @@ class TrainConfig:
     """What each of several processes holds (torchrun --nproc-per-node N -m heedful train ...): data or fsdp2."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1)
+        refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1, env_workers=0)
+        check_timeout(self.env_timeout)
         self._refuse_groups_of_one()
         unknown = [name for name in self.trackers if name not in TRACKERS]
         if unknown:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from heedful.algorithms.loss_scale import loss_scale_factor
 from heedful.diagnostician import Diagnosis
@@ -26,6 +26,7 @@ from heedful.policies.sampling import Sampling
 from heedful.protocols import Tracker
 from heedful.rollout.overlong import shape_overlong
 from heedful.rollout.refill import Collection, collect_until_enough
+from heedful.rollout.workers import isolated
 from heedful.seeds import derive, stream
 from heedful.storage import RunFolder, write_rollouts, write_scores, write_whole
 from heedful.training import checkpoint
@@ -83,7 +84,12 @@ def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequen
     processes each plays its share of the tasks and learns from its share of the samples; the first one alone measures,
     stores, writes and saves, and needs `trackers` and something to `watch`.
     """
-    run = _Run(config, parts, folder, [*trackers, watch])
+    with isolated(parts.family, config.env_workers, config.env_timeout) as family:
+        return _train(_Run(config, parts, folder, [*trackers, watch], family), watch)
+
+
+def _train(run: _Run, watch: Watcher) -> Outcome:
+    config, parts = run.config, run.parts
     baselines = run.baselines()
     with _finish_the_step_first() as interrupt:
         for step in range(parts.version, config.steps):
@@ -130,6 +136,8 @@ class _Run:
     parts: Parts
     folder: RunFolder
     trackers: Sequence[Tracker]
+    family: Any
+    """That of the parts, its episodes in worker processes if they are asked for."""
 
     @property
     def world(self) -> World:
@@ -145,7 +153,7 @@ class _Run:
         if not self.evaluations:
             return None
         return self.world.of_first(
-            measure_baselines(self.parts.family, evaluation.split, evaluation.tasks) if self.world.is_first else None
+            measure_baselines(self.family, evaluation.split, evaluation.tasks) if self.world.is_first else None
         )
 
     def policy(self, sampling: Sampling, step: int, seed: int) -> HFPolicy:
@@ -171,7 +179,7 @@ class _Run:
 
     def play(self, step: int, draw: int, tasks: Sequence[Task]) -> list[Group]:
         """The episodes of one draw, their rewards shaped."""
-        config, family, algorithm = self.config, self.parts.family, self.config.algorithm
+        config, family, algorithm = self.config, self.family, self.config.algorithm
         seed = derive(config.seed, "rollout", step, *([draw] if draw else []))
         policy, mine = self.policy(config.sampling, step, seed), self.world.share(tasks)
         with self.parts.learner.whole():
@@ -188,7 +196,7 @@ class _Run:
         samples, metrics = self.credit(groups, verdicts)
         kept = sum(verdict.kept for verdict in verdicts)
         scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), getattr(config.filter, "share", None))
-        budget = self.parts.family.turns * config.sampling.tokens_per_turn
+        budget = self.family.turns * config.sampling.tokens_per_turn
         return metrics + self.parts.learner.update(samples, scale=scale, token_budget=budget)
 
     def credit(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> tuple[list[TrainingSample], list[Metric]]:
@@ -204,7 +212,7 @@ class _Run:
         """Success on held-out tasks after `version` steps, if it is due."""
         if version not in self.evaluations or baselines is None:
             return []
-        evaluation, family = self.config.evaluation, self.parts.family
+        evaluation, family = self.config.evaluation, self.family
         tasks = evaluation_tasks(family, evaluation.split, evaluation.tasks)
         metrics = list(baselines.metrics)
         with clock.stage("evaluate"):
@@ -254,7 +262,7 @@ class _Run:
         if not self.world.is_first:
             return
         if self.config.keep_rollouts == "all":
-            write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts, self.parts.family.name)
+            write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts, self.family.name)
         if diagnosis.scores is not None and diagnosis.thoughts is not None:
             thoughts = diagnosis.thoughts
             texts = thoughts.thought_texts_M, thoughts.prompt_texts_N
