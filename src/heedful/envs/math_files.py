@@ -35,6 +35,7 @@ _SAYS = re.compile(r"the answer is:? *", re.IGNORECASE)
 _CALCULATION = re.compile(r"<<[^<>]*>>")
 _ROWS_NAMED = 5
 _GROUPS_HELD = 4
+_ROWS_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +108,8 @@ def read_row(row: Mapping[str, Any]) -> FiledProblem | str:
     texts = [row[name] for name in pair]
     for name, text in zip(pair, texts, strict=True):
         if not isinstance(text, str) or not text.strip():
-            return (
-                f"{name} is {'empty' if text in (None, '') or isinstance(text, str) else f'no text but {text!r:.40}'}"
-            )
+            nothing = text is None or isinstance(text, str)
+            return f"{name} is empty" if nothing else f"{name} is no text but {text!r:.40}"
     question, written = texts
     answer, solution = _answer_of(written)
     if not answer:
@@ -119,7 +119,7 @@ def read_row(row: Mapping[str, Any]) -> FiledProblem | str:
         question.strip(),
         answer,
         solution,
-        source.strip() if isinstance(source, str) and source.strip() else question.strip(),
+        " ".join((source if isinstance(source, str) and source.strip() else question).split()),
         kind if isinstance(kind, str) else "",
     )
 
@@ -246,5 +246,5 @@ class ParquetRows:
         return read
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        for batch in self._file.iter_batches(columns=self._columns):
+        for batch in self._file.iter_batches(_ROWS_AT_ONCE, columns=self._columns):
             yield from batch.to_pylist()
