@@ -90,6 +90,9 @@ class Attempt:
         )
 
 
+_THE_EPISODE = Attempt(Right())
+
+
 def changed(alter: Callable[[Step, str, Attempt], Step]) -> Any:
     """An episode class whose steps are altered: (step, response, episode) -> step."""
 
@@ -151,6 +154,36 @@ class NotFrozen:
     turns: int = 3
     name = "sums"
     draw, task, make = Right.draw, Right.task, Right.make
+
+
+class NoDataclass:
+    name, turns = "sums", 3
+    draw, task, make = Right.draw, Right.task, Right.make
+
+
+@dataclass(frozen=True)
+class RaisesWhenAskedItsName(Right):
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        raise RuntimeError("not today")
+
+
+@dataclass(frozen=True)
+class OneEpisodeForAll(Right):
+    def make(self) -> Any:
+        return _THE_EPISODE
+
+
+@dataclass(frozen=True)
+class CannotAnswerAtRandom(Right):
+    def random_answer(self, task: Task, rng: random.Random) -> str:
+        raise NotImplementedError("no random answers")
+
+
+@dataclass(frozen=True)
+class ActionsOfNoKind(Right):
+    actions: tuple[int, ...] = (12, 13)
+    actions_per_turn: str = "two"
 
 
 @dataclass(frozen=True, eq=False)

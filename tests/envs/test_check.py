@@ -27,6 +27,9 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.StepsWithNothing, {"protocol"}, '`step` returned "None", not a Step'),
     (broken.ActionsInAList, {"protocol"}, "not a tuple of texts"),
     (broken.RaisesAtTheStart, {"protocol"}, "`start` raised RuntimeError: no board today (broken_families.py, line "),
+    (broken.RaisesWhenAskedItsName, {"protocol"}, "RuntimeError: not today"),
+    (broken.OneEpisodeForAll, {"protocol"}, "the same object twice"),
+    (broken.NoDataclass, {"frozen"}, "NoDataclass is no dataclass"),
     (broken.NotFrozen, {"frozen"}, "the knob turns can be set on the finished object"),
     (broken.NeverEqual, {"frozen"}, "a copy with the same knobs is another family"),
     (broken.KnobOfNoKind, {"knobs"}, "KnobOfNoKind.slope"),
@@ -76,6 +79,8 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.DemonstratesAtRandom, {"demonstrations"}, "two different episodes"),
     (broken.OpensSometimes, {"openings"}, "later observations without one"),
     (broken.AnswersAtRandomInWords, {"players"}, "only 0 of 20 answers of `random_answer` count as valid"),
+    (broken.CannotAnswerAtRandom, {"players"}, "NotImplementedError: no random answers"),
+    (broken.ActionsOfNoKind, {"players"}, "a tuple of texts without spaces around them"),
     (broken.NamesAnActionTwice, {"players"}, "holds the same name twice"),
     (broken.ListsWhatItRefuses, {"players"}, "the action 'thirteen' is invalid"),
 ]

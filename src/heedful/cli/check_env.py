@@ -6,8 +6,10 @@ no rule is broken; 1: at least one is.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -171,7 +173,9 @@ def _settings(name: str, family: Any, argv: list[str]) -> tuple[CheckSettings, A
 
 def _checked(family: Any, settings: CheckSettings, origin: str) -> Report:
     if settings.json:
-        report = check(family, settings.effort, settings.skip, origin)
+        # What an environment prints, as some libraries do, must not stand in the JSON.
+        with contextlib.redirect_stdout(sys.stderr):
+            report = check(family, settings.effort, settings.skip, origin)
         print(report.write_json())
         return report
     from rich.console import Console
@@ -179,8 +183,8 @@ def _checked(family: Any, settings: CheckSettings, origin: str) -> Report:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     with console.status("") as status:
 
-        def tell(rule: str, finding: Finding | None) -> None:
-            status.update(f"looking at {rule}")
+        def tell(what: str, finding: Finding | None) -> None:
+            status.update(f"looking at {what}")
             if finding is not None:
                 _show(finding, console)
 

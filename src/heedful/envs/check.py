@@ -35,6 +35,7 @@ from heedful.envs import (
 from heedful.envs.check_evidence import Evidence, gather, seeds_of
 from heedful.envs.check_play import QUICK, Bench, Broke, Effort
 from heedful.envs.check_report import Finding, Report, absent, broken
+from heedful.foreign import Raised, attempt
 
 __all__ = ["QUICK", "RULES", "Effort", "Report", "check"]
 
@@ -119,8 +120,8 @@ def check(
     """Play `family` and say, rule by rule, whether it keeps the contract.
 
     `skip`: names of rules to leave out. `origin`: `module:factory` that makes an equal family, if there is one, so that
-    other processes can make it themselves; without it the family is sent to them pickled. `progress` is told the name
-    of each rule before it is looked at (with None) and again with its finding.
+    other processes can make it themselves; without it the family is sent to them pickled. `progress` is told what is
+    looked at next (with None), and each rule's name with its finding.
 
     Raises ValueError for an unknown rule in `skip`.
     """
@@ -133,21 +134,24 @@ def check(
     tell = progress or (lambda name, finding: None)
     with tempfile.TemporaryDirectory(prefix="heedful-check-") as folder:
         findings = _findings(bench, Path(folder) / "executed", frozenset(skip), tell)
-    name = getattr(family, "name", type(family).__name__)
+    named = attempt(lambda: str(family.name))
+    name = type(family).__name__ if isinstance(named, Raised) else named.value
     seeds = len(seeds_of(bench.effort.seeds)) if bench.episodes else 0
     took = time.perf_counter() - began
-    return Report(str(name), tuple(findings), seeds, bench.episodes, bench.replies, took)
+    return Report(name, tuple(findings), seeds, bench.episodes, bench.replies, took)
 
 
 def _findings(
     bench: Bench, canary: Path, skip: frozenset[str], tell: Callable[[str, Finding | None], None]
 ) -> list[Finding]:
-    tell(RULES[0].name, None)
+    tell("the family", None)
     stopped = check_family.open_family(bench)
     evidence = None
     if stopped is None:
         try:
+            tell(f"{bench.effort.seeds} tasks", None)
             tasks = [bench.task(seed) for seed in seeds_of(bench.effort.seeds)]
+            tell("episodes with all kinds of replies", None)
             evidence = gather(bench, tasks, canary)
         except Broke as broke:
             stopped = _unplayable(broke)

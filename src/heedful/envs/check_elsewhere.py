@@ -12,12 +12,14 @@ import json
 import pickle
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from heedful.envs.check_play import Bench, Effort, made_anew
 from heedful.envs.check_play import scripted as scripted_replies
-from heedful.envs.check_processes import Request
+from heedful.envs.check_processes import Request, listed
 
 
 def main(request_file: str, answer_file: str) -> None:
@@ -30,7 +32,7 @@ def main(request_file: str, answer_file: str) -> None:
     tasks: dict[int, Any] = {}
     for index in reversed(order) if asked.backwards else order:
         task = bench.task(asked.seeds[index])
-        tasks[index] = [task.id, task.seed, task.split, list(task.tags)]
+        tasks[index] = listed(task)
     places = list(range(len(asked.episodes)))
     episodes: dict[int, list[str]] = {}
     for place in reversed(places) if asked.backwards else places:
@@ -44,8 +46,13 @@ def _family(asked: Request) -> Any:
     """Made anew here, so that what it works out when it is made is worked out in this process."""
     if asked.origin:
         module, _, attribute = asked.origin.partition(":")
-        return getattr(importlib.import_module(module), attribute)()
-    return made_anew(pickle.loads(asked.family))
+        make = getattr(importlib.import_module(module), attribute)
+    else:
+        family = pickle.loads(asked.family)
+        module, make = type(family).__module__, partial(made_anew, family)
+    if asked.later:
+        set_calendar_ahead(module.partition(".")[0], asked.later)
+    return make()
 
 
 def set_clock_ahead(seconds: float) -> None:
@@ -54,21 +61,41 @@ def set_clock_ahead(seconds: float) -> None:
     time.time = lambda: now() + seconds
     time.time_ns = lambda: now_ns() + int(seconds * 1e9)
 
+
+def set_calendar_ahead(package: str, seconds: float) -> None:
+    """The same for the calendar, in the loaded modules of one package.
+
+    In no others: compiled libraries reach into the classes of `datetime` and crash where they are not the real ones.
+    """
+    ahead = datetime.timedelta(seconds=seconds)
+
     class Later(datetime.datetime):
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
-            return super().now(tz) + datetime.timedelta(seconds=seconds)
+            return super().now(tz) + ahead
+
+        @classmethod
+        def today(cls) -> Any:
+            return cls.now()
 
         @classmethod
         def utcnow(cls) -> Any:
-            return super().now(datetime.UTC).replace(tzinfo=None) + datetime.timedelta(seconds=seconds)
+            return cls.now(datetime.UTC).replace(tzinfo=None)
 
     class LaterDay(datetime.date):
         @classmethod
         def today(cls) -> Any:
-            return super().today() + datetime.timedelta(seconds=seconds)
+            return super().today() + ahead
 
-    datetime.datetime, datetime.date = Later, LaterDay  # type: ignore[misc]
+    later_module = ModuleType("datetime")
+    vars(later_module).update(vars(datetime) | {"datetime": Later, "date": LaterDay})
+    replaced = [(datetime, later_module), (datetime.datetime, Later), (datetime.date, LaterDay)]
+    for name, module in list(sys.modules.items()):
+        if name == package or name.startswith(f"{package}."):
+            for attribute, value in list(vars(module).items()):
+                for real, later in replaced:
+                    if value is real:
+                        setattr(module, attribute, later)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from typing import Any
 from heedful.envs.actions import format_reply
 from heedful.envs.check_evidence import Evidence
 from heedful.envs.check_family import kinds_of
-from heedful.envs.check_play import Bench, Played, scripted
+from heedful.envs.check_play import Bench, Broke, Played, parting, scripted
+from heedful.envs.check_replies import actions_per_turn, listed_actions
 from heedful.envs.check_report import Finding, absent, broken, doubtful, holds, parted, seconds_text, shortened
 from heedful.foreign import Raised, attempt
 from heedful.types import Ending
@@ -75,13 +76,7 @@ def isolation(bench: Bench, evidence: Evidence) -> Finding:
 
 
 def _parting(played: Played, other: Played) -> int | None:
-    """The place in the transcripts where two episodes part (0 = the first observation); `None` if they do not."""
-    one, two = played.transcript(), other.transcript()
-    if one == two:
-        return None
-    return next(
-        (at for at, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), min(len(one), len(two))
-    )
+    return parting(played.transcript(), other.transcript())
 
 
 def _unequal(sentence: str, way: str, played: Played, other: Played, place: int) -> Finding:
@@ -150,8 +145,8 @@ def tells(text: str, number: int) -> bool:
 def _actions_limit(bench: Bench, evidence: Evidence) -> Finding | None:
     """What is wrong with the limit of actions in a turn, where there is one."""
     family = bench.family
-    most = getattr(family, "actions_per_turn", None)
-    if most is None or not getattr(family, "actions", None):
+    most = actions_per_turn(family)
+    if not listed_actions(family):
         return None
     expected = f"`actions_per_turn` = {most}: told in the first observation, and no more are executed in a turn"
     remedy = "stop reading a reply at the limit, say so in the next observation, and state the limit in the first one"
@@ -167,7 +162,7 @@ def _actions_limit(bench: Bench, evidence: Evidence) -> Finding | None:
             remedy=remedy,
         )
     for task in evidence.tasks[:20]:
-        for action in list(family.actions)[:8]:
+        for action in listed_actions(family)[:8]:
             played = bench.play(task, 0, scripted([format_reply([action] * (most + 3), "")]), 1)
             for exchange in played.exchanges:
                 if len(exchange.step.actions) > most:
@@ -185,14 +180,19 @@ def _actions_limit(bench: Bench, evidence: Evidence) -> Finding | None:
 def _as_the_knob_says(bench: Bench, evidence: Evidence) -> Finding | None:
     """A family with more turns must tell and enforce those; a number that stands there by chance is found out so."""
     family, more = bench.family, bench.turns + _FURTHER
-    if "turns" not in {field.name for field in dataclasses.fields(family) if field.init}:
+    if not dataclasses.is_dataclass(family) or "turns" not in {
+        field.name for field in dataclasses.fields(family) if field.init
+    }:
         return None
-    longer = attempt(lambda: dataclasses.replace(family, turns=more))
+    longer = attempt(lambda: dataclasses.replace(family, turns=more))  # type: ignore[type-var]
     if isinstance(longer, Raised):
         return None  # a knob may have a range of its own
     other = Bench(longer.value, bench.effort)
-    task = other.task(evidence.tasks[0].seed)
-    played = other.play(task, 0, lambda shown, turn: ("unreadable", "<think>hm"))
+    try:
+        task = other.task(evidence.tasks[0].seed)
+        played = other.play(task, 0, lambda shown, turn: ("unreadable", "<think>hm"))
+    except Broke:
+        return None  # and some knobs suit one another only
     expected = f"with the knob turns = {more} an episode lasts at most {more} turns, and its first observation says so"
     remedy = "use `self.turns` in both places"
     if not played.ended or len(played.exchanges) > more:
@@ -251,8 +251,7 @@ def code(bench: Bench, evidence: Evidence) -> Finding:
         found="a file that only the code inside a reply creates",
         where="a reply whose answer is __import__('pathlib').Path(...).touch(), or touch ... for a shell",
         remedy="read numbers and expressions with a parser of your own, never with eval or exec; where running code "
-        "is the "
-        "task, run it in a sandbox that cannot write to this machine",
+        "is the task, run it in a sandbox that cannot write to this machine",
     )
 
 
@@ -267,8 +266,8 @@ def speed(bench: Bench, evidence: Evidence) -> Finding:
     draw, start = (_median(bench.seconds[call]) for call in ("task", "start"))
     sentence = (
         f"a step takes {seconds_text(_median(times))} (median), {seconds_text(_quantile(times, 0.99))} (99th "
-        f"percentile), "
-        f"{seconds_text(slowest)} (slowest); drawing a task {seconds_text(draw)}, starting {seconds_text(start)}"
+        f"percentile), {seconds_text(slowest)} (slowest); drawing a task {seconds_text(draw)}, starting "
+        f"{seconds_text(start)}"
     )
     if long:
         sentence += f"; a long reply at most {seconds_text(max(long))}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.envs.check_play import Bench, Exchange, Played
-from heedful.envs.check_replies import Reply, hostile, ordinary
+from heedful.envs.check_replies import Reply, hostile, listed_actions, ordinary, random_answer
 from heedful.types import Task
 
 HOSTILE_TURNS = 3
@@ -85,10 +85,8 @@ def play_ordinary(bench: Bench, task: Task, member: int) -> Played:
 
 def example_answer(family: Any, task: Task, observation: str) -> str:
     """An answer that the family understands, as far as it says so; else a word of the observation."""
-    if hasattr(family, "random_answer"):
-        return str(family.random_answer(task, random.Random("an example")))
-    actions: Sequence[str] = getattr(family, "actions", None) or observation.split() or ["1"]
-    return str(actions[0])[:40]
+    answer = random_answer(family, task, random.Random("an example"))
+    return answer or [*listed_actions(family), *observation.split(), "1"][0][:40]
 
 
 def _hostile_episodes(bench: Bench, tasks: Sequence[Task], kinds: Mapping[str, Reply]) -> Iterator[Played]:

@@ -25,13 +25,9 @@ _CONTRACT = "a family has `name`, `turns`, `task(seed)` and `make()`; see docs/e
 def open_family(bench: Bench) -> Finding | None:
     """What keeps the family from being played at all; `None` if nothing does."""
     try:
-        sentence = _attributes(bench.family)
-        for seed in seeds_of(5) if not sentence else []:
-            task = bench.task(seed)
-            sentence = sentence or _task_misfit(task, seed)
-            bench.start(task, 0)
-        if not sentence and bench.family.make() is bench.family.make():
-            sentence = "`make` returned the same object twice, not a fresh episode each time"
+        asked = attempt(lambda: _attributes(bench.family))
+        sentence = str(asked) if isinstance(asked, Raised) else asked.value
+        sentence = sentence or _played_misfit(bench)
     except Broke as broke:
         return broken(
             "the family cannot be played",
@@ -43,6 +39,18 @@ def open_family(bench: Bench) -> Finding | None:
     if not sentence:
         return None
     return broken("the family lacks what the contract asks for", expected=_CONTRACT, found=sentence, remedy=_MEND)
+
+
+def _played_misfit(bench: Bench) -> str:
+    """What is wrong with the first tasks, or with how episodes are made; empty if nothing is. Raises Broke."""
+    for seed in seeds_of(5):
+        task = bench.task(seed)
+        misfit = _task_misfit(task, seed)
+        if misfit:
+            return misfit
+        bench.start(task, 0)
+    made = [bench.demand("make", bench.family.make, "twice") for _ in range(2)]
+    return "`make` returned the same object twice, not a fresh episode each time" if made[0] is made[1] else ""
 
 
 _MEND = "give it what is missing; the other rules are looked at once it has it"
@@ -155,8 +163,7 @@ def knobs(bench: Bench, evidence: Evidence) -> Finding:
         return broken(
             "a knob cannot be written into a run's configuration",
             expected="fields of the kinds that a configuration knows: bool, int, float, str, Path, Literal, Enum, "
-            "None, "
-            "unions and tuples of these, and dataclasses",
+            "None, unions and tuples of these, and dataclasses",
             found=shortened(str(read), 300)[1:-1]
             if isinstance(read, Raised)
             else f"read back: {shortened(repr(read.value))}",
@@ -196,8 +203,8 @@ def pickled(bench: Bench, evidence: Evidence) -> Finding:
 
 def _same(one: Any, other: Any) -> bool:
     """Equal knob by knob; whether equal knobs make equal families is asked elsewhere."""
-    if not dataclasses.is_dataclass(one) or type(one) is not type(other):
-        return bool(one == other)
+    if type(one) is not type(other) or not dataclasses.is_dataclass(one):
+        return type(one) is type(other)
     return all(getattr(one, field.name) == getattr(other, field.name) for field in dataclasses.fields(one))
 
 

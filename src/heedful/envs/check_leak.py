@@ -22,7 +22,6 @@ from heedful.diagnostics.intervals import wilson
 from heedful.envs.actions import Fault, answer_text, format_reply
 from heedful.envs.check_evidence import Evidence
 from heedful.envs.check_play import Bench, Played
-from heedful.envs.check_replies import ordinary
 from heedful.envs.check_report import Finding, absent, broken, doubtful, holds, shortened
 from heedful.types import Task
 
@@ -142,15 +141,14 @@ def leak(bench: Bench, evidence: Evidence) -> Finding:
     told = _demonstrated(bench, tasks)
     if told is not None:
         return told
-    chance = _random_player(bench, tasks)
-    suspects = []
-    for place in PLACES:
-        own, foreign = _copied(bench, tasks[:half], place)
-        if own.value > max(foreign.value, chance.value if chance else 0.0) + NOTICED:
-            suspects.append(place)
+    chance = _random_player(bench, evidence)
+    bar = (chance.value if chance else 0.0) + NOTICED
+    suspects = [
+        place for place in _different_places(evidence) if _rate(_copiers(bench, tasks[:half], place)).value > bar
+    ]
     standing_out: list[tuple[float, Finding]] = []
     for place in suspects:
-        own, foreign = _copied(bench, tasks[half:], place)
+        own, foreign = _compared(bench, tasks[half:], place)
         best = max((foreign, chance) if chance else (foreign,), key=lambda rate: rate.value)
         if own.low > best.high:
             standing_out.append((own.value, _copying_pays(place, own, foreign, chance)))
@@ -181,19 +179,31 @@ def _copying_pays(place: Place, own: _Rate, foreign: _Rate, chance: _Rate | None
     return doubtful("copying from the observation pays", expected=expected, found=found, remedy=remedy)
 
 
-def _copied(bench: Bench, tasks: Sequence[Task], place: Place) -> tuple[_Rate, _Rate]:
+def _different_places(evidence: Evidence) -> list[Place]:
+    """The places at which something stands, each text once: two that always hold the same are one."""
+    shown = [text for played in evidence.episodes for text in played.observations[:3]][:200]
+    by_texts = {tuple(map(place.find, shown)): place for place in reversed(PLACES)}
+    return [place for texts, place in by_texts.items() if any(texts)]
+
+
+def _copiers(bench: Bench, tasks: Sequence[Task], place: Place) -> list[Played]:
+    """Episodes of who answers each observation with what stands at one of its places."""
+    return [_play(bench, task, lambda shown, turn: place.find(shown)) for task in tasks]
+
+
+def _compared(bench: Bench, tasks: Sequence[Task], place: Place) -> tuple[_Rate, _Rate]:
     """Success of copying a place of the own observations, and of copying it from the next task's."""
-    own: list[Played] = []
-    for task in tasks:
-        own.append(_play(bench, task, lambda shown, turn: place.find(shown)))
+    own = _copiers(bench, tasks, place)
     spans = [[place.find(text) for text in played.observations] for played in own]
-    if not any(filter(None, (span for each in spans for span in each))):
-        return _Rate(0, len(tasks)), _Rate(0, len(tasks))
     foreign = []
     for number, task in enumerate(tasks):
         other = spans[(number + 1) % len(spans)]
         foreign.append(_play(bench, task, lambda shown, turn, other=other: other[min(turn, len(other) - 1)]))  # type: ignore[misc]
-    return _Rate(sum(one.solved for one in own), len(own)), _Rate(sum(one.solved for one in foreign), len(foreign))
+    return _rate(own), _rate(foreign)
+
+
+def _rate(episodes: Sequence[Played]) -> _Rate:
+    return _Rate(sum(played.solved for played in episodes), len(episodes))
 
 
 def _play(bench: Bench, task: Task, answer: Callable[[str, int], str]) -> Played:
@@ -202,17 +212,10 @@ def _play(bench: Bench, task: Task, answer: Callable[[str, int], str]) -> Played
     )
 
 
-def _random_player(bench: Bench, tasks: Sequence[Task]) -> _Rate | None:
+def _random_player(bench: Bench, evidence: Evidence) -> _Rate | None:
     """Success of well-formed random replies; `None` where the family does not say what they are."""
-    family = bench.family
-    if not hasattr(family, "random_answer") and not getattr(family, "actions", None):
-        return None
-    rng = random.Random("a random player")
-    played = [
-        bench.play(task, 0, lambda shown, turn, task=task: ("ordinary", ordinary(family, task, shown, rng)))  # type: ignore[misc]
-        for task in tasks
-    ]
-    return _Rate(sum(one.solved for one in played), len(played))
+    told = hasattr(bench.family, "random_answer") or bool(getattr(bench.family, "actions", None))
+    return _rate(evidence.sound) if told else None
 
 
 def _demonstrated(bench: Bench, tasks: Sequence[Task]) -> Finding | None:

@@ -61,8 +61,7 @@ def _came_back(what: str, found: str, played: Played, turn: int) -> Finding:
     return broken(
         f"an observation repeats {what} of the agent's reply",
         expected="of a reply come back a few plain characters at most: a prompt that holds the agent's own tags can "
-        "end a "
-        "turn, or speak for somebody else",
+        "end a turn, or speak for somebody else",
         found=found,
         where=played.where(turn),
         remedy="quote what cannot be read shortened, and only letters, digits, spaces, hyphens and underscores of it",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from heedful.diagnostics.intervals import wilson
@@ -111,8 +112,7 @@ def _demonstration_broken(sentence: str, found: str, where: str) -> Finding:
     return broken(
         sentence,
         expected="`demonstrate(task, rng)` returns the (observation, reply) pairs of one episode, played as member 0: "
-        "valid "
-        "replies, within the limits, to the end",
+        "valid replies, within the limits, to the end",
         found=found,
         where=where,
         remedy="play an episode of your own inside `demonstrate` and note what it shows; draw from the generator that "
@@ -127,8 +127,7 @@ def players(bench: Bench, evidence: Evidence) -> Finding:
     if not listed and not hasattr(family, "random_answer"):
         return absent(
             "the family offers neither `actions` and `actions_per_turn` nor `random_answer`, so evaluations show no "
-            "random "
-            "player beside the agent"
+            "random player beside the agent"
         )
     fault = _actions_misfit(bench, evidence) if listed else ""
     fault = fault or (_answers_misfit(bench, evidence) if hasattr(family, "random_answer") else "")
@@ -178,12 +177,15 @@ def _answers_misfit(bench: Bench, evidence: Evidence) -> str:
     valid = 0
     tasks = evidence.tasks[:20]
     for task in tasks:
-        answers = [family.random_answer(task, random.Random(3)) for _ in range(2)]
-        if not all(isinstance(answer, str) for answer in answers):
-            return f"`random_answer` returned {shortened(repr(answers[0]))}; a text was expected"
-        if answers[0] != answers[1]:
+        draw = partial(family.random_answer, task)
+        (answer, fault), (again, _) = (bench.ask("random_answer", lambda: draw(random.Random(3))) for _ in range(2))
+        if fault is not None:
+            return str(fault)
+        if not isinstance(answer, str):
+            return f"`random_answer` returned {shortened(repr(answer))}; a text was expected"
+        if answer != again:
             return "`random_answer` gives different answers under equal generators; draw from the one that is handed in"
-        played = bench.play(task, 0, scripted([format_reply([answers[0]], "")]), 1)
+        played = bench.play(task, 0, scripted([format_reply([answer], "")]), 1)
         valid += bool(played.exchanges) and played.exchanges[0].step.valid
     if valid < len(tasks) / 2:
         return f"only {valid} of {len(tasks)} answers of `random_answer` count as valid"

@@ -35,7 +35,7 @@ class Effort:
     """Seeds whose tasks are looked at."""
     episodes: int = 150
     """Episodes of well-formed replies; those of unreadable and adversarial ones come on top."""
-    processes: int = 8
+    processes: int = 12
     """Other processes, each with another seed of Python's string hash, in which tasks and episodes must be the same."""
     slowest: float = 1.0
     """Seconds; a reply of ordinary length that takes longer is warned of."""
@@ -51,7 +51,7 @@ class Effort:
                 raise ValueError(f"{name} must be a number of seconds above 0, found {getattr(self, name)}.")
 
 
-QUICK = Effort(seeds=60, episodes=30, processes=3)
+QUICK = Effort(seeds=60, episodes=30, processes=4)
 """For a test suite: about a second for a light environment."""
 
 
@@ -132,6 +132,12 @@ class Played:
     def transcript(self) -> list[str]:
         """Everything the environment said, in a form that can be compared over processes."""
         return [repr((self.first.text, self.first.opening)), *(written(one.step) for one in self.exchanges)]
+
+
+def parting(one: Sequence[str], two: Sequence[str]) -> int | None:
+    """The place where two transcripts part (0 = the first observation); `None` if they are equal."""
+    places = range(max(len(one), len(two)))
+    return next((at for at in places if one[at : at + 1] != two[at : at + 1]), None)
 
 
 ReplySource = Callable[[str, int], tuple[str, str]]
@@ -230,11 +236,10 @@ class Bench:
             raise Broke(Fault("task", "type", f"`task` returned {shortened(repr(found))}, not a Task"), f"seed {seed}")
         return found
 
-    def start(self, task: Task, member: int, family: Any = None) -> tuple[Any, Observation]:
+    def start(self, task: Task, member: int) -> tuple[Any, Observation]:
         """A fresh episode and its first observation."""
-        family = self.family if family is None else family
         where = f"task {task.id} (seed {task.seed}), member {member}"
-        environment: Any = self.demand("make", lambda: family.make(), where)
+        environment: Any = self.demand("make", lambda: self.family.make(), where)
         missing = [name for name in ("start", "step") if not callable(getattr(environment, name, None))]
         if missing:
             text = f"`make` returned {shortened(repr(environment))}, which has no `{'` and no `'.join(missing)}`"
@@ -254,9 +259,9 @@ class Bench:
             fault = Fault("step", "type", f"`step` returned {misfit}")
         return (None if fault else answer), took, fault
 
-    def play(self, task: Task, member: int, source: ReplySource, most: int | None = None, family: Any = None) -> Played:
+    def play(self, task: Task, member: int, source: ReplySource, most: int | None = None) -> Played:
         """Play one episode: to its end, two replies beyond its turns, or `most` replies. Raises Broke at the start."""
-        environment, first = self.start(task, member, family)
+        environment, first = self.start(task, member)
         exchanges: list[Exchange] = []
         shown = first.text
         while len(exchanges) < (self.turns + 2 if most is None else most):
@@ -270,9 +275,9 @@ class Bench:
             shown = step.observation.text
         return Played(task, member, first, tuple(exchanges))
 
-    def replay(self, played: Played, family: Any = None) -> Played:
+    def replay(self, played: Played) -> Played:
         """The same task, member and replies once more."""
-        return self.play(played.task, played.member, scripted(played.replies), len(played.exchanges), family)
+        return self.play(played.task, played.member, scripted(played.replies), len(played.exchanges))
 
 
 def _misfit(observation: object) -> str:

@@ -14,12 +14,13 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from heedful.envs.check_evidence import Evidence, seeds_of
-from heedful.envs.check_play import Bench
+from heedful.envs.check_play import Bench, parting
 from heedful.envs.check_report import Finding, absent, broken, holds, parted, seconds_text, shortened
 from heedful.foreign import Raised, attempt
 from heedful.types import Task
@@ -30,8 +31,14 @@ MOST_SEEDS = 150
 MOST_EPISODES = 25
 """Episodes that every process plays again."""
 
-_LATEST = 300.0
-"""Seconds that the processes have, started together."""
+AT_ONCE = 4
+"""Processes that run at a time."""
+
+LIMIT = 300.0
+"""Seconds that one has."""
+
+LATER = 400 * 86_400.0
+"""Seconds by which the clock of the first one is ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +51,19 @@ class Request:
     seeds: tuple[int, ...]
     episodes: tuple[tuple[Task, int, tuple[str, ...]], ...]
     """(task, member, replies)."""
-    backwards: bool
-    later: float
+    backwards: bool = False
+    later: float = 0.0
     """Seconds that its clock is ahead."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Other:
-    """One process that was started."""
+class _Expected:
+    """What this process drew and played, for others to repeat."""
 
-    hash_seed: int
-    later: float
-    process: subprocess.Popen[str]
-    answer: Path
-
-    def __str__(self) -> str:
-        clock = ", its clock 400 days ahead" if self.later else ""
-        return f"process with PYTHONHASHSEED={self.hash_seed}{clock}"
+    tasks: list[list[Any]]
+    episodes: list[list[str]]
+    places: list[str]
+    """Which episode each transcript is of."""
 
 
 def elsewhere(bench: Bench, evidence: Evidence) -> Finding:
@@ -68,112 +71,93 @@ def elsewhere(bench: Bench, evidence: Evidence) -> Finding:
     count = bench.effort.processes
     if not count:
         return absent("no other processes were asked for")
-    module = type(bench.family).__module__
-    if module == "__main__" and not bench.origin:
+    if type(bench.family).__module__ == "__main__" and not bench.origin:
         return absent(
             "the family is defined in the script that is being run, which other processes cannot import; move it into "
-            "a "
-            "module of its own, and this is looked at"
+            "a module of its own, and this is looked at"
         )
     sent = attempt(lambda: pickle.dumps(bench.family))
     if isinstance(sent, Raised) and not bench.origin:
         return absent("the family cannot be pickled, so no other process can be handed it")
-    episodes = tuple((one.task, one.member, tuple(one.replies)) for one in evidence.sound[:MOST_EPISODES])
-    seeds = tuple(seeds_of(bench.effort.seeds)[:MOST_SEEDS])
-    expected = {
-        "tasks": [_listed(task) for task in evidence.tasks[: len(seeds)]],
-        "episodes": [played.transcript() for played in evidence.sound[:MOST_EPISODES]],
-    }
-    with tempfile.TemporaryDirectory(prefix="heedful-check-") as folder:
-        others = []
-        for number in range(count):
-            request = Request(
-                family=b"" if isinstance(sent, Raised) or bench.origin else sent.value,
-                origin=bench.origin,
-                seeds=seeds,
-                episodes=episodes,
-                backwards=number % 2 == 1,
-                later=400 * 86_400.0 if number == 0 else 0.0,
-            )
-            others.append(_started(request, number + 1, Path(folder)))
-        findings = [finding for other in others if (finding := _compared(other, expected, episodes)) is not None]
-        for other in others:
-            if other.process.poll() is None:
-                other.process.kill()
-                other.process.communicate()
+    played = evidence.sound[:MOST_EPISODES]
+    request = Request(
+        family=b"" if isinstance(sent, Raised) or bench.origin else sent.value,
+        origin=bench.origin,
+        seeds=tuple(seeds_of(bench.effort.seeds)[:MOST_SEEDS]),
+        episodes=tuple((one.task, one.member, tuple(one.replies)) for one in played),
+    )
+    tasks = [listed(task) for task in evidence.tasks[: len(request.seeds)]]
+    expected = _Expected(tasks, [one.transcript() for one in played], [one.where() for one in played])
+    with tempfile.TemporaryDirectory(prefix="heedful-check-") as folder, ThreadPoolExecutor(AT_ONCE) as pool:
+        asked = [pool.submit(_asked, request, number, Path(folder), expected) for number in range(count)]
+        findings = [finding for each in asked if (finding := each.result()) is not None]
     if findings:
         return findings[0]
     return holds(
         f"{count} other processes with string hashes of their own, one of them with its clock 400 days ahead, draw "
-        f"the same "
-        f"{len(seeds)} tasks and play the same {len(episodes)} episodes"
+        f"the same {len(request.seeds)} tasks and play the same {len(played)} episodes"
     )
 
 
-def _started(request: Request, hash_seed: int, folder: Path) -> _Other:
-    asked, answer = folder / f"request-{hash_seed}", folder / f"answer-{hash_seed}"
-    asked.write_bytes(pickle.dumps(request))
+def _asked(request: Request, number: int, folder: Path, expected: _Expected) -> Finding | None:
+    """Ask process number `number` (from 0), and say what is different there; `None` if nothing is."""
+    later = LATER if number == 0 else 0.0
+    where = f"process with PYTHONHASHSEED={number + 1}" + (", its clock 400 days ahead" if later else "")
+    question, answer = folder / f"request-{number}", folder / f"answer-{number}"
+    question.write_bytes(pickle.dumps(replace(request, backwards=number % 2 == 1, later=later)))
     environment = {
         **os.environ,
-        "PYTHONHASHSEED": str(hash_seed),
+        "PYTHONHASHSEED": str(number + 1),
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
     }
-    command = [sys.executable, "-m", "heedful.envs.check_elsewhere", str(asked), str(answer)]
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    return _Other(hash_seed, request.later, process, answer)
-
-
-def _compared(
-    other: _Other, expected: dict[str, Any], episodes: tuple[tuple[Task, int, tuple[str, ...]], ...]
-) -> Finding | None:
-    """What is different there; `None` if nothing is."""
+    command = [sys.executable, "-m", "heedful.envs.check_elsewhere", str(question), str(answer)]
     try:
-        _, errors = other.process.communicate(timeout=_LATEST)
+        ended = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT,
+        )
     except subprocess.TimeoutExpired:
-        return _different("another process did not finish", f"nothing within {seconds_text(_LATEST)}", str(other))
-    if other.process.returncode or not other.answer.exists():
-        last = errors.strip().splitlines()[-1:] or [f"exit code {other.process.returncode}"]
+        return _different("another process did not finish", f"nothing within {seconds_text(LIMIT)}", where)
+    if ended.returncode or not answer.exists():
+        last = ended.stderr.strip().splitlines()[-1:] or [f"exit code {ended.returncode}"]
+        died = f"it was ended by signal {-ended.returncode}"
         return broken(
             "another process cannot make the family, or play it",
             expected="a family that worker processes can import, rebuild and play",
-            found=shortened(last[0], 300),
-            where=str(other),
+            found=died if ended.returncode < 0 else shortened(last[0], 300),
+            where=where,
             remedy="keep the family importable (a module that stands on PYTHONPATH) and free of what only this "
             "process has",
         )
-    found = json.loads(other.answer.read_text(encoding="utf-8"))
-    wrong = [
-        index for index, (one, two) in enumerate(zip(expected["tasks"], found["tasks"], strict=True)) if one != two
-    ]
+    return _compared(json.loads(answer.read_text(encoding="utf-8")), expected, where)
+
+
+def _compared(found: dict[str, Any], expected: _Expected, where: str) -> Finding | None:
+    wrong = [at for at, pair in enumerate(zip(expected.tasks, found["tasks"], strict=True)) if pair[0] != pair[1]]
     if wrong:
-        here, there = expected["tasks"][wrong[0]], found["tasks"][wrong[0]]
-        seed = seeds_of(wrong[0] + 1)[-1]
+        here, there = expected.tasks[wrong[0]], found["tasks"][wrong[0]]
         return _different(
             "another process draws other tasks",
-            f"{len(wrong)} of {len(expected['tasks'])} tasks differ: {shortened(repr(here))} here, "
+            f"{len(wrong)} of {len(expected.tasks)} tasks differ: {shortened(repr(here))} here, "
             f"{shortened(repr(there))} there",
-            f"seed {seed}, {other}",
+            f"seed {seeds_of(wrong[0] + 1)[-1]}, {where}",
         )
-    for (task, member, _), one, two in zip(episodes, expected["episodes"], found["episodes"], strict=True):
-        if one != two:
-            turn = next(
-                (at for at, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]),
-                min(len(one), len(two)),
-            )
+    for place, one, two in zip(expected.places, expected.episodes, found["episodes"], strict=True):
+        turn = parting(one, two)
+        if turn is not None:
+            before, after = parted(*(texts[turn] if turn < len(texts) else "nothing" for texts in (one, two)))
             said = "the first observation" if not turn else f"the answer to reply {turn}"
             return _different(
                 "another process plays the same replies differently",
-                f"{said} differs: {_difference(one, two, turn)}",
-                f"task {task.id} (seed {task.seed}), member {member}, {other}",
+                f"{said} differs: {before} here, {after} there",
+                f"{place}, {where}",
             )
     return None
-
-
-def _difference(one: list[str], two: list[str], turn: int) -> str:
-    here, there = parted(*(texts[turn] if turn < len(texts) else "nothing" for texts in (one, two)))
-    return f"{here} here, {there} there"
 
 
 def _different(sentence: str, found: str, where: str) -> Finding:
@@ -183,10 +167,10 @@ def _different(sentence: str, found: str, where: str) -> Finding:
         found=found,
         where=where,
         remedy="sort sets before walking or drawing from them, use hashlib in the place of hash(), and neither the "
-        "clock, "
-        "the process id nor anything counted over calls",
+        "clock, the process id nor anything counted over calls",
     )
 
 
-def _listed(task: Task) -> list[Any]:
+def listed(task: Task) -> list[Any]:
+    """A task as JSON knows it."""
     return [task.id, task.seed, task.split, list(task.tags)]

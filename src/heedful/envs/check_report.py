@@ -93,8 +93,7 @@ class Report:
         said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
         return (
             f"{self.environment}: {len(self.findings)} rules, {said}. {self.tasks:,} tasks, {self.episodes:,} "
-            f"episodes, "
-            f"{self.replies:,} replies in {self.seconds:.1f} s."
+            f"episodes, {self.replies:,} replies in {self.seconds:.1f} s."
         )
 
     def __str__(self) -> str:

@@ -81,8 +81,7 @@ def _outcome_broken(sentence: str, found: str, where: str) -> Finding:
     return broken(
         sentence,
         expected="`outcome` is None until the step with the ending, and there a number in [0, 1]; 1 goes with "
-        "Ending.SOLVED "
-        "and with no other",
+        "Ending.SOLVED and with no other",
         found=found,
         where=where,
         remedy="set ending and outcome together, in one place; partial credit stays below 1",

@@ -16,6 +16,7 @@ from heedful.envs.check_globals import moved_generators
 from heedful.envs.check_play import Bench, made_anew, scripted
 from heedful.envs.check_report import Finding, broken, doubtful, holds, parted, shortened
 from heedful.envs.tasks import SPLITS
+from heedful.foreign import Raised, attempt
 from heedful.types import Task
 
 _MORE_SEEDS = 1500
@@ -27,7 +28,8 @@ def pure(bench: Bench, evidence: Evidence) -> Finding:
     seeds = seeds_of(bench.effort.seeds)
     first = dict(zip(seeds, evidence.tasks, strict=True))
     shuffled = sorted(seeds, key=lambda seed: str(seed)[::-1])
-    copied = made_anew(bench.family)
+    anew = attempt(lambda: made_anew(bench.family))
+    copied = bench.family if isinstance(anew, Raised) else anew.value
     for turn, seed in enumerate(shuffled):
         with moved_generators(turn):
             again = bench.task(seed)
@@ -80,8 +82,7 @@ def generators(bench: Bench, evidence: Evidence) -> Finding:
         found=f"the state of {name} changed in {' and '.join(dict.fromkeys(calls_of))}",
         where=f"{len(calls_of)} calls in {len(evidence.sound[:8]) - 1} episodes",
         remedy="make a random.Random(f'{task.seed}:{member}') in start and draw from it; where a library insists on "
-        "the "
-        "shared one, put its state back afterwards",
+        "the shared one, put its state back afterwards",
     )
 
 
@@ -130,8 +131,7 @@ def _split_broken(sentence: str, found: str, where: str) -> Finding:
         found=found,
         where=where,
         remedy="let heedful.envs.tasks.task_of(name, start_state, seed) make id and split from everything that makes "
-        "two "
-        "start states different, and nothing else; give the family more start states where a split stays empty",
+        "two start states different, and nothing else; give the family more start states where a split stays empty",
     )
 
 
