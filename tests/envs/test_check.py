@@ -6,10 +6,15 @@ import json
 import random
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import broken_families as broken
 import pytest
+
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("serving", "rollout")]
+
+from served import PATIENCE, serving
 
 from heedful import envs
 from heedful.envs.check import QUICK, RULES, Effort, check
@@ -17,6 +22,11 @@ from heedful.envs.check_episodes import tells
 from heedful.envs.check_globals import moved_generators
 from heedful.envs.check_leak import stands_as_answer
 from heedful.envs.check_report import Report, shortened
+from heedful.envs.frozen_lake import FrozenLake
+from heedful.envs.remote import Remote
+from heedful.presets import PRESETS
+
+SERVED = ("remote", "openenv")
 
 SMALL = Effort(seeds=40, episodes=16, processes=0)
 
@@ -110,6 +120,8 @@ def test_a_family_that_keeps_every_rule_passes_them_all() -> None:
 
 @pytest.mark.parametrize("name", envs.REGISTRY)
 def test_every_environment_of_ours_keeps_the_contract(name: str) -> None:
+    if name in SERVED:
+        pytest.skip(f"{name} plays what a server serves, and none is running")
     try:
         family = envs.get(name)()
     except ImportError as missing:
@@ -135,6 +147,24 @@ def test_what_depends_on_hashes_or_the_clock_is_found_in_other_processes(family:
     report = check(family(), Effort(seeds=60, episodes=8, processes=2))
     assert report.broken == ("processes",), str(report)
     assert words in told(report, "processes")
+
+
+def test_an_environment_keeps_the_contract_behind_a_server() -> None:
+    with serving(FrozenLake()) as server:
+        report = check(Remote(server.url, timeout=PATIENCE), Effort(seeds=40, episodes=8, processes=1))
+    assert report.ok, str(report)
+    assert "draw the same 40 tasks and play the same 8 episodes" in told(report, "processes")
+
+
+def test_the_presets_keep_the_contract_with_their_own_knobs() -> None:
+    usual = {name: envs.get(name)() for name in envs.REGISTRY if name not in SERVED}
+    for name, make in PRESETS.items():
+        family = make().env
+        # What is downloaded when it is played is not asked for here.
+        if family.name in SERVED or family == usual.get(family.name) or str(getattr(family, "path", "")):
+            continue
+        report = check(family, Effort(seeds=40, episodes=8, processes=0))
+        assert report.ok, f"{name}: {report}"
 
 
 def test_a_reply_that_is_never_answered_counts_as_hanging() -> None:

@@ -29,7 +29,7 @@ docs/environments.md. Whoever trains plays it as the environment `remote`.
   --idle SECONDS       a session that was not used for so long is closed (default: 600)
   --env-workers N      play the episodes in N processes: one that crashes or hangs costs its own episodes (default: 0)
   --env-timeout S      seconds for one start or step in such a process (default: 60; 0 = no limit)
-  --largest-reply B    bytes of the longest request (default: 1048576)
+  --largest-reply B    bytes of the longest request (default: 4194304)
   --token-file FILE    its first line is the token that clients must send; without it HEEDFUL_ENV_TOKEN, if set
 
   heedful serve-env frozen_lake --env.slip 0.2 --env-workers 2
@@ -55,7 +55,7 @@ class ServeSettings:
     """Processes in which the episodes are played; 0 = in the server's own."""
     env_timeout: float = field(default=DEFAULT_TIMEOUT)
     """Seconds for one start or step in such a process; 0 = no limit."""
-    largest_reply: int = 2**20
+    largest_reply: int = 2**22
     """Bytes of the longest request."""
     connections: int = 512
     """Most connections open at once."""

@@ -177,8 +177,8 @@ def _answers_misfit(bench: Bench, evidence: Evidence) -> str:
     valid = 0
     tasks = evidence.tasks[:20]
     for task in tasks:
-        draw = partial(family.random_answer, task)
-        (answer, fault), (again, _) = (bench.ask("random_answer", lambda: draw(random.Random(3))) for _ in range(2))
+        answer, fault = bench.ask("random_answer", partial(family.random_answer, task, random.Random(3)))
+        again, _ = bench.ask("random_answer", partial(family.random_answer, task, random.Random(3)))
         if fault is not None:
             return str(fault)
         if not isinstance(answer, str):

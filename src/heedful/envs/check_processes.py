@@ -94,7 +94,7 @@ def elsewhere(bench: Bench, evidence: Evidence) -> Finding:
     if findings:
         return findings[0]
     return holds(
-        f"{count} other processes with string hashes of their own, one of them with its clock 400 days ahead, draw "
+        f"{count} other process{'es' * (count > 1)} with other string hashes, one with its clock 400 days ahead, draw "
         f"the same {len(request.seeds)} tasks and play the same {len(played)} episodes"
     )
 

@@ -42,8 +42,8 @@ SWEEP_EVERY = 1.0
 class Limits:
     """What a server takes on."""
 
-    largest_request: int = 2**20
-    """Bytes."""
+    largest_request: int = 2**22
+    """Bytes; a character of a reply can take six of them."""
     connections: int = 512
     """At once; each takes a thread."""
     log_every: int = 10_000
