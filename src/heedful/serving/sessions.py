@@ -170,7 +170,7 @@ class Sessions:
                 f"All {self._most} sessions of this server are in use. Close some with DELETE /sessions/ID, wait until "
                 f"idle ones are closed (after {self._idle:g} s), or start the server with more --sessions.",
             )
-        session = _Session(secrets.token_urlsafe(12), key, self._clock())
+        session = _Session(secrets.token_hex(12), key, self._clock())
         self._sessions[session.name] = session
         if key:
             self._by_key[key] = session
