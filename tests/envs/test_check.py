@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("serving", "rollout")]
 
 from served import PATIENCE, serving
+from test_environment_proofs import FAMILIES
+from test_every_environment import identify
 
 from heedful import envs
 from heedful.envs.check import QUICK, RULES, Effort, check
@@ -147,6 +150,16 @@ def test_what_depends_on_hashes_or_the_clock_is_found_in_other_processes(family:
     report = check(family(), Effort(seeds=60, episodes=8, processes=2))
     assert report.broken == ("processes",), str(report)
     assert words in told(report, "processes")
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("family", FAMILIES, ids=identify)
+def test_our_environments_keep_the_contract_at_full_size(
+    family: Any, record_property: Callable[[str, object], None]
+) -> None:
+    report = check(family)
+    record_property("cases", report.replies)
+    assert report.ok, str(report)
 
 
 def test_an_environment_keeps_the_contract_behind_a_server() -> None:
