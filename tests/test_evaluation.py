@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,44 @@ def test_without_a_list_of_actions_there_is_nothing_to_play_blindly() -> None:
     found = measure_baselines(Talk(), "test", 8)
     assert (found.random.value, found.fixed.value, found.sequence) == (None, None, ())
     assert found.random.why == "the environment has no fixed list of actions"
+
+
+def test_without_tasks_to_search_on_there_is_no_best_sequence() -> None:
+    found = measure_baselines(Echo(instructions="brief"), "val", 8, search_tasks=0)
+    assert (found.fixed.value, found.fixed.why, found.sequence) == (None, "it was not searched (search_tasks 0)", ())
+    assert found.random.n == 8
+
+
+def test_episodes_that_break_are_not_counted_by_the_players_that_do_not_read() -> None:
+    @dataclass(frozen=True)
+    class Fragile(Echo):
+        """Breaks where the seed is odd, or always."""
+
+        always: bool = False
+
+        def make(self) -> Any:
+            return Breaking(self, Echo.make(self))
+
+    class Breaking:
+        def __init__(self, family: Fragile, episode: Any) -> None:
+            self.family, self.episode = family, episode
+
+        def start(self, task: Any, member: int) -> Any:
+            if task.seed % 2 or self.family.always:
+                raise RuntimeError("broken")
+            return self.episode.start(task, member)
+
+        def step(self, response: str) -> Any:
+            return self.episode.step(response)
+
+    found = measure_baselines(Fragile(), "val", 20, search_tasks=20)
+    odd = sum(task.seed % 2 for task in evaluation_tasks(Fragile(), "val", 20))
+    assert 0 < odd < 20
+    assert (found.random.n, found.fixed.n) == (20 - odd, 20 - odd)
+    broken = measure_baselines(Fragile(always=True), "val", 5, search_tasks=5)
+    assert {(metric.value, metric.n, metric.why) for metric in broken.metrics} == {
+        (None, 0, "the environment broke in every episode")
+    }
 
 
 def test_the_noise_of_an_evaluation_depends_on_its_seed_kind_and_version() -> None:

@@ -103,12 +103,12 @@ def play_tasks(
     return groups
 
 
-def measure_baselines(family: Any, split: str, tasks: int) -> Baselines:
+def measure_baselines(family: Any, split: str, tasks: int, search_tasks: int = BASELINE_TASKS) -> Baselines:
     """The random policy and the best fixed sequence of actions, or of answers, on the evaluation's tasks.
 
-    The sequence is found on 512 training tasks (greedy extension, then one pass of single changes), so its score on the
-    evaluation's tasks is not flattered by the search. A family that neither lists its `actions` nor offers
-    `random_answer` and `blind_answers` has neither baseline.
+    The sequence is found on `search_tasks` training tasks (greedy extension, then one pass of single changes), so its
+    score on the evaluation's tasks is not flattered by the search. A family that neither lists its `actions` nor offers
+    `random_answer` and `blind_answers` has neither baseline; with `search_tasks` 0 there is no search.
     """
     prefix = f"eval/{split}"
     held_out = evaluation_tasks(family, split, tasks) if has_random_player(family) or has_blind_player(family) else []
@@ -116,17 +116,17 @@ def measure_baselines(family: Any, split: str, tasks: int) -> Baselines:
     if has_random_player(family):
         rng = random.Random(derive(0, "random policy", split))
         at_random = _rate_metric(at_random.name, random_policy_success(family, held_out, rng))
-    sequence = best_fixed_sequence(family, _training_tasks(family)) if has_blind_player(family) else ()
-    fixed = Metric(
-        f"{prefix}/fixed/success", None, why="the environment offers no answer to a player who does not read"
-    )
+    searched = has_blind_player(family) and search_tasks > 0
+    sequence = best_fixed_sequence(family, _training_tasks(family, search_tasks)) if searched else ()
+    why = "the environment offers no answer to a player who does not read"
+    fixed = Metric(f"{prefix}/fixed/success", None, why=why if search_tasks else "it was not searched (search_tasks 0)")
     if sequence:
         fixed = _rate_metric(fixed.name, fixed_sequence_success(family, held_out, sequence))
     return Baselines(at_random, fixed, sequence)
 
 
-def _training_tasks(family: EnvironmentFamily) -> Sequence[Any]:
-    return TaskStream(family, "train", derive(0, "fixed sequence")).next(BASELINE_TASKS)
+def _training_tasks(family: EnvironmentFamily, count: int) -> Sequence[Any]:
+    return TaskStream(family, "train", derive(0, "fixed sequence")).next(count)
 
 
 def _rate_metric(name: str, count: SuccessCount) -> Metric:

@@ -98,11 +98,10 @@ def test_what_the_served_family_lacks_is_not_offered() -> None:
             assert not hasattr(served, name)
 
 
-def test_the_baselines_are_those_of_the_served_family(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.evaluation.BASELINE_TASKS", 64)
+def test_the_baselines_are_those_of_the_served_family() -> None:
     family = Bandit()
     with serving(family) as server:
-        assert measure_baselines(remote(server), "val", 20) == measure_baselines(family, "val", 20)
+        assert measure_baselines(remote(server), "val", 20, 64) == measure_baselines(family, "val", 20, 64)
 
 
 def test_players_of_free_text_answer_from_there() -> None:
@@ -202,6 +201,15 @@ def test_a_full_server_refuses_an_episode_in_a_sentence() -> None:
         assert first.ending is None
         error = second.trajectory(1.0, 0).error
         assert "refused POST /sessions (429): All 1 sessions of this server are in use." in error
+
+
+def test_a_reply_too_long_for_the_server_is_told_so_and_the_connection_goes_on() -> None:
+    with serving(Perilous(), limits=Limits(largest_request=2**20, connections=1)) as server:
+        family = remote(server, wait=1.0)
+        episode = Episode(family.make(), family.task(0), 0, 5)
+        episode.advance(said("x" * 2**23))
+        assert "(413): Expected a request of at most 1,048,576 bytes" in episode.trajectory(1.0, 0).error
+        assert Episode(family.make(), family.task(1), 0, 5).ending is None
 
 
 def test_the_token_is_read_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

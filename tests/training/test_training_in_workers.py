@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,15 +25,9 @@ from heedful.training.config import TrainConfig  # noqa: E402
 
 @pytest.fixture(scope="module")
 def config(echo_run: TrainConfig, seedling_folder: Path) -> TrainConfig:
-    return replace(echo_run, model=str(seedling_folder), steps=3, evaluation=replace(echo_run.evaluation, times=1))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _short_search() -> Iterator[None]:
-    """The best fixed sequence is searched on a few tasks."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("heedful.evaluation.BASELINE_TASKS", 16)
-        yield
+    return replace(
+        echo_run, model=str(seedling_folder), steps=3, evaluation=replace(echo_run.evaluation, times=1, search_tasks=16)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,8 @@ class EvaluateSettings:
     """Sampled episodes per task."""
     at_once: int
     """Most episodes played at once: lower it when memory is short."""
+    search_tasks: int
+    """Training tasks on which the best fixed sequence is searched; 0 = no search."""
     json: Path | None = None
     """Write the numbers to this file, too."""
     env: Annotated[Any, Choice(envs.FAMILIES)]
@@ -91,8 +93,9 @@ class EvaluateSettings:
     """Of the weights."""
 
     def __post_init__(self) -> None:
-        if self.env_workers < 0:
-            raise ValueError(f"env_workers must be at least 0, found {self.env_workers}")
+        for name in ("env_workers", "search_tasks"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0, found {getattr(self, name)}")
         check_timeout(self.env_timeout)
         _ = self.collect.sampling(self.sampling)  # raises where the collector cannot work with it
         for name in ("tasks", "samples", "at_once"):
@@ -164,7 +167,9 @@ def _defaults(subject: Subject) -> EvaluateSettings:
     evaluation = config.evaluation
     shared = shared_fields(EvaluateSettings, config) | {"tasks": evaluation.tasks}
     shared["sampling"] = replace(config.sampling, greedy=False)
-    return EvaluateSettings(**shared, split=evaluation.split, samples=evaluation.samples, at_once=evaluation.at_once)
+    for name in ("split", "samples", "at_once", "search_tasks"):
+        shared[name] = getattr(evaluation, name)
+    return EvaluateSettings(**shared)
 
 
 def evaluate(loaded: LoadedModel, family: Any, settings: EvaluateSettings, console: Console) -> Evaluated:
@@ -198,7 +203,7 @@ def evaluate(loaded: LoadedModel, family: Any, settings: EvaluateSettings, conso
 
     sampled, greedy = play("sampled", settings.samples), play("greedy", 1)
     with _Progress(console, "random player, and search of the best fixed sequence on training tasks"):
-        baselines = measure_baselines(family, settings.split, settings.tasks)
+        baselines = measure_baselines(family, settings.split, settings.tasks, settings.search_tasks)
     seen = {metric.name: metric for metric in behaviour(sampled)}
     metrics = [
         success_metric(f"{prefix}/sampled/success", sampled),

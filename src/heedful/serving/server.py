@@ -27,7 +27,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
 
-from heedful.envs.wire import Tree, encode
+from heedful.envs.wire import LARGEST_FRAME, Tree, encode
 from heedful.serving.service import Service
 from heedful.serving.sessions import Refusal, Sessions
 
@@ -245,13 +245,21 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(411, "Expected a Content-Length, as a whole number, and no Transfer-Encoding.")
         length = int(stated[:20])
         if length > most:
-            self.close_connection = True
+            self._discard(length)
             raise Refusal(
                 413,
                 f"Expected a request of at most {most:,} bytes, found one of {length:,}: start the server with a "
                 "larger --largest-reply, or shorten the reply.",
             )
         return length
+
+    def _discard(self, length: int) -> None:
+        """Read a body away, so that whoever sends it gets to the answer; one beyond all measure is cut off."""
+        self.close_connection = self.close_connection or length > LARGEST_FRAME
+        while length > 0 and not self.close_connection:
+            part = self.rfile.read(min(length, 2**16))
+            length -= len(part)
+            self.close_connection = not part
 
     def _check_token(self) -> None:
         token = self.server.token

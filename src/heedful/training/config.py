@@ -15,6 +15,7 @@ from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.configuration import Choice, refuse_below
 from heedful.diagnostician import DiagnosticsConfig
 from heedful.envs.frozen_lake import FrozenLake
+from heedful.evaluation import BASELINE_TASKS
 from heedful.filters import FILTERS, TopP
 from heedful.policies.sampling import Sampling
 from heedful.reading import Tags
@@ -43,9 +44,12 @@ class EvaluationConfig:
     split: Literal["val", "test"] = "val"
     at_once: int = 1024
     """Most episodes played at once: lower it when memory is short. Which noise an episode meets depends on it."""
+    search_tasks: int = BASELINE_TASKS
+    """Training tasks on which the best fixed sequence is searched, some hundred thousand calls of the environment; 0 =
+    no search, for environments that are slow."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, tasks=1, samples=1, times=0, at_once=1)
+        refuse_below(self, tasks=1, samples=1, times=0, at_once=1, search_tasks=0)
 
     def at(self, steps: int) -> frozenset[int]:
         """The numbers of updates after which to evaluate."""

@@ -152,9 +152,10 @@ class _Run:
         evaluation = self.config.evaluation
         if not self.evaluations:
             return None
-        return self.world.of_first(
-            measure_baselines(self.family, evaluation.split, evaluation.tasks) if self.world.is_first else None
-        )
+        if not self.world.is_first:
+            return self.world.of_first(None)
+        asked = evaluation.split, evaluation.tasks, evaluation.search_tasks
+        return self.world.of_first(measure_baselines(self.family, *asked))
 
     def policy(self, sampling: Sampling, step: int, seed: int) -> HFPolicy:
         sampling = self.config.collect.sampling(sampling)
