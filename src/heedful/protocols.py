@@ -6,7 +6,7 @@ Promise: standard library only. What an implementation raises is classified by i
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, runtime_checkable
 
 from heedful.types import Conversation, CrossScores, Metric, Observation, Reply, Step, Task, Verdict
@@ -93,6 +93,21 @@ class AskedInParts(Protocol):
 
     def keep(self, keys: Collection[str]) -> None:
         """These conversations go on, asked next or not: what is cached of them stays. Said before each `respond`."""
+        ...
+
+
+@runtime_checkable
+class Joinable(Protocol):
+    """What a policy may offer beyond `AskedInParts`: new conversations join while the replies of others still grow."""
+
+    def serve(
+        self, arrivals: Callable[[bool], Sequence[Conversation]], hand_over: Callable[[str, Reply], None]
+    ) -> None:
+        """Answer until nobody comes any more.
+
+        `arrivals(wait)` gives who has come since it was asked last; with `wait`, for when nobody is there, it returns
+        when somebody has come, or with nobody: then nobody will. `hand_over(key, reply)` takes a reply that has ended.
+        """
         ...
 
 

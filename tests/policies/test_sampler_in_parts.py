@@ -15,7 +15,7 @@ from heedful.envs.frozen_lake import FrozenLake  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.kv import KVBatch  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
-from heedful.protocols import AskedInParts  # noqa: E402
+from heedful.protocols import AskedInParts, Joinable  # noqa: E402
 from heedful.render import Renderer  # noqa: E402
 from heedful.rollout.collect import collect  # noqa: E402
 from heedful.rollout.collect_async import collect_async  # noqa: E402
@@ -65,13 +65,36 @@ def assert_the_same_episodes(found: Sequence[Group], expected: Sequence[Group], 
             assert turn.reply.entropies == pytest.approx(its.reply.entropies, abs=tolerance)
 
 
+class BatchByBatch:
+    """The same policy without the offer that newcomers may join."""
+
+    def __init__(self, policy: HFPolicy) -> None:
+        self.temperature, self.version, self.parallel = policy.temperature, policy.version, policy.parallel
+        self.draws_together, self.keep, self.respond = policy.draws_together, policy.keep, policy.respond
+
+
+WAYS: dict[str, Any] = {"joining": lambda policy: policy, "batch by batch": BatchByBatch}
+
+
+def test_the_sampler_offers_both_ways(model: Any, renderer: Renderer) -> None:
+    policy = policy_of(model, renderer)
+    assert isinstance(policy, AskedInParts)
+    assert isinstance(policy, Joinable)
+    assert isinstance(BatchByBatch(policy), AskedInParts)
+    assert not isinstance(BatchByBatch(policy), Joinable)
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("context", [FULL_HISTORY, Context(1), Context(0)], ids=["full", "last turn", "none"])
-def test_asynchronous_episodes_are_those_of_lock_step(model: Any, renderer: Renderer, context: Context) -> None:
+def test_asynchronous_episodes_are_those_of_lock_step(
+    model: Any, renderer: Renderer, context: Context, way: str
+) -> None:
     expected = collect(policy_of(model, renderer), LAKE.make, TASKS, 4, LAKE.turns, context)
     assert len({turn.reply.ids for trajectory in trajectories(expected) for turn in trajectory.turns}) > 30
-    for seed in range(3):
+    for seed in range(2):
         make = slow(LAKE, up_to(0.03), seed)
-        found = collect_async(policy_of(model, renderer), make, TASKS, 4, LAKE.turns, context, threads=6)
+        policy = WAYS[way](policy_of(model, renderer))
+        found = collect_async(policy, make, TASKS, 4, LAKE.turns, context, threads=6)
         assert_the_same_episodes(found, expected, 1e-9)
 
 
@@ -140,6 +163,64 @@ def test_tokens_of_a_conversations_own_noise_follow_the_reported_distribution(
     assert chi2 < freedom + 4 * (2 * freedom) ** 0.5
 
 
+def served(policy: HFPolicy, waves: Sequence[Sequence[Conversation]]) -> tuple[dict[str, Reply], list[str]]:
+    """Replies to conversations that come wave by wave, and what happened in which order."""
+    coming, replies, events = list(waves), dict[str, Reply](), list[str]()
+
+    def arrivals(wait: bool) -> Sequence[Conversation]:
+        came = coming.pop(0) if coming else []
+        events.append(" ".join(["came", *(conversation.key for conversation in came)]))
+        return came
+
+    def hand_over(key: str, reply: Reply) -> None:
+        events.append(f"over {key}")
+        replies[key] = reply
+
+    policy.serve(arrivals, hand_over)
+    return replies, events
+
+
+def test_newcomers_join_while_the_replies_of_others_grow_and_change_nothing(model: Any, renderer: Renderer) -> None:
+    asked = [ask(str(number), f"echo {'ABCDEFGH'[number % 8]} " * (1 + number % 4)) for number in range(12)]
+    alone = {one.key: policy_of(model, renderer).respond([one])[0] for one in asked}
+    replies, events = served(policy_of(model, renderer), [asked[:5], asked[5:6], [], asked[6:]])
+    assert replies.keys() == alone.keys()
+    for key, reply in replies.items():
+        assert reply.ids == alone[key].ids
+        assert reply.logprobs == pytest.approx(alone[key].logprobs, abs=1e-9)
+    longest = max(asked[:5], key=lambda one: len(alone[one.key].ids)).key
+    assert len(alone[longest].ids) > 4
+    assert events.index("came 5") < events.index(f"over {longest}"), "it joined while others were growing"
+
+
+def test_a_reply_is_handed_over_at_the_token_that_ends_it(model: Any, renderer: Renderer) -> None:
+    asked = [ask(str(number), "echo A") for number in range(12)]
+    replies, events = served(policy_of(model, renderer), [asked])
+    lengths = [len(replies[event.split()[1]].ids) for event in events if event.startswith("over")]
+    assert lengths == sorted(lengths)
+    assert len(set(lengths)) > 3
+
+
+def test_a_context_without_room_is_handed_over_empty_and_the_others_go_on(tokenizer: Any, renderer: Renderer) -> None:
+    policy = policy_of(llama(len(tokenizer), window=120), renderer)
+    replies, _ = served(
+        policy, [[ask("long", "echo A " * 60), ask("short", "echo A")], [ask("longer", "echo B " * 60)]]
+    )
+    assert [(replies[key].ids, replies[key].cut) for key in ("long", "longer")] == [((), True)] * 2
+    assert replies["short"].ids
+
+
+def test_the_model_is_left_as_it_was_when_serving_ends_in_an_error(tokenizer: Any, renderer: Renderer) -> None:
+    model = llama(len(tokenizer)).train()
+
+    def lost(key: str, reply: Reply) -> None:
+        raise ConnectionError("nobody takes it")
+
+    with pytest.raises(ConnectionError):
+        policy_of(model, renderer).serve(lambda wait: [ask("a", "echo A")], lost)
+    assert model.training
+
+
 def tokens_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by the tokens that each forward pass reads."""
     counts: list[int] = []
@@ -161,13 +242,15 @@ def distinct_tokens(groups: Sequence[Group]) -> int:
     )
 
 
+@pytest.mark.parametrize("way", WAYS)
 def test_nothing_is_read_twice_when_conversations_are_asked_in_parts(
-    model: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
+    model: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     counts = tokens_read(monkeypatch)
     # One member each, so that no prompt is shared: then every token of every episode is read exactly once.
     tasks = [LAKE.task(seed) for seed in range(12)]
-    groups = collect_async(policy_of(model, renderer), slow(LAKE, up_to(0.03), 5), tasks, 1, LAKE.turns, threads=4)
+    policy = WAYS[way](policy_of(model, renderer))
+    groups = collect_async(policy, slow(LAKE, up_to(0.03), 5), tasks, 1, LAKE.turns, threads=4)
     assert {len(trajectory.turns) for trajectory in trajectories(groups)} == {LAKE.turns}
     assert sum(counts) == distinct_tokens(groups)
 

@@ -75,11 +75,11 @@ class EvaluateSettings:
     """The environment and its knobs."""
     context: Context
     collect: Annotated[Collector, Choice(COLLECTORS)]
+    """Who waits for whom while episodes are played: lock_step, or async for environments that are slow."""
     env_workers: int
     """Processes in which episodes are played; 0 = in this one."""
     env_timeout: float
     """Seconds for one start or step of an environment in such a process; 0 = no limit."""
-    """Who waits for whom while episodes are played: lock_step, or async for environments that are slow."""
     sampling: Sampling
     tags: Tags
     template_options: tuple[str, ...]
@@ -241,9 +241,23 @@ class _Told:
         return self._policy.version
 
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
-        furthest = 1 + max(conversation.turn for conversation in conversations)
-        self._tell(f"turn {furthest} of at most {self._turns}, {len(conversations)} episodes asked")
+        self._say(conversations)
         return self._policy.respond(conversations)
+
+    def serve(
+        self, arrivals: Callable[[bool], Sequence[Conversation]], hand_over: Callable[[str, Reply], None]
+    ) -> None:
+        def told(wait: bool) -> Sequence[Conversation]:
+            came = arrivals(wait)
+            self._say(came)
+            return came
+
+        self._policy.serve(told, hand_over)
+
+    def _say(self, conversations: Sequence[Conversation]) -> None:
+        if conversations:
+            furthest = 1 + max(conversation.turn for conversation in conversations)
+            self._tell(f"turn {furthest} of at most {self._turns}, {len(conversations)} episodes asked")
 
 
 class _Progress:

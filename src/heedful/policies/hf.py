@@ -8,9 +8,8 @@ goes on from what was read before - also where only some of the conversations ar
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -20,40 +19,13 @@ from heedful.plain_attention import longest_context, refuse_unless_plain_causal
 from heedful.policies.kept import KeptCaches
 from heedful.policies.kv import KVBatch, merge
 from heedful.policies.noise import gumbels
+from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling
 from heedful.seeds import derive
-from heedful.types import Conversation, Prompt, Reply, Span
+from heedful.types import Conversation, Reply
 
-
-class ReplyRenderer(Protocol):
-    """What the sampler asks of a renderer; `heedful.render.Renderer` is one."""
-
-    @property
-    def stop_ids(self) -> frozenset[int]: ...
-
-    def next_prompt(self, conversation: Conversation) -> Prompt: ...
-
-    def context_ids(self, conversation: Conversation) -> tuple[int, ...]: ...
-
-    def read(
-        self, prompt: Prompt, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()
-    ) -> Reply: ...
-
-
-@dataclass(slots=True)
-class _Row:
-    """One conversation while its reply grows."""
-
-    key: str
-    context: tuple[int, ...]
-    allowed: int
-    """Most tokens of this reply."""
-    noise: int
-    """The seed of its noise, where it has noise of its own."""
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    entropies: list[float] = field(default_factory=list)
-    open: bool = True
+JOIN_EVERY = 4
+"""Tokens between two moments at which conversations that have come meanwhile join those whose replies are growing."""
 
 
 class HFPolicy:
@@ -116,39 +88,99 @@ class HFPolicy:
 
         Raises MemoryError when the device has too little memory, ValueError when the model's logits are not numbers.
         """
-        prompts = [self.renderer.next_prompt(conversation) for conversation in conversations]
-        contexts = [self.renderer.context_ids(conversation) for conversation in conversations]
-        fits = [row for row, context in enumerate(contexts) if len(context) < self._limit]
-        replies = [_unanswered(prompt) for prompt in prompts]
-        if not fits:
-            return replies
-        most = self.sampling.tokens_per_turn
-        rows = [
-            _Row(
-                key=conversations[index].key,
-                context=contexts[index],
-                allowed=min(most, self._limit - len(contexts[index])),
-                noise=derive(self._seed, conversations[index].key, conversations[index].turn),
-            )
-            for index in fits
-        ]
+        rows = [self._row(conversation) for conversation in conversations]
+        if growing := [row for row in rows if row.allowed > 0]:
+            with self._sampling(growing):
+                self._sample(growing)
+        return [row.reply(self.renderer) for row in rows]
+
+    @torch.inference_mode()
+    def serve(
+        self, arrivals: Callable[[bool], Sequence[Conversation]], hand_over: Callable[[str, Reply], None]
+    ) -> None:
+        """Answer conversations as they come: newcomers join those whose replies are growing, every few tokens.
+
+        `arrivals(wait)` gives the conversations that have come since it was asked last; with `wait`, when nobody is
+        there any more, it returns as soon as somebody has come, or with nobody: then nobody will. Each reply is handed
+        over with the conversation's key at the token that ends it. Raises what `respond` raises.
+        """
+        live: list[Row] = []
+        batch, logits_BV = KVBatch.empty(0, self._layers, 0, self.device), torch.empty(0, 0, device=self.device)
+        with self._sampling(live):
+            while True:
+                came = [self._row(conversation) for conversation in arrivals(not live)]
+                if not came and not live:
+                    return
+                for row in came:
+                    if row.allowed < 1:
+                        hand_over(row.key, row.reply(self.renderer))
+                if rows := [row for row in came if row.allowed > 0]:
+                    batch, logits_BV = self._join(live, batch, logits_BV, rows)
+                for _ in range(JOIN_EVERY):
+                    if not live:
+                        break
+                    batch, logits_BV = self._grow(live, batch, logits_BV, hand_over)
+
+    def _join(self, live: list[Row], batch: KVBatch, logits_BV: Tensor, rows: Sequence[Row]) -> tuple[KVBatch, Tensor]:
+        """Read the contexts of `rows` and put these behind the open ones of `live`, in place."""
+        came, theirs, first_logits_BV = self._prefill(rows)
+        going = [index for index, row in enumerate(live) if row.open]
+        live[:] = [*(live[index] for index in going), *came]
+        if not going:
+            return theirs, first_logits_BV
+        room = max(row.allowed - len(row.ids) for row in live)
+        chosen = [torch.tensor(going, device=self.device), torch.arange(len(came), device=self.device)]
+        return merge([batch, theirs], chosen, room), torch.cat([logits_BV[chosen[0]], first_logits_BV])
+
+    def _grow(
+        self, live: list[Row], batch: KVBatch, logits_BV: Tensor, hand_over: Callable[[str, Reply], None]
+    ) -> tuple[KVBatch, Tensor]:
+        """One token for each open row of `live`; those that end are held for their next turn and handed over."""
+        before = [index for index, row in enumerate(live) if row.open]
+        tokens_B = self._record(logits_BV, live)
+        if ended := [index for index in before if not live[index].open]:
+            self._park(batch.select(torch.tensor(ended, device=self.device), 0), [live[index] for index in ended])
+            for index in ended:
+                hand_over(live[index].key, live[index].reply(self.renderer))
+        going = [index for index in before if live[index].open]
+        if not going:
+            live.clear()
+            return batch, logits_BV
+        if 2 * len(going) <= len(live):
+            chosen_B = torch.tensor(going, device=self.device)
+            live[:] = [live[index] for index in going]
+            batch = batch.select(chosen_B, max(row.allowed - len(row.ids) for row in live))
+            tokens_B = tokens_B[chosen_B]
+        feeds_B = torch.tensor([row.open for row in live], device=self.device)
+        return batch, self._forward(batch, tokens_B[:, None], feeds_B[:, None])
+
+    def _row(self, conversation: Conversation) -> Row:
+        context = self.renderer.context_ids(conversation)
+        return Row(
+            key=conversation.key,
+            prompt=self.renderer.next_prompt(conversation),
+            context=context,
+            allowed=min(self.sampling.tokens_per_turn, self._limit - len(context)),
+            noise=derive(self._seed, conversation.key, conversation.turn),
+        )
+
+    @contextmanager
+    def _sampling(self, rows: Sequence[Row]) -> Iterator[None]:
+        """The model in evaluation mode; `rows` are those to blame if the memory does not suffice."""
         training = self.model.training
         self.model.eval()
         try:
-            self._sample(rows)
+            yield
         except torch.OutOfMemoryError as error:
-            longest = max(len(row.context) for row in rows)
+            longest = max((len(row.context) for row in rows), default=0)
             raise MemoryError(
                 f"The device ran out of memory while {len(rows)} conversations of up to {longest} tokens were sampled; "
                 "lower --groups, --group-size or --sampling.tokens-per-turn, and in evaluations --evaluation.at-once."
             ) from error
         finally:
             self.model.train(training)
-        for index, row in zip(fits, rows, strict=True):
-            replies[index] = self.renderer.read(prompts[index], row.ids, row.logprobs, row.entropies)
-        return replies
 
-    def _sample(self, rows: Sequence[_Row]) -> None:
+    def _sample(self, rows: Sequence[Row]) -> None:
         """Grow every row's reply until it ends."""
         live, batch, logits_BV = self._prefill(rows)  # row number i of the batch continues live[i]
         while True:
@@ -166,7 +198,7 @@ class HFPolicy:
             logits_BV = self._forward(batch, tokens_B[:, None], feeds_B[:, None])
         self._park(batch, live)
 
-    def _prefill(self, rows: Sequence[_Row]) -> tuple[list[_Row], KVBatch, Tensor]:
+    def _prefill(self, rows: Sequence[Row]) -> tuple[list[Row], KVBatch, Tensor]:
         """The batch after every context has been read, its rows in the batch's order, and the logits that follow."""
         room = max(row.allowed for row in rows)
         found = [(row, self._caches.find(row.key, row.context)) for row in rows]
@@ -188,7 +220,7 @@ class HFPolicy:
         everyone = [torch.arange(len(batch.lengths_B), device=self.device) for batch in (begun, cached)]
         return [*new, *going_on], merge([begun, cached], everyone, room), torch.cat([first_logits_BV, logits_BV])
 
-    def _read(self, rows: Sequence[_Row], room: int) -> tuple[KVBatch, Tensor]:
+    def _read(self, rows: Sequence[Row], room: int) -> tuple[KVBatch, Tensor]:
         """A batch of whole contexts, each distinct one read once, and the logits that follow."""
         distinct = list(dict.fromkeys(row.context for row in rows))
         batch = KVBatch.empty(len(distinct), self._layers, max(map(len, distinct)), self.device)
@@ -218,7 +250,7 @@ class HFPolicy:
         logits_BV = output.logits[:, -1]
         return logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
 
-    def _record(self, logits_BV: Tensor, live: Sequence[_Row]) -> Tensor:
+    def _record(self, logits_BV: Tensor, live: Sequence[Row]) -> Tensor:
         """Draw one token per row and note it, with its log-probability and the entropy it was drawn from."""
         logprobs_BV = torch.log_softmax(logits_BV / self.sampling.temperature, dim=-1)
         if bool(logprobs_BV[:, 0].isnan().any()):  # one entry tells: the sum over the row is in each of them
@@ -231,8 +263,8 @@ class HFPolicy:
         if self.sampling.greedy:
             tokens_B = logprobs_BV.argmax(-1)
         elif self.sampling.noise == "conversation":
-            place = max(len(row.ids) for row in live)  # that of every open row
-            noise_BV = gumbels([row.noise for row in live], place, logprobs_BV.shape[1], logprobs_BV)
+            places_B = [len(row.ids) for row in live]
+            noise_BV = gumbels([row.noise for row in live], places_B, logprobs_BV.shape[1], logprobs_BV)
             tokens_B = noise_BV.add_(logprobs_BV).argmax(-1)
         else:
             tokens_B = torch.multinomial(probabilities_BV, 1, generator=self._generator)[:, 0]
@@ -251,14 +283,10 @@ class HFPolicy:
                 row.open = token not in self.renderer.stop_ids and len(row.ids) < row.allowed
         return tokens_B
 
-    def _park(self, batch: KVBatch, live: Sequence[_Row]) -> None:
+    def _park(self, batch: KVBatch, live: Sequence[Row]) -> None:
         """Hold the finished rows of `batch`. Their last sampled token is not cached yet."""
         ended = [(index, row) for index, row in enumerate(live) if not row.open]
         self._caches.park(batch, [(index, row.key, row.context + tuple(row.ids[:-1])) for index, row in ended])
-
-
-def _unanswered(prompt: Prompt) -> Reply:
-    return Reply(prompt, (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True)
 
 
 def _in_double(model: PreTrainedModel) -> PreTrainedModel:

@@ -16,19 +16,19 @@ _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 
 
-def gumbels(seeds_B: Sequence[int], place: int, vocabulary: int, like: Tensor) -> Tensor:
+def gumbels(seeds_B: Sequence[int], places_B: Sequence[int], vocabulary: int, like: Tensor) -> Tensor:
     """Independent standard Gumbel variables `[B, V]`, of the dtype and on the device of `like`.
 
-    `seeds_B`: of the rows, 63 bits each; `place`: number of the token within the reply, below 2^31. The token with the
-    largest log-probability plus Gumbel variable is a draw from the distribution, and a change of the log-probabilities
-    by some epsilon changes the draw with a probability of about epsilon: the place where a sum of probabilities passes
-    a uniform number would move by many unlikely tokens.
+    `seeds_B`: of the rows, 63 bits each; `places_B`: numbers of the tokens within their replies, below 2^31. The token
+    with the largest log-probability plus Gumbel variable is a draw from the distribution, and a change of the
+    log-probabilities by some epsilon changes the draw with a probability of about epsilon: the place where a sum of
+    probabilities passes a uniform number would move by many unlikely tokens.
 
     Source: the hash is that of SplitMix64 (Steele, Lea, Flood 2014), of counters in place of a state. It is written in
     wrapping signed integers, the only 64 bits that torch computes with everywhere.
     """
     counters_V = torch.arange(1, vocabulary + 1, device=like.device)
-    seeds = [_signed(seed + (place << 32) * _GOLDEN) for seed in seeds_B]
+    seeds = [_signed(seed + (place << 32) * _GOLDEN) for seed, place in zip(seeds_B, places_B, strict=True)]
     bits_BV = torch.tensor(seeds, device=like.device)[:, None] + counters_V * _signed(_GOLDEN)
     bits_BV.bitwise_xor_(_shifted(bits_BV, 30)).mul_(_signed(_FIRST))
     bits_BV.bitwise_xor_(_shifted(bits_BV, 27)).mul_(_signed(_SECOND))

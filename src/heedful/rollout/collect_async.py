@@ -12,15 +12,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from heedful.protocols import AskedInParts, Environment, Policy
+from heedful.protocols import AskedInParts, Environment, Joinable, Policy
 from heedful.rollout.collect import as_groups
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.rollout.episode import Episode
-from heedful.types import Group, Reply, Task
+from heedful.types import Conversation, Group, Reply, Task
 
-PATIENCE = 0.1
-"""A sampler that is idle waits for company to who is ready, for at most this share of what its last batch took. Without
-it, episodes that are a millisecond apart would be answered in two batches for the rest of their lives."""
+PATIENCE = 0.2
+"""A sampler that answers batch by batch waits for company to who is ready, for at most this share of what its last
+batch took. Without it, episodes a millisecond apart would be answered in two batches for the rest of their lives."""
 
 
 def collect_async(
@@ -35,7 +35,8 @@ def collect_async(
 ) -> list[Group]:
     """Play `group_size` episodes of every task, as `collect` does, with up to `threads` environments at work meanwhile.
 
-    As soon as the sampler is idle it takes whoever has a next observation. Each environment is used by one thread at a
+    Whoever has a next observation joins those who are being answered, or, where the policy cannot do that, is answered
+    with all others who are ready as soon as the sampler is idle. Each environment is used by one thread at a
     time, not always the same one; `make_environment` is called in the caller's thread, `start` is not. The policy is
     asked in the caller's thread, or, where it says so (`AskedInParts.parallel`), by several threads at once.
 
@@ -91,6 +92,8 @@ class _Rollout:
         self._ready: list[Episode] = []
         self._open: set[str] = set()
         """The keys of the episodes that have begun and not ended."""
+        self._asked: dict[str, Episode] = {}
+        """Those whose replies grow, where newcomers join."""
         self._heard: SimpleQueue[Future[Episode] | Future[_Answered]] = SimpleQueue()
         self._patience = 0.0
         """Seconds."""
@@ -98,21 +101,38 @@ class _Rollout:
     def play(self, beginnings: Iterable[Beginning]) -> list[Episode]:
         """The episodes in the order of their beginnings, all ended."""
         begun = [self._work(Episode, *beginning) for beginning in beginnings]
+        if isinstance(self._policy, Joinable):
+            self._policy.serve(self._arrivals, self._replied)
         while self._working or self._ready or self._samplers_at_work:
-            self._hear()
+            self._hear(self._patience)
             self._ask()
         return [future.result() for future in begun]
+
+    def _arrivals(self, wait: bool) -> list[Conversation]:
+        """Who can be asked now; nobody, if asked to wait, when all episodes have ended."""
+        self._hear(0.0, wait)
+        ready, self._ready = self._ready, []
+        self._asked.update({episode.key: episode for episode in ready})
+        self._keep()
+        return [episode.conversation for episode in ready]
+
+    def _replied(self, key: str, reply: Reply) -> None:
+        self._work(_advanced, self._asked.pop(key), reply)
+
+    def _keep(self) -> None:
+        if isinstance(self._policy, AskedInParts):
+            self._policy.keep(frozenset(self._open))
 
     @property
     def _can_ask(self) -> bool:
         return bool(self._ready) and self._samplers_at_work < self._parallel
 
-    def _hear(self) -> None:
-        """Note what has come back; wait for it as long as there is nothing else to do."""
-        deadline: float | None = None
+    def _hear(self, patience: float, wait: bool = True) -> None:
+        """Note what has come back; `wait` for the first who can be asked, and for company for `patience` seconds."""
+        deadline = None if wait else time.perf_counter()
         while self._working or self._samplers_at_work:
             if self._can_ask and deadline is None:
-                deadline = time.perf_counter() + self._patience
+                deadline = time.perf_counter() + patience
             try:
                 left = None if deadline is None else max(0.0, deadline - time.perf_counter())
                 self._note(self._heard.get(timeout=left))
@@ -138,8 +158,7 @@ class _Rollout:
         if not self._can_ask:
             return
         ready, self._ready = self._ready, []
-        if isinstance(self._policy, AskedInParts):
-            self._policy.keep(frozenset(self._open))
+        self._keep()
         if self._samplers is None:
             start = time.perf_counter()
             answered = self._answer(ready)
