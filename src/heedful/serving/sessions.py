@@ -87,8 +87,8 @@ class Sessions:
         if known is not None:
             with session.lock:
                 session.used = self._clock()
-                if session.turn > 0:
-                    raise Refusal(409, f"The session of key {key!r} has gone on since; choose a new key.")
+                if session.turn > 0 or session.answer is None:
+                    raise Refusal(409, f"The session of key {key!r} has gone on or away since; choose a new key.")
                 return {"session": session.name, **session.answer}
         try:
             environment, answer = self._begin(task, member)
