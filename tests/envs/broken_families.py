@@ -641,6 +641,22 @@ class DemonstratesWrongly(Right):
 
 
 @dataclass(frozen=True)
+class RefusesToDemonstrate(Right):
+    """Not broken: with these knobs there is no solver, and it says so."""
+
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        raise ValueError("sums: there is no solver for three turns")
+
+
+@dataclass(frozen=True)
+class DemonstratesNowAndThen(Right):
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        if task.seed % 3 == 2:
+            raise ValueError("sums: that one is too hard")
+        return super().demonstrate(task, rng)
+
+
+@dataclass(frozen=True)
 class DemonstratesUnreadably(Right):
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         return [(shown, reply.replace("<answer>", "answer: ")) for shown, reply in super().demonstrate(task, rng)]

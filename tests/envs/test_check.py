@@ -31,6 +31,9 @@ from heedful.presets import PRESETS
 
 SERVED = ("remote", "openenv")
 
+OF_A_LIBRARY = Effort(seeds=40, episodes=8, processes=1)
+"""Libraries take seconds to load, in every process, and milliseconds to begin an episode."""
+
 SMALL = Effort(seeds=40, episodes=16, processes=0)
 
 BREAKS: list[tuple[type, set[str], str]] = [
@@ -87,6 +90,7 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.TellsItsId, {"secrets"}, "sums-"),
     (broken.TellsItsSeed, {"secrets"}, '"'),
     (broken.DemonstratesWrongly, {"demonstrations"}, "0 of 16 are solved, though nothing is left to chance"),
+    (broken.DemonstratesNowAndThen, {"demonstrations"}, "`demonstrate` raised ValueError: sums: that one is too hard"),
     (broken.DemonstratesUnreadably, {"demonstrations"}, "the reply counts as invalid"),
     (broken.DemonstratesAnotherEpisode, {"demonstrations"}, "where the agent is shown"),
     (broken.DemonstratesAtRandom, {"demonstrations"}, "two different episodes"),
@@ -129,7 +133,8 @@ def test_every_environment_of_ours_keeps_the_contract(name: str) -> None:
         family = envs.get(name)()
     except ImportError as missing:
         pytest.skip(str(missing))
-    report = check(family, QUICK, origin=envs.REGISTRY[name])
+    adapter = ".adapters." in envs.REGISTRY[name]
+    report = check(family, OF_A_LIBRARY if adapter else QUICK, origin=envs.REGISTRY[name])
     assert report.ok, str(report)
 
 
@@ -199,6 +204,12 @@ def test_what_may_be_as_it_should_is_a_warning(family: type, rule: str, words: s
     assert report.ok, str(report)
     assert warnings_of(report) == {rule}
     assert words in told(report, rule)
+
+
+def test_a_family_may_refuse_to_demonstrate_under_some_knobs() -> None:
+    report = check(broken.RefusesToDemonstrate(), SMALL)
+    assert report.ok, str(report)
+    assert "nothing can be demonstrated: sums: there is no solver for three turns" in told(report, "demonstrations")
 
 
 def test_a_slow_step_is_warned_of() -> None:

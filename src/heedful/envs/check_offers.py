@@ -27,15 +27,18 @@ def demonstrations(bench: Bench, evidence: Evidence) -> Finding:
     if not hasattr(bench.family, "demonstrate"):
         return absent("the family offers no `demonstrate`, so no seedling can be grown for it")
     tasks = evidence.tasks[: min(MOST_DEMONSTRATED, bench.effort.episodes)]
+    refusal = _refusal(bench, tasks[:5])
+    if refusal:
+        return absent(f"with these knobs nothing can be demonstrated: {refusal}")
     solved = 0
     unsolved: Played | None = None
     for task in tasks:
         where = f"task {task.id} (seed {task.seed})"
-        pairs = bench.demand("demonstrate", lambda task=task: _demonstrated(bench, task), where)  # type: ignore[misc]
+        pairs = bench.demand("demonstrate", partial(_demonstrated, bench, task), where)
         fault = _pairs_misfit(pairs)
         if fault:
             return _demonstration_broken("demonstrations are not what they must be", fault, where)
-        if pairs != bench.demand("demonstrate", lambda task=task: _demonstrated(bench, task), where):  # type: ignore[misc]
+        if pairs != bench.demand("demonstrate", partial(_demonstrated, bench, task), where):
             return _demonstration_broken(
                 "demonstrations differ under equal generators", "two different episodes", where
             )
@@ -58,6 +61,14 @@ def demonstrations(bench: Bench, evidence: Evidence) -> Finding:
 
 def _demonstrated(bench: Bench, task: Task) -> Any:
     return bench.family.demonstrate(task, random.Random(7))
+
+
+def _refusal(bench: Bench, tasks: Sequence[Task]) -> str:
+    """The sentence with which a family refuses to demonstrate under its knobs: a ValueError, always the same one."""
+    faults = [bench.ask("demonstrate", partial(_demonstrated, bench, task))[1] for task in tasks]
+    causes = {fault.cause if fault is not None else "" for fault in faults}
+    refused = len(causes) == 1 and next(iter(causes)).startswith("ValueError")
+    return str(faults[0]).partition("raised ValueError: ")[2] if refused else ""
 
 
 def _pairs_misfit(pairs: Any) -> str:
