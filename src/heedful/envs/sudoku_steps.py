@@ -19,10 +19,12 @@ def next_placement(puzzle: Puzzle, grid: Sequence[int]) -> tuple[int, int, str]:
     for cell in puzzle.empties:
         if grid[cell] and grid[cell] != puzzle.solution[cell]:
             return cell, 0, "is wrong"
-    left = {cell: candidates(puzzle.size, grid, cell) for cell in puzzle.empties if not grid[cell]}
-    for cell, digits in left.items():
-        if len(digits) == 1:
-            return cell, digits[0], _view(puzzle, grid, cell)
+    left: dict[int, tuple[int, ...]] = {}
+    for cell in puzzle.empties:
+        if not grid[cell]:
+            left[cell] = candidates(puzzle.size, grid, cell)
+            if len(left[cell]) == 1:
+                return cell, left[cell][0], _view(puzzle, grid, cell)
     for cell in left:
         for name, cells in units_of(puzzle.size).groups:
             digit = puzzle.solution[cell]
