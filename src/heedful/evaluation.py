@@ -29,7 +29,8 @@ from heedful.seeds import derive
 from heedful.types import Group, Metric, Task
 
 BASELINE_TASKS = 512
-"""Training tasks on which the best input-blind action sequence is searched."""
+"""Training tasks on which the best input-blind action sequence is searched; fewer where a family's `start_states` says
+that it has few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def play_tasks(
 def measure_baselines(family: Any, split: str, tasks: int, search_tasks: int = BASELINE_TASKS) -> Baselines:
     """The random policy and the best fixed sequence of actions, or of answers, on the evaluation's tasks.
 
-    The sequence is found on `search_tasks` training tasks (greedy extension, then one pass of single changes), so its
+    The sequence is found on up to `search_tasks` training tasks (greedy extension, then one pass of single changes), so its
     score on the evaluation's tasks is not flattered by the search. A family that neither lists its `actions` nor offers
     `random_answer` and `blind_answers` has neither baseline; with `search_tasks` 0 there is no search.
     """
@@ -126,6 +127,9 @@ def measure_baselines(family: Any, split: str, tasks: int, search_tasks: int = B
 
 
 def _training_tasks(family: EnvironmentFamily, count: int) -> Sequence[Any]:
+    # Of few start states a third can be drawn before the last ones take long to find.
+    few = getattr(family, "start_states", None)
+    count = min(count, few // 3) if few else count
     return TaskStream(family, "train", derive(0, "fixed sequence")).next(count)
 
 

@@ -109,6 +109,36 @@ def sudoku() -> TrainConfig:
     )
 
 
+def gymnasium() -> TrainConfig:
+    """A game of gymnasium (Taxi) on the built-in seedling; needs the extra gymnasium."""
+    return TrainConfig(
+        env=_family("gymnasium", instructions="brief"),
+        algorithm=Grpo(average="token"),
+        optimizer=OptimizerConfig(lr=8e-5),
+        evaluation=EvaluationConfig(tasks=16, samples=16),  # Taxi has 300 start states, 30 of them in a held-out split
+    )
+
+
+def reasoning_gym() -> TrainConfig:
+    """A dataset of reasoning-gym (chain_sum) on the built-in seedling; needs the extra reasoning_gym."""
+    return TrainConfig(
+        env=_family("reasoning_gym", instructions="brief"),
+        algorithm=Grpo(average="token"),
+        optimizer=OptimizerConfig(lr=8e-5),
+        sampling=Sampling(tokens_per_turn=96),
+    )
+
+
+def textarena() -> TrainConfig:
+    """A game of textarena (FrozenLake) for a --model of yours; needs the extra textarena."""
+    return TrainConfig(env=_family("textarena"))
+
+
+def openenv() -> TrainConfig:
+    """An environment behind an OpenEnv server (--env.url) for a --model of yours; needs the extra openenv."""
+    return TrainConfig(env=_family("openenv"))
+
+
 def frozen_lake_qwen_0_5b() -> TrainConfig:
     """FrozenLake on Qwen2.5-0.5B-Instruct, meant for one 24 GB GPU.
 
@@ -141,6 +171,10 @@ PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
     "math": math,
     "countdown": countdown,
     "sudoku": sudoku,
+    "gymnasium": gymnasium,
+    "reasoning_gym": reasoning_gym,
+    "textarena": textarena,
+    "openenv": openenv,
     "frozen_lake_qwen_0_5b": frozen_lake_qwen_0_5b,
     "metamath": metamath,
 }

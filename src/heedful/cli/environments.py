@@ -1,30 +1,40 @@
-"""`heedful envs`: what there is to train in, and how to bring an environment of your own.
+"""`heedful envs`: what there is to train in, where it comes from, and how to bring an environment of your own.
 
-Promise: read off the registry and the presets, so that nothing listed is missing and nothing missing is listed.
+Promise: read off the registry and the presets, so that nothing listed is missing and nothing missing is listed; lines
+are as long as the terminal is wide, 80 columns where there is none.
 """
 
 from __future__ import annotations
 
 import inspect
+import shutil
+import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 from heedful import envs
 from heedful.cli.words import asks_for_help
+from heedful.envs.adapters.extras import LIBRARIES, is_installed
 from heedful.presets import PRESETS
+
+MOST_ACTIONS = 12
+"""So many actions of an environment are listed, of more only the first."""
 
 HELP = """usage: heedful envs
 
-List the environments (at their default knobs) and the presets that `heedful train` starts from.
+List the environments (at their default knobs) with the family they are of - heedful's own, or a library's - and the
+presets that `heedful train` starts from.
 `heedful play ENV --help` lists an environment's knobs; `heedful play ENV` plays it."""
 
-OWN = """An environment of your own: a frozen dataclass whose fields are its knobs, named as module:Class,
-
-  heedful play mygame:Maze --env.rooms 5        (with mygame.py in this folder)
-  heedful check-env mygame:Maze                 (what is wrong with it, rule by rule)
-  heedful train mygame:Maze --model Qwen/Qwen2.5-0.5B-Instruct
-
-It needs `name`, `turns`, `task(seed)` and `make()` (heedful.protocols.EnvironmentFamily). With `actions` and
-`actions_per_turn` it gets the random and the fixed baseline; with `demonstrate` a seedling can be grown for it."""
+OWN = (
+    "An environment of your own: a frozen dataclass whose fields are its knobs, named as module:Class,",
+    "  heedful play mygame:Maze --env.rooms 5        (with mygame.py in this folder)",
+    "  heedful check-env mygame:Maze                 (what is wrong with it, rule by rule)",
+    "  heedful train mygame:Maze --model Qwen/Qwen2.5-0.5B-Instruct",
+    "It needs `name`, `turns`, `task(seed)` and `make()` (heedful.protocols.EnvironmentFamily). With `actions` and "
+    "`actions_per_turn`, or `random_answer` and `blind_answers`, it gets the random and the fixed baseline; with "
+    "`demonstrate` a seedling can be grown for it.",
+)
 
 
 def main(argv: list[str]) -> int:
@@ -34,37 +44,45 @@ def main(argv: list[str]) -> int:
     if argv:
         found = " ".join(argv)
         raise ValueError(f"`heedful envs` takes no arguments, found {found}. For knobs: heedful play ENV --help.")
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("environment")
-    table.add_column("turns x actions", justify="right")
-    table.add_column("actions")
-    table.add_column("task")
-    for name in envs.REGISTRY:
-        table.add_row(name, *_cells(envs.get(name)))
-    console.print(table)
-    presets = Table(box=None, header_style="bold", pad_edge=False)
-    presets.add_column("preset")
-    presets.add_column("heedful train PRESET")
-    for name, make in PRESETS.items():
-        presets.add_row(name, (inspect.getdoc(make) or "").partition("\n")[0])
-    console.print()
-    console.print(presets)
-    console.print()
-    console.print(OWN, markup=False, soft_wrap=True)
+    width = min(max(shutil.get_terminal_size().columns, 60), 120)
+    own = [name for name in envs.REGISTRY if name not in LIBRARIES]
+    lines = ["Environments: heedful's own", *_table(((name, _told(name)) for name in own), width), ""]
+    lines += ["Environments: of other libraries", *_table(((name, _told(name)) for name in LIBRARIES), width), ""]
+    presets = ((name, (inspect.getdoc(make) or "").partition("\n")[0]) for name, make in PRESETS.items())
+    lines += ["Presets: heedful train PRESET", *_table(presets, width), ""]
+    for paragraph in OWN:
+        lines += [paragraph] if paragraph.startswith(" ") else textwrap.wrap(paragraph, width)
+    print("\n".join(lines))
     return 0
 
 
-def _cells(kind: type) -> tuple[str, str, str]:
-    """Limits, actions and task at the default knobs; of an environment that needs something first, what it is."""
+def _told(name: str) -> str:
+    """The summary, limits and actions, and where a library stands; of what needs something first, what it is."""
+    kind = envs.get(name)
     try:
         family: Any = kind()
-        actions = getattr(family, "actions", ())
-        per_turn = family.actions_per_turn if actions else 1
-        return f"{family.turns} x {per_turn}", ", ".join(actions) or "an answer in free text", family.summary
-    except (ValueError, OSError, ImportError):
-        # It cannot be had with defaults alone: a server that is not there, an extra that is not installed.
-        return "", "", (inspect.getdoc(kind) or "").partition("\n")[0]
+        if name in LIBRARIES and not is_installed(name):
+            return f'{family.summary} Not installed: pip install "heedful[{name}]".'
+        installed = "Installed. " if name in LIBRARIES else ""
+        return f"{family.summary} {installed}{_limits(family)}"
+    except (ValueError, OSError):
+        # It cannot be had with defaults alone: a server that is not there.
+        return (inspect.getdoc(kind) or "").partition("\n")[0]
+
+
+def _limits(family: Any) -> str:
+    actions = getattr(family, "actions", ())
+    if not actions:
+        return f"{family.turns} x an answer in free text."
+    shown = ", ".join(actions if len(actions) <= MOST_ACTIONS else (*actions[:4], f"... ({len(actions)} in all)"))
+    return f"{family.turns} x {family.actions_per_turn} of {shown}."
+
+
+def _table(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
+    """Two columns, the second one wrapped beside the first."""
+    pairs = list(rows)
+    indent = max(len(name) for name, _ in pairs) + 4
+    lines = []
+    for name, text in pairs:
+        lines += textwrap.wrap(text, width, initial_indent=f"  {name}".ljust(indent), subsequent_indent=" " * indent)
+    return lines

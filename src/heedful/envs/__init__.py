@@ -16,10 +16,14 @@ REGISTRY: dict[str, str] = {
     "countdown": "heedful.envs.countdown:Countdown",
     "echo": "heedful.envs.echo:Echo",
     "frozen_lake": "heedful.envs.frozen_lake:FrozenLake",
+    "gymnasium": "heedful.envs.adapters.gymnasium_family:Gymnasium",
     "math": "heedful.envs.math_problems:MathProblems",
+    "openenv": "heedful.envs.adapters.openenv_family:OpenEnv",
+    "reasoning_gym": "heedful.envs.adapters.reasoning_gym_family:ReasoningGym",
     "remote": "heedful.envs.remote:Remote",
     "sokoban": "heedful.envs.sokoban:Sokoban",
     "sudoku": "heedful.envs.sudoku:Sudoku",
+    "textarena": "heedful.envs.adapters.textarena_family:TextArena",
 }
 """Name -> `module:class` of a dataclass that is an `EnvironmentFamily`."""
 

@@ -16,7 +16,7 @@ from heedful.types import Task
 SPLITS = ("train", "val", "test")
 
 SEEDS_PER_TASK = 10_000
-"""Seeds tried for each task asked for, before a split counts as exhausted."""
+"""Seeds in a row that draw nothing new, before a split counts as exhausted."""
 
 
 def split_of(digest: str | bytes) -> str:
@@ -84,19 +84,20 @@ class TaskStream:
 
     def _draw(self, count: int, beside: Collection[str] = ()) -> tuple[list[Task], int]:
         found: dict[str, Task] = {}
-        last = self.cursor + SEEDS_PER_TASK * count
         cursor = self.cursor
+        last = cursor + SEEDS_PER_TASK
         while len(found) < count:
             if cursor == last:
                 raise ValueError(
                     f"{self.family.name}: {count} distinct tasks of split {self.split!r} were asked for, but "
-                    f"{SEEDS_PER_TASK * count:,} seeds drew only {len(found)}. Ask for fewer, or choose knobs "
+                    f"{cursor - self.cursor:,} seeds drew only {len(found)}. Ask for fewer, or choose knobs "
                     "with more start states."
                 )
             task = self.family.task(self._base + cursor)
             cursor += 1
-            if task.split == self.split and task.id not in beside:
-                found.setdefault(task.id, task)
+            if task.split == self.split and task.id not in beside and task.id not in found:
+                found[task.id] = task
+                last = cursor + SEEDS_PER_TASK
         return list(found.values()), cursor
 
 
