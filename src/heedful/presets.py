@@ -151,7 +151,7 @@ def frozen_lake_qwen_0_5b() -> TrainConfig:
 def metamath() -> TrainConfig:
     """MetaMathQA, or --env.path FILE with rows like it, on Qwen2.5-0.5B-Instruct, meant for one 24 GB GPU.
 
-    What was tried: the same code path with rows of this form and a small model of random weights on a CPU. What was
+    What was tried: the same code path with rows of this form and a seedling in place of the model, on a CPU. What was
     not: this model, a GPU of 24 GB, and the learning rate.
     """
     config = loaded(math(), "Qwen/Qwen2.5-0.5B-Instruct")

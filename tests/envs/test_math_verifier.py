@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -75,13 +76,35 @@ def test_a_question_that_hangs_is_not_verified_in_its_time_and_the_next_one_is_a
     assert before not in verifier.pids
 
 
-def test_a_worker_that_was_killed_costs_one_question_and_is_replaced(verifier: Verifier) -> None:
+def test_a_worker_that_dies_of_a_question_costs_that_one_and_is_replaced(verifier: Verifier) -> None:
+    verifier.ask("1", "1", 30.0)
+    (victim,) = verifier.pids
+    threading.Timer(0.5, os.kill, (victim, signal.SIGKILL)).start()
+    began = time.monotonic()
+    assert verifier.ask("7", "9^{9^{9^{9}}}", 30.0) is None
+    assert time.monotonic() - began < 15.0
+    assert verifier.ask("7", "3+4", 30.0) == {"read": True, "equal": True}
+
+
+def test_a_worker_that_was_killed_while_idle_costs_nothing(verifier: Verifier) -> None:
     verifier.ask("1", "1", 30.0)
     (victim,) = verifier.pids
     os.kill(victim, signal.SIGKILL)
     assert gone_within(victim, 5.0)
-    assert verifier.ask("7", "3+4", 30.0) is None
     assert verifier.ask("7", "3+4", 30.0) == {"read": True, "equal": True}
+    assert victim not in verifier.pids
+
+
+def test_a_process_with_many_open_files_can_ask() -> None:
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(min(allowed - 200, 1500))]
+    try:
+        one = Verifier()
+        assert one.ask("7", "3+4", 30.0) == {"read": True, "equal": True}
+        one.close()
+    finally:
+        for number in spare:
+            os.close(number)
 
 
 def test_a_worker_ends_itself_when_its_question_hangs_and_nobody_kills_it() -> None:

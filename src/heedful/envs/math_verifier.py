@@ -56,6 +56,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            bufsize=0,  # half a question in a buffer would be sent by a forked child that closes its copy
         )
         self._said = b""
         try:
@@ -74,6 +75,10 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
     def ask(self, right: str, answer: str, seconds: float) -> dict[str, Any]:
         """What math-verify says of two answers. Raises `Silent`; the worker is then of no more use."""
         question = json.dumps({"right": right, "answer": answer, "seconds": seconds})
@@ -89,9 +94,11 @@ class Worker:
         assert self._process.stdout is not None
         until = time.monotonic() + seconds
         stream = self._process.stdout.fileno()
+        readable = select.poll()  # select itself refuses the file numbers of a process with many open files
+        readable.register(stream, select.POLLIN)
         while b"\n" not in self._said:
             left = until - time.monotonic()
-            if left <= 0 or not select.select([stream], [], [], left)[0]:
+            if left <= 0 or not readable.poll(1000 * left):
                 raise Silent(f"nothing came in {seconds:g} s")
             piece = os.read(stream, 65536)
             if not piece:
@@ -142,9 +149,7 @@ class Verifier:
             RuntimeError: it cannot be loaded.
         """
         with self._free:
-            with self._lock:
-                worker = self._idle.pop() if self._idle else None
-            worker = worker or Worker()
+            worker = self._living() or Worker()
             with self._lock:
                 self._busy.append(worker)
             try:
@@ -158,6 +163,16 @@ class Verifier:
             if said is None:
                 worker.close()
             return said
+
+    def _living(self) -> Worker | None:
+        """An idle worker; those that were killed from outside meanwhile are buried."""
+        with self._lock:
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.alive:
+                    return worker
+                worker.close()
+        return None
 
     def close(self) -> None:
         """End every process."""
