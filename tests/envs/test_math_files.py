@@ -17,6 +17,7 @@ import pytest
 
 from heedful.envs import hub_datasets, math_verifier
 from heedful.envs.actions import format_reply
+from heedful.envs.check import Effort, check
 from heedful.envs.hub_datasets import load_rows
 from heedful.envs.math_answers import Judgement
 from heedful.envs.math_files import JsonLines, open_problems, read_row
@@ -166,6 +167,29 @@ def test_rephrasings_of_one_problem_are_in_one_split(tmp_path: Path) -> None:
     assert {split for found in splits.values() for split in found} == {"train", "val", "test"}
 
 
+def test_sources_that_ask_the_same_question_are_one(tmp_path: Path) -> None:
+    rows = rephrased(300, 2)
+    # A chain: each tenth problem is also told as a rephrasing of the next one's source.
+    rows += [
+        rows[2 * number] | {"original_question": f"What is {number + 1} + 1?"}
+        for number in range(300)
+        if number % 10 < 3
+    ]
+    for order in (rows, rows[::-1]):
+        family = MathProblems(path=written(tmp_path / "rows.jsonl", order))
+        splits: dict[str, set[str]] = {}
+        for seed in range(4000):
+            splits.setdefault(family.problem(seed).question, set()).add(family.task(seed).split)
+        assert len(splits) > 590
+        assert all(len(found) == 1 for found in splits.values())
+        chain = {
+            family.problem(seed).source for seed in range(4000) if family.problem(seed).question.endswith("is 3 and 1?")
+        }
+        assert len(chain) == 1
+        found = {question: next(iter(split)) for question, split in splits.items()}
+        assert found["Way 0: what is 0 and 1?"] == found["Way 1: what is 3 and 1?"]
+
+
 def test_parquet_and_json_lines_give_the_same_tasks(tmp_path: Path) -> None:
     rows = rephrased(40, 3)
     lines = MathProblems(path=written(tmp_path / "rows.jsonl", rows))
@@ -296,3 +320,11 @@ def test_no_observation_shows_the_answer_of_a_file(tmp_path: Path) -> None:
     shown = [episode.start(family.task(0), 0)]
     shown += [episode.step(format_reply([answer], "hm")).observation for answer in ("1", "words", "3")]
     assert all("90210" not in text for seen in shown for text in (seen.text, seen.opening))
+
+
+def test_a_file_keeps_the_contract_of_environments_with_adversarial_replies(tmp_path: Path) -> None:
+    pytest.importorskip("math_verify", reason='pip install "heedful[math]"')
+    rows = [*rephrased(300, 2), *[ALGEBRA | {"original_question": str(number)} for number in range(100)]]
+    family = MathProblems(path=written(tmp_path / "rows.jsonl", rows), patience=1.0)
+    report = check(family, Effort(seeds=60, episodes=8, processes=1))
+    assert report.ok, str(report)

@@ -1,7 +1,7 @@
 r"""Math problems from files: MetaMathQA, GSM8K and what is written like them, read row by row.
 
 Promise: opening a file checks every row and names those that lack something; afterwards one problem at a time is read,
-and what is kept in memory is an offset per row.
+and what is kept in memory is an offset per row and what was read last.
 
 | a row of   | has columns          | its source          | optional columns            |
 |------------|----------------------|---------------------|-----------------------------|
@@ -14,11 +14,12 @@ it is the whole `response` or `answer`, if that is one short line.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,6 +36,7 @@ _SAYS = re.compile(r"the answer is:? *", re.IGNORECASE)
 _CALCULATION = re.compile(r"<<[^<>]*>>")
 _ROWS_NAMED = 5
 _GROUPS_HELD = 4
+_PROBLEMS_HELD = 2048
 _ROWS_AT_ONCE = 1000
 
 
@@ -68,12 +70,14 @@ class ProblemFile:
     def __init__(self, name: str, rows: Rows, skip_faulty: bool) -> None:
         self._rows = rows
         self._good = array("L")
+        sources = _Sources()
         faults: list[str] = []
         faulty = 0
         for number, row in enumerate(rows):
             found = read_row(row)
             if isinstance(found, FiledProblem):
                 self._good.append(number)
+                sources.note(found)
                 continue
             faulty += 1
             if len(faults) < _ROWS_NAMED:
@@ -88,15 +92,51 @@ class ProblemFile:
             )
         if not self._good:
             raise ValueError(f"math: expected problems in {name}, found no row at all.")
+        self._joined = sources.joined()
+        self._problem = lru_cache(maxsize=_PROBLEMS_HELD)(self._read)
 
     def __len__(self) -> int:
         return len(self._good)
 
     def __getitem__(self, number: int) -> FiledProblem:
+        return self._problem(number)
+
+    def _read(self, number: int) -> FiledProblem:
         found = read_row(self._rows[self._good[number]])
         if isinstance(found, str):
             raise ValueError(f"math: row {self._good[number] + 1} has changed since the file was opened: {found}.")
-        return found
+        joined = self._joined.get(_digest(found.source))
+        return found if joined is None else replace(found, source=f"sources joined as {joined}")
+
+
+class _Sources:
+    """Which sources ask the same question: they count as one, or the question could stand in two splits."""
+
+    def __init__(self) -> None:
+        self._asked_by: dict[int, int] = {}
+        self._above: dict[int, int] = {}
+
+    def note(self, problem: FiledProblem) -> None:
+        source = _digest(problem.source)
+        first = self._asked_by.setdefault(_digest(problem.question), source)
+        if first != source:
+            low, high = sorted((self._root(first), self._root(source)))
+            if low != high:
+                self._above[high] = low
+            self._above.setdefault(low, low)
+
+    def joined(self) -> dict[int, int]:
+        """Source -> the smallest of those it was joined with; sources that stand alone are left out."""
+        return {source: self._root(source) for source in self._above}
+
+    def _root(self, source: int) -> int:
+        while self._above.get(source, source) != source:
+            source = self._above[source]
+        return source
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).digest(), "big")
 
 
 def read_row(row: Mapping[str, Any]) -> FiledProblem | str:
