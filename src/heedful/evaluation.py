@@ -107,9 +107,9 @@ def play_tasks(
 def measure_baselines(family: Any, split: str, tasks: int, search_tasks: int = BASELINE_TASKS) -> Baselines:
     """The random policy and the best fixed sequence of actions, or of answers, on the evaluation's tasks.
 
-    The sequence is found on up to `search_tasks` training tasks (greedy extension, then one pass of single changes), so its
-    score on the evaluation's tasks is not flattered by the search. A family that neither lists its `actions` nor offers
-    `random_answer` and `blind_answers` has neither baseline; with `search_tasks` 0 there is no search.
+    The sequence is found on up to `search_tasks` training tasks (greedy extension, then one pass of single changes), so
+    its score on the evaluation's tasks is not flattered by the search. A family that neither lists its `actions` nor
+    offers `random_answer` and `blind_answers` has neither baseline; with `search_tasks` 0 there is no search.
     """
     prefix = f"eval/{split}"
     held_out = evaluation_tasks(family, split, tasks) if has_random_player(family) or has_blind_player(family) else []
