@@ -105,7 +105,6 @@ def test_the_baselines_are_those_of_the_served_family() -> None:
 
 
 def test_players_of_free_text_answer_from_there() -> None:
-    sys.modules.setdefault("test_remote", sys.modules[__name__])
     with serving(FreeText()) as server:
         served, family = remote(server), FreeText()
         tasks = [family.task(seed) for seed in range(4)]
