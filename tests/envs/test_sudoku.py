@@ -185,7 +185,9 @@ def test_a_digit_that_is_there_already_is_refused_and_a_given_stays() -> None:
     assert step.observation.text.startswith(f"Refused: {refused}.\nTurns left: 3.")
     assert step.effect == f"r1c1=4 r1c1=3 r3c1=1 r2c3=0; refused {refused}; 0 of 4 right"
     brief = answer(started(Sudoku(instructions="brief"), 0, 1, 5, 6), "r1c2=1")
-    assert brief.observation.text == "refused r1c2=1 in column 2\nturns 3 moves 4\n__34\n3__2\n2143\n4321"
+    assert brief.observation.text == (
+        "refused r1c2=1 in column 2\nturns 3 moves 4\n__34\n3__2\n2143\n4321\nempty r1c1 r1c2 r2c2 r2c3"
+    )
 
 
 def test_a_wrong_digit_without_conflict_stays_and_can_be_taken_back() -> None:
@@ -194,10 +196,11 @@ def test_a_wrong_digit_without_conflict_stays_and_can_be_taken_back() -> None:
     episode = started(Sudoku(instructions="brief"), *empties)
     first = answer(episode, "r1c1=2 || r3c1=1")
     assert dict(first.rewards) == {}
-    assert first.observation.text == "turns 3 moves 4\n2_34\n3412\n1_43\n4321\nyours r1c1 r3c1"
+    assert first.observation.text == "turns 3 moves 4\n2_34\n3412\n1_43\n4321\nempty r1c2 r3c2\nyours r1c1 r3c1"
     second = answer(episode, "r1c2=2 || r1c1=0 || r1c2=2 || r3c2=1")
     assert second.observation.text == (
-        "refused r1c2=2 in row 1, r3c2=1 in row 3\nturns 2 moves 4\n_234\n3412\n1_43\n4321\nyours r1c2 r3c1"
+        "refused r1c2=2 in row 1, r3c2=1 in row 3\nturns 2 moves 4\n_234\n3412\n1_43\n4321\n"
+        "empty r1c1 r3c2\nyours r1c2 r3c1"
     )
     assert dict(second.rewards) == {"placed": 0.25}
     third = answer(episode, "r1c2=0 || r3c1=2 || r3c2=1")
@@ -271,7 +274,8 @@ def test_a_thought_names_the_digits_around_a_cell_and_what_they_leave() -> None:
         puzzle = family.puzzle(seed)
         observation, reply = family.demonstrate(family.task(seed), random.Random(seed))[0]
         grid = list(puzzle.givens)
-        assert observation.endswith(draw(4, grid))
+        assert draw(4, grid) in observation
+        assert observation.endswith(f"empty {' '.join(place(4, cell) for cell in puzzle.empties)}")
         for line in reply.removeprefix("<think>").split("</think>")[0].split("\n"):
             words = line.split()
             cell, digit = (int(words[0][1]) - 1) * 4 + int(words[0][3]) - 1, int(words[-1])
@@ -343,6 +347,14 @@ def test_a_puzzle_is_drawn_in_milliseconds(family: Sudoku) -> None:
     for seed in range(20):
         family.puzzle(seed)
     assert time.process_time() - start < 20 * 0.05
+
+
+def test_the_list_of_empty_cells_can_be_left_out() -> None:
+    for brief, line in (("brief", "\nempty r"), ("full", "\nEmpty cells: r")):
+        shown, hidden = (Sudoku(instructions=brief, list_empties=listed) for listed in (True, False))
+        texts = [family.make().start(family.task(0), 0).text for family in (shown, hidden)]
+        assert [line in text for text in texts] == [True, False]
+        assert texts[0].startswith(texts[1])
 
 
 def test_the_prompt_says_what_is_refused_and_what_a_box_is() -> None:

@@ -45,6 +45,7 @@ class Sudoku:
     2431
     4_13
     _12_
+    empty r1c3 r3c2 r4c1 r4c4
     ```
     ```
     <think>r1c3 row 132 col 312 box 231 so 4
@@ -74,6 +75,8 @@ class Sudoku:
     tell: Tell = "conflicts"
     """What is refused, and named in the next observation. `conflicts`: digits that stand in the row, column or box
     already; wrong ones that do not conflict stay, and can be taken back. `wrong`: every wrong digit."""
+    list_empties: bool = True
+    """Name the empty cells below the grid."""
     format_penalty: float = 0.1
     """Subtracted once for each turn whose reply has a fault. A refused placement is no fault."""
     instructions: Instructions = "full"
@@ -279,11 +282,14 @@ class SudokuEpisode:
         """What every observation ends with: the limits, the grid, and which digits can be taken back."""
         family, size = self._family, self.puzzle.size
         own = [place(size, cell) for cell in self.puzzle.empties if self.grid[cell]]
+        empty = [place(size, cell) for cell in self.puzzle.empties if not self.grid[cell]] * family.list_empties
         if family.instructions == "brief":
             lines = [f"turns {self.turns_left} moves {family.placements_per_turn}", draw(size, self.grid)]
+            lines += [f"empty {' '.join(empty)}"] * bool(empty)
             return "\n".join(lines + [f"yours {' '.join(own)}"] * bool(own))
-        limits = f"Turns left: {self.turns_left}. Placements per turn: at most {family.placements_per_turn}."
-        return "\n".join([limits, draw(size, self.grid), *[f"Digits of yours: {', '.join(own)}."] * bool(own)])
+        lines = [f"Turns left: {self.turns_left}. Placements per turn: at most {family.placements_per_turn}."]
+        lines += [draw(size, self.grid), *[f"Empty cells: {', '.join(empty)}."] * bool(empty)]
+        return "\n".join(lines + [f"Digits of yours: {', '.join(own)}."] * bool(own))
 
 
 def _task(puzzle: Puzzle, seed: int) -> Task:
