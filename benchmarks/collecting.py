@@ -9,6 +9,7 @@ first, then the other. Time of the model is part of every figure.
     python benchmarks/collecting.py --quick       # one pair of each, printed and not written
     python benchmarks/collecting.py               # 8 pairs of each; writes results/collecting.{json,md}
     python benchmarks/collecting.py --replay      # the model's time is slept: see below
+    python benchmarks/collecting.py --starts      # starts sleep like steps
 
 On a machine that others use, too, the model takes longer than it should. With --replay the policy answers with recorded
 replies and sleeps what they cost in CPU seconds: so much per call or join, per token step, per row of a step, fitted to
@@ -65,20 +66,25 @@ class AtWork:
 class SlowEnvironment:
     """FrozenLake whose every step first sleeps for its drawn time."""
 
-    def __init__(self, inner: Environment, sigma: float, repetition: int, at_work: AtWork) -> None:
+    def __init__(self, inner: Environment, sigma: float, repetition: int, at_work: AtWork, starts: bool) -> None:
         self._inner, self._sigma, self._repetition, self._at_work = inner, sigma, repetition, at_work
+        self._starts = starts
 
     def start(self, task: Task, member: int) -> Observation:
         self._rng = random.Random(f"{self._repetition} {task.id} {member}")
+        if self._starts:
+            self._work()
         return self._inner.start(task, member)
 
     def step(self, response: str) -> Step:
+        self._work()
+        return self._inner.step(response)
+
+    def _work(self) -> None:
         begun = time.perf_counter()
         time.sleep(self._rng.lognormvariate(math.log(MEAN_SECONDS) - self._sigma**2 / 2, self._sigma))
-        step = self._inner.step(response)
         with self._at_work.lock:
             self._at_work.seconds += time.perf_counter() - begun
-        return step
 
 
 @dataclass
@@ -226,6 +232,8 @@ class Bench:
     tasks: list[Task]
     model: Any
     renderer: Renderer
+    starts: bool
+    """Starts sleep like steps."""
     recorded: Recorded | None = None
     expected: list[Group] = field(default_factory=list)
 
@@ -246,7 +254,7 @@ class Bench:
             begun = time.perf_counter()
             groups = collector(
                 timed,
-                lambda: SlowEnvironment(family.make(), sigma, repetition, at_work),
+                lambda: SlowEnvironment(family.make(), sigma, repetition, at_work, self.starts),
                 self.tasks,
                 self.config.group_size,
                 family.turns,
@@ -346,11 +354,11 @@ def main() -> None:
     config = preset("frozen_lake")
     model, tokenizer = load_policy(config, pick_device("cpu"), lambda step, steps, loss: None)
     renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model))
-    bench = Bench(config, evaluation_tasks(config.env, "train", config.groups), model, renderer)
+    bench = Bench(config, evaluation_tasks(config.env, "train", config.groups), model, renderer, arguments.starts)
     bench.play(LockStep(128), 0.1, 0)  # the first collection of a process is slow
     result: Row = {
         "benchmark": "collecting",
-        "mode": "replay" if arguments.replay else "live",
+        "mode": ("replay" if arguments.replay else "live") + (", slow starts" if arguments.starts else ""),
         "episodes": config.groups * config.group_size,
         "replies": len(_replies(bench.expected)),
         "turns": config.env.turns,
@@ -410,13 +418,14 @@ def page(results: dict[str, Row]) -> str:
         "(sigma of the logarithm: first column), drawn by task, member and turn: both collectors face the same ones "
         "and play the same episodes. Lock-step steps its environments in as many threads as asynchronous collection "
         "has. They take turns in one process; ratios of wall time are geometric means with Student's 95% intervals "
-        "over the pairs of one setting ("
-        f"{some['rows'][0]['pairs']} of each), model time included. The other columns are means, lock-step / async; "
+        "over the pairs of a setting, model time included. The other columns are means, lock-step / async; "
         "waiting is the time in which the policy had nobody to answer.",
     ]
     for mode, result in sorted(results.items()):
-        parts += ["", "## " + ("With the model" if mode == "live" else "With recorded model times"), ""]
-        if mode == "live":
+        live = mode.startswith("live")
+        title = "## With the model" if live else "## With recorded model times"
+        parts += ["", title + (", starts as slow as steps" if "starts" in mode else ""), ""]
+        if live:
             parts.append("On a shared, busy machine: here the model takes longer than on a quiet one.")
         else:
             cost = {name: 1000 * value for name, value in result["model_seconds"].items()}
@@ -428,6 +437,7 @@ def page(results: dict[str, Row]) -> str:
         differing = sum(
             row[arm]["differing"] * row["pairs"] for row in result["rows"] for arm in ("lock_step", "async")
         )
+        parts += ["", f"Pairs of collections of each setting: {result['rows'][0]['pairs']}."]
         played = sum(2 * row["pairs"] * result["replies"] for row in result["rows"])
         parts += [
             "",
@@ -442,6 +452,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one pair of each, printed and not written")
     parser.add_argument("--replay", action="store_true", help="sleep the model's recorded time")
+    parser.add_argument("--starts", action="store_true", help="starts sleep like steps")
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--sigmas", type=float, nargs="+", default=[0.5, 1.0])
     parser.add_argument("--threads", type=int, nargs="+", default=[8, 32, 128])

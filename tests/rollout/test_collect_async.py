@@ -20,6 +20,7 @@ from heedful.rollout.collect import collect
 from heedful.rollout.collect_async import collect_async
 from heedful.rollout.collectors import COLLECTORS, Asynchronous, LockStep
 from heedful.rollout.context import Context
+from heedful.rollout.workers import isolated
 from heedful.types import Conversation, Ending, Observation, Reply, Step, Task
 from slow_environments import AtWork, slow, up_to
 
@@ -220,6 +221,13 @@ def test_when_every_environment_breaks_at_its_start_nobody_is_asked() -> None:
 def test_no_tasks_are_no_groups() -> None:
     assert collect_async(ScriptedPolicy(wander), LAKE.make, [], 4, 4) == []
     assert collect(ScriptedPolicy(wander), LAKE.make, [], 4, 4, threads=3) == []
+
+
+def test_episodes_in_worker_processes_are_the_same_in_either_collector() -> None:
+    expected = collect(ScriptedPolicy(wander), LAKE.make, TASKS, 4, LAKE.turns)
+    with isolated(LAKE, 2, 30.0) as family:
+        for play in (collect, collect_async):
+            assert play(ScriptedPolicy(wander), family.make, TASKS, 4, LAKE.turns, threads=4) == expected
 
 
 def threads_left() -> list[str]:
