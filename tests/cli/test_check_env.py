@@ -109,6 +109,7 @@ def test_rules_are_left_out_by_name(capsys: pytest.CaptureFixture[str]) -> None:
             ["broken_families:a_factory_that_raises"],
             "ZeroDivisionError: nothing to divide by (broken_families.py, line",
         ),
+        (["broken_families:NeedsALibrary"], "heedful: The library of sums is not installed: pip install sums"),
         (["broken_families:NOT_A_FACTORY"], "found int. Write a function that returns it."),
         (["echo", "--skip", "leaks"], "There is no rule named 'leaks' to skip"),
         (["echo", "--seeds", "3"], "seeds must be at least 20, found 3"),

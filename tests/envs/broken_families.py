@@ -149,6 +149,12 @@ class RaisesAtTheStart(Right):
         return Late(self)
 
 
+@dataclass(frozen=True)
+class NeedsALibrary(Right):
+    def task(self, seed: int) -> Task:
+        raise ImportError("The library of sums is not installed: pip install sums")
+
+
 @dataclass(unsafe_hash=True)
 class NotFrozen:
     turns: int = 3

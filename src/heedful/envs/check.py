@@ -123,7 +123,8 @@ def check(
     other processes can make it themselves; without it the family is sent to them pickled. `progress` is told what is
     looked at next (with None), and each rule's name with its finding.
 
-    Raises ValueError for an unknown rule in `skip`.
+    Raises ValueError for an unknown rule in `skip`, and the environment's own ImportError where it needs a library that
+    is not installed.
     """
     unknown = sorted(set(skip) - {rule.name for rule in RULES})
     if unknown:

@@ -23,12 +23,17 @@ _CONTRACT = "a family has `name`, `turns`, `task(seed)` and `make()`; see docs/e
 
 
 def open_family(bench: Bench) -> Finding | None:
-    """What keeps the family from being played at all; `None` if nothing does."""
+    """What keeps the family from being played at all; `None` if nothing does.
+
+    Raises ImportError where a library is missing: that is nothing of the family's.
+    """
     try:
         asked = attempt(lambda: _attributes(bench.family))
         sentence = str(asked) if isinstance(asked, Raised) else asked.value
         sentence = sentence or _played_misfit(bench)
     except Broke as broke:
+        if isinstance(broke.fault.error, ImportError):
+            raise broke.fault.error from None
         return broken(
             "the family cannot be played",
             expected=_CONTRACT,

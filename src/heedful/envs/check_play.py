@@ -64,6 +64,8 @@ class Fault:
     text: str
     cause: str = ""
     """The same for all faults of one cause: the kind of error, and the line that it came from."""
+    error: Exception | None = field(default=None, compare=False)
+    """What was raised."""
 
     def __str__(self) -> str:
         return self.text
@@ -219,7 +221,7 @@ class Bench:
         if isinstance(answer, Raised):
             place = f" ({answer.place})" if answer.place else ""
             cause = f"{type(answer.error).__name__}{place}"
-            return None, Fault(call, "raised", f"`{call}` raised {_one_line(str(answer))}{place}", cause)
+            return None, Fault(call, "raised", f"`{call}` raised {_one_line(str(answer))}{place}", cause, answer.error)
         return answer.value, None
 
     def demand(self, call: Call, function: Callable[[], Answer], where: str) -> Answer:
