@@ -1,4 +1,4 @@
-"""Environments behind an OpenEnv server: a real server of the library, on this machine, and what happens when it goes."""
+"""Environments behind an OpenEnv server: a real server of the library, and what happens when it goes."""
 
 from __future__ import annotations
 
