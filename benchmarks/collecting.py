@@ -426,7 +426,14 @@ def page(results: dict[str, Row]) -> str:
         title = "## With the model" if live else "## With recorded model times"
         parts += ["", title + (", starts as slow as steps" if "starts" in mode else ""), ""]
         if live:
-            parts.append("On a shared, busy machine: here the model takes longer than on a quiet one.")
+            cpu = [
+                statistics.fmean(row[arm]["sampling_cpu"] for row in result["rows"]) for arm in ("lock_step", "async")
+            ]
+            parts.append(
+                "On whatever else the machine did: the model took "
+                f"{cpu[0]:.2f} / {cpu[1]:.2f} s of CPU time for what the column sampling shows as wall time. Where the "
+                "second is much longer, the model was what everybody waited for, and nothing can be gained."
+            )
         else:
             cost = {name: 1000 * value for name, value in result["model_seconds"].items()}
             parts.append(
