@@ -36,7 +36,6 @@ QUICK = (
     "countdown",
     "mini_sudoku",
     "maze",
-    "propositional_logic",
     "graph_color",
     "rubiks_cube",
     "simple_integration",

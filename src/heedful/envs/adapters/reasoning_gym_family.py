@@ -16,7 +16,7 @@ from typing import Any
 
 from heedful.envs.actions import format_reply
 from heedful.envs.adapters.options import read_options, write_options
-from heedful.envs.adapters.reasoning_gym_scoring import entry_of, number_of, right_answer, score
+from heedful.envs.adapters.reasoning_gym_scoring import entry_of, number_of, refuse_dishonest, right_answer, score
 from heedful.envs.answers import answer_fault_line, free_text_rules, read_answer
 from heedful.envs.demonstrations import template_thought
 from heedful.envs.knobs import Instructions, check_penalty, check_range, check_share, check_wording
@@ -80,6 +80,7 @@ class ReasoningGym:
 
     def entry(self, seed: int) -> dict[str, Any]:
         """The library's entry that a seed draws: `question`, `answer` and `metadata`."""
+        refuse_dishonest(self.dataset)
         return entry_of(self.dataset, self.config, number_of(self.dataset, self.config, derive(seed, self.name)))
 
     def task(self, seed: int) -> Task:

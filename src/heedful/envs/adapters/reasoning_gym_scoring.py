@@ -40,6 +40,7 @@ REFUSED: Mapping[str, str] = {
     "boxnet": "it has no right answer to compare with, and its scorer fails on replies that are no plan",
     "composite": "it mixes other datasets; name one of them",
     "game_of_life_halting": "its scorer pays in full for every reply that is not empty",
+    "propositional_logic": "its scorer does not accept all of its own right answers",
     "puzzle24": "its scorer accepts terms of other numbers than the question's, and cuts fractions off (24.5 is 24)",
     "rush_hour": "it has no right answer to show that its scorer is honest",
 }
@@ -96,9 +97,10 @@ class Score:
     """Why an answer was not handed to the scorer, or that the scorer could not read it."""
 
 
-def check_dataset(name: str, config: str) -> None:
-    """Raises ValueError, in a sentence, for a dataset or a setting that cannot be played; loads the library."""
-    _settings(name, config)
+def refuse_dishonest(name: str) -> None:
+    """Raises ValueError, with the reason, for a dataset that cannot be played honestly."""
+    if name in REFUSED:
+        raise ValueError(f"reasoning_gym: the dataset {name} is not played, because {REFUSED[name]}.")
 
 
 def known_datasets() -> list[str]:
@@ -228,8 +230,6 @@ def _is_term(answer: str) -> bool:
 
 def _settings(name: str, config: str) -> dict[str, Any]:
     table = load_library(FAMILY, "factory").DATASETS
-    if name in REFUSED:
-        raise ValueError(f"reasoning_gym: the dataset {name} is not played, because {REFUSED[name]}.")
     if name not in table:
         raise ValueError(f"reasoning_gym: the library has no dataset {name!r}; it has {', '.join(known_datasets())}.")
     if name in HASH_DEPENDENT and os.environ.get("PYTHONHASHSEED") != "0":
