@@ -123,6 +123,7 @@ def reasoning_gym() -> TrainConfig:
     """A dataset of reasoning-gym (chain_sum) on the built-in seedling; needs the extra reasoning_gym."""
     return TrainConfig(
         env=_family("reasoning_gym", instructions="brief"),
+        seedling=Seedling(init=0.06),
         algorithm=Grpo(average="token"),
         optimizer=OptimizerConfig(lr=8e-5),
         sampling=Sampling(tokens_per_turn=96),
