@@ -13,7 +13,7 @@ SOURCES = sorted((ROOT / "src" / "heedful").rglob("*.py"))
 BROAD_EXCEPTS = 2
 """One around calls into an environment, one around a tracker."""
 
-WATCHES_GLOBALS = ROOT / "src" / "heedful" / "envs" / "check_globals.py"
+WATCHES_GLOBALS = ROOT / "src" / "heedful" / "envs" / "checking" / "global_state.py"
 """Moves the shared generators to see who draws from them, and puts them back; a test of its own says so."""
 
 ISOLATES_GLOBALS = ROOT / "src" / "heedful" / "envs" / "adapters" / "global_random.py"

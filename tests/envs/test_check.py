@@ -22,10 +22,10 @@ from test_every_environment import identify
 from heedful import envs
 from heedful.envs.adapters.extras import LIBRARIES, is_installed
 from heedful.envs.check import QUICK, RULES, Effort, check
-from heedful.envs.check_episodes import tells
-from heedful.envs.check_globals import moved_generators
-from heedful.envs.check_leak import stands_as_answer
-from heedful.envs.check_report import Report, shortened
+from heedful.envs.checking.episodes import tells
+from heedful.envs.checking.global_state import moved_generators
+from heedful.envs.checking.leak import stands_as_answer
+from heedful.envs.checking.report import Report, shortened
 from heedful.envs.frozen_lake import FrozenLake
 from heedful.envs.remote import Remote
 from heedful.presets import PRESETS

@@ -18,7 +18,7 @@ from heedful import envs
 from heedful.cli.words import asks_for_help, take_positional
 from heedful.configuration import Choice, ConfigurationError, parse
 from heedful.envs.check import QUICK, RULES, Effort, check
-from heedful.envs.check_report import Finding, Report
+from heedful.envs.checking.report import Finding, Report
 from heedful.foreign import Raised, attempt
 from heedful.presets import PRESETS, preset
 

@@ -22,19 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.envs import (
-    check_episodes,
-    check_family,
-    check_leak,
-    check_observations,
-    check_offers,
-    check_processes,
-    check_scores,
-    check_tasks,
+from heedful.envs.checking import (
+    episodes,
+    family,
+    leak,
+    observations,
+    offers,
+    processes,
+    scores,
+    tasks,
 )
-from heedful.envs.check_evidence import Evidence, gather, seeds_of
-from heedful.envs.check_play import QUICK, Bench, Broke, Effort
-from heedful.envs.check_report import Finding, Report, absent, broken
+from heedful.envs.checking.evidence import Evidence, gather, seeds_of
+from heedful.envs.checking.play import QUICK, Bench, Broke, Effort
+from heedful.envs.checking.report import Finding, Report, absent, broken
 from heedful.foreign import Raised, attempt
 
 __all__ = ["QUICK", "RULES", "Effort", "Report", "check"]
@@ -55,58 +55,54 @@ RULES = (
     Rule(
         "protocol",
         "the family, its tasks, observations and steps have the types of the contract",
-        check_family.protocol,
+        family.protocol,
         plays=False,
     ),
-    Rule(
-        "frozen", "the family is a frozen dataclass; equal knobs make equal families", check_family.frozen, plays=False
-    ),
+    Rule("frozen", "the family is a frozen dataclass; equal knobs make equal families", family.frozen, plays=False),
     Rule(
         "knobs",
         "knobs can be set by flags, written into a run's configuration and read back",
-        check_family.knobs,
+        family.knobs,
         plays=False,
     ),
-    Rule("summary", "`summary`, if there is one, is one line", check_family.summary, plays=False),
-    Rule("pickle", "the family and its tasks can be sent to a worker process", check_family.pickled, plays=False),
-    Rule("generators", "random generators that the process shares are left alone", check_tasks.generators),
-    Rule("tasks", "a seed draws the same task whenever it is asked", check_tasks.pure, plays=False),
+    Rule("summary", "`summary`, if there is one, is one line", family.summary, plays=False),
+    Rule("pickle", "the family and its tasks can be sent to a worker process", family.pickled, plays=False),
+    Rule("generators", "random generators that the process shares are left alone", tasks.generators),
+    Rule("tasks", "a seed draws the same task whenever it is asked", tasks.pure, plays=False),
     Rule(
         "processes",
         "other processes, with other string hashes and another clock, draw and play the same",
-        check_processes.elsewhere,
+        processes.elsewhere,
     ),
-    Rule("splits", "train, val and test are disjoint, and none is empty", check_tasks.splits, plays=False),
-    Rule("members", "the members of a group start alike", check_tasks.members, plays=False),
-    Rule("replay", "task, member and replies replay an episode", check_episodes.replay),
-    Rule("isolation", "episodes played side by side do not disturb one another", check_episodes.isolation),
+    Rule("splits", "train, val and test are disjoint, and none is empty", tasks.splits, plays=False),
+    Rule("members", "the members of a group start alike", tasks.members, plays=False),
+    Rule("replay", "task, member and replies replay an episode", episodes.replay),
+    Rule("isolation", "episodes played side by side do not disturb one another", episodes.isolation),
     Rule(
         "turns",
         "an episode ends by itself within its limits, and the first observation tells them",
-        check_episodes.turns,
+        episodes.turns,
     ),
-    Rule(
-        "text", "any text is answered: empty, broken, a million characters, lone surrogates, ...", check_episodes.text
-    ),
-    Rule("code", "code in a reply is never executed", check_episodes.code, plays=False),
-    Rule("rewards", "rewards are named, finite numbers; their range is told", check_scores.rewards),
-    Rule("outcome", "an outcome in [0, 1] exactly at the end; 1 if and only if it is solved", check_scores.outcome),
+    Rule("text", "any text is answered: empty, broken, a million characters, lone surrogates, ...", episodes.text),
+    Rule("code", "code in a reply is never executed", episodes.code, plays=False),
+    Rule("rewards", "rewards are named, finite numbers; their range is told", scores.rewards),
+    Rule("outcome", "an outcome in [0, 1] exactly at the end; 1 if and only if it is solved", scores.outcome),
     Rule(
         "endings",
         "episodes end as SOLVED, FAILED or OUT_OF_TURNS, never as ERROR through a reply",
-        check_scores.endings,
+        scores.endings,
     ),
-    Rule("echo", "no token of a chat template and no long text of a reply comes back", check_observations.echo),
-    Rule("leak", "the observation does not hold its answer", check_leak.leak),
-    Rule("secrets", "observations do not tell the task's id, seed or tags", check_tasks.secrets),
+    Rule("echo", "no token of a chat template and no long text of a reply comes back", observations.echo),
+    Rule("leak", "the observation does not hold its answer", leak.leak),
+    Rule("secrets", "observations do not tell the task's id, seed or tags", tasks.secrets),
     Rule(
         "demonstrations",
         "demonstrated replies are valid, replay, and solve within the limits",
-        check_offers.demonstrations,
+        offers.demonstrations,
     ),
-    Rule("openings", "later observations can begin a conversation, all or none", check_observations.openings),
-    Rule("players", "the random and the input-blind player know how to play", check_offers.players),
-    Rule("speed", "how long a step takes", check_episodes.speed),
+    Rule("openings", "later observations can begin a conversation, all or none", observations.openings),
+    Rule("players", "the random and the input-blind player know how to play", offers.players),
+    Rule("speed", "how long a step takes", episodes.speed),
 )
 
 
@@ -146,14 +142,14 @@ def _findings(
     bench: Bench, canary: Path, skip: frozenset[str], tell: Callable[[str, Finding | None], None]
 ) -> list[Finding]:
     tell("the family", None)
-    stopped = check_family.open_family(bench)
+    stopped = family.open_family(bench)
     evidence = None
     if stopped is None:
         try:
             tell(f"{bench.effort.seeds} tasks", None)
-            tasks = [bench.task(seed) for seed in seeds_of(bench.effort.seeds)]
+            drawn = [bench.task(seed) for seed in seeds_of(bench.effort.seeds)]
             tell("episodes with all kinds of replies", None)
-            evidence = gather(bench, tasks, canary)
+            evidence = gather(bench, drawn, canary)
         except Broke as broke:
             stopped = _unplayable(broke)
     findings = []

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heedful.envs.check_evidence import Evidence, seeds_of
-from heedful.envs.check_play import Bench, parting
-from heedful.envs.check_report import Finding, absent, broken, holds, parted, seconds_text, shortened
+from heedful.envs.checking.evidence import Evidence, seeds_of
+from heedful.envs.checking.play import Bench, parting
+from heedful.envs.checking.report import Finding, absent, broken, holds, parted, seconds_text, shortened
 from heedful.foreign import Raised, attempt
 from heedful.types import Task
 
@@ -110,7 +110,7 @@ def _asked(request: Request, number: int, folder: Path, expected: _Expected) -> 
         "PYTHONHASHSEED": str(number + 1),
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
     }
-    command = [sys.executable, "-m", "heedful.envs.check_elsewhere", str(question), str(answer)]
+    command = [sys.executable, "-m", "heedful.envs.checking.elsewhere", str(question), str(answer)]
     try:
         ended = subprocess.run(
             command,

@@ -20,9 +20,9 @@ from typing import Any
 
 from heedful.diagnostics.intervals import wilson
 from heedful.envs.actions import Fault, answer_text, format_reply
-from heedful.envs.check_evidence import Evidence
-from heedful.envs.check_play import Bench, Played
-from heedful.envs.check_report import Finding, absent, broken, doubtful, holds, shortened
+from heedful.envs.checking.evidence import Evidence
+from heedful.envs.checking.play import Bench, Played
+from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
 from heedful.types import Task
 
 MOST_TASKS = 200

@@ -1,4 +1,4 @@
-"""What the other processes of a check run: `python -m heedful.envs.check_elsewhere REQUEST ANSWER`.
+"""What the other processes of a check run: `python -m heedful.envs.checking.elsewhere REQUEST ANSWER`.
 
 Promise: draws the tasks and plays the episodes of a pickled request, and writes what came of them as JSON. What the
 environment raises ends this process, whose last line of error is then shown.
@@ -17,9 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from heedful.envs.check_play import Bench, Effort, made_anew
-from heedful.envs.check_play import scripted as scripted_replies
-from heedful.envs.check_processes import Request, listed
+from heedful.envs.checking.play import Bench, Effort, made_anew
+from heedful.envs.checking.play import scripted as scripted_replies
+from heedful.envs.checking.processes import Request, listed
 
 
 def main(request_file: str, answer_file: str) -> None:

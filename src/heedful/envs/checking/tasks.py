@@ -11,10 +11,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 
-from heedful.envs.check_evidence import Evidence, play_ordinary, seeds_of
-from heedful.envs.check_globals import moved_generators
-from heedful.envs.check_play import Bench, made_anew, scripted
-from heedful.envs.check_report import Finding, broken, doubtful, holds, parted, shortened
+from heedful.envs.checking.evidence import Evidence, play_ordinary, seeds_of
+from heedful.envs.checking.global_state import moved_generators
+from heedful.envs.checking.play import Bench, made_anew, scripted
+from heedful.envs.checking.report import Finding, broken, doubtful, holds, parted, shortened
 from heedful.envs.tasks import SPLITS
 from heedful.foreign import Raised, attempt
 from heedful.types import Task

@@ -9,9 +9,9 @@ import math
 from collections import Counter, defaultdict
 from numbers import Real
 
-from heedful.envs.check_evidence import Evidence
-from heedful.envs.check_play import Bench
-from heedful.envs.check_report import Finding, absent, broken, holds, shortened
+from heedful.envs.checking.evidence import Evidence
+from heedful.envs.checking.play import Bench
+from heedful.envs.checking.report import Finding, absent, broken, holds, shortened
 from heedful.types import Ending
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, is_dataclass
 from types import FrameType
 from typing import Any, Literal, TypeVar
 
-from heedful.envs.check_report import seconds_text, shortened
+from heedful.envs.checking.report import seconds_text, shortened
 from heedful.foreign import Raised, attempt
 from heedful.types import Observation, Step, Task
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from heedful.diagnostics.intervals import wilson
 from heedful.envs.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
-from heedful.envs.check_evidence import Evidence
-from heedful.envs.check_play import Bench, Played, scripted
-from heedful.envs.check_report import Finding, absent, broken, doubtful, holds, shortened
+from heedful.envs.checking.evidence import Evidence
+from heedful.envs.checking.play import Bench, Played, scripted
+from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
 from heedful.types import Task
 
 MOST_DEMONSTRATED = 60

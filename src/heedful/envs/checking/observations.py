@@ -5,10 +5,10 @@ Promise: only what an agent would be shown is looked at; the observation beside 
 
 from __future__ import annotations
 
-from heedful.envs.check_evidence import Evidence
-from heedful.envs.check_play import Bench, Played
-from heedful.envs.check_replies import CHAT_TOKENS
-from heedful.envs.check_report import Finding, absent, broken, doubtful, holds, shortened
+from heedful.envs.checking.evidence import Evidence
+from heedful.envs.checking.play import Bench, Played
+from heedful.envs.checking.replies import CHAT_TOKENS
+from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
 
 _LONGER = 4_000
 """Characters by which an observation may be longer after a long reply than after any short one."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.envs.check_play import Bench, Exchange, Played
-from heedful.envs.check_replies import Reply, hostile, listed_actions, ordinary, random_answer
+from heedful.envs.checking.play import Bench, Exchange, Played
+from heedful.envs.checking.replies import Reply, hostile, listed_actions, ordinary, random_answer
 from heedful.types import Task
 
 HOSTILE_TURNS = 3

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from heedful.configuration import from_json, to_json
-from heedful.envs.check_evidence import Evidence, seeds_of
-from heedful.envs.check_play import Bench, Broke, made_anew
-from heedful.envs.check_report import Finding, absent, broken, holds, shortened
+from heedful.envs.checking.evidence import Evidence, seeds_of
+from heedful.envs.checking.play import Bench, Broke, made_anew
+from heedful.envs.checking.report import Finding, absent, broken, holds, shortened
 from heedful.foreign import Raised, attempt
 from heedful.types import Task
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from heedful.envs.actions import format_reply
-from heedful.envs.check_evidence import Evidence
-from heedful.envs.check_family import kinds_of
-from heedful.envs.check_play import Bench, Broke, Played, parting, scripted
-from heedful.envs.check_replies import actions_per_turn, listed_actions
-from heedful.envs.check_report import Finding, absent, broken, doubtful, holds, parted, seconds_text, shortened
+from heedful.envs.checking.evidence import Evidence
+from heedful.envs.checking.family import kinds_of
+from heedful.envs.checking.play import Bench, Broke, Played, parting, scripted
+from heedful.envs.checking.replies import actions_per_turn, listed_actions
+from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, parted, seconds_text, shortened
 from heedful.foreign import Raised, attempt
 from heedful.types import Ending
 
