@@ -183,7 +183,7 @@ def test_each_process_draws_noise_of_its_own_and_the_first_that_of_one_process(
     seeds = []
     for place in (Place(), Place(0, 2, 0), Place(1, 2, 1)):
         parts.learner.world = World(place)
-        run = loop._Run(echo_run, parts, RunFolder(tmp_path), [])
+        run = loop._Run(echo_run, parts, RunFolder(tmp_path), [], parts.family)
         seeds.append(run.policy(echo_run.sampling, 3, 17)._generator.initial_seed())
     assert seeds == [17, 17, derive(17, "process", 1)]
 
@@ -192,7 +192,7 @@ def test_all_stop_when_any_was_interrupted_and_by_the_alarms_of_the_first(
     echo_run: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = assemble(echo_run, lambda step, steps, loss: None, None)
-    run = loop._Run(echo_run, parts, RunFolder(tmp_path), [])
+    run = loop._Run(echo_run, parts, RunFolder(tmp_path), [], parts.family)
     heard = [(False, ("gap_fall",)), (True, ())]
     monkeypatch.setattr(parts.learner.world, "gather", lambda item: heard)
     assert run.agree(False, ()) == (True, ("gap_fall",))
