@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from heedful.envs.actions import CLOSE_THOUGHT, OPEN_THOUGHT, answer_rules, fault_line, format_reply, read_reply
-from heedful.envs.demonstrations import template_thought
+from heedful.envs.demonstrations import played_through, template_thought
 from heedful.envs.knobs import Instructions, check_penalty, check_range, check_share, check_wording
 from heedful.envs.tasks import check_same_start, task_of
 from heedful.types import Ending, Observation, Step, Task
@@ -158,16 +158,7 @@ class Chain:
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Play one episode, filling in the blanks; see `imperfect`, `systematic`, `template` and `thoughtless`."""
-        episode = self.make()
-        observation = episode.start(task, member=0).text
-        pairs = []
-        while True:
-            reply = self._demonstrated(episode.link, rng)
-            pairs.append((observation, reply))
-            step = episode.step(reply)
-            if step.ending is not None:
-                return pairs
-            observation = step.observation.text
+        return played_through(self.make(), task, lambda episode: self._demonstrated(episode.link, rng))
 
     def _demonstrated(self, link: Link, rng: random.Random) -> str:
         kind = rng.random()

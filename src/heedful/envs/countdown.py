@@ -17,7 +17,7 @@ from heedful.envs.actions import format_reply
 from heedful.envs.answers import answer_fault_line, free_text_rules, read_answer
 from heedful.envs.arithmetic import LONGEST, MOST_DIGITS, SIGN, ReadExpression, read_expression, spell
 from heedful.envs.countdown_problems import OPERATIONS, Problem, Rules, Term, draw_problem, draw_term
-from heedful.envs.demonstrations import template_thought
+from heedful.envs.demonstrations import played_through, template_thought
 from heedful.envs.knobs import Instructions, check_penalty, check_range, check_share, check_wording
 from heedful.envs.tasks import check_same_start, task_of
 from heedful.types import Ending, Observation, Step, Task
@@ -172,16 +172,7 @@ class Countdown:
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Play one episode by trying expressions; see `tries`, `imperfect` and `template`."""
         problem = self.problem(task.seed)
-        episode = self.make()
-        observation = episode.start(task, member=0).text
-        pairs = []
-        while True:
-            reply = self._demonstrated(problem, rng)
-            pairs.append((observation, reply))
-            step = episode.step(reply)
-            if step.ending is not None:
-                return pairs
-            observation = step.observation.text
+        return played_through(self.make(), task, lambda episode: self._demonstrated(problem, rng))
 
     def _demonstrated(self, problem: Problem, rng: random.Random) -> str:
         fails = rng.random() < self.imperfect

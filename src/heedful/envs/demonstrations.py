@@ -1,4 +1,4 @@
-"""What the solvers' demonstrations have in common: the thoughts they write.
+"""What the solvers' demonstrations have in common: how an episode is played, and the thoughts they write.
 
 Promise: a template thought is fluent and varied, and depends on nothing but the generator.
 """
@@ -6,7 +6,13 @@ Promise: a template thought is fluent and varied, and depends on nothing but the
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from heedful.protocols import Environment
+from heedful.types import Task
+
+Episode = TypeVar("Episode", bound=Environment)
 
 PLAN_SHOWN = 4
 """Moves of a plan that a thought spells out (more only if a turn may execute more)."""
@@ -33,3 +39,15 @@ def choose_plan(
     if rng.random() < imperfect:
         return [rng.choice(actions) for _ in shown]
     return shown
+
+
+def played_through(episode: Episode, task: Task, reply: Callable[[Episode], str]) -> list[tuple[str, str]]:
+    """The (observation, reply) pairs of one episode, played as member 0 by someone who sees the inside of it."""
+    observation = episode.start(task, member=0)
+    pairs: list[tuple[str, str]] = []
+    while True:
+        pairs.append((observation.text, reply(episode)))
+        step = episode.step(pairs[-1][1])
+        if step.ending is not None:
+            return pairs
+        observation = step.observation

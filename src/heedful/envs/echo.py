@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from heedful.envs.actions import answer_rules, fault_line, format_reply, read_reply
-from heedful.envs.demonstrations import template_thought
+from heedful.envs.demonstrations import played_through, template_thought
 from heedful.envs.knobs import Instructions, check_penalty, check_range, check_share, check_wording
 from heedful.envs.tasks import check_same_start, task_of
 from heedful.types import Ending, Observation, Step, Task
@@ -93,20 +93,15 @@ class Echo:
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Play one episode, repeating what is asked; see `imperfect` and `template`."""
-        episode = self.make()
-        observation = episode.start(task, member=0).text
-        pairs = []
-        while True:
+
+        def reply(episode: EchoEpisode) -> str:
             letter = episode.asked
             if rng.random() < self.imperfect:
                 letter = rng.choice(self.actions)
             thought = template_thought(rng) if rng.random() < self.template else f"echo {letter}"
-            reply = format_reply([letter], thought)
-            pairs.append((observation, reply))
-            step = episode.step(reply)
-            if step.ending is not None:
-                return pairs
-            observation = step.observation.text
+            return format_reply([letter], thought)
+
+        return played_through(self.make(), task, reply)
 
 
 class EchoEpisode:

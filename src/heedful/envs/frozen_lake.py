@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from heedful.envs.actions import answer_rules, fault_line, format_reply, read_reply
-from heedful.envs.demonstrations import choose_plan, template_thought
+from heedful.envs.demonstrations import choose_plan, played_through, template_thought
 from heedful.envs.frozen_lake_maps import ACTIONS, Lake, draw_lake, neighbours, slipped
 from heedful.envs.knobs import Instructions, ObservationForm, check_penalty, check_range, check_share, check_wording
 from heedful.envs.tasks import check_same_start
@@ -119,21 +119,16 @@ class FrozenLake:
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Play one episode by shortest plans, planned anew each turn; see `imperfect` and `template`."""
-        episode = self.make()
-        observation = episode.start(task, member=0).text
-        pairs = []
-        while True:
+
+        def reply(episode: FrozenLakeEpisode) -> str:
             lake, player = episode.lake, episode.player
             plan = choose_plan(lake.plan(player), ACTIONS, self.actions_per_turn, self.imperfect, rng)
             thought = f"{_place(lake, player, 'P')} {_place(lake, lake.goal, 'G')} plan {' '.join(plan)}"
             if rng.random() < self.template:
                 thought = template_thought(rng)
-            reply = format_reply(plan[: self.actions_per_turn], thought)
-            pairs.append((observation, reply))
-            step = episode.step(reply)
-            if step.ending is not None:
-                return pairs
-            observation = step.observation.text
+            return format_reply(plan[: self.actions_per_turn], thought)
+
+        return played_through(self.make(), task, reply)
 
 
 class FrozenLakeEpisode:

@@ -21,7 +21,7 @@ from functools import lru_cache
 
 from heedful.envs.actions import format_reply
 from heedful.envs.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
-from heedful.envs.demonstrations import template_thought
+from heedful.envs.demonstrations import played_through, template_thought
 from heedful.envs.knobs import Instructions, check_penalty, check_range, check_share, check_wording
 from heedful.envs.math_answers import Judgement, judge
 from heedful.envs.math_files import FiledProblem, ProblemFile, check_named, open_problems
@@ -165,16 +165,7 @@ class MathProblems:
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Play one episode, working the problem out in each attempt; see `imperfect` and `template`."""
-        episode = self.make()
-        observation = episode.start(task, member=0).text
-        pairs = []
-        while True:
-            reply = self._demonstrated(episode.problem, rng)
-            pairs.append((observation, reply))
-            step = episode.step(reply)
-            if step.ending is not None:
-                return pairs
-            observation = step.observation.text
+        return played_through(self.make(), task, lambda episode: self._demonstrated(episode.problem, rng))
 
     def _demonstrated(self, problem: FiledProblem | WordProblem, rng: random.Random) -> str:
         if rng.random() < self.template:

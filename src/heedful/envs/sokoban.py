@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from heedful.envs.actions import answer_rules, fault_line, format_reply, read_reply
-from heedful.envs.demonstrations import PLAN_SHOWN, choose_plan, template_thought
+from heedful.envs.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
 from heedful.envs.knobs import Instructions, ObservationForm, check_penalty, check_range, check_share, check_wording
 from heedful.envs.sokoban_levels import ACTIONS, Cells, Level, Room, draw_level
 from heedful.envs.tasks import check_same_start
@@ -128,10 +128,8 @@ class Sokoban:
 
         Where a random plan has spoilt the level, the plans that follow are random too.
         """
-        episode = self.make()
-        observation = episode.start(task, member=0).text
-        pairs = []
-        while True:
+
+        def reply(episode: SokobanEpisode) -> str:
             best = episode.room.solve(episode.player, episode.boxes, _PATIENCE * self.budget)
             if best is None:
                 best = [rng.choice(ACTIONS) for _ in range(max(PLAN_SHOWN, self.actions_per_turn))]
@@ -139,12 +137,9 @@ class Sokoban:
             thought = f"{_places(episode.room, episode.player, episode.boxes)} plan {' '.join(plan)}"
             if rng.random() < self.template:
                 thought = template_thought(rng)
-            reply = format_reply(plan[: self.actions_per_turn], thought)
-            pairs.append((observation, reply))
-            step = episode.step(reply)
-            if step.ending is not None:
-                return pairs
-            observation = step.observation.text
+            return format_reply(plan[: self.actions_per_turn], thought)
+
+        return played_through(self.make(), task, reply)
 
 
 class SokobanEpisode:

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from heedful.envs.actions import SEPARATOR, format_reply
 from heedful.envs.answers import free_text_rules
-from heedful.envs.demonstrations import template_thought
+from heedful.envs.demonstrations import played_through, template_thought
 from heedful.envs.knobs import Instructions, check_penalty, check_range, check_share, check_wording
 from heedful.envs.sudoku_grids import BOXES, Grid, Puzzle, draw, draw_puzzle, place, units_of
 from heedful.envs.sudoku_placements import Placement, ReadPlacements, read_placements, write_placements
@@ -153,16 +153,7 @@ class Sudoku:
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Play one episode, the most certain cells first; see `imperfect` and `template`."""
-        episode = self.make()
-        observation = episode.start(task, member=0).text
-        pairs = []
-        while True:
-            reply = self._demonstrated(episode, rng)
-            pairs.append((observation, reply))
-            step = episode.step(reply)
-            if step.ending is not None:
-                return pairs
-            observation = step.observation.text
+        return played_through(self.make(), task, lambda episode: self._demonstrated(episode, rng))
 
     def _demonstrated(self, episode: SudokuEpisode, rng: random.Random) -> str:
         grid = list(episode.grid)

@@ -29,7 +29,7 @@ from heedful.envs.adapters.gymnasium_making import (
 from heedful.envs.adapters.gymnasium_solver import Solution, likely_next
 from heedful.envs.adapters.options import read_options
 from heedful.envs.adapters.start_states import ONE_START
-from heedful.envs.demonstrations import PLAN_SHOWN, choose_plan, template_thought
+from heedful.envs.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
 from heedful.envs.knobs import Instructions, check_penalty, check_range, check_share, check_wording
 from heedful.envs.tasks import check_same_start, task_of
 from heedful.seeds import derive
@@ -125,20 +125,15 @@ class Gymnasium:
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Play one episode by the best policy; see `imperfect` and `template`. Raises for a game without a solver."""
-        episode = self.make()
-        observation = episode.start(task, member=0).text
         best = solution_of(self, task.seed)
-        pairs = []
-        while True:
+
+        def reply(episode: GymnasiumEpisode) -> str:
             plan = choose_plan(episode.plan(best), self.actions, self.actions_per_turn, self.imperfect, rng)
             vague = rng.random() < self.template
             thought = template_thought(rng) if vague else f"{episode.last_line} plan {' '.join(plan)}"
-            reply = format_reply(plan[: self.actions_per_turn], thought)
-            pairs.append((observation, reply))
-            step = episode.step(reply)
-            if step.ending is not None:
-                return pairs
-            observation = step.observation.text
+            return format_reply(plan[: self.actions_per_turn], thought)
+
+        return played_through(self.make(), task, reply)
 
 
 class GymnasiumEpisode:

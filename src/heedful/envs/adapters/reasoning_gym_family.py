@@ -18,7 +18,7 @@ from heedful.envs.actions import format_reply
 from heedful.envs.adapters.options import read_options, write_options
 from heedful.envs.adapters.reasoning_gym_scoring import entry_of, number_of, refuse_dishonest, right_answer, score
 from heedful.envs.answers import answer_fault_line, free_text_rules, read_answer
-from heedful.envs.demonstrations import template_thought
+from heedful.envs.demonstrations import played_through, template_thought
 from heedful.envs.knobs import Instructions, check_penalty, check_range, check_share, check_wording
 from heedful.envs.tasks import check_same_start, task_of
 from heedful.seeds import derive
@@ -101,19 +101,14 @@ class ReasoningGym:
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Answer rightly; see `imperfect` and `template`. A wrong answer is followed by another attempt, if any."""
-        episode = self.make()
-        observation = episode.start(task, member=0).text
-        pairs = []
-        while True:
+
+        def reply(episode: ReasoningGymEpisode) -> str:
             thought, answer = self._demonstrated(task, rng)
             if rng.random() < self.template:
                 thought = template_thought(rng)
-            reply = format_reply([answer], thought)
-            pairs.append((observation, reply))
-            step = episode.step(reply)
-            if step.ending is not None:
-                return pairs
-            observation = step.observation.text
+            return format_reply([answer], thought)
+
+        return played_through(self.make(), task, reply)
 
     def _demonstrated(self, task: Task, rng: random.Random) -> tuple[str, str]:
         entry = self.entry(task.seed)
