@@ -120,7 +120,7 @@ def gymnasium() -> TrainConfig:
 
 
 def reasoning_gym() -> TrainConfig:
-    """A dataset of reasoning-gym (chain_sum) on the built-in seedling; needs the extra reasoning_gym."""
+    """A dataset of reasoning-gym (chain_sum) on the built-in seedling; needs the extra reasoning-gym."""
     return TrainConfig(
         env=_family("reasoning_gym", instructions="brief"),
         seedling=Seedling(init=0.06),

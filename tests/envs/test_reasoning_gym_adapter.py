@@ -29,7 +29,7 @@ from heedful.evaluation import measure_baselines
 from heedful.rollout.baselines import play, random_reply
 from heedful.types import Ending
 
-pytest.importorskip("reasoning_gym", reason="the extra reasoning_gym is not installed")
+pytest.importorskip("reasoning_gym", reason="the extra reasoning-gym is not installed")
 
 QUICK = (
     "chain_sum",

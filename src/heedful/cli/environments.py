@@ -14,7 +14,7 @@ from typing import Any
 
 from heedful import envs
 from heedful.cli.words import asks_for_help
-from heedful.envs.adapters.extras import LIBRARIES, is_installed
+from heedful.envs.adapters.extras import LIBRARIES, how_to_install, is_installed
 from heedful.presets import PRESETS
 
 MOST_ACTIONS = 12
@@ -62,7 +62,7 @@ def _told(name: str) -> str:
     try:
         family: Any = kind()
         if name in LIBRARIES and not is_installed(name):
-            return f'{family.summary} Not installed: pip install "heedful[{name}]".'
+            return f"{family.summary} Not installed: {how_to_install(name)}."
         installed = "Installed. " if name in LIBRARIES else ""
         return f"{family.summary} {installed}{_limits(family)}"
     except (ValueError, OSError):

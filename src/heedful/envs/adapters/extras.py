@@ -19,11 +19,16 @@ LIBRARIES: Mapping[str, str] = {
     "textarena": "textarena",
     "openenv": "openenv.core",
 }
-"""Environment, and extra of heedful that brings its library -> the module that is loaded."""
+"""Environment -> the module of its library that is loaded."""
 
 
 class MissingLibrary(ImportError):
     """The library of an adapter is not installed, or cannot be loaded here."""
+
+
+def how_to_install(name: str) -> str:
+    """The command that brings the library behind an environment; extras are spelled with hyphens."""
+    return f'pip install "heedful[{name.replace("_", "-")}]"'
 
 
 def is_installed(name: str) -> bool:
@@ -47,5 +52,5 @@ def load_library(name: str, part: str = "") -> Any:
             ) from error
         raise MissingLibrary(
             f"The environment {name} plays those of a library that is not installed. Install it with "
-            f'pip install "heedful[{name}]".'
+            f"{how_to_install(name)}."
         ) from error
