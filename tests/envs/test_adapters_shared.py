@@ -34,6 +34,10 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, module, None)
     for module in LIBRARIES.values():
         monkeypatch.setitem(sys.modules, module, None)
+    for module in [name for name in sys.modules if name.startswith("heedful.envs.adapters.")]:
+        for remembered in vars(sys.modules[module]).values():
+            if hasattr(remembered, "cache_clear"):
+                remembered.cache_clear()  # what other tests have drawn with the library
 
 
 @pytest.mark.usefixtures("nothing_installed")
@@ -47,7 +51,6 @@ def test_a_missing_library_is_answered_with_the_extra_that_brings_it(name: str, 
     family = envs.get(name)(instructions="brief")
     assert family.name == name
     assert family.summary
-    # Where the library was there before, tasks may still be known, and the episode breaks instead.
     assert cli.run(["play", name, "--by", "random", "--seed", "771"]) in (1, 2)
     shown = capsys.readouterr()
     assert f'pip install "heedful[{extra}]"' in " ".join((shown.out + shown.err).split())
