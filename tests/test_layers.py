@@ -218,7 +218,7 @@ from heedful.storage import read_metrics
 def later():
     from .hf import HfPolicy
     from ..envs import tasks
-    import heedful.render
+    import heedful.models.render
 """
     own, others = imports_of("policies.load", source)
     assert own == {"filters", "storage", "policies.hf", "envs.tasks", "render"}

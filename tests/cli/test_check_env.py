@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from heedful import cli
-from heedful.envs.check import RULES
+from heedful.envs.checking.check import RULES
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -103,7 +103,7 @@ def test_rules_are_left_out_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "Expected an environment after `heedful check-env`: one of "),
         (["ecko"], "There is no environment named 'ecko'; known are "),
-        (["no_such_module:Family"], "ModuleNotFoundError: No module named 'no_such_module'"),
+        (["no_such_module:Environment"], "ModuleNotFoundError: No module named 'no_such_module'"),
         (["twenty_lines:Forwards"], "module 'twenty_lines' has no attribute 'Forwards'"),
         (
             ["broken_families:a_factory_that_raises"],
@@ -134,7 +134,7 @@ def test_an_unknown_knob_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_help_names_every_rule_and_the_page_explains_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["check-env", "--help"]) == 0
     text = capsys.readouterr().out
-    assert "from heedful.envs.check import QUICK, check" in text
+    assert "from heedful.envs.checking.check import QUICK, check" in text
     for rule in RULES:
         assert re.search(rf"^  {rule.name} +{re.escape(rule.says)}$", text, re.MULTILINE), rule.name
         assert f"| `{rule.name}` |" in PAGE, rule.name
