@@ -78,7 +78,7 @@ def server_process(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 def start_server(*words: str) -> tuple[subprocess.Popen[str], str]:
     """It has begun to listen when this returns."""
-    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "rollout"), *filter(None, sys.path)]
+    paths = [str(Path(__file__).parent), *filter(None, sys.path)]
     process = subprocess.Popen(
         [sys.executable, "-m", "heedful", "serve-env", *words],
         stdout=subprocess.PIPE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import random
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("serving", "rollout")]
 
 from heedful import cli
 from heedful.configuration import from_json, to_json

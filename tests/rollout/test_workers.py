@@ -315,7 +315,7 @@ finally:
 @pytest.mark.parametrize("doing", ["hang", "spin"])
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda end: str(end.name))
 def test_no_worker_outlives_whoever_started_it(end: signal.Signals, doing: str) -> None:
-    paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, doing],
         stdout=subprocess.PIPE,

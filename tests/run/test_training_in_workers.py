@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("serving", "rollout")]
 
 from test_loop import Trained, assert_the_same_run, trained  # noqa: E402
 

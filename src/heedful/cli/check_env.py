@@ -33,7 +33,8 @@ Play an environment with well-formed, empty, huge, broken and adversarial replie
 the contract (docs/environments.md). Nothing is trained, and no model is needed.
 
   ENV              an environment or preset (heedful envs lists them), or your own: module:Class, or module:factory,
-                   any callable without arguments that returns an environment; the module lies in this folder or on PYTHONPATH
+                   any callable without arguments that returns an environment; the module is in this folder or on
+                   PYTHONPATH
   --env.KNOB VALUE another setting of a knob: check the ones you train with
   --quick          fewer seeds and episodes: seconds, for a first look
   --seeds N        tasks that are drawn (default: {Effort().seeds}, quick {QUICK.seeds})
@@ -62,7 +63,7 @@ The same in a test of your own:
   from heedful.envs.checking.check import QUICK, check
 
   def test_my_environment_keeps_the_contract():
-      report = check(MyFamily(), effort=QUICK)
+      report = check(MyEnvironment(), effort=QUICK)
       assert report.ok, str(report)"""
 
 STYLES = {"pass": "green", "warning": "yellow", "broken": "bold red", "not applicable": "dim"}

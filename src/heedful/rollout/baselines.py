@@ -4,7 +4,8 @@ Promise: no model and no tokens; the same tasks and generator give the same coun
 one whose environment breaks is not scored and not counted.
 
 An environment either lists its `actions` (`ActionEnvironment`) or takes answers in free text (`AnswerEnvironment`). One
-that lists very many actions may offer `blind_answers` as well: whole answers of one turn, over which the search then runs instead.
+that lists very many actions may offer `blind_answers` as well: whole answers of one turn, over which the
+search then runs instead.
 """
 
 from __future__ import annotations

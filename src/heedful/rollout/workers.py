@@ -134,7 +134,7 @@ class IsolatedEnvironment:
 
 @contextlib.contextmanager
 def isolated(env: Any, workers: int, timeout: float = DEFAULT_TIMEOUT) -> Iterator[Any]:
-    """The environment itself, or with `workers` > 0 the same with its episodes in processes, which end with this context."""
+    """The environment itself, or with `workers` > 0 one whose episodes run in processes that end with this context."""
     if workers == 0:
         yield env
         return

@@ -41,7 +41,7 @@ OFFERS = ("demonstrate", "random_answer", "blind_answers")
 
 
 class Service:
-    """Answers requests about one environment and its episodes. Safe for several threads, as far as the environment is."""
+    """Answers requests about one environment and its episodes. Safe for several threads if the environment is."""
 
     def __init__(self, env: Environment, sessions: Sessions) -> None:
         self._env: Any = env

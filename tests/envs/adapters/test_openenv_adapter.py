@@ -72,12 +72,12 @@ def url() -> Iterator[str]:
     thread.join(10)
 
 
-def env(url: str, **knobs: Any) -> OpenEnv:
+def served_env(url: str, **knobs: Any) -> OpenEnv:
     return OpenEnv(url=url, words=WORDS, **knobs)
 
 
 def test_an_episode_is_played_over_the_protocol_to_its_end(url: str) -> None:
-    env = env(url)
+    env = served_env(url)
     solved = 0
     for seed in range(6):
         task, rng = env.task(seed), random.Random(seed)
@@ -89,7 +89,7 @@ def test_an_episode_is_played_over_the_protocol_to_its_end(url: str) -> None:
 
 
 def test_a_task_is_named_by_what_its_seed_shows_first(url: str) -> None:
-    env = env(url)
+    env = served_env(url)
     assert env.task(3) == env.task(3) != env.task(4)
     text = env.episode().start(env.task(3), 0).text
     assert "You have 8 turns" in text
@@ -97,16 +97,16 @@ def test_a_task_is_named_by_what_its_seed_shows_first(url: str) -> None:
 
 
 def test_a_server_that_does_not_follow_its_seed_is_found_out(url: str) -> None:
-    env = env(url, reset="ignore_seed=true")
+    env = served_env(url, reset="ignore_seed=true")
     task = env.task(0)
     with pytest.raises(ValueError, match=r"does not follow its seed.*--env.identity seed"):
         env.episode().start(task, 0)
-    by_seed = env(url, reset="ignore_seed=true", identity="seed")
+    by_seed = served_env(url, reset="ignore_seed=true", identity="seed")
     assert by_seed.episode().start(by_seed.task(0), 0).text
 
 
 def test_an_action_that_the_schema_refuses_spends_the_turn(url: str) -> None:
-    env = env(url, action_field="shout", turns=2)
+    env = served_env(url, action_field="shout", turns=2)
     episode = env.episode()
     episode.start(env.task(0), 0)
     step = episode.step(format_reply(["yes"], ""))
@@ -117,7 +117,7 @@ def test_an_action_that_the_schema_refuses_spends_the_turn(url: str) -> None:
 
 
 def test_an_error_of_the_environment_ends_its_episode_with_a_sentence(url: str) -> None:
-    env = env(url)
+    env = served_env(url)
     episode, other = env.episode(), env.episode()
     episode.start(env.task(0), 0)
     other.start(env.task(1), 0)
@@ -127,7 +127,7 @@ def test_an_error_of_the_environment_ends_its_episode_with_a_sentence(url: str) 
 
 
 def test_a_lost_connection_is_never_replaced_by_a_new_session(url: str) -> None:
-    env = env(url)
+    env = served_env(url)
     episode = env.episode()
     episode.start(env.task(0), 0)
     client = episode._session._client  # type: ignore[union-attr]
@@ -142,7 +142,7 @@ def test_a_server_that_is_not_there_is_named_with_its_address() -> None:
 
 
 def test_the_outcome_is_a_share_of_the_full_reward(url: str) -> None:
-    env = env(url, full=4.0, turns=5, identity="seed")
+    env = served_env(url, full=4.0, turns=5, identity="seed")
     task = env.task(0)
     answers = {word: play(env, task, 0, lambda o, t, word=word: format_reply([word], ""))[-1] for word in WORDS}
     assert sorted(step.outcome for step in answers.values()) == [0.0, 0.0, 0.25]

@@ -157,12 +157,12 @@ class NeedsALibrary(Right):
 class NotFrozen:
     turns: int = 3
     name = "sums"
-    draw, task, make = Right.draw, Right.task, Right.episode
+    draw, task, episode = Right.draw, Right.task, Right.episode
 
 
 class NoDataclass:
     name, turns = "sums", 3
-    draw, task, make = Right.draw, Right.task, Right.episode
+    draw, task, episode = Right.draw, Right.task, Right.episode
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class ActionsOfNoKind(Right):
 class NeverEqual:
     turns: int = 3
     name = "sums"
-    draw, task, make = Right.draw, Right.task, Right.episode
+    draw, task, episode = Right.draw, Right.task, Right.episode
 
 
 @dataclass(frozen=True)

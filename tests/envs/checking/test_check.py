@@ -7,14 +7,10 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import broken_environments as broken
 import pytest
-
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("serving", "rollout")]
-
 from test_environment_proofs import ENVIRONMENTS
 from test_every_environment import identify
 
@@ -43,7 +39,11 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.StartsWithText, {"protocol"}, "not an Observation"),
     (broken.StepsWithNothing, {"protocol"}, '`step` returned "None", not a Step'),
     (broken.ActionsInAList, {"protocol"}, "not a tuple of texts"),
-    (broken.RaisesAtTheStart, {"protocol"}, "`start` raised RuntimeError: no board today (broken_families.py, line "),
+    (
+        broken.RaisesAtTheStart,
+        {"protocol"},
+        "`start` raised RuntimeError: no board today (broken_environments.py, line ",
+    ),
     (broken.RaisesWhenAskedItsName, {"protocol"}, "RuntimeError: not today"),
     (broken.OneEpisodeForAll, {"protocol"}, "the same object twice"),
     (broken.NoDataclass, {"frozen"}, "NoDataclass is no dataclass"),
@@ -102,7 +102,7 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.NamesAnActionTwice, {"players"}, "holds the same name twice"),
     (broken.ListsWhatItRefuses, {"players"}, "the action 'thirteen' is invalid"),
 ]
-"""An environment, the rules that it breaks, and a part of what is said about the first of them in the order of the rules."""
+"""An environment, the rules that it breaks, and a part of what is said about the first of these rules."""
 
 ELSEWHERE: list[tuple[type, str]] = [
     (broken.HashesText, "tasks differ"),

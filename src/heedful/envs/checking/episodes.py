@@ -178,7 +178,7 @@ def _actions_limit(bench: Bench, evidence: Evidence) -> Finding | None:
 
 
 def _as_the_knob_says(bench: Bench, evidence: Evidence) -> Finding | None:
-    """An environment with more turns must tell and enforce those; a number that stands there by chance is found out so."""
+    """An environment with more turns must tell and enforce those; so a number found by chance is seen."""
     env, more = bench.env, bench.turns + _FURTHER
     if not dataclasses.is_dataclass(env) or "turns" not in {
         field.name for field in dataclasses.fields(env) if field.init

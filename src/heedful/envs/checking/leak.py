@@ -2,7 +2,8 @@
 
 Promise: nothing is called a leak that also works with another task's observation. Players who copy a place of what they
 read are compared with players who copy the same place of another task's observation, which knows nothing of this one,
-and with the random player where the environment offers one. Who stands out on one half of the tasks is judged on the other.
+and with the random player where the environment offers one. Who stands out on one half of the
+tasks is judged on the other.
 
 Two kinds of places are copied. *Marked* ones, where an answer stands as an answer: a whole line, an `<answer>` block,
 what is told as the answer or solution; if copying those solves most tasks, the rule is broken. *Unmarked* ones, such as

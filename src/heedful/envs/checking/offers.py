@@ -64,7 +64,7 @@ def _demonstrated(bench: Bench, task: Task) -> Any:
 
 
 def _refusal(bench: Bench, tasks: Sequence[Task]) -> str:
-    """The sentence with which an environment refuses to demonstrate under its knobs: a ValueError, always the same one."""
+    """The sentence with which an environment refuses to demonstrate: a ValueError, always the same one."""
     faults = [bench.ask("demonstrate", partial(_demonstrated, bench, task))[1] for task in tasks]
     causes = {fault.cause if fault is not None else "" for fault in faults}
     refused = len(causes) == 1 and next(iter(causes)).startswith("ValueError")
@@ -137,8 +137,8 @@ def players(bench: Bench, evidence: Evidence) -> Finding:
     listed = getattr(env, "actions", None)
     if not listed and not hasattr(env, "random_answer"):
         return absent(
-            "the environment offers neither `actions` and `actions_per_turn` nor `random_answer`, so evaluations show no "
-            "random player beside the agent"
+            "the environment offers neither `actions` and `actions_per_turn` nor `random_answer`, so evaluations show "
+            "no random player beside the agent"
         )
     fault = _actions_misfit(bench, evidence) if listed else ""
     fault = fault or (_answers_misfit(bench, evidence) if hasattr(env, "random_answer") else "")
@@ -147,7 +147,7 @@ def players(bench: Bench, evidence: Evidence) -> Finding:
             "scripted players cannot play",
             expected="names of actions that the environment accepts, or random answers in the form that it asks for",
             found=fault,
-            remedy="see heedful.envs.common.actions.ActionEnvironment and heedful.envs.common.answers.AnswerEnvironment",
+            remedy="see ActionEnvironment and AnswerEnvironment in heedful.envs.common",
         )
     count = len(evidence.sound)
     if not count:

@@ -73,8 +73,8 @@ def elsewhere(bench: Bench, evidence: Evidence) -> Finding:
         return absent("no other processes were asked for")
     if type(bench.env).__module__ == "__main__" and not bench.origin:
         return absent(
-            "the environment is defined in the script that is being run, which other processes cannot import; move it into "
-            "a module of its own, and this is looked at"
+            "the environment is defined in the script that is being run, which other processes cannot import; move it "
+            "into a module of its own, and this is looked at"
         )
     sent = guarded_call(lambda: pickle.dumps(bench.env))
     if isinstance(sent, Raised) and not bench.origin:

@@ -133,8 +133,9 @@ def _split_broken(sentence: str, found: str, where: str) -> Finding:
         expected="splits named train, val and test, none of them empty, each start state (id) in one of them",
         found=found,
         where=where,
-        remedy="let heedful.envs.common.tasks.task_of(name, start_state, seed) make id and split from everything that makes "
-        "two start states different, and nothing else; give the environment more start states where a split stays empty",
+        remedy="let heedful.envs.common.tasks.task_of(name, start_state, seed) make id and split from everything that "
+        "makes two start states different, and nothing else; give the environment more start states where a split "
+        "stays empty",
     )
 
 

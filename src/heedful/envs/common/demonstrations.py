@@ -12,7 +12,7 @@ from typing import TypeVar
 from heedful.protocols import Episode
 from heedful.types import Task
 
-Episode = TypeVar("Episode", bound=Episode)
+Played = TypeVar("Played", bound=Episode)
 
 PLAN_SHOWN = 4
 """Moves of a plan that a thought spells out (more only if a turn may execute more)."""
@@ -41,7 +41,7 @@ def choose_plan(
     return shown
 
 
-def played_through(episode: Episode, task: Task, reply: Callable[[Episode], str]) -> list[tuple[str, str]]:
+def played_through(episode: Played, task: Task, reply: Callable[[Played], str]) -> list[tuple[str, str]]:
     """The (observation, reply) pairs of one episode, played as member 0 by someone who sees the inside of it."""
     observation = episode.start(task, member=0)
     pairs: list[tuple[str, str]] = []
