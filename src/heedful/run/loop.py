@@ -9,7 +9,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -75,20 +75,28 @@ class Clock:
         return [Metric(f"time/{name}", seconds) for name, seconds in self.seconds.items()]
 
 
-def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequence[Tracker], watch: Watcher) -> Outcome:
+def train_steps(
+    config: TrainConfig,
+    parts: Parts,
+    folder: RunFolder,
+    trackers: Sequence[Tracker],
+    watch: Watcher,
+    stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
     """Train from `parts.version` to `config.steps`; evaluate, measure, store and checkpoint on the way.
 
-    The first Ctrl-C finishes the step, saves a checkpoint and returns; the second one raises KeyboardInterrupt. An
+    The first Ctrl-C, or a true `stop()`, finishes the step, saves a checkpoint and returns; a second Ctrl-C raises
+    KeyboardInterrupt. An
     alarm is told once, when it is raised; with `on_collapse` stop a collapse ends the run like a Ctrl-C. A resumed run
     goes on under the alarms that were raised before: only one that is raised anew tells and stops again. Of several
     processes each plays its share of the tasks and learns from its share of the samples; the first one alone measures,
     stores, writes and saves, and needs `trackers` and something to `watch`.
     """
     with isolated(parts.env, config.env_workers, config.env_timeout) as env:
-        return _train(_Run(config, parts, folder, [*trackers, watch], env), watch)
+        return _train(_Run(config, parts, folder, [*trackers, watch], env), watch, stop)
 
 
-def _train(run: _Run, watch: Watcher) -> Outcome:
+def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
     config, parts = run.config, run.parts
     baselines = run.baselines()
     with _finish_the_step_first() as interrupt:
@@ -115,7 +123,7 @@ def _train(run: _Run, watch: Watcher) -> Outcome:
             with clock.stage("store"):
                 run.store(step, groups, verdicts, diagnosis)
             run.write(step, [*metrics, *diagnosis.metrics], clock, groups)
-            asked, stopped_by = run.agree(interrupt.asked, run.warn(diagnosis, watch))
+            asked, stopped_by = run.agree(interrupt.asked or stop(), run.warn(diagnosis, watch))
             if run.due(step + 1) or asked or stopped_by:
                 run.save(step + 1)
             if asked or stopped_by:

@@ -66,6 +66,10 @@ class TerminalView:
     def note(self, sentence: str) -> None:
         self.console.print(sentence, style="bold", soft_wrap=not self.console.is_terminal)
 
+    def line(self, text: str) -> None:
+        """Print a line in plain style."""
+        self.console.print(text)
+
     def first_rollout(self, trajectory: Trajectory) -> None:
         """Print the first episode once, coloured by role."""
         legend = Text("The first episode: ")
@@ -138,6 +142,8 @@ class Silence:
     def first_rollout(self, trajectory: Trajectory) -> None: ...
 
     def note(self, sentence: str) -> None: ...
+
+    def line(self, text: str) -> None: ...
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None: ...
 
