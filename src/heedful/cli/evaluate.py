@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from heedful import envs
 from heedful.cli.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
-from heedful.cli.words import asks_for_help, take, take_positional
-from heedful.configuration import Choice, parse, to_json
+from heedful.configuration import Choice, CommandLine, Positional, Shown, refuse_below, to_json
 from heedful.models.replies import Tags
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
 from heedful.rollout.collectors import COLLECTORS, Collector
 from heedful.rollout.context import Context
 from heedful.rollout.workers import check_timeout, isolated
+from heedful.seedlings.recipe import Seedling
 from heedful.types import Conversation, Group, Metric, Reply
 
 if TYPE_CHECKING:
@@ -30,34 +30,36 @@ if TYPE_CHECKING:
 
     from heedful.policies.hf import HFPolicy
 
-HELP = """usage: heedful eval RUN [--checkpoint last|best|STEP] [settings]
-       heedful eval ENV [settings]
-       heedful eval MODEL ENV [settings]
 
-Success on held-out tasks, sampled and greedy, with 95% intervals, beside a random player and the best fixed sequence
-of actions (found on training tasks; it reads nothing). Samples of one task are never counted as independent.
+@dataclass(frozen=True, slots=True)
+class EvaluateWords:
+    """Measure success on held-out tasks, sampled and greedy, with 95% intervals.
 
-  RUN     a run's folder, or one of its checkpoints: plays as the run's configuration says
-  ENV     an environment's preset, or your own as module:Class: plays its untrained seedling (grown if need be)
-  MODEL   a folder or Hugging Face name of a causal language model with a chat template; needs ENV
+    Two baselines are measured beside it: a random player, and the best fixed sequence of actions, which reads nothing
+    and is searched on training tasks. Samples of one task are never counted as independent.
 
-  --checkpoint WHICH   of a RUN: last (default), best (by the success that the run itself measured), or a step
-  --split val|test     whose tasks (default: the run's, else val); test is for the end
-  --tasks N            how many tasks (default: the run's, else 256)
-  --samples K          sampled episodes per task (default: the run's, else 4); greedy: one
-  --temperature T      of the sampled episodes (short for --sampling.temperature)
-  --json FILE          write the numbers to a file, too
+      heedful eval runs/frozen_lake-grpo-s0-1 --checkpoint best --split test
+      heedful eval runs/frozen_lake-grpo-s0-1 --env.slip 0.2
+      heedful eval my_game:Maze --seedling.steps 500
+      heedful eval Qwen/Qwen2.5-0.5B-Instruct frozen_lake --device auto --tasks 64
 
-  heedful eval runs/frozen_lake-grpo-s0-1 --checkpoint best --split test
-  heedful eval runs/frozen_lake-grpo-s0-1 --env.slip 0.2      a run in a changed environment
-  heedful eval Qwen/Qwen2.5-0.5B-Instruct frozen_lake --device auto --tasks 64
+    A run brings its own settings, an environment those of its preset. Keep the split `test` for the end.
+    """
 
-With a subject, `heedful eval SUBJECT --help` lists the remaining settings (environment, sampling, tags, device)."""
+    subject: Annotated[str, Positional("RUN|ENV|MODEL", example="frozen_lake")]
+    """A run's folder or one of its checkpoints; an environment or preset, whose untrained seedling plays; or a causal
+    language model with a chat template (a folder or a Hugging Face name), which needs ENV."""
+    environment: Annotated[str | None, Positional("ENV")] = None
+    """The environment that a MODEL plays; your own is named as module:Class."""
+    checkpoint: Annotated[str | None, Shown("WHICH")] = None
+    """The checkpoint of a RUN: last (default), best (by the success that the run itself measured), or a step."""
+    temperature: Annotated[float | None, Shown("T")] = None
+    """Temperature of the sampled episodes, short for --sampling.temperature."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateSettings:
-    """What can be set on the command line of `heedful eval`."""
+    """Settings of an evaluation."""
 
     split: Literal["val", "test"]
     """Whose tasks."""
@@ -93,30 +95,19 @@ class EvaluateSettings:
     """Of the weights."""
 
     def __post_init__(self) -> None:
-        for name in ("env_workers", "search_tasks"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0, found {getattr(self, name)}")
+        refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1)
         check_timeout(self.env_timeout)
         _ = self.collect.sampling(self.sampling)  # raises where the collector cannot work with it
-        for name in ("tasks", "samples", "at_once"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
         if self.sampling.greedy:
             raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")
 
 
-_POLICY_SETTINGS = (
-    "env",
-    "context",
-    "collect",
-    "sampling",
-    "tags",
-    "template_options",
-    "seed",
-    "threads",
-    "device",
-    "dtype",
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedlingSettings(EvaluateSettings):
+    """Settings of an evaluation of an untrained seedling."""
+
+    seedling: Seedling
+    """Recipe of the seedling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +121,12 @@ class Evaluated:
 
 
 def main(argv: list[str]) -> int:
-    checkpoint, temperature = take(argv, "checkpoint"), take(argv, "temperature")
-    name, environment = take_positional(argv), take_positional(argv)
-    if asks_for_help(argv):
-        print(HELP)
-        if name is None:
-            return 0
-    if name is None:
-        raise ValueError("Expected a run, an environment, or a model and an environment after `heedful eval`.")
-    if temperature is not None:
-        argv += ["--sampling.temperature", temperature]
-    subject = find_subject(name, environment, checkpoint)
-    settings = parse(EvaluateSettings, _defaults(subject), argv, f"heedful eval {name}", "The settings in full:")
-    subject = with_settings(subject, settings, _POLICY_SETTINGS)
+    line = CommandLine(EvaluateWords, argv, "heedful eval")
+    words = line.words
+    subject = find_subject(words.subject, words.environment, words.checkpoint)
+    defaults = _defaults(subject)
+    settings = line.settings(type(defaults), defaults, {"sampling.temperature": words.temperature})
+    subject = with_settings(subject, settings)
 
     from rich.console import Console
 
@@ -165,11 +149,12 @@ def main(argv: list[str]) -> int:
 def _defaults(subject: Subject) -> EvaluateSettings:
     config = subject.config
     evaluation = config.evaluation
-    shared = shared_fields(EvaluateSettings, config) | {"tasks": evaluation.tasks}
+    kind = SeedlingSettings if subject.is_seedling else EvaluateSettings
+    shared = shared_fields(kind, config) | {"tasks": evaluation.tasks}
     shared["sampling"] = replace(config.sampling, greedy=False)
     for name in ("split", "samples", "at_once", "search_tasks"):
         shared[name] = getattr(evaluation, name)
-    return EvaluateSettings(**shared)
+    return kind(**shared)
 
 
 def evaluate(loaded: LoadedModel, env: Any, settings: EvaluateSettings, console: Console) -> Evaluated:

@@ -9,12 +9,12 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from heedful.cli.words import asks_for_help, take, take_positional
-from heedful.configuration import from_json, parse, to_json
+from heedful.configuration import CommandLine, Positional, Shown, from_json, to_json
 from heedful.distributed.parallel import Place
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
@@ -24,51 +24,64 @@ if TYPE_CHECKING:
     from heedful.distributed.world import World
     from heedful.run.loop import Outcome
 
-DESCRIPTION = f"""Train an agent with reinforcement learning, measure on the way whether its reasoning still depends on
-the input, and end with a report and a verdict.
 
-  heedful train ENV [--out DIR] [--seeds 0,1,2] [settings]
-  heedful train --resume RUN
-  torchrun --nproc-per-node N -m heedful train ...
+@dataclass(frozen=True, slots=True)
+class TrainWords:
+    """Train an agent with reinforcement learning, and end with a report and a verdict.
 
-ENV is a preset ({", ".join(starting_points())}) or an environment of your own as module:Class.
-  --out DIR      the run's folder (default: runs/<env>-<algorithm>-s<seed>-<n>)
-  --seeds 0,1,2  one run per seed as processes over one warm start, and a table with intervals
-  --resume RUN   go on with an interrupted run where its last checkpoint stands
-  torchrun       N processes share each step's episodes and its update; one GPU for each, or the CPU
-The settings below show the defaults of ENV; in a file: --config FILE.json, then flags override."""
+    The run measures whether the agent's reasoning still depends on its input. Several processes share each step's
+    episodes and its update when the command is started by torchrun; each takes one GPU, or the CPU.
+
+      heedful train frozen_lake
+      heedful train frozen_lake --filter top_k --filter.k 4 --seeds 0,1,2
+      heedful train --resume runs/frozen_lake-grpo-s0-1
+      torchrun --nproc-per-node 2 -m heedful train frozen_lake
+
+    The settings below show the defaults of ENV. They can be kept in a file (--config FILE); flags override the file.
+    """
+
+    env: Annotated[str | None, Positional("ENV")] = None
+    """A preset or an environment (heedful envs lists them), or an environment of your own as module:Class."""
+    out: Annotated[Path | None, Shown("DIR")] = None
+    """The run's folder; default: runs/<env>-<algorithm>-s<seed>-<n>."""
+    seeds: Annotated[tuple[int, ...], Shown("0,1,2")] = ()
+    """Train one run per seed, as processes that share one warm start, and print a table with intervals."""
+    resume: Annotated[Path | None, Shown("RUN")] = None
+    """Go on with an interrupted run from its last checkpoint. No other flag is allowed."""
+
+    def __post_init__(self) -> None:
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds must be distinct, found {', '.join(map(str, self.seeds))}")
 
 
 def main(argv: list[str]) -> int:
-    helping = asks_for_help(argv)
-    place = Place.of(os.environ)
-    resume, seeds, out = take(argv, "resume"), take(argv, "seeds"), take(argv, "out")
-    if resume is not None:
-        if argv or seeds or out:
+    line = CommandLine(TrainWords, argv, "heedful train")
+    words, place = line.words, Place.of(os.environ)
+    if words.resume is not None and not line.helping:
+        others = line.besides("resume")
+        if others:
             raise ValueError(
-                f"--resume takes the run's own configuration, but found also {' '.join(argv) or 'other flags'}. "
+                f"--resume takes the run's own configuration, but found also {' '.join(others)}. "
                 "Give --resume RUN alone, or begin a new run."
             )
-        return _resume(Path(resume), place)
-    name = take_positional(argv)
-    if name is None and not helping:
+        return _resume(words.resume, place)
+    if words.env is None and not line.helping:
         known = ", ".join(starting_points())
         raise ValueError(f"Expected an environment after `heedful train`: one of {known}, or module:Class.")
-    default = preset(name or "frozen_lake", _model_named(argv))
-    config = parse(TrainConfig, default, argv, f"heedful train {name or 'ENV'}", DESCRIPTION)
-    if seeds is not None:
+    config = line.settings(TrainConfig, preset(words.env or "frozen_lake", line.typed("model")))
+    if words.seeds:
         if place.size > 1:
             raise ValueError(
-                f"--seeds {seeds} starts processes of its own, one for each seed, but torchrun has started "
-                f"{place.size} for one run: leave out torchrun, or give one --seed."
+                f"--seeds {','.join(map(str, words.seeds))} starts processes of its own, one for each seed, but "
+                f"torchrun has started {place.size} for one run: leave out torchrun, or give one --seed."
             )
         from heedful.cli.seeds import run_seeds
 
-        return run_seeds(config, _seed_list(seeds), Path(out) if out else None)
-    return _run(config, partial(_new_folder, config, out), place, resume=False)
+        return run_seeds(config, list(words.seeds), words.out)
+    return _run(config, partial(_new_folder, config, words.out), place, resume=False)
 
 
-def _new_folder(config: TrainConfig, out: str | None) -> RunFolder:
+def _new_folder(config: TrainConfig, out: Path | None) -> RunFolder:
     folder = (
         RunFolder.open(out)
         if out
@@ -78,24 +91,8 @@ def _new_folder(config: TrainConfig, out: str | None) -> RunFolder:
     return folder
 
 
-def _model_named(argv: list[str]) -> str | None:
-    """The value of --model, which decides between presets, left in place."""
-    copy = list(argv)
-    return take(copy, "model")
-
-
 def _name_of_algorithm(config: TrainConfig) -> str:
     return str(to_json(config)["algorithm"]["type"])
-
-
-def _seed_list(text: str) -> list[int]:
-    try:
-        seeds = [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ValueError(f"Expected --seeds as whole numbers with commas, such as 0,1,2, found {text!r}.") from error
-    if len(set(seeds)) < len(seeds):
-        raise ValueError(f"Expected distinct --seeds, found {text!r}.")
-    return seeds
 
 
 def _resume(path: Path, place: Place) -> int:
