@@ -92,9 +92,7 @@ def train_commands() -> list[str]:
 
 @pytest.mark.parametrize("command", train_commands())
 def test_the_flags_of_the_readme_are_understood(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.run(["train", *shlex.split(command.replace("--print-config", "")), "--print-config"])
-    assert stopped.value.code == 0, capsys.readouterr().err
+    assert cli.run(["train", *shlex.split(command.replace("--print-config", "")), "--print-config"]) == 0
     assert json.loads(capsys.readouterr().out)["env"]["type"] == command.split()[0]
 
 

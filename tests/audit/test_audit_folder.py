@@ -60,7 +60,7 @@ def test_the_overview_lists_the_command_and_help_explains_it(capsys: pytest.Capt
     assert cli.run(["audit", "--help"]) == 0
     assert "usage: heedful audit LOG" in capsys.readouterr().out
     assert cli.run(["audit"]) == 2
-    assert "Expected a log" in capsys.readouterr().err
+    assert "expected LOG after `heedful audit`. LOG: A file or a folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
 from heedful.distributed.parallel import Fsdp2  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, GradientsConfig, TrainConfig  # noqa: E402
-from heedful.run.loop import train  # noqa: E402
+from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.storage import RunFolder, read_metrics  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
@@ -35,7 +35,7 @@ class Quiet:
 def run(config: TrainConfig, path: Path) -> RunFolder:
     folder = RunFolder.open(path)
     tracker = JsonlTracker(folder.metrics)
-    train(config, assemble(config, lambda step, steps, loss: None, None), folder, [tracker], Quiet())
+    train_steps(config, assemble(config, lambda step, steps, loss: None, None), folder, [tracker], Quiet())
     tracker.close()
     return folder
 

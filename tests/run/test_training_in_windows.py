@@ -27,7 +27,7 @@ from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.rollout.collect import collect  # noqa: E402
 from heedful.rollout.context import Context  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
-from heedful.run.loop import train  # noqa: E402
+from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.statistics.group_statistics import values_on  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
@@ -220,7 +220,7 @@ def trained(config: TrainConfig, path: Path) -> tuple[RunFolder, Quiet, dict[str
     parts, watch, folder = assemble(config, lambda step, steps, loss: None, None), Quiet(), RunFolder.open(path)
     folder.config.write_text(json.dumps(to_json(config)), encoding="utf-8")
     tracker = JsonlTracker(folder.metrics)
-    train(config, parts, folder, [tracker], watch)
+    train_steps(config, parts, folder, [tracker], watch)
     tracker.close()
     return folder, watch, {name: tensor.clone() for name, tensor in parts.model.state_dict().items()}
 

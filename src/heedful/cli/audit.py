@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from heedful.audit.settings import AuditSettings
-from heedful.cli.words import asks_for_help, take, take_positional
-from heedful.configuration import parse
+from heedful.configuration import CommandLine, Positional, Shown
 from heedful.types import Metric
 
 if TYPE_CHECKING:
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
     from heedful.audit.steps import LoggedStep
 
-HELP = """usage: heedful audit LOG [--model PATH] [--out FOLDER] [settings]
 
-What a trainer logged, measured as `heedful train` measures: reward spread within groups, success, format, the text of
-thoughts and, with --model, whether thoughts still depend on their prompts.
+@dataclass(frozen=True, slots=True)
+class AuditWords:
+    """Measure what a trainer logged, as `heedful train` measures its own runs.
 
-  LOG              a file or a folder: a run of ours or its rollouts, JSON lines of the same columns, TRL completions
-                   (log_completions=True), verl rollouts (rollout_data_dir), verifiers traces or results, RAGEN's JSONL
-  --model PATH     a causal model, folder or Hugging Face name, that reads prompts and thoughts. The checkpoint that
-                   sampled them gives the training-time metrics; another model's are marked with its name
-  --out FOLDER     where to write metrics.jsonl, audit.json and report.html (default: audits/<name>-<n>). The folder of
-                   an interrupted audit of the same log goes on where it stopped
-  --tags O,C       what opens and closes a thought (default: <think>,</think>)
-  --temperature T  of sampling, where the log does not hold it (default: 1)
-  --rewards A,B    the columns whose sum is the reward
-  --success NAME   the column that holds success
-  --every N        read thoughts at every N-th step; --prompts 32 --thoughts 4 say how many
+    Measured are the spread of rewards within groups, success, format, the text of thoughts and, with --model, whether
+    thoughts still depend on their prompts. The log is never changed. Pickles are refused: opening one can run code.
 
-  heedful audit trl-output/completions
-  heedful audit rollout_dumps --model Qwen/Qwen2.5-0.5B-Instruct --every 5
-  heedful audit runs/frozen_lake-grpo-s0-1 --model runs/frozen_lake-grpo-s0-1/checkpoints/step_000040
+      heedful audit trl-output/completions
+      heedful audit rollout_dumps --model Qwen/Qwen2.5-0.5B-Instruct --every 5
+      heedful audit runs/frozen_lake-grpo-s0-1 --model runs/frozen_lake-grpo-s0-1/checkpoints/step_000040
 
-With a log, `heedful audit LOG --help` lists all settings. Pickles are refused: opening one can run code."""
+    The checkpoint that sampled the thoughts gives the metrics of training; those of another model carry its name.
+    """
+
+    log: Annotated[str, Positional("LOG")]
+    """A file or a folder: a run of heedful or its rollouts, JSON lines of the same columns, TRL completions
+    (log_completions=True), verl rollouts (rollout_data_dir), verifiers traces or results, RAGEN's JSONL."""
+    out: Annotated[Path | None, Shown("FOLDER")] = None
+    """Where to write metrics.jsonl, audit.json and report.html; default: audits/<name>-<n>. In the folder of an
+    interrupted audit of the same log the audit goes on."""
+
 
 SHOWN = {
     "reward/mean": "reward",
@@ -60,29 +60,22 @@ PAUSE = 5.0
 
 
 def main(argv: list[str]) -> int:
-    out = take(argv, "out")
-    name = take_positional(argv)
-    if asks_for_help(argv):
-        print(HELP)
-        if name is None:
-            return 0
-    if name is None:
-        raise ValueError("Expected a log, a file or a folder, after `heedful audit`.")
-    settings = parse(AuditSettings, AuditSettings(), argv, f"heedful audit {name}", "The settings in full:")
+    line = CommandLine(AuditWords, argv, "heedful audit")
+    words, settings = line.words, line.settings(AuditSettings, AuditSettings())
 
     from rich.console import Console
 
     from heedful.audit import audit, open_log
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    log = open_log(Path(name), settings)
-    console.print(f"{log.format} in {name}", style="bold")
+    log = open_log(Path(words.log), settings)
+    console.print(f"{log.format} in {words.log}", style="bold")
     for sentence in log.reader.knowledge.found:
         console.print(sentence)
     for sentence in log.reader.knowledge.assumed:
         console.print(f"assumed: {sentence}")
     with _Progress(console) as progress:
-        folder = audit(log, settings, None if out is None else Path(out), progress)
+        folder = audit(log, settings, words.out, progress)
     _conclude(console, folder)
     return 0
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from heedful.cli.subjects import choose_checkpoint, find_subject, is_run
 from heedful.configuration import to_json
 from heedful.run.presets import preset
+from heedful.run.subjects import choose_checkpoint, find_subject, is_run
 from heedful.storage import RunFolder
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Metric

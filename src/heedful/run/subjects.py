@@ -26,6 +26,20 @@ if TYPE_CHECKING:
 
 _CHECKPOINTS = "checkpoints"
 
+_OF_A_POLICY = (
+    "env",
+    "seedling",
+    "context",
+    "collect",
+    "sampling",
+    "tags",
+    "template_options",
+    "threads",
+    "device",
+    "dtype",
+)
+"""What a command's settings may change of the configuration that a subject plays with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -39,6 +53,11 @@ class Subject:
     """Training steps behind the weights, as far as is known."""
     notes: tuple[str, ...] = ()
     """What the user should know about the choice."""
+
+    @property
+    def is_seedling(self) -> bool:
+        """Whether an untrained seedling plays, grown by the recipe of the configuration."""
+        return self.weights is None and self.config.model == "seedling"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +206,10 @@ def shared_fields(settings: type, config: TrainConfig) -> dict[str, Any]:
     return {field.name: getattr(config, field.name) for field in fields(settings) if hasattr(config, field.name)}
 
 
-def with_settings(subject: Subject, settings: Any, names: tuple[str, ...]) -> Subject:
-    """The subject with these fields of its configuration taken from `settings`."""
-    return replace(subject, config=replace(subject.config, **{name: getattr(settings, name) for name in names}))
+def with_settings(subject: Subject, settings: Any) -> Subject:
+    """The subject that plays as a command's settings say: with their environment, sampling, tags, device, ..."""
+    changed = {name: getattr(settings, name) for name in _OF_A_POLICY if hasattr(settings, name)}
+    return replace(subject, config=replace(subject.config, **changed))
 
 
 def load(subject: Subject, console: Console) -> LoadedModel:
