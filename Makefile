@@ -11,7 +11,7 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 EXTRAS := train,text,dev,tensorboard,trl,math,gymnasium,reasoning-gym,textarena
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test lint proofs clean
+.PHONY: help setup train test lint metrics proofs clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ lint: setup ## Check style, formatting and types.
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+
+metrics: setup ## Write the tables of docs/metrics.md from the catalogue of metrics.
+	$(BIN)/python -m heedful.diagnostics.catalogue docs/metrics.md
 
 proofs: setup ## Run the property proofs at full size and write docs/results/proofs.md.
 	@mkdir -p build

@@ -10,12 +10,12 @@ from heedful.audit import AuditSettings, open_log
 from heedful.audit.measure import step_metrics
 from heedful.audit.recognised import RecognisedLog
 from heedful.audit.steps import LoggedStep
-from heedful.diagnostics.unavailable import withheld
+from heedful.diagnostics.unavailable import unavailable
 from heedful.types import Metric
 
 
 def measured(log: RecognisedLog, step: LoggedStep) -> dict[str, Metric]:
-    return {metric.name: metric for metric in withheld(step_metrics(step, log.on), log.reader.knowledge.unknown)}
+    return {metric.name: metric for metric in unavailable(step_metrics(step, log.on), log.reader.knowledge.unknown)}
 
 
 def rewards(step: LoggedStep) -> list[list[float | None]]:

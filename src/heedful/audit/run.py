@@ -26,7 +26,7 @@ from heedful.audit.steps import LoggedStep, StepStream
 from heedful.configuration import to_json
 from heedful.diagnostics.alarms.watch import Alarms
 from heedful.diagnostics.strategies import input_to_action
-from heedful.diagnostics.unavailable import withheld
+from heedful.diagnostics.unavailable import unavailable
 from heedful.report import write_report
 from heedful.seeds import derive, stream
 from heedful.storage import RunFolder, read_metrics, write_scores, write_whole
@@ -99,8 +99,8 @@ class _Audit:
 
     def run(self) -> None:
         run, done = RunFolder(self.folder), self._done()
-        if self.judge is not None:
-            self.judge.load_state(self.record.state)
+        if self.judge is not None and "zscores" in self.record.state:
+            self.judge.reader.load_state(self.record.state)
         if "alarms" in self.record.state:  # an audit that goes on
             self.alarms.load_state(self.record.state["alarms"])
         self.record.save(self.folder)
@@ -162,21 +162,21 @@ class _Audit:
             )
         due = place % self.settings.every == 0
         if not due:
-            return withheld(step_metrics(step, self.log.on), unknown)
+            return unavailable(step_metrics(step, self.log.on), unknown)
         rng = np.random.default_rng(derive(self.log.seed, "text", step.number))
         texts = judged(step.groups, self.log.tags, self.settings.prompts if self.log.foreign else None, rng)
         # Named as in training, so that a run's own numbers come out again.
         rng = np.random.default_rng(derive(self.log.seed, "actions", step.number, ""))
         texts += input_to_action(step.groups, rng)
         if self.judge is None:
-            return [*withheld(step_metrics(step, self.log.on), unknown), *texts]
+            return [*unavailable(step_metrics(step, self.log.on), unknown), *texts]
         return [*self._scored(step, unknown), *texts]
 
     def _scored(self, step: LoggedStep, unknown: dict[str, str]) -> list[Metric]:
         """With a model: the lengths of its tokens, too, where the log has none."""
         assert self.judge is not None
         lengths = {name: why for name, why in unknown.items() if name.startswith("length/") and name.endswith("tokens")}
-        metrics = withheld(step_metrics(step, self.log.on), unknown)
+        metrics = unavailable(step_metrics(step, self.log.on), unknown)
         rng = None if self.log.own else stream(self.log.seed, "audit", step.number)
         groups = sampled_groups(step.groups, self.settings.prompts, self.settings.thoughts, rng)
         groups = self.judge.with_ids(groups, step.messages)
@@ -202,7 +202,7 @@ class _Audit:
         record = self.record
         record.lines += not complete
         record.complete = complete
-        record.state = {**(self.judge.state() if self.judge is not None else {}), "alarms": self.alarms.state()}
+        record.state = {**(self.judge.reader.state() if self.judge is not None else {}), "alarms": self.alarms.state()}
         record.count(self.faults)
         record.save(self.folder)
 

@@ -16,13 +16,10 @@ import numpy as np
 
 from heedful.audit.settings import AuditSettings
 from heedful.diagnostics.actions import Exchange
-from heedful.diagnostics.cross_scores.information import ZScoreState, information
-from heedful.diagnostics.cross_scores.score_matrix import select_rows
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
 from heedful.diagnostics.grounding import grounding
-from heedful.diagnostics.regimes import RegimeState, label_regime
 from heedful.measuring.grounded import grounding_metrics
-from heedful.seeds import derive
+from heedful.measuring.scope_reader import NO_SCORES, ScopeReader
 from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
 
 if TYPE_CHECKING:
@@ -31,8 +28,6 @@ if TYPE_CHECKING:
 Ids = tuple[int, ...]
 Messages = Sequence[Mapping[str, str]]
 
-SCOPES = ("first_turn", "first_turn_closed")
-NOTHING = CrossScores([], [], [])
 _REMEDY = "Give --model a folder with config.json, weights and tokenizer files, or a Hugging Face name."
 
 
@@ -56,10 +51,12 @@ class ModelJudge:
     tags: ThoughtTags
     seed: int
     max_tokens: int = 4096
-    zscores: dict[str, ZScoreState] = field(default_factory=dict)
-    regimes: dict[str, RegimeState] = field(default_factory=dict)
     retokenised: bool = False
     """Ids were made from text."""
+    reader: ScopeReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reader = ScopeReader(self.seed)
 
     @classmethod
     def load(cls, source: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> ModelJudge:
@@ -108,19 +105,18 @@ class ModelJudge:
         it sampled."""
         thoughts = first_turn_thoughts(groups, self.tags)
         temperatures = {trajectory.temperature for group in groups for trajectory in group.trajectories}
-        why, scores = "", NOTHING
+        why, scores = "", NO_SCORES
         if len(temperatures) > 1:
             why = f"sampled at several temperatures: {', '.join(f'{each:g}' for each in sorted(temperatures))}"
         elif thoughts.thoughts_M:
             why, scores = self._scores(thoughts, temperatures.pop())
-        closed = select_rows(scores, thoughts.closed_M) if scores is not NOTHING else NOTHING
-        metrics: list[Metric] = []
-        for scope, matrix in zip(SCOPES, (scores, closed), strict=True):
-            metrics += self._read(step, scope, matrix, "" if sampled_it else self.name)
-        metrics += self._grounding(groups, "" if sampled_it else self.name, why)
-        if why:
-            metrics = [replace(metric, why=why) if metric.value is None else metric for metric in metrics]
-        return Scored(metrics, *((scores, thoughts) if scores is not NOTHING else (None, None)))
+        name = "" if sampled_it else self.name
+        closed_M = () if scores is NO_SCORES else thoughts.closed_M
+        metrics = [
+            *self.reader.measure(step, "first_turn", scores, closed_M, scorer=name, why=why),
+            *self._grounding(groups, name, why),
+        ]
+        return Scored(metrics, *((None, None) if scores is NO_SCORES else (scores, thoughts)))
 
     def _scores(self, thoughts: Thoughts, temperature: float) -> tuple[str, CrossScores]:
         from torch import OutOfMemoryError
@@ -132,7 +128,7 @@ class ModelJudge:
             return "", scorer.cross_score(thoughts.prompts_N, thoughts.thoughts_M, thoughts.own_M, temperature)
         except ValueError as error:
             # One prompt that is too long must not cost the other steps their numbers.
-            return str(error), NOTHING
+            return str(error), NO_SCORES
         except OutOfMemoryError as error:
             raise ValueError(
                 f"The device has not enough memory to score {len(thoughts.thoughts_M)} thoughts under "
@@ -149,28 +145,6 @@ class ModelJudge:
         scorer = HFScorer(self.model, name=name, max_tokens=self.max_tokens)
         temperature = next((member.temperature for group in groups for member in group.trajectories), 1.0)
         return grounding_metrics(scorer, groups, temperature)
-
-    def _read(self, step: int, scope: str, scores: CrossScores, scorer: str) -> list[Metric]:
-        # Named as in training, so that a run's own numbers come out again.
-        key = f"{scope}@{scorer}" if scorer else scope
-        rng = np.random.default_rng(derive(self.seed, "permutations", step, key))
-        reading = information(scores, scope, rng, self.zscores.get(key), scorer=scorer)
-        self.zscores[key] = reading.state
-        if scorer:  # regimes are the policy's own
-            return reading.metrics
-        self.regimes[scope], label = label_regime(self.regimes.get(scope), reading.metrics, scope)
-        return [*reading.metrics, label]
-
-    def state(self) -> dict[str, Any]:
-        """What a later measurement needs of the earlier ones, as a JSON tree."""
-        return {
-            "zscores": {scope: state.to_json() for scope, state in self.zscores.items()},
-            "regimes": {scope: state.to_json() for scope, state in self.regimes.items()},
-        }
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.zscores = {scope: ZScoreState.from_json(tree) for scope, tree in state.get("zscores", {}).items()}
-        self.regimes = {scope: RegimeState.from_json(tree) for scope, tree in state.get("regimes", {}).items()}
 
 
 @dataclass(slots=True)
