@@ -21,7 +21,7 @@ import transformers
 from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from heedful.audit import AuditSettings, audit, open_log
+from heedful.auditing import AuditSettings, audit, open_log
 from heedful.envs.toys.echo import Echo
 from heedful.filters import TopP
 from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer, Probe, environment_reward, to_trl_rollout_func

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.audit.settings import AuditSettings
+from heedful.auditing.settings import AuditSettings
 from heedful.configuration import CommandLine, Positional, Shown
 from heedful.types import Metric
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from heedful.audit.steps import LoggedStep
+    from heedful.auditing.steps import LoggedStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
 
     from rich.console import Console
 
-    from heedful.audit import audit, open_log
+    from heedful.auditing import audit, open_log
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     log = open_log(Path(words.log), settings)
@@ -128,7 +128,7 @@ def _conclude(console: Console, folder: Path) -> None:
     """What was read, what was left out, and the first and last reading of what matters."""
     import json
 
-    from heedful.audit.record import RECORD
+    from heedful.auditing.record import RECORD
     from heedful.storage import read_metrics
 
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))

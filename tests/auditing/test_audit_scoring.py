@@ -8,11 +8,11 @@ import foreign_logs as logs
 import pytest
 from audit_watching import Witness, by_step, read
 
-from heedful.audit import AuditSettings, audit, open_log
-from heedful.audit.conversations import text_turn
-from heedful.audit.measure import sampled_groups
-from heedful.audit.readers.reader import prompt_task, text_trajectory
-from heedful.audit.scoring import ModelJudge
+from heedful.auditing import AuditSettings, audit, open_log
+from heedful.auditing.conversations import text_turn
+from heedful.auditing.measure import sampled_groups
+from heedful.auditing.readers.reader import prompt_task, text_trajectory
+from heedful.auditing.scoring import ModelJudge
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.seeds import stream
 from heedful.storage import RunFolder

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from heedful.audit.records import Faults, LoggedEpisode, digest
+from heedful.auditing.records import Faults, LoggedEpisode, digest
 from heedful.types import Group, Task, Trajectory, Verdict
 
 STEPS_HELD = 16

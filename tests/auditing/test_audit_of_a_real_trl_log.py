@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet
 from audit_watching import Witness, by_step
 
-from heedful.audit import AuditSettings, audit, open_log
+from heedful.auditing import AuditSettings, audit, open_log
 
 LOG = Path(__file__).parent / "fixtures" / "trl-1.16.0"
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from heedful.audit.conversations import messages_of, turns_of
-from heedful.audit.readers.reader import Hints, each, prompt_task, step_of_file, text_trajectory
-from heedful.audit.records import (
+from heedful.auditing.conversations import messages_of, turns_of
+from heedful.auditing.readers.reader import Hints, each, prompt_task, step_of_file, text_trajectory
+from heedful.auditing.records import (
     Episodes,
     Faults,
     Knowledge,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heedful.audit import AuditSettings, open_log
-from heedful.audit.files import rows_of
-from heedful.audit.recognised import RecognisedLog
-from heedful.audit.records import Faults
-from heedful.audit.steps import LoggedStep, StepStream
+from heedful.auditing import AuditSettings, open_log
+from heedful.auditing.files import rows_of
+from heedful.auditing.recognised import RecognisedLog
+from heedful.auditing.records import Faults
+from heedful.auditing.steps import LoggedStep, StepStream
 from heedful.storage import RunFolder, read_metrics
 from heedful.types import Metric
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from heedful.audit.conversations import Messages, messages_of, text_of_messages, text_turn, turns_of
-from heedful.audit.readers.reader import (
+from heedful.auditing.conversations import Messages, messages_of, text_of_messages, text_turn, turns_of
+from heedful.auditing.readers.reader import (
     Hints,
     choose_success,
     columns_of,
@@ -23,7 +23,7 @@ from heedful.audit.readers.reader import (
     step_of_file,
     text_trajectory,
 )
-from heedful.audit.records import (
+from heedful.auditing.records import (
     Episodes,
     Faults,
     Knowledge,

@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 from audit_watching import Witness, by_step, read
 
-from heedful.audit import AuditSettings, audit, open_log
+from heedful.auditing import AuditSettings, audit, open_log
 from heedful.diagnostics.cross_scores.thoughts import observed
 from heedful.storage import RunFolder, read_rollouts, rollout_rows, write_rollouts
 from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from heedful.audit.steps import LoggedStep
+from heedful.auditing.steps import LoggedStep
 from heedful.diagnostics.behaviour import behaviour
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.signal import cause_metrics, spread_metrics, verdict_metrics

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heedful.audit.records import Faults, Place, Row, shortened
+from heedful.auditing.records import Faults, Place, Row, shortened
 
 if TYPE_CHECKING:
     import pyarrow.parquet

@@ -11,9 +11,9 @@ import foreign_logs as logs
 import pytest
 from audit_watching import Witness, by_step, read
 
-from heedful.audit import AuditSettings, audit, open_log
-from heedful.audit.settings import OwnRun
-from heedful.audit.steps import LoggedStep
+from heedful.auditing import AuditSettings, audit, open_log
+from heedful.auditing.settings import OwnRun
+from heedful.auditing.steps import LoggedStep
 from heedful.storage import write_rollouts
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 

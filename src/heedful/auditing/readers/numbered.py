@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from heedful.audit.conversations import Messages, messages_of, text_of_messages, text_turn
-from heedful.audit.readers.reader import Hints, columns_of, require, text_trajectory
-from heedful.audit.records import (
+from heedful.auditing.conversations import Messages, messages_of, text_of_messages, text_turn
+from heedful.auditing.readers.reader import Hints, columns_of, require, text_trajectory
+from heedful.auditing.records import (
     NO_IDS,
     TOKEN_METRICS,
     Episodes,

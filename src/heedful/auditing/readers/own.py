@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from heedful.audit.conversations import text_turn
-from heedful.audit.readers.reader import (
+from heedful.auditing.conversations import text_turn
+from heedful.auditing.readers.reader import (
     SCORED_ONLY,
     Hints,
     columns_of,
@@ -20,7 +20,7 @@ from heedful.audit.readers.reader import (
     require,
     step_of_file,
 )
-from heedful.audit.records import (
+from heedful.auditing.records import (
     Episodes,
     Faults,
     Knowledge,

@@ -6,10 +6,10 @@ import foreign_logs as logs
 import pytest
 from audit_watching import read
 
-from heedful.audit import AuditSettings, open_log
-from heedful.audit.measure import step_metrics
-from heedful.audit.recognised import RecognisedLog
-from heedful.audit.steps import LoggedStep
+from heedful.auditing import AuditSettings, open_log
+from heedful.auditing.measure import step_metrics
+from heedful.auditing.recognised import RecognisedLog
+from heedful.auditing.steps import LoggedStep
 from heedful.diagnostics.unavailable import unavailable
 from heedful.types import Metric
 

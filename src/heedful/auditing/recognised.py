@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from heedful.audit.files import LogFiles, find_files, rows_of
-from heedful.audit.readers import FORMATS, Hints, Reader, recognise
-from heedful.audit.records import Faults, Knowledge, Row
-from heedful.audit.settings import AuditSettings, OwnRun
+from heedful.auditing.files import LogFiles, find_files, rows_of
+from heedful.auditing.readers import FORMATS, Hints, Reader, recognise
+from heedful.auditing.records import Faults, Knowledge, Row
+from heedful.auditing.settings import AuditSettings, OwnRun
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.unavailable import SPREAD_METRICS, SUCCESS_METRICS
 

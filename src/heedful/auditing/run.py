@@ -15,14 +15,14 @@ from typing import Protocol
 
 import numpy as np
 
-from heedful.audit.files import rows_of
-from heedful.audit.measure import judged, sampled_groups, step_metrics
-from heedful.audit.recognised import RecognisedLog, counted
-from heedful.audit.record import RECORD, AuditRecord, claim_folder, fingerprints, resume
-from heedful.audit.records import Faults, LoggedEpisode, Place
-from heedful.audit.scoring import ModelJudge
-from heedful.audit.settings import AuditSettings
-from heedful.audit.steps import LoggedStep, StepStream
+from heedful.auditing.files import rows_of
+from heedful.auditing.measure import judged, sampled_groups, step_metrics
+from heedful.auditing.recognised import RecognisedLog, counted
+from heedful.auditing.record import RECORD, AuditRecord, claim_folder, fingerprints, resume
+from heedful.auditing.records import Faults, LoggedEpisode, Place
+from heedful.auditing.scoring import ModelJudge
+from heedful.auditing.settings import AuditSettings
+from heedful.auditing.steps import LoggedStep, StepStream
 from heedful.configuration import to_json
 from heedful.diagnostics.alarms.watch import Alarms
 from heedful.diagnostics.strategies import input_to_action

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from heedful.audit.readers.numbered import NumberedCompletions
-from heedful.audit.readers.own import OwnRows
-from heedful.audit.readers.ragen import RagenTrajectories
-from heedful.audit.readers.reader import Hints, Reader
-from heedful.audit.readers.trl import TrlCompletions
-from heedful.audit.readers.verifiers import VerifiersResults, VerifiersTraces
-from heedful.audit.readers.verl import VerlRollouts
-from heedful.audit.records import Row
+from heedful.auditing.readers.numbered import NumberedCompletions
+from heedful.auditing.readers.own import OwnRows
+from heedful.auditing.readers.ragen import RagenTrajectories
+from heedful.auditing.readers.reader import Hints, Reader
+from heedful.auditing.readers.trl import TrlCompletions
+from heedful.auditing.readers.verifiers import VerifiersResults, VerifiersTraces
+from heedful.auditing.readers.verl import VerlRollouts
+from heedful.auditing.records import Row
 
 FORMATS: Mapping[str, type[Reader]] = {
     "heedful rollouts": OwnRows,

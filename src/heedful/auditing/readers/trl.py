@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Self
 
-from heedful.audit.conversations import Messages, messages_of, text_of_messages, text_turn, turns_of
-from heedful.audit.readers.reader import (
+from heedful.auditing.conversations import Messages, messages_of, text_of_messages, text_turn, turns_of
+from heedful.auditing.readers.reader import (
     TEXT_ALONE,
     Hints,
     choose_success,
@@ -25,7 +25,7 @@ from heedful.audit.readers.reader import (
     step_of_file,
     text_trajectory,
 )
-from heedful.audit.records import (
+from heedful.auditing.records import (
     Episodes,
     Faults,
     Knowledge,

@@ -4,11 +4,11 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from heedful.audit import AuditSettings
-from heedful.audit.files import SUFFIXES
-from heedful.audit.readers import FORMATS
-from heedful.audit.records import FAULTS_KEPT
-from heedful.audit.steps import LARGEST_STEP, SIZE_HELD, STEPS_HELD
+from heedful.auditing import AuditSettings
+from heedful.auditing.files import SUFFIXES
+from heedful.auditing.readers import FORMATS
+from heedful.auditing.records import FAULTS_KEPT
+from heedful.auditing.steps import LARGEST_STEP, SIZE_HELD, STEPS_HELD
 
 PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
 

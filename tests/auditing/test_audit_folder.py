@@ -9,7 +9,7 @@ import pytest
 from audit_watching import Witness, by_step
 
 from heedful import cli
-from heedful.audit import AuditSettings, audit, open_log
+from heedful.auditing import AuditSettings, audit, open_log
 from heedful.storage import RunFolder
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from heedful.audit.conversations import text_turn
-from heedful.audit.readers.reader import (
+from heedful.auditing.conversations import text_turn
+from heedful.auditing.readers.reader import (
     TEXT_ALONE,
     Hints,
     choose_success,
@@ -23,7 +23,7 @@ from heedful.audit.readers.reader import (
     step_of_file,
     text_trajectory,
 )
-from heedful.audit.records import (
+from heedful.auditing.records import (
     Episodes,
     Faults,
     Knowledge,

@@ -13,13 +13,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from heedful.audit import files as files_module
-from heedful.audit import steps as steps_module
-from heedful.audit.conversations import text_turn
-from heedful.audit.files import find_files, rows_of
-from heedful.audit.readers.reader import prompt_task, text_trajectory
-from heedful.audit.records import FAULTS_KEPT, Faults, LoggedEpisode, Place
-from heedful.audit.steps import StepStream
+from heedful.auditing import files as files_module
+from heedful.auditing import steps as steps_module
+from heedful.auditing.conversations import text_turn
+from heedful.auditing.files import find_files, rows_of
+from heedful.auditing.readers.reader import prompt_task, text_trajectory
+from heedful.auditing.records import FAULTS_KEPT, Faults, LoggedEpisode, Place
+from heedful.auditing.steps import StepStream
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
 

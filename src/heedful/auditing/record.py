@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heedful.audit.files import LogFiles
-from heedful.audit.records import Faults
+from heedful.auditing.files import LogFiles
+from heedful.auditing.records import Faults
 from heedful.storage import write_whole
 
 RECORD = "audit.json"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
-from heedful.audit.records import (
+from heedful.auditing.records import (
     Episodes,
     Faults,
     Knowledge,

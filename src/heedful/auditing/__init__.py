@@ -3,8 +3,8 @@
 Promise: reads only; what the log does not say is said to be missing or assumed, never made up.
 """
 
-from heedful.audit.recognised import open_log
-from heedful.audit.run import audit
-from heedful.audit.settings import AuditSettings
+from heedful.auditing.recognised import open_log
+from heedful.auditing.run import audit
+from heedful.auditing.settings import AuditSettings
 
 __all__ = ["AuditSettings", "audit", "open_log"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heedful.audit.settings import AuditSettings
+from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.actions import Exchange
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
 from heedful.diagnostics.grounding import grounding
