@@ -9,13 +9,13 @@ import pytest
 from audit_watching import Witness, by_step
 
 from heedful import cli
-from heedful.auditing import AuditSettings, audit, open_log
+from heedful.auditing import AuditSettings, measure_log, open_log
 from heedful.storage import RunFolder
 
 
 def run_audit(source: Path, out: Path, witness: Witness, settings: AuditSettings | None = None) -> Path:
     settings = settings or AuditSettings()
-    return audit(open_log(source, settings), settings, out, witness)
+    return measure_log(open_log(source, settings), settings, out, witness)
 
 
 def lines(folder: Path) -> list[str]:

@@ -8,7 +8,7 @@ import foreign_logs as logs
 import pytest
 from audit_watching import Witness, by_step, read
 
-from heedful.auditing import AuditSettings, audit, open_log
+from heedful.auditing import AuditSettings, measure_log, open_log
 from heedful.auditing.conversations import text_turn
 from heedful.auditing.measure import sampled_groups
 from heedful.auditing.readers.reader import prompt_task, text_trajectory
@@ -131,7 +131,7 @@ def test_thoughts_that_name_their_prompt_carry_information_and_templates_none(
     path = logs.write_lines(tmp_path / "log.jsonl", rows)
     settings = AuditSettings(model=str(RunFolder(own_run).checkpoint(3)), device="cpu")
     log = open_log(path, settings)
-    measured = by_step(audit(log, settings, tmp_path / "out", witness))
+    measured = by_step(measure_log(log, settings, tmp_path / "out", witness))
     scope = "information@step_000003/first_turn"
     assert measured[1][f"{scope}/gap_per_token"].n == 16
     assert measured[1][f"{scope}/gap_per_token"].value > 5 * abs(measured[2][f"{scope}/gap_per_token"].value)

@@ -59,7 +59,7 @@ class _Tally:
     """No group has had two episodes."""
 
 
-def audit(log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: Watcher) -> Path:
+def measure_log(log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: Watcher) -> Path:
     """Measure a log and write `metrics.jsonl`, `audit.json`, `verdict.json` and `report.html`; returns their folder.
 
     `out` is a new folder, or that of the same audit to go on with; `None` claims `audits/<name>-<n>`.

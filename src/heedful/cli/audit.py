@@ -5,22 +5,15 @@ Promise: reads a log and writes a folder of its own; the log is never changed.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+
+from rich.console import Console
 
 from heedful.auditing.settings import AuditSettings
 from heedful.configuration import CommandLine, Positional, Shown
 from heedful.types import Metric
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from heedful.auditing.steps import LoggedStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +48,15 @@ SHOWN = {
     "accuracy": "retrieval accuracy",
 }
 """What the closing table shows: a metric's name, or the end of one of the first turn."""
-PAUSE = 5.0
-"""Seconds between plain lines."""
 
 
 def main(argv: list[str]) -> int:
     line = CommandLine(AuditWords, argv, "heedful audit")
     words, settings = line.words, line.settings(AuditSettings, AuditSettings())
 
-    from rich.console import Console
-
-    from heedful.auditing import audit, open_log
+    from heedful.auditing.progress import AuditProgress
+    from heedful.auditing.recognised import open_log
+    from heedful.auditing.run import measure_log
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     log = open_log(Path(words.log), settings)
@@ -74,54 +65,10 @@ def main(argv: list[str]) -> int:
         console.print(sentence)
     for sentence in log.reader.knowledge.assumed:
         console.print(f"assumed: {sentence}")
-    with _Progress(console) as progress:
-        folder = audit(log, settings, words.out, progress)
+    with AuditProgress(console) as progress:
+        folder = measure_log(log, settings, words.out, progress)
     _conclude(console, folder)
     return 0
-
-
-class _Progress:
-    """A bar over the bytes of the log in a terminal, plain lines elsewhere."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bar: Progress | None = None
-        self._size, self._told = 1, 0.0
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def begin(self, size: int) -> None:
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._size = max(1, size)
-        if self._console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=self._console, transient=True)
-            self._bar.add_task("reading", total=self._size)
-            self._bar.start()
-
-    def step(self, step: LoggedStep, metrics: Sequence[Metric]) -> None:
-        now = time.monotonic()
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=step.read, description=f"step {step.number}")
-        elif now - self._told >= PAUSE:
-            self._told = now
-            share = min(100, round(100 * step.read / self._size))
-            reward = next((metric for metric in metrics if metric.name == "reward/mean"), None)
-            self._console.print(
-                f"step {step.number}: {step.episodes} episodes of {len(step.groups)} groups, reward "
-                f"{_value(reward)}, {share}% of the log read"
-            )
-
-    def note(self, sentence: str) -> None:
-        self._console.print(sentence)
 
 
 def _conclude(console: Console, folder: Path) -> None:
@@ -150,8 +97,8 @@ def _conclude(console: Console, folder: Path) -> None:
 def _is(metric: str, name: str) -> bool:
     if "/" in name:
         return metric == name
-    env, _, rest = metric.partition("/")
-    return env.partition("@")[0] in ("information", "retrieval") and rest == f"first_turn/{name}"
+    kind, _, rest = metric.partition("/")
+    return kind.partition("@")[0] in ("information", "retrieval") and rest == f"first_turn/{name}"
 
 
 def _value(metric: Metric | None) -> str:
