@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from heedful.cli.words import asks_for_help, take, take_positional
 from heedful.configuration import from_json, parse, to_json
-from heedful.distributed.parallel import Place
+from heedful.distributed.parallel import ProcessRank
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
 from heedful.storage import RunFolder, describe_environment, write_whole
@@ -41,7 +41,7 @@ The settings below show the defaults of ENV; in a file: --config FILE.json, then
 
 def main(argv: list[str]) -> int:
     helping = asks_for_help(argv)
-    place = Place.of(os.environ)
+    process = ProcessRank.of(os.environ)
     resume, seeds, out = take(argv, "resume"), take(argv, "seeds"), take(argv, "out")
     if resume is not None:
         if argv or seeds or out:
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
                 f"--resume takes the run's own configuration, but found also {' '.join(argv) or 'other flags'}. "
                 "Give --resume RUN alone, or begin a new run."
             )
-        return _resume(Path(resume), place)
+        return _resume(Path(resume), process)
     name = take_positional(argv)
     if name is None and not helping:
         known = ", ".join(starting_points())
@@ -57,15 +57,15 @@ def main(argv: list[str]) -> int:
     default = preset(name or "frozen_lake", _model_named(argv))
     config = parse(TrainConfig, default, argv, f"heedful train {name or 'ENV'}", DESCRIPTION)
     if seeds is not None:
-        if place.size > 1:
+        if process.size > 1:
             raise ValueError(
                 f"--seeds {seeds} starts processes of its own, one for each seed, but torchrun has started "
-                f"{place.size} for one run: leave out torchrun, or give one --seed."
+                f"{process.size} for one run: leave out torchrun, or give one --seed."
             )
         from heedful.cli.seeds import run_seeds
 
         return run_seeds(config, _seed_list(seeds), Path(out) if out else None)
-    return _run(config, partial(_new_folder, config, out), place, resume=False)
+    return _run(config, partial(_new_folder, config, out), process, resume=False)
 
 
 def _new_folder(config: TrainConfig, out: str | None) -> RunFolder:
@@ -98,30 +98,30 @@ def _seed_list(text: str) -> list[int]:
     return seeds
 
 
-def _resume(path: Path, place: Place) -> int:
+def _resume(path: Path, process: ProcessRank) -> int:
     folder = RunFolder.open(path, resume=True)
     try:
         tree = json.loads(folder.config.read_text())
     except ValueError as error:
         raise ValueError(f"The configuration {folder.config} is not JSON ({error}); restore it to resume.") from error
-    return _run(from_json(TrainConfig, tree), lambda: folder, place, resume=True)
+    return _run(from_json(TrainConfig, tree), lambda: folder, process, resume=True)
 
 
-def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], place: Place, resume: bool) -> int:
+def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], process: ProcessRank, resume: bool) -> int:
     # Torch is loaded here, after everything that can be refused without it has been.
     from heedful.distributed.world import Joined, local_device
     from heedful.models.load import pick_device
 
-    device = local_device(pick_device(config.device), place)
-    with Joined(place, device, config.parallel.timeout) as world:
-        folder = RunFolder(world.of_first(find_folder().path if world.is_first else Path()))
+    device = local_device(pick_device(config.device), process)
+    with Joined(process, device, config.parallel.timeout) as world:
+        folder = RunFolder(world.broadcast(find_folder().path if world.is_rank_0 else Path()))
         try:
             outcome = _train(config, folder, world, resume)
         except ValueError:
-            if world.is_first and not resume and not _has_begun(folder):
+            if world.is_rank_0 and not resume and not _has_begun(folder):
                 shutil.rmtree(folder.path)  # refused before anything was computed
             raise
-    return _conclude(config, folder, outcome) if place.is_first else _code(outcome)
+    return _conclude(config, folder, outcome) if process.is_rank_0 else _code(outcome)
 
 
 def _has_begun(folder: RunFolder) -> bool:
@@ -133,25 +133,25 @@ def _code(outcome: Outcome) -> int:
 
 
 def _train(config: TrainConfig, folder: RunFolder, world: World, resume: bool) -> Outcome:
-    """The run in one process. The first one shows it and keeps its record."""
+    """The run, as seen from one rank. Rank 0 shows it and writes its files."""
     from heedful.run import checkpoint
     from heedful.run.loop import train
     from heedful.run.parts import assemble
-    from heedful.run.terminal import GrowthBar, Silence, TerminalView
+    from heedful.run.terminal import GrowthBar, NullView, TerminalView
     from heedful.storage.trackers import JsonlTracker, open_trackers
 
-    found = checkpoint.checkpoints(folder.path / "checkpoints") if resume and world.is_first else []
-    start = world.of_first(found[-1] if found else None)
-    if not world.is_first:
-        silence = Silence()
-        return train(config, assemble(config, silence.growth, start, world), folder, [], silence)
+    found = checkpoint.checkpoints(folder.path / "checkpoints") if resume and world.is_rank_0 else []
+    start = world.broadcast(found[-1] if found else None)
+    if not world.is_rank_0:
+        unseen = NullView()
+        return train(config, assemble(config, unseen.growth, start, world), folder, [], unseen)
     version = start.version if start else 0
     view = TerminalView(config.steps, version, config.tags)
     if resume:
         folder.truncate_after(version - 1)
         view.note(f"resuming {folder.path} after step {version} of {config.steps}")
     if world.size > 1:
-        held = "each with a piece of the model" if config.parallel.in_pieces else "each with the whole model"
+        held = "each with a shard of the model" if config.parallel.sharded else "each with the whole model"
         view.note(f"{world.size} processes, {held}")
     if not folder.environment.exists():
         found_here = describe_environment(str(world.device), config.threads, world.size)
