@@ -88,5 +88,5 @@ def test_training_is_the_same_to_the_byte_with_and_without(
 
 
 def test_a_model_in_pieces_is_refused(echo_run: TrainConfig) -> None:
-    with pytest.raises(ValueError, match=r"gradient's anatomy \(--gradients.every\) cannot work on yet"):
+    with pytest.raises(ValueError, match=r"measurement of gradients \(--gradients.every\) cannot work on shards yet"):
         replace(echo_run, parallel=Fsdp2(), gradients=GradientsConfig(every=5))

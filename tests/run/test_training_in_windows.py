@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -177,10 +177,8 @@ def test_an_early_turn_keeps_its_gradient_whatever_the_window(model: Any, groups
 
     @dataclass(frozen=True)
     class FirstTurnAlone:
-        reads: ClassVar[str] = "turns"
-
-        def __call__(self, rewards_GK: Sequence[Any]) -> list[list[float]]:
-            return [[1.0, *[0.0] * (len(rewards_K) - 1)] for rewards_K in rewards_GK]
+        def turn_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
+            return [[1.0, *[0.0] * (len(trajectory.turns) - 1)] for trajectory in trajectories_G]
 
     samples = credit(merge_rows(groups_of[turns], [KEPT] * 3), groups_of[turns], FirstTurnAlone())
     for trajectory in groups_of[turns][1].trajectories:

@@ -21,7 +21,7 @@ from heedful.types import Group, Metric
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heedful.gradients.meter import Dissection
+    from heedful.gradients.meter import GradientMeasurement
     from heedful.run.parts import Parts
 
 
@@ -134,15 +134,15 @@ def _measure(folder: RunFolder, config: TrainConfig, step: int, settings: Gradie
     )
     with GrowthBar(console) as bar:
         parts = assemble(asked, bar, Checkpoint(folder.checkpoint(step), step) if step else None)
-    assert parts.anatomist is not None
+    assert parts.gradient_meter is not None
     began = time.perf_counter()
     total = settings.groups * settings.group_size
     with _progress(console, f"step {step}: playing {total} episodes") as tell:
         groups = _play(asked, parts, step, settings, tell)
     with _progress(console, f"step {step}: gradients of {total} episodes") as tell:
-        measured = parts.anatomist.measure(groups, tell)
+        measured = parts.gradient_meter.measure(groups, tell)
     coefficients = {"kl": config.algorithm.kl, "entropy": parts.learner.entropy_coefficient}
-    metrics = gradient_metrics(measured.anatomy, settings.buckets, coefficients)
+    metrics = gradient_metrics(measured.noise, settings.buckets, coefficients)
     facts = _facts(asked, settings, measured) | {"seconds": round(time.perf_counter() - began, 1)}
     write_gradients(folder.gradients(step), step, facts, [*metrics, _success(groups)])
 
@@ -177,7 +177,7 @@ def _play(
 
 
 def _facts(
-    config: TrainConfig, settings: GradientsSettings, measured: Dissection
+    config: TrainConfig, settings: GradientsSettings, measured: GradientMeasurement
 ) -> dict[str, str | int | float | None]:
     """What a measurement rests on, in words where words are needed."""
     algorithm = to_json(config)["algorithm"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from heedful.configuration import CommandLine, Positional, Shown
-from heedful.distributed.parallel import Place
+from heedful.distributed.parallel import ProcessRank
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
 from heedful.run.train import Run, resume, train
@@ -45,7 +45,7 @@ class TrainWords:
 
 def main(argv: list[str]) -> int:
     line = CommandLine(TrainWords, argv, "heedful train")
-    words, place = line.words, Place.of(os.environ)
+    words, process = line.words, ProcessRank.of(os.environ)
     if words.resume is not None and not line.helping:
         others = line.besides("resume")
         if others:
@@ -59,10 +59,10 @@ def main(argv: list[str]) -> int:
         raise ValueError(f"Expected an environment after `heedful train`: one of {known}, or module:Class.")
     config = line.settings(TrainConfig, preset(words.env or "frozen_lake", line.typed("model")))
     if words.seeds:
-        if place.size > 1:
+        if process.size > 1:
             raise ValueError(
                 f"--seeds {','.join(map(str, words.seeds))} starts processes of its own, one for each seed, but "
-                f"torchrun has started {place.size} for one run: leave out torchrun, or give one --seed."
+                f"torchrun has started {process.size} for one run: leave out torchrun, or give one --seed."
             )
         from heedful.cli.seeds import run_seeds
 

@@ -23,7 +23,7 @@ from heedful.envs.common.tasks import evaluation_tasks
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
-from heedful.protocols import Tracker
+from heedful.protocols import Tracker, UsesCritic
 from heedful.rollout.overlong import shape_overlong
 from heedful.rollout.refill import Collection, collect_until_enough
 from heedful.rollout.workers import isolated
@@ -117,7 +117,7 @@ def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
                     )
             with clock.stage("diagnose"):  # before the update: the scorer must be the policy that sampled
                 diagnosis = run.diagnose(step, groups, verdicts)
-            metrics += run.dissect(step, groups, clock)
+            metrics += run.measure_gradients(step, groups, clock)
             with clock.stage("update"):
                 metrics += run.update(groups, verdicts)
             with clock.stage("store"):
@@ -160,16 +160,16 @@ class _Run:
         evaluation = self.config.evaluation
         if not self.evaluations:
             return None
-        if not self.world.is_first:
-            return self.world.of_first(None)
+        if not self.world.is_rank_0:
+            return self.world.broadcast(None)
         asked = evaluation.split, evaluation.tasks, evaluation.search_tasks
-        return self.world.of_first(measure_baselines(self.env, *asked))
+        return self.world.broadcast(measure_baselines(self.env, *asked))
 
     def policy(self, sampling: Sampling, step: int, seed: int) -> HFPolicy:
         sampling = self.config.collect.sampling(sampling)
         # Noise of a batch is drawn by each process for itself; the first one's is that of a run of one process. Noise
         # of a conversation is told apart by its key: no two processes play the same one.
-        shared = self.world.is_first or sampling.noise == "conversation"
+        shared = self.world.is_rank_0 or sampling.noise == "conversation"
         own = seed if shared else derive(seed, "process", self.world.rank)
         return HFPolicy(self.parts.model, self.parts.renderer, sampling, seed=own, version=step)
 
@@ -190,9 +190,9 @@ class _Run:
         """The episodes of one draw, their rewards shaped."""
         config, env, algorithm = self.config, self.env, self.config.algorithm
         seed = derive(config.seed, "rollout", step, *([draw] if draw else []))
-        policy, mine = self.policy(config.sampling, step, seed), self.world.share(tasks)
+        policy, mine = self.policy(config.sampling, step, seed), self.world.scatter(tasks)
         with self.parts.learner.whole():
-            groups = self.world.unite(
+            groups = self.world.merge(
                 config.collect(policy, env.episode, mine, config.group_size, env.turns, config.context)
             )
         if not algorithm.overlong_buffer:
@@ -204,7 +204,7 @@ class _Run:
         config = self.config
         samples, metrics = self.credit(groups, verdicts)
         kept = sum(verdict.kept for verdict in verdicts)
-        scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), getattr(config.filter, "share", None))
+        scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), config.filter.share)
         budget = self.env.turns * config.sampling.tokens_per_turn
         return metrics + self.parts.learner.update(samples, scale=scale, token_budget=budget)
 
@@ -212,8 +212,8 @@ class _Run:
         """The samples of the kept groups; with a critic, its values of them and how well they foresaw."""
         estimator, critic = self.config.algorithm.advantage, self.parts.learner.critic
         rows = merge_rows(groups, verdicts)
-        if critic is None or not rows:
-            return credit(rows, groups, estimator, []), []
+        if critic is None or not rows or not isinstance(estimator, UsesCritic):
+            return credit(rows, groups, estimator), []
         values = critic.values(rows)
         return credit(rows, groups, estimator, values), value_metrics(rows, groups, values, estimator)
 
@@ -232,14 +232,14 @@ class _Run:
                         partial(self.policy, sampling, version),
                         evaluation_seed(self.config.seed, kind, version),
                         env,
-                        self.world.share(tasks),
+                        self.world.scatter(tasks),
                         samples=samples,
                         at_once=evaluation.at_once,
                         context=self.config.context,
                         collect=self.config.collect,
                     )
-                groups = self.world.unite(mine)
-                if self.config.keep_rollouts != "none" and self.world.is_first:
+                groups = self.world.merge(mine)
+                if self.config.keep_rollouts != "none" and self.world.is_rank_0:
                     path = self.folder.rollouts(version, f"{evaluation.split}_{kind}")
                     write_rollouts(path, version, evaluation.split, groups, None, env.name)
                 success = success_metric(f"eval/{evaluation.split}/{kind}/success", groups)
@@ -249,26 +249,26 @@ class _Run:
         return metrics
 
     def diagnose(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> Diagnosis:
-        """What the first process measures; the others have read nothing."""
+        """The diagnosis of rank 0; the other ranks measure nothing."""
         config = self.config
         with self.parts.learner.whole():
-            if not self.world.is_first:
+            if not self.world.is_rank_0:
                 return Diagnosis([])
             return self.parts.diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
 
-    def dissect(self, step: int, groups: Sequence[Group], clock: Clock) -> list[Metric]:
-        """The anatomy of the gradient of this step's groups, dropped ones included, if it is due."""
-        config, anatomist = self.config, self.parts.anatomist
-        if anatomist is None or step % config.gradients.every or not self.world.is_first:
+    def measure_gradients(self, step: int, groups: Sequence[Group], clock: Clock) -> list[Metric]:
+        """Signal and noise of the gradient of this step's groups, dropped ones included, if it is due."""
+        config, gradient_meter = self.config, self.parts.gradient_meter
+        if gradient_meter is None or step % config.gradients.every or not self.world.is_rank_0:
             return []
         coefficients = {"kl": config.algorithm.kl, "entropy": self.parts.learner.entropy_coefficient}
         with clock.stage("gradients"):
             # Of dynamic sampling the first draw: how many more there are depends on what they hold.
-            measured = anatomist.measure(groups[: config.groups])
-            return gradient_metrics(measured.anatomy, config.gradients.buckets, coefficients)
+            measured = gradient_meter.measure(groups[: config.groups])
+            return gradient_metrics(measured.noise, config.gradients.buckets, coefficients)
 
     def store(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
-        if not self.world.is_first:
+        if not self.world.is_rank_0:
             return
         if self.config.keep_rollouts == "all":
             write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts, self.env.name)
@@ -291,7 +291,7 @@ class _Run:
         return tuple(alarm.name for alarm in diagnosis.raised if alarm.collapse and stops)
 
     def agree(self, asked: bool, stopped_by: tuple[str, ...]) -> tuple[bool, tuple[str, ...]]:
-        """Whether any process was interrupted, and the alarms that stop the first one: the same in all of them."""
+        """Whether any rank was interrupted, and the alarms that stop rank 0; the same answer on every rank."""
         answers = self.world.gather((asked, stopped_by))
         return any(answer[0] for answer in answers), answers[0][1]
 
@@ -302,8 +302,8 @@ class _Run:
 
     def save(self, version: int) -> None:
         parts, folder = self.parts, self.folder.path / "checkpoints"
-        model, learner_state = parts.saveable(), parts.learner.state_dict()  # of pieces, where there are pieces
-        if not self.world.is_first:
+        model, learner_state = parts.saveable(), parts.learner.state_dict()  # on all ranks: shards are gathered
+        if not self.world.is_rank_0:
             return
         if parts.selection.memory is not None:
             write_whole(self.folder.tasks, json.dumps(parts.selection.memory.table(), indent=1) + "\n")

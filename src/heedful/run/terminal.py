@@ -121,8 +121,8 @@ class TerminalView:
         return table
 
 
-class Silence:
-    """What a process shows that is not the first of its run: nothing."""
+class NullView:
+    """The view of every rank but rank 0: it shows nothing."""
 
     def growth(self, step: int, steps: int, loss: float) -> None: ...
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.configuration import from_json, to_json
-from heedful.distributed.parallel import Place
+from heedful.distributed.parallel import ProcessRank
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.storage import (
@@ -148,18 +148,18 @@ def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Repor
     from heedful.distributed.world import Joined, local_device
     from heedful.models.load import pick_device
 
-    place = Place.of(os.environ)
-    device = local_device(pick_device(config.device), place)
-    with Joined(place, device, config.parallel.timeout) as world:
-        folder = RunFolder(world.of_first(find_folder().path if world.is_first else Path()))
+    process = ProcessRank.of(os.environ)
+    device = local_device(pick_device(config.device), process)
+    with Joined(process, device, config.parallel.timeout) as world:
+        folder = RunFolder(world.broadcast(find_folder().path if world.is_rank_0 else Path()))
         try:
             outcome = _train(config, folder, world, told, resumed)
         except ValueError:
-            if world.is_first and not resumed and not _has_begun(folder):
+            if world.is_rank_0 and not resumed and not _has_begun(folder):
                 shutil.rmtree(folder.path)  # refused before anything was computed
             raise
     run = Run(folder.path, config, outcome)
-    if place.is_first:
+    if process.is_rank_0:
         _conclude(run, outcome, told.show)
     return run
 
@@ -173,21 +173,21 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     from heedful.run import checkpoint
     from heedful.run.loop import train_steps
     from heedful.run.parts import assemble
-    from heedful.run.terminal import GrowthBar, Silence, TerminalView
+    from heedful.run.terminal import GrowthBar, NullView, TerminalView
     from heedful.storage.trackers import JsonlTracker, open_trackers
 
-    found = checkpoint.checkpoints(folder.path / "checkpoints") if resumed and world.is_first else []
-    start = world.of_first(found[-1] if found else None)
-    silence = Silence()
-    if not world.is_first:
-        return train_steps(config, assemble(config, silence.growth, start, world), folder, [], silence)
+    found = checkpoint.checkpoints(folder.path / "checkpoints") if resumed and world.is_rank_0 else []
+    start = world.broadcast(found[-1] if found else None)
+    unseen = NullView()
+    if not world.is_rank_0:
+        return train_steps(config, assemble(config, unseen.growth, start, world), folder, [], unseen)
     version = start.version if start else 0
-    view = TerminalView(config.steps, version, config.tags) if told.show else silence
+    view = TerminalView(config.steps, version, config.tags) if told.show else unseen
     if resumed:
         folder.truncate_after(version - 1)
         view.note(f"resuming {folder.path} after step {version} of {config.steps}")
     if world.size > 1:
-        held = "each with a piece of the model" if config.parallel.in_pieces else "each with the whole model"
+        held = "each with a shard of the model" if config.parallel.sharded else "each with the whole model"
         view.note(f"{world.size} processes, {held}")
     if not folder.environment.exists():
         found_here = describe_environment(str(world.device), config.threads, world.size)
@@ -196,7 +196,7 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     try:
         if not isinstance(view, TerminalView):
             return train_steps(
-                config, assemble(config, silence.growth, start, world), folder, trackers, view, lambda: told.stopped
+                config, assemble(config, unseen.growth, start, world), folder, trackers, view, lambda: told.stopped
             )
         with GrowthBar(view.console) as bar:
             parts = assemble(config, bar, start, world)
@@ -210,10 +210,10 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
 def _conclude(run: Run, outcome: Outcome, show: bool) -> None:
     """Write the verdict and the report of a run that has ended, and print what a person reads at its end."""
     from heedful.report import write_report
-    from heedful.run.terminal import Silence, TerminalView
+    from heedful.run.terminal import NullView, TerminalView
     from heedful.run.verdict import conclude
 
-    view = TerminalView(run.config.steps, outcome.version, run.config.tags) if show else Silence()
+    view = TerminalView(run.config.steps, outcome.version, run.config.tags) if show else NullView()
     if outcome.interrupted:
         view.note(f"interrupted after step {outcome.version}, saved; go on with: heedful train --resume {run.path}")
         return

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from heedful.algorithms.loss_scale import LossScale
-from heedful.filters import TopP
+from heedful.filters import TopP, check_filter
 from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.models.replies import Tags
 from heedful.protocols import Filter
@@ -59,6 +59,7 @@ class HeedfulConfig:
     """Of the filter's and the measurements' own draws; none = the seed of TRL's arguments."""
 
     def __post_init__(self) -> None:
+        check_filter(self.filter)
         check_weights(self.filter, self.filter(UNEVEN, random.Random(0)))
 
     def logged(self, metrics: Sequence[Metric]) -> dict[str, float]:

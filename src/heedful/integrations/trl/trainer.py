@@ -212,8 +212,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         return found[start : start + len(advantages_B)].to(advantages_B)
 
     def _scaled(self, batch: dict[str, Any], row_factor: float, kept: int, groups: int) -> dict[str, Any]:
-        share = getattr(self._filter, "share", None)
-        scale = loss_scale_factor(self.heedful.loss_scale, kept, groups, share)
+        scale = loss_scale_factor(self.heedful.loss_scale, kept, groups, self._filter.share)
         batch[removal.ROW_FACTOR] = torch.tensor(row_factor)
         batch[removal.LOSS_FACTOR] = torch.tensor(scale)
         return batch
