@@ -3,7 +3,7 @@
 The log is only read. What it does not say is reported as missing or as assumed, never made up.
 """
 
-from heedful.auditing.audit import Audit, audit
+from heedful.auditing.entry import Audit, audit
 from heedful.auditing.recognised import open_log
 from heedful.auditing.run import measure_log
 from heedful.auditing.settings import AuditSettings
