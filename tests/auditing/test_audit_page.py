@@ -24,7 +24,7 @@ def test_the_page_states_the_defaults_and_bounds_of_the_code() -> None:
     assert f"{SIZE_HELD >> 20} MB of steps" in PAGE
     assert f"more than {LARGEST_STEP >> 20} MB is refused" in PAGE
     assert f"within {STEPS_HELD} steps" in PAGE
-    assert f"the first {FAULTS_KEPT} stand" in PAGE
+    assert f"the first {FAULTS_KEPT} are in `audit.json`" in " ".join(PAGE.split())
     assert all(f"`{suffix}`" in PAGE for suffix in SUFFIXES)
     flags = set(re.findall(r"--(\w+)", PAGE))
     assert flags <= {field.name for field in fields(AuditSettings)} | {"out"}

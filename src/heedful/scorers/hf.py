@@ -1,7 +1,7 @@
 """Cross-scoring with a Hugging Face causal language model: M thoughts under N prompts, every prompt read once.
 
-Promise: the numbers are those of scoring each (prompt, thought) pair alone, up to the rounding that `CrossScores.noise`
-states; a model for which a shared prompt cache would not be exact is refused with a sentence.
+The scores equal those of scoring each (prompt, thought) pair alone, up to the rounding stated in `CrossScores.noise`. A
+model is refused if a shared prompt cache would not be exact for it.
 """
 
 from __future__ import annotations
@@ -26,31 +26,33 @@ Ids = tuple[int, ...]
 Method = Literal["auto", "packed", "trie", "cached"]
 
 _NOT_FINITE = (
-    "HFScorer expected log-probabilities, found NaN: the model's weights are not finite or its logits overflow; check "
+    "HFScorer expected log-probabilities, found NaN: the model's weights are not finite or its logits overflow. Check "
     "the last update, or score in a wider dtype."
 )
 
 
 class HFScorer:
-    """Scores thoughts under prompts, with the weights that a causal language model holds at the time of the call.
+    """A scorer of thoughts under prompts, with the current weights of a causal language model.
 
-    A prompt is read once; its keys and values serve all thoughts. Thoughts are scored once per distinct token
-    sequence; the last token of a thought is scored but never read. This is exact: under causal full attention a token
-    sees just what it would see in its pair alone. Reading takes N x prompt + M x N x thought tokens, where scoring pair
-    by pair takes M x N x (prompt + thought).
+    A prompt is read once, and its KV cache serves all thoughts. Each distinct token sequence is scored once. The last
+    token of a thought is scored but never read. This is exact: under causal full attention a token attends to the same
+    tokens as in its pair alone. Reading takes N x prompt + M x N x thought tokens. Scoring pair by pair takes
+    M x N x (prompt + thought).
 
-    Methods: `packed` reads thoughts as one flat row without padding, each token attending to the prompt and to its own
-    thought; `trie` reads in the same way, and what thoughts begin with in common once; `cached` reads padded batches
-    behind copies of the prompt's keys, and works for any model. `auto` is `trie` where that leaves less than 3/4 of the
-    tokens, else `packed`; `cached` for a model that a small probe finds unable to be read in packs (`method`).
+    Methods:
+    - `packed`: thoughts as one flat row without padding. Each token attends to the prompt and to its own thought.
+    - `trie`: like `packed`, and shared beginnings of thoughts are read once.
+    - `cached`: padded batches with copies of the prompt's keys, for any model.
+    - `auto`: `trie` if it leaves less than 3/4 of the tokens, else `packed`. `cached` if a small probe shows that the
+      model cannot be read in packs (`method`).
 
     `model`: full causal attention in every layer. ValueError for sliding, chunked, linear, sparse or bidirectional
-    attention, shared or recurrent states, encoder-decoders. If it transforms its logits after the output layer (caps,
-    scales) it is scored through its whole forward pass, which holds the logits of all tokens of a pass.
-    `name`: empty for the policy that sampled. `max_tokens`: most tokens, padding included, of one forward pass (a
-    longer sequence passes alone); on a CPU 512 to 1,024 at most, which is faster. It changes speed and
-    memory, and scores by no more than rounding. `head_tokens`: for each k the sums over the first min(k, T_i) tokens
-    are returned too.
+    attention, shared or recurrent states, encoder-decoders. A model that transforms its logits after the output layer
+    (caps, scales) is scored through its whole forward pass, which holds the logits of all tokens of a pass.
+    `name`: empty for the policy that sampled.
+    `max_tokens`: maximum tokens of one forward pass, padding included. A longer sequence is a pass of its own. On a CPU
+    it is limited to 512 to 1,024, which is faster. It affects speed and memory, and scores only by rounding.
+    `head_tokens`: for each k the sums over the first min(k, T_i) tokens are returned too.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class HFScorer:
 
     @property
     def obstacle(self) -> str:
-        """Why the model cannot be read in packs, as half a sentence; empty if it can.
+        """Why the model cannot be read in packs, as half a sentence. Empty if it can.
 
         Reads a few tokens, once. ValueError if that gives NaN.
         """
@@ -95,9 +97,9 @@ class HFScorer:
 
     @property
     def method(self) -> Method:
-        """How this model is read: `cached` or `packed`; `trie` where asked for (`auto` decides on it for each call).
+        """How this model is read: `cached`, `packed`, or `trie` on request (`auto` decides about `trie` in each call).
 
-        ValueError if packs were asked for and the model cannot be read so.
+        ValueError if packs were requested and the model cannot be read in packs.
         """
         if self._asked == "cached":
             return "cached"
@@ -121,9 +123,9 @@ class HFScorer:
         """log p(z_i | x_j) under log softmax(logits / temperature), summed over tokens, for every i and j, in nats.
 
         Prompts must be distinct and not empty (ValueError): equal prompts are one column with a larger share of the
-        rows. Thoughts may repeat; one without tokens scores 0. The model's weights, the train or eval state of its
-        modules and the global random state are left as they were. `keep="tokens"`: `CrossScores.tokens` holds each
-        token's log-probability too, 4 N sum(T_i) bytes. `CrossScores.method` says how the pairs were read.
+        rows. Thoughts may repeat, and an empty thought scores 0. The model's weights, the train or eval state of its
+        modules and the global random state do not change. `keep="tokens"`: `CrossScores.tokens` also holds each
+        token's log-probability, 4 N sum(T_i) bytes. `CrossScores.method` says how the pairs were read.
         """
         prompts: list[Ids] = [tuple(map(int, ids)) for ids in prompts_N]
         thoughts: list[Ids] = [tuple(map(int, ids)) for ids in thoughts_M]
@@ -148,19 +150,19 @@ class HFScorer:
         )
 
     def _head_at(self, temperature: float) -> OutputHead:
-        """The output head, probed once: how a model makes its logits does not change with its weights."""
+        """The output head, probed once, because a model's way from states to logits does not depend on its weights."""
         key = (temperature, self._model.device)
         if key not in self._heads:
             self._heads[key] = OutputHead(self._model, temperature)
         return self._heads[key]
 
     def _read(self, prompts: list[Ids], thoughts: list[Ids], temperature: float, tally: Tally) -> Method:
-        """Distinct thoughts under distinct prompts into `tally`; the method that was used."""
+        """Score distinct thoughts under distinct prompts into `tally`. Returns the method used."""
         method = self.method
         if method == "packed" and self._asked == "auto" and worth_sharing(thoughts):
             method = "trie"
         on_cpu = self._model.device.type == "cpu"
-        # no_grad, not inference_mode: what a model caches on the way (rotary tables) must stay usable in training.
+        # no_grad, not inference_mode: tensors that a model caches here (rotary tables) must remain usable in training.
         with _evaluating(self._model), torch.no_grad():
             head = self._head_at(temperature)
             if method == "cached":
@@ -174,14 +176,14 @@ class HFScorer:
 
 
 def _rounding_error(model: PreTrainedModel, sums_MN: np.ndarray, lengths_M: list[int]) -> float:
-    """Rounding error of one sum in nats, as stated in `CrossScores.noise`; about the largest one measured.
+    """Rounding error of one sum in nats, as stated in `CrossScores.noise`. About the largest measured error.
 
-    Float32 (and wider): 9 eps (largest sum + 10 nats), that is 1e-6 relative and 1e-5 at least. Against float64 the
-    largest error was 5.5 eps of the largest sum, over random models of 0.85M to 0.5B parameters, 15 and 100 tokens,
-    weights of standard deviation .02 to .2.
-    Half precision and TF32: eps |sum| / sqrt(T), at its largest. Errors of single tokens are coarse and independent
+    Float32 (and wider): 9 eps (largest sum + 10 nats), that is 1e-6 relative and at least 1e-5. Compared with float64
+    the largest error was 5.5 eps of the largest sum. This was measured over random models of 0.85M to 0.5B parameters,
+    15 and 100 tokens, and weights of standard deviation .02 to .2.
+    Half precision and TF32: the maximum of eps |sum| / sqrt(T). Errors of single tokens are coarse and independent
     there, so they grow with the root of the length. On the smaller models the largest error was .6 of this at standard
-    deviations up to .05 and 1.9 at .1: a typical error, not a bound, since a bound would call everything a tie.
+    deviations up to .05 and 1.9 at .1. It is a typical error, not a bound, because a bound would make everything a tie.
     """
     finite_MN = np.where(np.isfinite(sums_MN), np.abs(sums_MN), 0.0)
     eps = max(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point() and p.itemsize > 1)
@@ -195,7 +197,7 @@ def _rounding_error(model: PreTrainedModel, sums_MN: np.ndarray, lengths_M: list
 
 @contextmanager
 def _evaluating(model: PreTrainedModel) -> Iterator[None]:
-    """Dropout off; afterwards every module is back in the state it was in, which need not be the model's."""
+    """Turn dropout off, and restore the train or eval state of every module afterwards (it may differ by module)."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -228,7 +230,7 @@ def _refuse_malformed(prompts: list[Ids], thoughts: list[Ids], own_M: Sequence[i
 
 
 def _refuse_unreadable(model: PreTrainedModel, prompts: list[Ids], thoughts: list[Ids]) -> None:
-    """Ids that the model has no embedding for, and positions for which it was not made."""
+    """Raise ValueError for ids without an embedding and for positions beyond the model's limit."""
     vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
     ids = set().union(*prompts, *thoughts)
     if min(ids) < 0 or max(ids) >= vocabulary:

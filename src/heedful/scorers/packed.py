@@ -1,10 +1,10 @@
-"""Method "packed": thoughts in one flat row without padding behind each prompt; shared prefixes of thoughts read once.
+"""Method "packed": thoughts in one flat row without padding after each prompt. Shared prefixes can be read once.
 
-Promise: used only for models that a small probe has shown to give the same states as their own forward pass.
+It is used only if a small probe gives the same states as the model's own forward pass.
 
-The model's own modules run as they are; only the attention is replaced, through the interface that transformers keeps
-for it. So whatever a layer does around its attention (norms of queries and keys, biases, multipliers, positions of any
-kind) is the model's own, and any model that calls the interface and passes its arguments on can be read this way.
+The model's own modules run unchanged. Only the attention is replaced, through the interface that transformers has for
+it. Everything around the attention (norms of queries and keys, biases, multipliers, any kind of positions) is the
+model's own. Any model that calls the interface and passes its arguments on can be read this way.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from heedful.scorers.packs import Ids, Pack, plan_packs
 from heedful.scorers.tally import Tally
 
 _PATHS = 16
-"""Tokens of thoughts, shared ones counted for each, per token of a pass."""
+"""Maximum tokens of thoughts per token of a pass. A shared token counts for each thought."""
 
 
 def cpu_tokens(model: PreTrainedModel) -> int:
-    """Tokens of one pass beyond which a CPU is not faster: 4 times the width of the states, 512 to 1,024.
+    """Tokens of one pass above which a CPU is not faster: 4 times the width of the states, 512 to 1,024.
 
-    One thread: at 128 wide 512 tokens take .29 s where 1,024 take .32; at 256 wide 1,024 take 1.34 s, 512 1.45.
+    One thread: at width 128 passes of 512 tokens take .29 s and of 1,024 tokens .32 s. At width 256 passes of 1,024
+    tokens take 1.34 s and of 512 tokens 1.45 s.
     """
     width = int(model.config.get_text_config(decoder=True).hidden_size)
     return max(512, min(1024, 4 * width))
@@ -48,9 +49,9 @@ def score_packed(
     *,
     share: bool,
 ) -> None:
-    """Every thought behind every prompt into `tally`; `budget`: most tokens of one pass.
+    """Score every thought after every prompt into `tally`. `budget`: maximum tokens of one pass.
 
-    `share`: read what thoughts begin with in common once.
+    `share`: read shared beginnings of thoughts once.
     """
     packs = plan_packs(thoughts, budget, share=share)
     weight = max((max(len(pack.ids_R), pack.scored_BT.size // _PATHS, 1) for pack in packs), default=1)
@@ -67,7 +68,7 @@ def score_packed(
 
 
 def _by_thought(first_PB: np.ndarray, rest_PE: np.ndarray, scored_BT: np.ndarray) -> np.ndarray:
-    """Log-probabilities P x B x T of whole thoughts from those of first tokens and of a pack's targets."""
+    """Log-probabilities P x B x T of whole thoughts, from those of first tokens and of a pack's targets."""
     with_padding = np.concatenate([rest_PE, np.zeros((len(rest_PE), 1))], axis=1)
     return np.concatenate([first_PB[:, :, None], with_padding[:, scored_BT]], axis=2)
 
@@ -75,7 +76,7 @@ def _by_thought(first_PB: np.ndarray, rest_PE: np.ndarray, scored_BT: np.ndarray
 def _read_pack(
     model: PreTrainedModel, head: OutputHead, cache: Cache, part: slice, pack: Pack, prompts: int
 ) -> np.ndarray:
-    """Log-probabilities P x E (float64) of a pack's targets behind each of P prompts."""
+    """Log-probabilities P x E (float64) of a pack's targets after each of P prompts."""
     if not len(pack.ids_R):
         return np.zeros((prompts, 0))
     packed = PackedAttention.of(cache, part, groups_of(pack, prompts, model))
@@ -87,7 +88,7 @@ def _read_pack(
 def packed_states(
     model: PreTrainedModel, body: nn.Module, pack: Pack, packed: PackedAttention, prompts: int
 ) -> torch.Tensor:
-    """The states P x R of a pack's read tokens behind each of P equally long prompts."""
+    """The states P x R of a pack's read tokens after each of P equally long prompts."""
     ids_1R = torch.from_numpy(pack.ids_R).to(model.device)[None]
     behind = packed.prefixes[0][0].shape[2]
     positions_1R = torch.from_numpy(pack.depths_R + behind).to(model.device)[None]
@@ -103,11 +104,11 @@ def packed_states(
 
 
 def obstacle_to_packing(model: PreTrainedModel, body: nn.Module) -> str | None:
-    """Why this model cannot be read in packs, as half a sentence; empty if it can, `None` if its states are not finite.
+    """Why this model cannot be read in packs, as half a sentence. Empty if it can, `None` if its states are not finite.
 
     Two prompts and three thoughts, two of them with a common prefix, are read in a pack and in the model's own way. The
-    states may differ by 1e-5 of their norm; in half precision by 4 eps, or by ten times as much as the model's own
-    cached pass differs from its uncached one, since that is what rounding does.
+    states may differ by 1e-5 of their norm. In half precision they may differ by 4 eps, or by ten times the difference
+    between the model's own cached and uncached pass, which shows the effect of rounding.
     """
     passed_on = inspect.signature(body.forward).parameters.values()
     if not getattr(model, "_supports_attention_backend", False) or all(p.kind is not p.VAR_KEYWORD for p in passed_on):
@@ -154,5 +155,5 @@ def _probe(vocabulary: int) -> tuple[list[Ids], list[Ids]]:
 
 
 def _paths(pack: Pack) -> list[np.ndarray]:
-    """For each thought of a pack the places of the tokens that it reads."""
+    """For each thought of a pack the positions of the tokens that it reads."""
     return [pack.targets.rows_E[scored[scored >= 0]] for scored in pack.scored_BT]
