@@ -19,6 +19,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from heedful.exports import lazily
+
 if TYPE_CHECKING:
     from heedful.auditing import audit
     from heedful.measuring.measure import measure
@@ -52,12 +54,11 @@ _PACKAGES = frozenset(
 )
 
 
+_find = lazily(__name__, _HOMES)
+
+
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    if name in _PACKAGES:
-        return import_module(f"heedful.{name}")
-    raise AttributeError(f"module 'heedful' has no attribute {name!r}; its public names are {', '.join(__all__)}")
+    return import_module(f"heedful.{name}") if name in _PACKAGES else _find(name)
 
 
 def __dir__() -> list[str]:
