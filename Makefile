@@ -39,7 +39,7 @@ lint: setup ## Check style, formatting and types.
 	$(BIN)/python -m mypy
 
 docs: setup ## Build the pages as a site in build/site; a dead link fails.
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 dist: setup ## Build wheel and source distribution, check them, and try the wheel without torch.
 	rm -rf dist
