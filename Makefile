@@ -38,8 +38,9 @@ lint: setup ## Check style, formatting and types.
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 
+# Without --quiet, under which --strict sees no warning.
 docs: setup ## Build the pages as a site in build/site; a dead link fails.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 dist: setup ## Build wheel and source distribution, check them, and try the wheel without torch.
 	rm -rf dist
