@@ -28,8 +28,8 @@ from heedful.filters import TopK, TopP, Visit
 from heedful.filters.ranked import Ranking
 from heedful.filters.shrinkage import Prior, expected_variances
 from heedful.rollout.refill import refill_size
-from heedful.spread import sample_variance
-from heedful.training.coverage import readmit
+from heedful.run.coverage import readmit
+from heedful.statistics.group_statistics import sample_variance
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "results" / "choosing.md"

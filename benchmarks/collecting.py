@@ -37,17 +37,17 @@ import torch
 from scipy.optimize import nnls
 from scipy.stats import t as student
 
-from heedful.envs.tasks import evaluation_tasks
+from heedful.envs.common.tasks import evaluation_tasks
+from heedful.models.load import pick_device
+from heedful.models.render import Renderer
 from heedful.policies.hf import JOIN_EVERY, HFPolicy
 from heedful.policies.kv import KVBatch
-from heedful.policies.load import pick_device
-from heedful.presets import preset
-from heedful.protocols import Environment
-from heedful.render import Renderer
+from heedful.protocols import Episode
 from heedful.rollout.collectors import Asynchronous, LockStep
-from heedful.rollout.episode import Episode
-from heedful.training.config import TrainConfig
-from heedful.training.parts import load_policy, stop_ids
+from heedful.rollout.player import Player
+from heedful.run.config import TrainConfig
+from heedful.run.parts import load_policy, stop_ids
+from heedful.run.presets import preset
 from heedful.types import Conversation, Group, Observation, Reply, Step, Task
 
 RESULTS = Path(__file__).parent / "results"
@@ -66,7 +66,7 @@ class AtWork:
 class SlowEnvironment:
     """FrozenLake whose every step first sleeps for its drawn time."""
 
-    def __init__(self, inner: Environment, sigma: float, repetition: int, at_work: AtWork, starts: bool) -> None:
+    def __init__(self, inner: Episode, sigma: float, repetition: int, at_work: AtWork, starts: bool) -> None:
         self._inner, self._sigma, self._repetition, self._at_work = inner, sigma, repetition, at_work
         self._starts = starts
 
@@ -247,17 +247,17 @@ class Bench:
 
     def play(self, collector: LockStep | Asynchronous, sigma: float, repetition: int) -> Row:
         """One collection, and what it took."""
-        policy, at_work, family = self.policy(), AtWork(), self.config.env
+        policy, at_work, env = self.policy(), AtWork(), self.config.env
         timed, passes = TimedJoining(policy), Passes()
         policy.passes = passes
         with counted(passes):
             begun = time.perf_counter()
             groups = collector(
                 timed,
-                lambda: SlowEnvironment(family.make(), sigma, repetition, at_work, self.starts),
+                lambda: SlowEnvironment(env.episode(), sigma, repetition, at_work, self.starts),
                 self.tasks,
                 self.config.group_size,
-                family.turns,
+                env.turns,
             )
             wall = time.perf_counter() - begun
         return {
@@ -286,7 +286,7 @@ def record(bench: Bench) -> Costs:
 
     The replies are those of the collection that was played before.
     """
-    begun = [Episode(bench.config.env.make(), task, member, 5) for task in bench.tasks for member in range(8)]
+    begun = [Player(bench.config.env.episode(), task, member, 5) for task in bench.tasks for member in range(8)]
     asked = [episode.conversation for episode in begun]
     weights, seconds = [], []
     # Replies of one token as well: else calls and steps could not be told apart.

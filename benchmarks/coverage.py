@@ -32,12 +32,12 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from heedful.diagnostics.information import information
-from heedful.diagnostics.retrieval import p_value
-from heedful.diagnostics.score_matrix import score_matrix
+from heedful.diagnostics.cross_scores.information import information
+from heedful.diagnostics.cross_scores.retrieval import p_value
+from heedful.diagnostics.cross_scores.score_matrix import score_matrix
 from heedful.diagnostics.text import text_metrics
-from heedful.envs.frozen_lake import FrozenLake
-from heedful.envs.tasks import evaluation_tasks
+from heedful.envs.common.tasks import evaluation_tasks
+from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.types import CrossScores, Metric
 
 Floats = npt.NDArray[np.float64]

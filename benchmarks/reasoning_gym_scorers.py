@@ -20,7 +20,7 @@ from pathlib import Path
 
 from heedful.envs.adapters.extras import load_library
 from heedful.envs.adapters.gate import FULL
-from heedful.envs.adapters.reasoning_gym_scoring import (
+from heedful.envs.adapters.reasoning_gym.scoring import (
     EXAMPLES,
     HASH_DEPENDENT,
     REFUSED,

@@ -23,15 +23,15 @@ import torch
 import transformers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from heedful.envs.tasks import evaluation_tasks
+from heedful.envs.common.tasks import evaluation_tasks
+from heedful.models.load import pick_device
+from heedful.models.render import Renderer
 from heedful.policies.hf import HFPolicy
-from heedful.policies.load import pick_device
 from heedful.policies.sampling import Sampling
-from heedful.presets import preset
 from heedful.protocols import Policy
-from heedful.render import Renderer
 from heedful.rollout.collect import collect
-from heedful.training.parts import load_policy, stop_ids
+from heedful.run.parts import load_policy, stop_ids
+from heedful.run.presets import preset
 from heedful.types import Conversation, Reply
 
 
@@ -94,7 +94,7 @@ def main() -> None:
                     else GeneratePolicy(model, tokenizer, renderer, config.sampling)
                 )
                 wall, cpu = time.perf_counter(), time.process_time()
-                groups = collect(policy, config.env.make, tasks, arguments.group_size, config.env.turns)
+                groups = collect(policy, config.env.episode, tasks, arguments.group_size, config.env.turns)
                 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
                 tokens = sum(len(turn.reply.ids) for g in groups for t in g.trajectories for turn in t.turns)
                 if repeat:  # the first of each warms up

@@ -36,14 +36,14 @@ from trl import GRPOConfig, GRPOTrainer
 from heedful.algorithms.table import Grpo
 from heedful.configuration import to_json
 from heedful.integrations.trl import environment_reward, to_trl_rollout_func
+from heedful.models.render import Renderer
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
-from heedful.presets import preset
-from heedful.render import Renderer
 from heedful.rollout.collect import collect
+from heedful.run.presets import preset
 from heedful.seedlings.grow import load_seedling
 from heedful.training.learner import Learner
-from heedful.training.optimizer import OptimizerConfig
+from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.samples import make_samples
 from heedful.types import Message, Task, Verdict
 
@@ -81,9 +81,9 @@ class Job:
         self.model, self.tokenizer, self.folder = load_seedling(
             config.seedling, config.env, to_json(config.env), config.tags, lambda *progress: None
         )
-        self.family = dataclasses.replace(config.env, turns=turns)
+        self.env = dataclasses.replace(config.env, turns=turns)
         self.limit, self.tags = config.sampling.tokens_per_turn, config.tags
-        self.tasks = [self.family.task(seed) for seed in range(given.prompts)]
+        self.tasks = [self.env.task(seed) for seed in range(given.prompts)]
 
     def renderer(self, stop_ids: list[int]) -> Renderer:
         return Renderer(self.tokenizer, self.tags, {}, stop_ids)
@@ -100,7 +100,7 @@ def ours(job: Job) -> tuple[Clock, Callable[[], None]]:
         clock.begin()
         with clock.stage("sample"):
             policy = HFPolicy(model, renderer, Sampling(tokens_per_turn=job.limit), seed=len(clock.steps))
-            groups = collect(policy, job.family.make, job.tasks, given.members, job.family.turns)
+            groups = collect(policy, job.env.episode, job.tasks, given.members, job.env.turns)
         with clock.stage("score"):
             verdicts = [Verdict(1.0, "kept", None)] * len(groups)
             samples = make_samples(groups, verdicts, learner.algorithm.advantage)
@@ -141,7 +141,7 @@ def theirs(job: Job, folder: str, parts: int) -> tuple[Clock, Callable[[int], No
         per_device_train_batch_size=given.prompts * given.members // parts,
         gradient_accumulation_steps=parts,
         num_generations=given.members,
-        max_completion_length=job.limit if job.family.turns == 1 else job.family.turns * 2 * job.limit,
+        max_completion_length=job.limit if job.env.turns == 1 else job.env.turns * 2 * job.limit,
         loss_type="grpo",
         beta=0.0,
         learning_rate=STILL,
@@ -154,7 +154,7 @@ def theirs(job: Job, folder: str, parts: int) -> tuple[Clock, Callable[[int], No
         bf16=False,
         disable_tqdm=True,
     )
-    named = one_turn(job) if job.family.turns == 1 else several_turns(job)
+    named = one_turn(job) if job.env.turns == 1 else several_turns(job)
     trainer = StepByStep(model=str(job.folder), processing_class=job.tokenizer, args=options, **named)
     trainer.clock = clock
     trainer.remove_callback(PrinterCallback)
@@ -188,13 +188,13 @@ def one_turn(job: Job) -> dict[str, Any]:
     renderer = job.renderer([])
     texts: dict[str, Task] = {}
     for task in job.tasks:
-        observation = job.family.make().start(task, 0)
+        observation = job.env.episode().start(task, 0)
         texts[renderer.start([Message("user", observation.text)]).text] = task
 
     def reward(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
         rewards = []
         for prompt, completion in zip(prompts, completions, strict=True):
-            environment = job.family.make()
+            environment = job.env.episode()
             environment.start(texts[prompt], 0)
             rewards.append(sum(environment.step(job.tags.open + completion).rewards.values()))
         return rewards
@@ -204,7 +204,7 @@ def one_turn(job: Job) -> dict[str, Any]:
 
 def several_turns(job: Job) -> dict[str, Any]:
     """Whole episodes through `rollout_func`, sampled by TRL's engine."""
-    rollouts = to_trl_rollout_func(job.family, tokens_per_turn=job.limit)
+    rollouts = to_trl_rollout_func(job.env, tokens_per_turn=job.limit)
     rows = rollouts.dataset(job.given.prompts)
     return {"rollout_func": rollouts, "train_dataset": rows, "reward_funcs": environment_reward}
 

@@ -31,15 +31,15 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from heedful.configuration import to_json
-from heedful.diagnostician import DiagnosticsConfig
 from heedful.filters import KeepAll, TopP
 from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer, Probe, environment_reward, to_trl_rollout_func
 from heedful.integrations.trl.rollouts import EnvironmentRollouts
+from heedful.measuring.diagnostician import DiagnosticsConfig
+from heedful.models.render import Renderer
+from heedful.models.replies import Tags
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
-from heedful.presets import preset
-from heedful.reading import Tags
-from heedful.render import Renderer
+from heedful.run.presets import preset
 from heedful.seedlings.grow import load_seedling
 
 OFF = DiagnosticsConfig(enabled=False)
@@ -94,10 +94,10 @@ class Job:
         _, self.tokenizer, self.model = load_seedling(
             config.seedling, config.env, knobs, config.tags, lambda *progress: None
         )
-        self.family, self.tokens, self.arguments = config.env, config.sampling.tokens_per_turn, arguments
+        self.env, self.tokens, self.arguments = config.env, config.sampling.tokens_per_turn, arguments
 
     def rollouts(self, sampler: Any = None) -> EnvironmentRollouts:
-        return to_trl_rollout_func(self.family, tokens_per_turn=self.tokens, sampler=sampler)
+        return to_trl_rollout_func(self.env, tokens_per_turn=self.tokens, sampler=sampler)
 
     def own_sampler(self, trainer: Any, batch: int) -> HFPolicy:
         renderer = Renderer(self.tokenizer, Tags(), {}, trainer.eos_token_ids)
@@ -111,7 +111,7 @@ class Job:
             per_device_train_batch_size=given.prompts * given.members // 2,
             gradient_accumulation_steps=2,
             num_generations=given.members,
-            max_completion_length=self.family.turns * 2 * self.tokens,
+            max_completion_length=self.env.turns * 2 * self.tokens,
             learning_rate=8e-5,
             logging_steps=1,
             save_strategy="no",

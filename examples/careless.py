@@ -14,7 +14,7 @@ class Careless(Backwards):
         random.seed(seed)  # a generator that the whole process shares
         return "".join(random.choices("123456789", k=self.digits))
 
-    def make(self) -> "CarelessGame":
+    def episode(self) -> "CarelessGame":
         return CarelessGame(self)
 
 

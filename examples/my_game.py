@@ -4,13 +4,13 @@ import random
 import re
 from dataclasses import dataclass
 
-from heedful.envs.tasks import task_of
+from heedful.envs.common.tasks import task_of
 from heedful.types import Ending, Observation, Step, Task
 
 
 @dataclass(frozen=True)
 class GuessNumber:
-    """The family. Its fields are knobs, here and on the command line (`--env.span 15`)."""
+    """The environment. Its fields are knobs, here and on the command line (`--env.span 15`)."""
 
     span: int = 7
     turns: int = 3
@@ -24,20 +24,20 @@ class GuessNumber:
     def task(self, seed: int) -> Task:
         return task_of(self.name, f"{self.span} {self.draw(seed)}", seed)
 
-    def make(self) -> "Game":
+    def episode(self) -> "Game":
         return Game(self)
 
 
 class Game:
     """One episode: text in, text out, used once."""
 
-    def __init__(self, family: GuessNumber) -> None:
-        self.family, self.left = family, family.turns
+    def __init__(self, env: GuessNumber) -> None:
+        self.env, self.left = env, env.turns
 
     def start(self, task: Task, member: int) -> Observation:
-        self.low, self.secret = self.family.draw(task.seed)
+        self.low, self.secret = self.env.draw(task.seed)
         return Observation(
-            f"I think of a number from {self.low} to {self.low + self.family.span - 1}. You have {self.left} guesses.\n"
+            f"I think of a number from {self.low} to {self.low + self.env.span - 1}. You have {self.left} guesses.\n"
             "Think first, then answer in this form: <think>your reasoning</think><answer>7</answer>"
         )
 

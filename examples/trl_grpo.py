@@ -14,15 +14,15 @@ from trl import GRPOConfig
 from heedful.configuration import to_json
 from heedful.filters import TopP
 from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer, environment_reward, to_trl_rollout_func
-from heedful.presets import preset
+from heedful.run.presets import preset
 from heedful.seedlings.grow import load_seedling
 
 
 def main(output: Path, steps: int, name: str = "bandit") -> None:
     config = preset(name)
-    family = config.env
-    _, tokenizer, model = load_seedling(config.seedling, family, to_json(family), config.tags, lambda *progress: None)
-    rollouts = to_trl_rollout_func(family, tokens_per_turn=40)
+    env = config.env
+    _, tokenizer, model = load_seedling(config.seedling, env, to_json(env), config.tags, lambda *progress: None)
+    rollouts = to_trl_rollout_func(env, tokens_per_turn=40)
     trainer = HeedfulGRPOTrainer(
         model=str(model),
         processing_class=tokenizer,
@@ -35,7 +35,7 @@ def main(output: Path, steps: int, name: str = "bandit") -> None:
             per_device_train_batch_size=32,
             gradient_accumulation_steps=2,  # 64 episodes of a step: 8 prompts x 8
             num_generations=8,
-            max_completion_length=family.turns * 200,  # of a whole episode; heedful limits each turn
+            max_completion_length=env.turns * 200,  # of a whole episode; heedful limits each turn
             learning_rate=3e-4,
             logging_steps=1,
             save_steps=1,  # the checkpoint before the last update sampled the last batch

@@ -3,8 +3,8 @@
 import random
 from dataclasses import dataclass
 
-from heedful.envs.answers import read_answer
-from heedful.envs.tasks import task_of
+from heedful.envs.common.answers import read_answer
+from heedful.envs.common.tasks import task_of
 from heedful.types import Ending, Observation, Step, Task
 
 
@@ -19,16 +19,16 @@ class Backwards:
     def task(self, seed: int) -> Task:
         return task_of(self.name, self.number(seed), seed)
 
-    def make(self) -> "Game":
+    def episode(self) -> "Game":
         return Game(self)
 
 
 class Game:
-    def __init__(self, family: Backwards) -> None:
-        self.family, self.left = family, family.turns
+    def __init__(self, env: Backwards) -> None:
+        self.env, self.left = env, env.turns
 
     def start(self, task: Task, member: int) -> Observation:
-        self.number = self.family.number(task.seed)
+        self.number = self.env.number(task.seed)
         return Observation(
             f"You have {self.left} turns. Answer as in <answer>321</answer>. Write backwards: {self.number}"
         )

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from heedful.envs.echo import Echo
+from heedful.envs.toys.echo import Echo
 from heedful.policies.sampling import Sampling
+from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
 from heedful.seedlings.recipe import nano
-from heedful.training.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
-from heedful.training.optimizer import OptimizerConfig
+from heedful.training.optimizer_config import OptimizerConfig
 
 # Read when these packages are first imported: no test may reach the network, nor take a second core.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -36,13 +36,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def tokenizer() -> Any:
     """A seedling's tokenizer, learned from demonstrations of Echo."""
     pytest.importorskip("transformers")
-    from heedful.reading import Tags
+    from heedful.models.replies import Tags
     from heedful.seedlings.tokenizer import grow_tokenizer
     from heedful.seeds import stream
 
-    family, tags = Echo(instructions="brief"), Tags()
+    env, tags = Echo(instructions="brief"), Tags()
     rng = stream(0, "conftest")
-    texts = [text for seed in range(100) for pair in family.demonstrate(family.task(seed), rng) for text in pair]
+    texts = [text for seed in range(100) for pair in env.demonstrate(env.task(seed), rng) for text in pair]
     return grow_tokenizer(texts, 320, 1024, [tags.open, tags.close, tags.answer_open, tags.answer_close])
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 
-from heedful.protocols import Environment, EnvironmentFamily
+from heedful.protocols import Environment, Episode
 from heedful.types import Observation, Step, Task
 
 
@@ -36,7 +36,7 @@ class AtWork:
 class Slow:
     """An environment whose every call takes `seconds(rng)`, drawn from a generator of its task and member."""
 
-    inner: Environment
+    inner: Episode
     seconds: Callable[[random.Random], float]
     seed: int
     at_work: AtWork
@@ -56,11 +56,11 @@ class Slow:
 
 
 def slow(
-    family: EnvironmentFamily, seconds: Callable[[random.Random], float], seed: int = 0, at_work: AtWork | None = None
-) -> Callable[[], Environment]:
-    """Makes the environments of `family`, slowed down."""
+    env: Environment, seconds: Callable[[random.Random], float], seed: int = 0, at_work: AtWork | None = None
+) -> Callable[[], Episode]:
+    """Makes the environments of `env`, slowed down."""
     noted = AtWork() if at_work is None else at_work
-    return lambda: Slow(family.make(), seconds, seed, noted)
+    return lambda: Slow(env.episode(), seconds, seed, noted)
 
 
 def up_to(most: float) -> Callable[[random.Random], float]:

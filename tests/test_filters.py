@@ -23,7 +23,7 @@ from heedful.filters import (
     TopPStd,
     values_on,
 )
-from heedful.spread import is_constant, sample_variance, scored
+from heedful.statistics.group_statistics import is_constant, sample_variance, scored
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn
 
 RNG = random.Random(0)

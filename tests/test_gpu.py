@@ -12,10 +12,10 @@ import pytest
 
 from heedful import cli
 from heedful.configuration import to_json
+from heedful.run.checkpoint import checkpoints
+from heedful.run.config import TrainConfig
 from heedful.storage import read_metrics, write_whole
-from heedful.training.checkpoint import checkpoints
-from heedful.training.config import TrainConfig
-from heedful.training.lora import LoraConfig
+from heedful.training.lora_config import LoraConfig
 
 torch = pytest.importorskip("torch")
 
@@ -76,7 +76,7 @@ def test_gradient_checkpointing_takes_less_memory_for_the_same_gradient() -> Non
 
     from heedful.algorithms.table import Grpo
     from heedful.training.learner import Learner
-    from heedful.training.optimizer import OptimizerConfig
+    from heedful.training.optimizer_config import OptimizerConfig
     from heedful.types import TrainingSample
 
     length = 1024

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from heedful.types import Conversation, CrossScores, Metric, Observation, Reply, Step, Task, Verdict
 
 
-class Environment(Protocol):
+class Episode(Protocol):
     """One episode: text in, text out, single use. Parsing the reply is the environment's own business."""
 
     def start(self, task: Task, member: int) -> Observation:
@@ -25,7 +25,7 @@ class Environment(Protocol):
 
 
 @runtime_checkable
-class EnvironmentFamily(Protocol):
+class Environment(Protocol):
     """A configured kind of environment: frozen, its fields are the knobs, and it makes tasks and episodes."""
 
     @property
@@ -42,13 +42,13 @@ class EnvironmentFamily(Protocol):
         """The task that this seed draws, its split included. Pure: same seed, same task, on every machine."""
         ...
 
-    def make(self) -> Environment:
+    def episode(self) -> Episode:
         """A fresh, unstarted episode."""
         ...
 
 
 class Demonstrator(Protocol):
-    """What an environment family offers beyond the contract when a solver exists."""
+    """What an environment offers beyond the contract when a solver exists."""
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """One episode of (observation, reply) pairs, played as member 0: in windows of history it is replayed.

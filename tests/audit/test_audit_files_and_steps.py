@@ -20,7 +20,7 @@ from heedful.audit.files import find_files, rows_of
 from heedful.audit.readers.reader import prompt_task, text_trajectory
 from heedful.audit.records import FAULTS_KEPT, Faults, LoggedEpisode, Place
 from heedful.audit.steps import StepStream
-from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
 
 def episode(step: int, line: int, prompt: str = "go", reply: str = "ok") -> LoggedEpisode:

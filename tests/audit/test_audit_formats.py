@@ -10,7 +10,7 @@ from heedful.audit import AuditSettings, open_log
 from heedful.audit.measure import step_metrics
 from heedful.audit.recognised import RecognisedLog
 from heedful.audit.steps import LoggedStep
-from heedful.diagnostics.unknown import withheld
+from heedful.diagnostics.unavailable import withheld
 from heedful.types import Metric
 
 

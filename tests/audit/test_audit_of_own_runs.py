@@ -9,12 +9,17 @@ import pytest
 from audit_watching import Witness, by_step, read
 
 from heedful.audit import AuditSettings, audit, open_log
-from heedful.diagnostics.thoughts import observed
+from heedful.diagnostics.cross_scores.thoughts import observed
 from heedful.storage import RunFolder, read_rollouts, rollout_rows, write_rollouts
 from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn
 
-FAMILIES = ("signal/", "filter/", "reward/", "success/", "format/", "length/", "text/", "policy/entropy_per_token")
-FAMILIES += ("grounding/strategy_entropy", "grounding/distinct", "grounding/oscillation", "grounding/input_to_action")
+ENVIRONMENTS = ("signal/", "filter/", "reward/", "success/", "format/", "length/", "text/", "policy/entropy_per_token")
+ENVIRONMENTS += (
+    "grounding/strategy_entropy",
+    "grounding/distinct",
+    "grounding/oscillation",
+    "grounding/input_to_action",
+)
 OF_THE_LOOP = {
     f"filter/{name}"
     for name in ("empty", "refill", "draws", "collected_groups", "starved_tasks", "longest_skip", "readmitted")
@@ -23,7 +28,7 @@ OF_THE_LOOP = {
 
 
 def readable(metrics: dict[str, Metric]) -> dict[str, Metric]:
-    return {name: metric for name, metric in metrics.items() if name.startswith(FAMILIES)}
+    return {name: metric for name, metric in metrics.items() if name.startswith(ENVIRONMENTS)}
 
 
 def as_lines(run: Path, path: Path) -> Path:

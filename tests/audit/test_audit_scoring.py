@@ -13,7 +13,7 @@ from heedful.audit.conversations import text_turn
 from heedful.audit.measure import sampled_groups
 from heedful.audit.readers.reader import prompt_task, text_trajectory
 from heedful.audit.scoring import ModelJudge
-from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.seeds import stream
 from heedful.storage import RunFolder
 from heedful.types import Group, Reply

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from heedful import cli
-from heedful.envs.check import RULES
+from heedful.envs.checking.check import RULES
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -24,7 +24,7 @@ LITTLE = ["--seeds", "40", "--episodes", "8", "--processes", "0"]
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is where the command is run in the folder that holds the module."""
-    for folder in (EXAMPLES, ROOT / "tests" / "envs"):
+    for folder in (EXAMPLES, ROOT / "tests" / "envs" / "checking"):
         monkeypatch.syspath_prepend(str(folder))
 
 
@@ -74,9 +74,9 @@ def test_the_page_holds_the_twenty_lines_word_for_word_and_they_are_twenty() -> 
 
 
 def test_a_factory_and_a_knob_are_understood(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["check-env", "broken_families:a_family", *LITTLE]) == 0
+    assert cli.run(["check-env", "broken_environments:an_environment", *LITTLE]) == 0
     assert "within 4 turns" in capsys.readouterr().out
-    assert cli.run(["check-env", "broken_families:a_family", *LITTLE, "--env.turns", "6"]) == 0
+    assert cli.run(["check-env", "broken_environments:an_environment", *LITTLE, "--env.turns", "6"]) == 0
     assert "within 6 turns" in capsys.readouterr().out
 
 
@@ -103,17 +103,17 @@ def test_rules_are_left_out_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "Expected an environment after `heedful check-env`: one of "),
         (["ecko"], "There is no environment named 'ecko'; known are "),
-        (["no_such_module:Family"], "ModuleNotFoundError: No module named 'no_such_module'"),
+        (["no_such_module:Environment"], "ModuleNotFoundError: No module named 'no_such_module'"),
         (["twenty_lines:Forwards"], "module 'twenty_lines' has no attribute 'Forwards'"),
         (
-            ["broken_families:a_factory_that_raises"],
-            "ZeroDivisionError: nothing to divide by (broken_families.py, line",
+            ["broken_environments:a_factory_that_raises"],
+            "ZeroDivisionError: nothing to divide by (broken_environments.py, line",
         ),
-        (["broken_families:NeedsALibrary"], "heedful: The library of sums is not installed: pip install sums"),
-        (["broken_families:NOT_A_FACTORY"], "found int. Write a function that returns it."),
+        (["broken_environments:NeedsALibrary"], "heedful: The library of sums is not installed: pip install sums"),
+        (["broken_environments:NOT_A_FACTORY"], "found int. Write a function that returns it."),
         (["echo", "--skip", "leaks"], "There is no rule named 'leaks' to skip"),
         (["echo", "--seeds", "3"], "seeds must be at least 20, found 3"),
-        (["broken_families:KnobOfNoKind", "--env.slope", "3"], "cannot be set on a command line"),
+        (["broken_environments:KnobOfNoKind", "--env.slope", "3"], "cannot be set on a command line"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -134,7 +134,7 @@ def test_an_unknown_knob_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_help_names_every_rule_and_the_page_explains_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["check-env", "--help"]) == 0
     text = capsys.readouterr().out
-    assert "from heedful.envs.check import QUICK, check" in text
+    assert "from heedful.envs.checking.check import QUICK, check" in text
     for rule in RULES:
         assert re.search(rf"^  {rule.name} +{re.escape(rule.says)}$", text, re.MULTILINE), rule.name
         assert f"| `{rule.name}` |" in PAGE, rule.name

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heedful import cli, envs
-from heedful.presets import PRESETS
+from heedful.run.presets import PRESETS
 
 
 def test_every_environment_and_preset_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

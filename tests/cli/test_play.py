@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from heedful import cli
-from heedful.envs.echo import Echo
-from heedful.envs.tasks import TaskStream
+from heedful.envs.common.tasks import TaskStream
+from heedful.envs.toys.echo import Echo
 
 Typed = Callable[..., None]
 
 OWN = '''
 from dataclasses import dataclass
-from heedful.envs.tasks import task_of
+from heedful.envs.common.tasks import task_of
 from heedful.types import Ending, Observation, Step
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Attempt:
 
 def asked(split: str = "val", seed: int = 0) -> str:
     """The letter that Echo asks for in the task that is played."""
-    family = Echo()
-    return family.rows(TaskStream(family, split, seed).next(1)[0].seed)[0][0]
+    env = Echo()
+    return env.rows(TaskStream(env, split, seed).next(1)[0].seed)[0][0]
 
 
 def test_a_person_plays_with_bare_actions(typed: Typed, capsys: pytest.CaptureFixture[str]) -> None:

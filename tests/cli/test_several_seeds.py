@@ -16,11 +16,11 @@ from rich.console import Console
 from heedful import cli
 from heedful.cli import seeds
 from heedful.cli.seed_summary import read_list, summarise, write_list
-from heedful.presets import preset
+from heedful.run.config import TrainConfig
+from heedful.run.presets import preset
+from heedful.storage.trackers import JsonlTracker
 from heedful.studies import processes
 from heedful.studies.progress import TAIL_BYTES, RunRow, RunsView, tail
-from heedful.trackers import JsonlTracker
-from heedful.training.config import TrainConfig
 from heedful.types import Metric
 
 STAND_IN = """

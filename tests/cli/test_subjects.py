@@ -7,9 +7,9 @@ import pytest
 
 from heedful.cli.subjects import choose_checkpoint, find_subject, is_run
 from heedful.configuration import to_json
-from heedful.presets import preset
+from heedful.run.presets import preset
 from heedful.storage import RunFolder
-from heedful.trackers import JsonlTracker
+from heedful.storage.trackers import JsonlTracker
 from heedful.types import Metric
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from heedful.diagnostics.behaviour import rate
-from heedful.diagnostics.intervals import mean_interval
+from heedful.statistics.intervals import mean_interval
 from heedful.types import Metric
 
 TASKS, MEMBERS = 16, 8

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from runs_without_drift import EVERY, LEVELS, correlated, series
 
-from heedful.diagnostics.alarm_rules import AlarmConfig, Beyond, Change, Rule, standard_rules
-from heedful.diagnostics.alarms import Alarms, change_scores, first_raised, replay, stands_for
-from heedful.diagnostics.change_point import Design
+from heedful.diagnostics.alarms.rules import AlarmConfig, Beyond, Change, Rule, standard_rules
+from heedful.diagnostics.alarms.watch import Alarms, change_scores, first_raised, replay, stands_for
+from heedful.statistics.change_point import Design
 from heedful.types import Metric
 
 P_VALUE = "retrieval/first_turn/p_value"

@@ -6,7 +6,7 @@ import pytest
 from episodes import by_name, episode, group, outcomes, turn
 
 from heedful.diagnostics.behaviour import behaviour
-from heedful.diagnostics.intervals import mean_interval, wilson
+from heedful.statistics.intervals import mean_interval, wilson
 
 
 def test_rewards_are_means_over_scored_episodes():

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from channels import balanced, by_name, cross_scores, delete_prompt, gaussian_channel, permute, random_scores
 
-from heedful.diagnostics import mixture
-from heedful.diagnostics.information import ZScoreState, information
-from heedful.diagnostics.intervals import jackknife_interval
-from heedful.diagnostics.score_matrix import score_matrix, select_rows
+from heedful.diagnostics.cross_scores import mixture
+from heedful.diagnostics.cross_scores.information import ZScoreState, information
+from heedful.diagnostics.cross_scores.score_matrix import score_matrix, select_rows
+from heedful.statistics.intervals import jackknife_interval
 from heedful.types import CrossScores
 
 LOG = math.log

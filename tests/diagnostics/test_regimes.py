@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from channels import random_scores
 
-from heedful.diagnostics.information import information
+from heedful.diagnostics.cross_scores.information import information
 from heedful.diagnostics.regimes import RegimeRule, RegimeState, label_regime
 from heedful.types import Metric
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from channels import balanced, by_name, cross_scores, gaussian_channel
 
-from heedful.diagnostics.information import information
-from heedful.diagnostics.retrieval import j_way_credit, p_value, top_k_credit
-from heedful.diagnostics.score_matrix import score_matrix
+from heedful.diagnostics.cross_scores.information import information
+from heedful.diagnostics.cross_scores.retrieval import j_way_credit, p_value, top_k_credit
+from heedful.diagnostics.cross_scores.score_matrix import score_matrix
 
 
 def values(scores, seed=0):

@@ -11,9 +11,9 @@ from episodes import episode, group, turn
 from scipy.special import softmax
 
 from heedful.diagnostics import text
-from heedful.diagnostics.intervals import jackknife_interval
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.text import text_metrics, text_thoughts
-from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.statistics.intervals import jackknife_interval
 from heedful.types import Prompt, Span
 
 WORDS = [f"word{number}" for number in range(40)]
@@ -237,8 +237,8 @@ def test_thoughts_are_gathered_by_prompt_without_their_tags():
 
 @needs_sklearn
 def test_templates_planted_among_demonstrations_lower_the_accuracy_and_raise_the_template_share():
-    from heedful.envs.frozen_lake import FrozenLake
-    from heedful.envs.tasks import evaluation_tasks
+    from heedful.envs.common.tasks import evaluation_tasks
+    from heedful.envs.frozen_lake.environment import FrozenLake
 
     found = []
     for share in (0.0, 0.5, 1.0):

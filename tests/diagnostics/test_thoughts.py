@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from heedful.diagnostics.thoughts import (
+from heedful.diagnostics.cross_scores.thoughts import (
     ThoughtTags,
     any_turn_thoughts,
     by_environment,

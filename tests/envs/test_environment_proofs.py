@@ -1,7 +1,7 @@
 """What every environment of our own promises, proved on ten thousand seeds and a hundred thousand fuzzed replies.
 
-The same statements on a few seeds are ordinary tests in `test_every_environment.py`. To have a family proved, add it to
-`FAMILIES`.
+The same statements on a few seeds are ordinary tests in `test_every_environment.py`. To have an environment proved, add
+it to `ENVIRONMENTS`.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any
 
 import pytest
 
-from heedful.envs.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR
-from heedful.envs.bandit import Bandit
-from heedful.envs.chain import Chain
-from heedful.envs.countdown import Countdown
-from heedful.envs.echo import Echo
-from heedful.envs.frozen_lake import FrozenLake
-from heedful.envs.math_problems import MathProblems
-from heedful.envs.sokoban import Sokoban
-from heedful.envs.sudoku import Sudoku
-from heedful.presets import preset
+from heedful.envs.common.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR
+from heedful.envs.countdown.environment import Countdown
+from heedful.envs.frozen_lake.environment import FrozenLake
+from heedful.envs.math.environment import MathProblems
+from heedful.envs.sokoban.environment import Sokoban
+from heedful.envs.sudoku.environment import Sudoku
+from heedful.envs.toys.bandit import Bandit
+from heedful.envs.toys.chain import Chain
+from heedful.envs.toys.echo import Echo
 from heedful.rollout.baselines import random_reply
+from heedful.run.presets import preset
 from heedful.types import Ending, Step, Task
 
 SEEDS = 10_000
 FUZZED_REPLIES = 100_000
 
-FAMILIES: list[Any] = [
+ENVIRONMENTS: list[Any] = [
     FrozenLake(instructions="brief"),
     FrozenLake(size=6, turns=8, slip=0.2),
     Sokoban(instructions="brief"),
@@ -89,15 +89,15 @@ PIECES = (
     *("Left", "up", "DOWN", "A", "é", "漢", "plan", "r1c1=1", "r9c9=9", "\\boxed{4}", "#### 4", "__import__('os')"),
 )
 
-every_family = pytest.mark.parametrize(
-    "family",
-    FAMILIES,
-    ids=lambda family: "-".join(
-        [family.name]
+every_env = pytest.mark.parametrize(
+    "env",
+    ENVIRONMENTS,
+    ids=lambda env: "-".join(
+        [env.name]
         + [
-            f"{field.name}={getattr(family, field.name)}"
-            for field in dataclasses.fields(family)
-            if getattr(family, field.name) != field.default
+            f"{field.name}={getattr(env, field.name)}"
+            for field in dataclasses.fields(env)
+            if getattr(env, field.name) != field.default
         ]
     ),
 )
@@ -105,8 +105,8 @@ every_family = pytest.mark.parametrize(
 Record = Callable[[str, object], None]
 
 
-def played(family: Any, task: Task, member: int, replies: list[str]) -> tuple[str, list[Step]]:
-    episode = family.make()
+def played(env: Any, task: Task, member: int, replies: list[str]) -> tuple[str, list[Step]]:
+    episode = env.episode()
     first = episode.start(task, member).text
     steps: list[Step] = []
     for reply in replies:
@@ -116,12 +116,12 @@ def played(family: Any, task: Task, member: int, replies: list[str]) -> tuple[st
     return first, steps
 
 
-def fuzzed(family: Any, task: Task, rng: random.Random) -> str:
+def fuzzed(env: Any, task: Task, rng: random.Random) -> str:
     """Pieces in any order; or what a random player says, whole or with pieces put into it."""
     kind = rng.random()
     if kind < 0.4:
         return "".join(rng.choices(PIECES, k=rng.randint(0, 14)))
-    reply = random_reply(family, task, rng)
+    reply = random_reply(env, task, rng)
     for _ in range(rng.randint(0, 3)):
         place = rng.randint(0, len(reply))
         reply = reply[:place] + rng.choice(PIECES) + reply[place + rng.randint(0, 3) :]
@@ -129,10 +129,10 @@ def fuzzed(family: Any, task: Task, rng: random.Random) -> str:
 
 
 @pytest.mark.proof
-@every_family
-def test_every_task_is_solved_by_the_solver_within_its_limits(family: Any, record_property: Record) -> None:
+@every_env
+def test_every_task_is_solved_by_the_solver_within_its_limits(env: Any, record_property: Record) -> None:
     record_property("cases", SEEDS)
-    still = dataclasses.replace(family, slip=0.0) if hasattr(family, "slip") else family
+    still = dataclasses.replace(env, slip=0.0) if hasattr(env, "slip") else env
     for seed in range(SEEDS):
         task = still.task(seed)
         replies = [reply for _, reply in still.demonstrate(task, random.Random(seed))]
@@ -144,14 +144,14 @@ def test_every_task_is_solved_by_the_solver_within_its_limits(family: Any, recor
 
 
 @pytest.mark.proof
-@every_family
-def test_no_start_state_is_in_two_splits(family: Any, record_property: Record) -> None:
+@every_env
+def test_no_start_state_is_in_two_splits(env: Any, record_property: Record) -> None:
     record_property("cases", SEEDS)
     split_of_id: dict[str, str] = {}
     id_of_view: dict[bytes, str] = {}  # all that is shown on the solver's way: a link of a chain shows up late
     for seed in range(SEEDS):
-        task = family.task(seed)
-        shown = "\n".join(text for text, _ in family.demonstrate(task, random.Random(0)))
+        task = env.task(seed)
+        shown = "\n".join(text for text, _ in env.demonstrate(task, random.Random(0)))
         view = hashlib.sha256(shown.encode()).digest()
         assert split_of_id.setdefault(task.id, task.split) == task.split, f"seed {seed}"
         assert id_of_view.setdefault(view, task.id) == task.id, f"seed {seed}: two tasks look the same"
@@ -159,27 +159,27 @@ def test_no_start_state_is_in_two_splits(family: Any, record_property: Record) -
 
 
 @pytest.mark.proof
-@every_family
-def test_task_member_and_replies_replay_every_episode(family: Any, record_property: Record) -> None:
+@every_env
+def test_task_member_and_replies_replay_every_episode(env: Any, record_property: Record) -> None:
     record_property("cases", SEEDS)
-    again = dataclasses.replace(family)
+    again = dataclasses.replace(env)
     for seed in range(SEEDS):
         rng = random.Random(f"replay {seed}")
-        task = family.task(seed)
-        replies = [random_reply(family, task, rng) for _ in range(family.turns)]
+        task = env.task(seed)
+        replies = [random_reply(env, task, rng) for _ in range(env.turns)]
         assert again.task(seed) == task
-        assert played(family, task, seed % 16, replies) == played(again, task, seed % 16, replies), f"seed {seed}"
+        assert played(env, task, seed % 16, replies) == played(again, task, seed % 16, replies), f"seed {seed}"
 
 
 @pytest.mark.proof
-@every_family
-def test_fuzzed_replies_crash_nothing_and_every_episode_ends_in_time(family: Any, record_property: Record) -> None:
+@every_env
+def test_fuzzed_replies_crash_nothing_and_every_episode_ends_in_time(env: Any, record_property: Record) -> None:
     record_property("cases", FUZZED_REPLIES)
     replied = seed = 0
     while replied < FUZZED_REPLIES:
         rng = random.Random(f"fuzz {seed}")
-        task = family.task(seed % SEEDS)
-        _, steps = played(family, task, seed, [fuzzed(family, task, rng) for _ in range(family.turns)])
+        task = env.task(seed % SEEDS)
+        _, steps = played(env, task, seed, [fuzzed(env, task, rng) for _ in range(env.turns)])
         replied += len(steps)
         seed += 1
         last = steps[-1]

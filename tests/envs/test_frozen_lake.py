@@ -9,9 +9,9 @@ from typing import Any
 import gymnasium
 import pytest
 
-from heedful.envs.actions import format_reply
-from heedful.envs.frozen_lake import FrozenLake, FrozenLakeEpisode
-from heedful.envs.frozen_lake_maps import ACTIONS, neighbours, slipped
+from heedful.envs.common.actions import format_reply
+from heedful.envs.frozen_lake.environment import FrozenLake, FrozenLakeEpisode
+from heedful.envs.frozen_lake.maps import ACTIONS, neighbours, slipped
 from heedful.types import Ending, Step
 
 
@@ -39,11 +39,11 @@ def test_transitions_equal_those_of_gymnasium(slip: float) -> None:
 
 
 def test_episodes_slip_as_often_as_they_say() -> None:
-    family = FrozenLake(slip=0.3, frozen=1.0, size=9, turns=9)
+    env = FrozenLake(slip=0.3, frozen=1.0, size=9, turns=9)
     moved: dict[tuple[int, int], int] = defaultdict(int)
     for member in range(2_000):
-        episode = family.make()
-        episode.start(family.task(0), member)
+        episode = env.episode()
+        episode.start(env.task(0), member)
         episode.player = before = 40
         act(episode, "Up")
         moved[divmod(episode.player - before + 40, 9)] += 1
@@ -54,15 +54,15 @@ def test_episodes_slip_as_often_as_they_say() -> None:
 
 
 def test_shortest_solutions_stay_between_the_knob_and_the_budget() -> None:
-    family = FrozenLake(turns=2, shortest=3)
-    lengths = {len(family.lake(seed).plan(family.lake(seed).start)) for seed in range(500)}
+    env = FrozenLake(turns=2, shortest=3)
+    lengths = {len(env.lake(seed).plan(env.lake(seed).start)) for seed in range(500)}
     assert lengths == {3, 4}
 
 
 def test_members_face_the_same_start_and_noise_of_their_own_unless_it_is_shared() -> None:
-    def walk(family: FrozenLake, member: int) -> tuple[str, list[int]]:
-        episode = family.make()
-        first = episode.start(family.task(1), member).text
+    def walk(env: FrozenLake, member: int) -> tuple[str, list[int]]:
+        episode = env.episode()
+        first = episode.start(env.task(1), member).text
         episode.player, places = 12, []
         for _ in range(20):
             act(episode, "Right" if episode.player % 5 < 3 else "Left")
@@ -79,8 +79,8 @@ def test_members_face_the_same_start_and_noise_of_their_own_unless_it_is_shared(
 
 def test_slip_and_wording_do_not_change_the_task() -> None:
     tasks = [
-        family.task(3)
-        for family in (
+        env.task(3)
+        for env in (
             FrozenLake(),
             FrozenLake(slip=0.5),
             FrozenLake(observation="grid", instructions="brief", show_reward=True),
@@ -91,9 +91,9 @@ def test_slip_and_wording_do_not_change_the_task() -> None:
 
 def drawn_lake() -> FrozenLakeEpisode:
     """Seed 2, as the class docstring shows it: P__O / __GO / O___ / _O__."""
-    family = FrozenLake()
-    episode = family.make()
-    episode.start(family.task(2), 0)
+    env = FrozenLake()
+    episode = env.episode()
+    episode.start(env.task(2), 0)
     return episode
 
 
@@ -141,18 +141,18 @@ def test_the_goal_on_the_last_turn_counts() -> None:
 
 
 def test_full_instructions_are_true_for_the_configuration() -> None:
-    family = FrozenLake(size=6, slip=0.25, turns=7)
-    text = family.make().start(family.task(0), 0).text
+    env = FrozenLake(size=6, slip=0.25, turns=7)
+    text = env.episode().start(env.task(0), 0).text
     assert "6 rows and 6 columns" in text
     assert "with probability 0.25 a move goes" in text
     still = FrozenLake()
-    assert "slip" not in still.make().start(still.task(0), 0).text
+    assert "slip" not in still.episode().start(still.task(0), 0).text
 
 
 @pytest.mark.parametrize("observation", ["grid", "coordinates", "both"])
 def test_the_state_is_told_whole_in_every_form(observation: str) -> None:
-    family = FrozenLake(observation=observation, instructions="brief")  # type: ignore[arg-type]
-    text = family.make().start(family.task(2), 0).text
+    env = FrozenLake(observation=observation, instructions="brief")  # type: ignore[arg-type]
+    text = env.episode().start(env.task(2), 0).text
     grid, places = "P__O\n__GO\nO___\n_O__", "P 0 0 G 1 2"
     expected = {
         "grid": grid,
@@ -163,9 +163,9 @@ def test_the_state_is_told_whole_in_every_form(observation: str) -> None:
 
 
 def test_later_turns_show_what_is_left() -> None:
-    family = FrozenLake(instructions="brief")
-    episode = family.make()
-    episode.start(family.task(2), 0)
+    env = FrozenLake(instructions="brief")
+    episode = env.episode()
+    episode.start(env.task(2), 0)
     text = act(episode, "Right").observation.text
     assert text == "turns 4 moves 2\n_P_O\n__GO\nO___\n_O__\nP 0 1 G 1 2"
 
@@ -186,9 +186,9 @@ def test_a_probability_out_of_range_is_refused(knob: str) -> None:
 
 
 def test_the_plan_is_a_shortest_way_over_ice() -> None:
-    family = FrozenLake(size=6, frozen=0.7, turns=10)
+    env = FrozenLake(size=6, frozen=0.7, turns=10)
     for seed in range(100):
-        lake = family.lake(seed)
+        lake = env.lake(seed)
         cell = lake.start
         plan = lake.plan(cell)
         assert len(plan) == lake.distances[lake.start]
@@ -199,10 +199,10 @@ def test_the_plan_is_a_shortest_way_over_ice() -> None:
 
 
 def test_about_one_random_episode_in_seven_succeeds() -> None:
-    family, rng, solved = FrozenLake(), random.Random(0), 0
+    env, rng, solved = FrozenLake(), random.Random(0), 0
     for seed in range(1_500):
-        episode = family.make()
-        episode.start(family.task(seed), 0)
+        episode = env.episode()
+        episode.start(env.task(seed), 0)
         ending = None
         while ending is None:
             ending = act(episode, rng.choice(ACTIONS), rng.choice(ACTIONS)).ending

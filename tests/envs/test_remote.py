@@ -1,10 +1,9 @@
-"""The environment `remote`: the served family as it is, and a server that goes away costs what it held."""
+"""The environment `remote`: the served environment as it is, and a server that goes away costs what it held."""
 
 from __future__ import annotations
 
 import pickle
 import random
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,27 +13,24 @@ from typing import Any
 
 import pytest
 
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("serving", "rollout")]
-
-from perilous import Perilous
-from served import PATIENCE, serving, start_server
-
 from heedful import cli
 from heedful.configuration import from_json, to_json
-from heedful.envs.actions import format_reply
-from heedful.envs.bandit import Bandit
-from heedful.envs.frozen_lake import FrozenLake
-from heedful.envs.remote import Remote
-from heedful.envs.sokoban import Sokoban
-from heedful.envs.tasks import evaluation_tasks
-from heedful.evaluation import measure_baselines
+from heedful.envs.common.actions import format_reply
+from heedful.envs.common.tasks import evaluation_tasks
+from heedful.envs.frozen_lake.environment import FrozenLake
+from heedful.envs.remote.environment import Remote
+from heedful.envs.sokoban.environment import Sokoban
+from heedful.envs.toys.bandit import Bandit
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.rollout.baselines import has_blind_player, has_random_player
 from heedful.rollout.collect import collect
-from heedful.rollout.episode import Episode
+from heedful.rollout.player import Player
+from heedful.run.config import TrainConfig
+from heedful.run.evaluation import measure_baselines
 from heedful.serving.server import EnvironmentServer, Limits
-from heedful.training.config import TrainConfig
 from heedful.types import Conversation, Ending, Group, Reply
+from perilous import Perilous
+from served import PATIENCE, serving, start_server
 
 WORDS = ("Left", "down || RIGHT", "Up || Up || Up", "Fox", "Jump", "")
 
@@ -62,33 +58,33 @@ def lake() -> Iterator[EnvironmentServer]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
-    "family", [FrozenLake(slip=0.4, turns=4), Sokoban(size=6, turns=3), Bandit(turns=3)], ids=lambda family: family.name
+    "env", [FrozenLake(slip=0.4, turns=4), Sokoban(size=6, turns=3), Bandit(turns=3)], ids=lambda env: env.name
 )
-def test_the_episodes_are_the_same_here_and_there(family: Any, workers: int) -> None:
+def test_the_episodes_are_the_same_here_and_there(env: Any, workers: int) -> None:
     def play(played: Any) -> list[Group]:
         tasks = evaluation_tasks(played, "val", 5)
-        return collect(ScriptedPolicy(varied), played.make, tasks, 3, played.turns)
+        return collect(ScriptedPolicy(varied), played.episode, tasks, 3, played.turns)
 
-    with serving(family, workers=workers) as server:
-        assert repr(play(remote(server))) == repr(play(family))
+    with serving(env, workers=workers) as server:
+        assert repr(play(remote(server))) == repr(play(env))
 
 
-def test_what_the_served_family_offers_is_offered(lake: EnvironmentServer) -> None:
-    family, served = FrozenLake(slip=0.4, turns=4), remote(lake)
-    assert (served.turns, served.actions, served.actions_per_turn) == (4, family.actions, 2)
-    assert served.summary == f"frozen_lake at {lake.url}: {family.summary}"
+def test_what_the_served_environment_offers_is_offered(lake: EnvironmentServer) -> None:
+    env, served = FrozenLake(slip=0.4, turns=4), remote(lake)
+    assert (served.turns, served.actions, served.actions_per_turn) == (4, env.actions, 2)
+    assert served.summary == f"frozen_lake at {lake.url}: {env.summary}"
     assert served.served["knobs"]["slip"] == 0.4
     here, there = random.Random(3), random.Random(3)
     for seed in range(3):
-        assert served.demonstrate(served.task(seed), there) == family.demonstrate(family.task(seed), here)
-    family, served = replace(family, imperfect=0.5, template=0.5), replace(served, imperfect=0.5, template=0.5)
-    assert served.demonstrate(served.task(7), there) == family.demonstrate(family.task(7), here)
+        assert served.demonstrate(served.task(seed), there) == env.demonstrate(env.task(seed), here)
+    env, served = replace(env, imperfect=0.5, template=0.5), replace(served, imperfect=0.5, template=0.5)
+    assert served.demonstrate(served.task(7), there) == env.demonstrate(env.task(7), here)
     assert here.getstate() == there.getstate()
     assert not hasattr(served, "random_answer")
     assert has_random_player(served)
 
 
-def test_what_the_served_family_lacks_is_not_offered() -> None:
+def test_what_the_served_environment_lacks_is_not_offered() -> None:
     with serving(Perilous()) as server:
         served = remote(server)
         assert served.turns == 5
@@ -98,20 +94,20 @@ def test_what_the_served_family_lacks_is_not_offered() -> None:
             assert not hasattr(served, name)
 
 
-def test_the_baselines_are_those_of_the_served_family() -> None:
-    family = Bandit()
-    with serving(family) as server:
-        assert measure_baselines(remote(server), "val", 20, 64) == measure_baselines(family, "val", 20, 64)
+def test_the_baselines_are_those_of_the_served_environment() -> None:
+    env = Bandit()
+    with serving(env) as server:
+        assert measure_baselines(remote(server), "val", 20, 64) == measure_baselines(env, "val", 20, 64)
 
 
 def test_players_of_free_text_answer_from_there() -> None:
     with serving(FreeText()) as server:
-        served, family = remote(server), FreeText()
-        tasks = [family.task(seed) for seed in range(4)]
+        served, env = remote(server), FreeText()
+        tasks = [env.task(seed) for seed in range(4)]
         here, there = random.Random(1), random.Random(1)
         for task in tasks:
-            assert served.random_answer(task, there) == family.random_answer(task, here)
-        assert list(served.blind_answers(tasks)) == family.blind_answers(tasks)
+            assert served.random_answer(task, there) == env.random_answer(task, here)
+        assert list(served.blind_answers(tasks)) == env.blind_answers(tasks)
 
 
 class FreeText(Perilous):
@@ -141,8 +137,8 @@ def test_it_is_a_plain_configuration(lake: EnvironmentServer) -> None:
 
 @pytest.mark.parametrize("word", ["raise", "strange nan", "strange text"])
 def test_what_the_environment_raises_there_reads_the_same_here(word: str) -> None:
-    def ending(family: Any) -> tuple[Any, ...]:
-        episode = Episode(family.make(), family.task(0), 0, 5)
+    def ending(env: Any) -> tuple[Any, ...]:
+        episode = Player(env.episode(), env.task(0), 0, 5)
         episode.advance(said("on"))
         episode.advance(said(word))
         trajectory = episode.trajectory(1.0, 0)
@@ -154,21 +150,21 @@ def test_what_the_environment_raises_there_reads_the_same_here(word: str) -> Non
 
 def test_an_environment_that_dies_or_hangs_there_ends_with_the_servers_word() -> None:
     with serving(Perilous(), workers=1, timeout=1.0) as server:
-        family = remote(server)
+        env = remote(server)
         for word, error in (
             ("die", "WorkerDied: the process died over this step (exit status 7)"),
             ("hang", "WorkerTimedOut: this step took longer than 1 s; its process was killed"),
         ):
-            episode = Episode(family.make(), family.task(0), 0, 5)
+            episode = Player(env.episode(), env.task(0), 0, 5)
             episode.advance(said(word))
             assert (episode.ending, episode.trajectory(1.0, 0).error) == (Ending.ERROR, error)
 
 
 def test_sessions_that_nobody_plays_any_more_are_closed() -> None:
     with serving(Perilous(), most=3) as server:
-        family = remote(server)
+        env = remote(server)
         for seed in range(12):
-            episode = Episode(family.make(), family.task(seed), 0, 5)
+            episode = Player(env.episode(), env.task(seed), 0, 5)
             episode.advance(said("on"))
             assert episode.ending is None
         assert server.sessions.open <= 2
@@ -176,17 +172,17 @@ def test_sessions_that_nobody_plays_any_more_are_closed() -> None:
 
 def test_connections_are_kept_and_closed_ones_made_anew() -> None:
     with serving(Perilous(turns=50), limits=Limits(connections=1)) as server:
-        family = remote(server, wait=1.0)
-        episode = Episode(family.make(), family.task(0), 0, 50)
+        env = remote(server, wait=1.0)
+        episode = Player(env.episode(), env.task(0), 0, 50)
         for _ in range(20):
             episode.advance(said("on"))  # a second connection would be refused
         assert episode.ending is None
     with serving(Perilous(turns=50)) as server:
-        family = remote(server)
-        episode = Episode(family.make(), family.task(0), 0, 50)
-        from heedful.envs import remote as module
+        env = remote(server)
+        episode = Player(env.episode(), env.task(0), 0, 50)
+        from heedful.envs.remote.environment import environment as module
 
-        for connection in module._host(family).calls._idle:
+        for connection in module._host(env).calls._idle:
             connection.sock.shutdown(2)  # as a server does that has waited for too long
         episode.advance(said("on"))
         assert episode.ending is None
@@ -194,9 +190,9 @@ def test_connections_are_kept_and_closed_ones_made_anew() -> None:
 
 def test_a_full_server_refuses_an_episode_in_a_sentence() -> None:
     with serving(Perilous(), most=1) as server:
-        family = remote(server)
-        first = Episode(family.make(), family.task(0), 0, 5)
-        second = Episode(family.make(), family.task(1), 0, 5)
+        env = remote(server)
+        first = Player(env.episode(), env.task(0), 0, 5)
+        second = Player(env.episode(), env.task(1), 0, 5)
         assert first.ending is None
         error = second.trajectory(1.0, 0).error
         assert "refused POST /sessions (429): All 1 sessions of this server are in use." in error
@@ -204,18 +200,18 @@ def test_a_full_server_refuses_an_episode_in_a_sentence() -> None:
 
 def test_a_reply_too_long_for_the_server_is_told_so_and_the_connection_goes_on() -> None:
     with serving(Perilous(), limits=Limits(largest_request=2**20, connections=1)) as server:
-        family = remote(server, wait=1.0)
-        episode = Episode(family.make(), family.task(0), 0, 5)
+        env = remote(server, wait=1.0)
+        episode = Player(env.episode(), env.task(0), 0, 5)
         episode.advance(said("x" * 2**23))
         assert "(413): Expected a request of at most 1,048,576 bytes" in episode.trajectory(1.0, 0).error
-        assert Episode(family.make(), family.task(1), 0, 5).ending is None
+        assert Player(env.episode(), env.task(1), 0, 5).ending is None
 
 
 def test_the_token_is_read_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEEDFUL_ENV_TOKEN", raising=False)
     (tmp_path / "token").write_text("s3cret\n")
     with serving(Perilous(), token="s3cret") as server:
-        with pytest.raises(ValueError, match=r"refused GET /family \(401\): Expected the server's token"):
+        with pytest.raises(ValueError, match=r"refused GET /environment \(401\): Expected the server's token"):
             _ = remote(server).turns
         assert remote(server, token_file=str(tmp_path / "token")).turns == 5
         monkeypatch.setenv("HEEDFUL_ENV_TOKEN", "s3cret")
@@ -240,14 +236,14 @@ def test_the_command_line_plays_it(lake: EnvironmentServer, capsys: pytest.Captu
         assert "remote, task frozen_lake-" in capsys.readouterr().out
 
 
-def test_another_family_at_the_same_address_is_refused() -> None:
+def test_another_environment_at_the_same_address_is_refused() -> None:
     with serving(FrozenLake()) as server:
-        family = remote(server)
-        task = family.task(0)
+        env = remote(server)
+        task = env.task(0)
         port = server.server_address[1]
     process, _ = start_server("frozen_lake", "--env.slip", "0.1", "--port", str(port))
     try:
-        episode = Episode(family.make(), task, 0, 5)
+        episode = Player(env.episode(), task, 0, 5)
         assert "(409): Expected another environment than frozen_lake with its present knobs" in (
             episode.trajectory(1.0, 0).error
         )
@@ -260,8 +256,8 @@ def test_a_killed_server_costs_only_the_episodes_that_it_held() -> None:
     knobs = ("frozen_lake", "--env.turns", "6", "--env.actions-per-turn", "1")
     processes = [start_server(*knobs, "--port", "0")]
     url = processes[0][1]
-    family: Any = Remote(url, timeout=PATIENCE, wait=PATIENCE)
-    tasks = [family.task(seed) for seed in range(6)]
+    env: Any = Remote(url, timeout=PATIENCE, wait=PATIENCE)
+    tasks = [env.task(seed) for seed in range(6)]
 
     def restart() -> None:
         time.sleep(0.5)
@@ -287,7 +283,7 @@ def test_a_killed_server_costs_only_the_episodes_that_it_held() -> None:
     def play(kills: bool) -> list[Any]:
         policy = Killing(moves)
         policy.kills = kills
-        groups = collect(policy, family.make, tasks, 4, family.turns)
+        groups = collect(policy, env.episode, tasks, 4, env.turns)
         return [trajectory for group in groups for trajectory in group.trajectories]
 
     try:

@@ -8,9 +8,9 @@ from collections import deque
 
 import pytest
 
-from heedful.envs.actions import format_reply
-from heedful.envs.sokoban import Sokoban, SokobanEpisode
-from heedful.envs.sokoban_levels import ACTIONS, Room
+from heedful.envs.common.actions import format_reply
+from heedful.envs.sokoban.environment import Sokoban, SokobanEpisode
+from heedful.envs.sokoban.levels import ACTIONS, Room
 from heedful.types import Ending, Step
 
 
@@ -32,9 +32,9 @@ def place(episode: SokobanEpisode, *rows: str) -> None:
 
 
 def started() -> SokobanEpisode:
-    family = Sokoban()
-    episode = family.make()
-    episode.start(family.task(0), 0)
+    env = Sokoban()
+    episode = env.episode()
+    episode.start(env.task(0), 0)
     return episode
 
 
@@ -71,37 +71,37 @@ def breadth_first(room: Room, player: int, boxes: tuple[int, ...], longest: int)
     return None
 
 
-@pytest.mark.parametrize("family", [Sokoban(), Sokoban(boxes=2, turns=6), Sokoban(walls=0.3, shortest=6)])
-def test_the_solver_agrees_with_a_plain_search_from_every_kind_of_state(family: Sokoban) -> None:
+@pytest.mark.parametrize("env", [Sokoban(), Sokoban(boxes=2, turns=6), Sokoban(walls=0.3, shortest=6)])
+def test_the_solver_agrees_with_a_plain_search_from_every_kind_of_state(env: Sokoban) -> None:
     unsolved = 0
     for seed in range(25):
-        level = family.level(seed)
+        level = env.level(seed)
         player, boxes = level.player, level.boxes
         for action in itertools.islice(itertools.cycle([0, 2, 1, 3, 3]), seed):
             player, boxes = level.room.move(player, boxes, action)
-        found = level.room.solve(player, boxes, family.budget)
-        expected = breadth_first(level.room, player, boxes, family.budget)
+        found = level.room.solve(player, boxes, env.budget)
+        expected = breadth_first(level.room, player, boxes, env.budget)
         unsolved += expected is None
         assert (None if found is None else len(found)) == expected
     assert 0 < unsolved < 25
 
 
 def test_shortest_solutions_stay_between_the_knob_and_the_budget() -> None:
-    family = Sokoban(turns=4, shortest=5)
+    env = Sokoban(turns=4, shortest=5)
     lengths = set()
     for seed in range(150):
-        level = family.level(seed)
-        assert breadth_first(level.room, level.player, level.boxes, family.budget) == level.shortest
+        level = env.level(seed)
+        assert breadth_first(level.room, level.player, level.boxes, env.budget) == level.shortest
         lengths.add(level.shortest)
     assert lengths == {5, 6, 7, 8}
 
 
 def test_a_level_is_drawn_in_milliseconds() -> None:
-    family = Sokoban()
+    env = Sokoban()
     times = []
     for seed in range(10_000, 10_200):
         before = time.process_time()
-        family.level(seed)
+        env.level(seed)
         times.append(time.process_time() - before)
     assert sorted(times)[100] < 0.01
 
@@ -116,9 +116,9 @@ def test_pushing_the_last_box_home_solves_and_leaves_the_rest_unexecuted() -> No
 
 
 def test_a_box_pushed_on_and_off_again_earns_nothing_but_the_steps() -> None:
-    family = Sokoban(boxes=2, turns=5)
-    episode = family.make()
-    episode.start(family.task(0), 0)
+    env = Sokoban(boxes=2, turns=5)
+    episode = env.episode()
+    episode.start(env.task(0), 0)
     place(episode, "######", "#PXO_#", "#____#", "#____#", "#X_O_#", "######")
     assert dict(act(episode, "Right").rewards) == {"box_on": 1.0, "step": -0.1}
     assert dict(act(episode, "Right").rewards) == {"box_off": -1.0, "step": -0.1}
@@ -126,9 +126,9 @@ def test_a_box_pushed_on_and_off_again_earns_nothing_but_the_steps() -> None:
 
 
 def test_running_out_of_turns_reports_the_share_of_boxes_on_targets() -> None:
-    family = Sokoban(boxes=2, turns=5)
-    episode = family.make()
-    episode.start(family.task(0), 0)
+    env = Sokoban(boxes=2, turns=5)
+    episode = env.episode()
+    episode.start(env.task(0), 0)
     place(episode, "######", "#PXO_#", "#____#", "#____#", "#X_O_#", "######")
     steps = [act(episode, "Right"), *(act(episode, "Left") for _ in range(4))]
     assert [step.ending for step in steps] == [None] * 4 + [Ending.OUT_OF_TURNS]
@@ -142,16 +142,16 @@ def test_the_state_is_told_whole_in_every_form() -> None:
         "both": "######\n#P_X_#\n#__#_#\n#__O_#\n#____#\n######\nP 1 1 X 1 3 O 3 3",
     }
     for form, text in expected.items():
-        family = Sokoban(observation=form, instructions="brief")  # type: ignore[arg-type]
-        episode = family.make()
-        episode.start(family.task(0), 0)
+        env = Sokoban(observation=form, instructions="brief")  # type: ignore[arg-type]
+        episode = env.episode()
+        episode.start(env.task(0), 0)
         place(episode, "######", "#P_X_#", "#__#_#", "#__O_#", "#____#", "######")
         assert act(episode, "Left").observation.text == f"turns 4 moves 2\n{text}"
 
 
 def test_full_instructions_are_true_for_the_configuration() -> None:
-    family = Sokoban(size=7, boxes=2, turns=10)
-    text = family.make().start(family.task(0), 0).text
+    env = Sokoban(size=7, boxes=2, turns=10)
+    text = env.episode().start(env.task(0), 0).text
     assert "2 boxes onto 2 targets in a room of 7 rows and 7 columns" in text
     assert "reward" not in text
 

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from heedful.envs.actions import format_reply
-from heedful.envs.sudoku import Sudoku, SudokuEpisode
-from heedful.envs.sudoku_grids import BOXES, Puzzle, candidates, draw, draw_puzzle, place, solutions, units_of
-from heedful.envs.sudoku_placements import Placement, write_placements
+from heedful.envs.common.actions import format_reply
+from heedful.envs.sudoku.environment import Sudoku, SudokuEpisode
+from heedful.envs.sudoku.grids import BOXES, Puzzle, candidates, draw, draw_puzzle, place, solutions, units_of
+from heedful.envs.sudoku.placements import Placement, write_placements
 from heedful.types import Ending, Step
 
 NINE = Sudoku(size=9, least_empties=20, most_empties=45, turns=8, placements_per_turn=6)
-FAMILIES = [
+ENVIRONMENTS = [
     Sudoku(),
     Sudoku(least_empties=9, most_empties=10, turns=3, tell="wrong"),
     Sudoku(size=6, least_empties=8, most_empties=20, turns=5, instructions="brief"),
     NINE,
 ]
-every_size = pytest.mark.parametrize("family", FAMILIES, ids=range(len(FAMILIES)))
+every_size = pytest.mark.parametrize("env", ENVIRONMENTS, ids=range(len(ENVIRONMENTS)))
 
 SOLUTION = (1, 2, 3, 4, 3, 4, 1, 2, 2, 1, 4, 3, 4, 3, 2, 1)
 """Rows 1234, 3412, 2143, 4321."""
@@ -84,28 +84,28 @@ def count_exact_covers(size: int, grid: Sequence[int], most: int) -> int:
     return search()
 
 
-def check_puzzles(family: Sudoku, seeds: Sequence[int]) -> None:
+def check_puzzles(env: Sudoku, seeds: Sequence[int]) -> None:
     for seed in seeds:
-        puzzle = family.puzzle(seed)
-        assert count_exact_covers(family.size, puzzle.givens, 2) == 1, f"seed {seed}"
-        assert family.least_empties <= len(puzzle.empties) <= family.most_empties <= family.budget
+        puzzle = env.puzzle(seed)
+        assert count_exact_covers(env.size, puzzle.givens, 2) == 1, f"seed {seed}"
+        assert env.least_empties <= len(puzzle.empties) <= env.most_empties <= env.budget
         assert all(given in (0, digit) for given, digit in zip(puzzle.givens, puzzle.solution, strict=True))
-        for _, cells in units_of(family.size).groups:
-            assert sorted(puzzle.solution[cell] for cell in cells) == list(range(1, family.size + 1))
+        for _, cells in units_of(env.size).groups:
+            assert sorted(puzzle.solution[cell] for cell in cells) == list(range(1, env.size + 1))
 
 
 @every_size
-def test_each_puzzle_has_one_solution_as_another_solver_finds(family: Sudoku) -> None:
-    check_puzzles(family, range(60 if family.size < 9 else 12))
+def test_each_puzzle_has_one_solution_as_another_solver_finds(env: Sudoku) -> None:
+    check_puzzles(env, range(60 if env.size < 9 else 12))
 
 
 @pytest.mark.proof
 @every_size
 def test_each_of_ten_thousand_puzzles_has_one_solution(
-    family: Sudoku, record_property: Callable[[str, Any], None]
+    env: Sudoku, record_property: Callable[[str, Any], None]
 ) -> None:
     record_property("cases", 10_000)
-    check_puzzles(family, range(10_000))
+    check_puzzles(env, range(10_000))
 
 
 def test_all_grids_of_four_by_four_are_counted() -> None:
@@ -148,10 +148,10 @@ def test_rows_columns_and_boxes_are_those_of_the_rules(size: int) -> None:
     assert boxes["column 2"][:2] == (1, size + 1)
 
 
-def started(family: Sudoku, *empties: int) -> SudokuEpisode:
+def started(env: Sudoku, *empties: int) -> SudokuEpisode:
     """An episode on the grid 1234 3412 2143 4321 with these cells empty."""
-    episode = family.make()
-    episode.start(family.task(0), 0)
+    episode = env.episode()
+    episode.start(env.task(0), 0)
     givens = tuple(0 if cell in empties else digit for cell, digit in enumerate(SOLUTION))
     episode.puzzle = Puzzle(4, givens, SOLUTION)
     episode.grid = givens
@@ -217,10 +217,10 @@ def test_wrong_digits_are_refused_where_they_are_told() -> None:
 
 def test_what_all_turns_pay_adds_up_to_two_however_a_task_was_solved() -> None:
     for seed in range(40):
-        family = Sudoku(turns=12, imperfect=0.3)
-        task = family.task(seed)
-        pairs = family.demonstrate(task, random.Random(seed))
-        episode = family.make()
+        env = Sudoku(turns=12, imperfect=0.3)
+        task = env.task(seed)
+        pairs = env.demonstrate(task, random.Random(seed))
+        episode = env.episode()
         episode.start(task, 0)
         steps = [episode.step(reply) for _, reply in pairs]
         last = steps[-1]
@@ -245,8 +245,8 @@ def test_what_all_turns_pay_adds_up_to_two_however_a_task_was_solved() -> None:
     ],
 )
 def test_what_cannot_be_read_ends_the_list_and_is_named(text: str, executed: int, fault: str) -> None:
-    family = Sudoku(most_empties=6)
-    step = answer(started(family, 0, 1, 5, 6, 10, 15), text)
+    env = Sudoku(most_empties=6)
+    step = answer(started(env, 0, 1, 5, 6, 10, 15), text)
     assert len(step.actions) == executed
     assert not step.valid
     assert step.rewards["format"] == -0.1
@@ -255,24 +255,24 @@ def test_what_cannot_be_read_ends_the_list_and_is_named(text: str, executed: int
 
 
 def test_the_solver_fills_every_puzzle_within_the_fewest_possible_turns() -> None:
-    for family in FAMILIES:
-        for seed in range(30 if family.size < 9 else 8):
-            task = family.task(seed)
-            pairs = family.demonstrate(task, random.Random(seed))
-            episode = family.make()
+    for env in ENVIRONMENTS:
+        for seed in range(30 if env.size < 9 else 8):
+            task = env.task(seed)
+            pairs = env.demonstrate(task, random.Random(seed))
+            episode = env.episode()
             assert episode.start(task, 0).text == pairs[0][0]
             steps = [episode.step(reply) for _, reply in pairs]
             assert steps[-1].ending is Ending.SOLVED
             assert all(step.valid and "efused" not in step.observation.text for step in steps)
-            empties = len(family.puzzle(seed).empties)
-            assert len(steps) == -(-empties // family.placements_per_turn)
+            empties = len(env.puzzle(seed).empties)
+            assert len(steps) == -(-empties // env.placements_per_turn)
 
 
 def test_a_thought_names_the_digits_around_a_cell_and_what_they_leave() -> None:
-    family = Sudoku(instructions="brief")
+    env = Sudoku(instructions="brief")
     for seed in range(40):
-        puzzle = family.puzzle(seed)
-        observation, reply = family.demonstrate(family.task(seed), random.Random(seed))[0]
+        puzzle = env.puzzle(seed)
+        observation, reply = env.demonstrate(env.task(seed), random.Random(seed))[0]
         grid = list(puzzle.givens)
         assert draw(4, grid) in observation
         assert observation.endswith(f"empty {' '.join(place(4, cell) for cell in puzzle.empties)}")
@@ -288,17 +288,17 @@ def test_a_thought_names_the_digits_around_a_cell_and_what_they_leave() -> None:
 
 
 def test_hard_puzzles_need_more_than_what_the_cells_around_leave() -> None:
-    family = Sudoku(size=9, least_empties=52, most_empties=54, turns=9, placements_per_turn=6)
-    texts = [family.demonstrate(family.task(seed), random.Random(0)) for seed in range(6)]
+    env = Sudoku(size=9, least_empties=52, most_empties=54, turns=9, placements_per_turn=6)
+    texts = [env.demonstrate(env.task(seed), random.Random(0)) for seed in range(6)]
     thoughts = "\n".join(reply for pairs in texts for _, reply in pairs)
     assert "only one in" in thoughts
 
 
 def test_an_imperfect_demonstration_places_what_it_says() -> None:
-    family = Sudoku(imperfect=1.0, instructions="brief")
+    env = Sudoku(imperfect=1.0, instructions="brief")
     taken_back = 0
     for seed in range(30):
-        for _, reply in family.demonstrate(family.task(seed), random.Random(seed)):
+        for _, reply in env.demonstrate(env.task(seed), random.Random(seed)):
             thought, text = reply.split("</think>")
             said = [f"{line.split()[0]}={line.split()[-1]}" for line in thought.removeprefix("<think>").split("\n")]
             assert text == f"<answer>{' || '.join(said)}</answer>"
@@ -308,17 +308,17 @@ def test_an_imperfect_demonstration_places_what_it_says() -> None:
 
 def test_scripted_players_write_what_can_be_read() -> None:
     rng = random.Random(4)
-    for family in FAMILIES:
-        tasks = [family.task(seed) for seed in range(20)]
-        blind = family.blind_answers(tasks)
+    for env in ENVIRONMENTS:
+        tasks = [env.task(seed) for seed in range(20)]
+        blind = env.blind_answers(tasks)
         assert 0 < len(blind) <= 4
         for task, text in zip(tasks, blind, strict=False):
-            for said in (text, family.random_answer(task, rng)):
-                episode = family.make()
+            for said in (text, env.random_answer(task, rng)):
+                episode = env.episode()
                 episode.start(task, 0)
                 step = answer(episode, said)
                 assert step.valid
-                assert 0 < len(step.actions) <= family.placements_per_turn
+                assert 0 < len(step.actions) <= env.placements_per_turn
     assert write_placements(4, [Placement(1, 3), Placement(7, 1)]) == "r1c2=3 || r2c4=1"
 
 
@@ -341,30 +341,30 @@ def test_knobs_that_cannot_be_kept_are_refused_in_a_sentence(knobs: dict[str, An
         Sudoku(**knobs)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=range(len(FAMILIES)))
-def test_a_puzzle_is_drawn_in_milliseconds(family: Sudoku) -> None:
+@pytest.mark.parametrize("env", ENVIRONMENTS, ids=range(len(ENVIRONMENTS)))
+def test_a_puzzle_is_drawn_in_milliseconds(env: Sudoku) -> None:
     start = time.process_time()
     for seed in range(20):
-        family.puzzle(seed)
+        env.puzzle(seed)
     assert time.process_time() - start < 20 * 0.05
 
 
 def test_the_list_of_empty_cells_can_be_left_out() -> None:
     for brief, line in (("brief", "\nempty r"), ("full", "\nEmpty cells: r")):
         shown, hidden = (Sudoku(instructions=brief, list_empties=listed) for listed in (True, False))
-        texts = [family.make().start(family.task(0), 0).text for family in (shown, hidden)]
+        texts = [env.episode().start(env.task(0), 0).text for env in (shown, hidden)]
         assert [line in text for text in texts] == [True, False]
         assert texts[0].startswith(texts[1])
 
 
 def test_the_prompt_says_what_is_refused_and_what_a_box_is() -> None:
-    def opening(family: Sudoku) -> str:
-        return family.make().start(family.task(0), 0).text
+    def opening(env: Sudoku) -> str:
+        return env.episode().start(env.task(0), 0).text
 
     assert "box of 2 rows and 2 columns holds every digit from 1 to 4" in opening(Sudoku())
     assert "box of 2 rows and 3 columns" in opening(Sudoku(size=6))
-    assert "A wrong digit is refused" in opening(FAMILIES[1])
+    assert "A wrong digit is refused" in opening(ENVIRONMENTS[1])
     assert "at most 6 placements, separated by ||." in opening(NINE)
     assert "You have 4 turns, with one answer in each." in opening(Sudoku())
     assert "<answer>r1c2=3</answer>" in opening(Sudoku(turns=8, placements_per_turn=1))
-    assert opening(FAMILIES[2]).startswith("turns 5 moves 4\n")
+    assert opening(ENVIRONMENTS[2]).startswith("turns 5 moves 4\n")

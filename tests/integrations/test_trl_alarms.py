@@ -12,7 +12,7 @@ pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[tr
 
 from tiny_trl import Script, arguments, filtering, trainer_of, written
 
-from heedful.diagnostics.alarms import Alarm, Alarms, Observation
+from heedful.diagnostics.alarms.watch import Alarm, Alarms, Observation
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

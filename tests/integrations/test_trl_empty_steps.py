@@ -14,9 +14,9 @@ import torch
 from tiny_trl import Script, arguments, filtering, trainer_of, weights_of, written
 from transformers import TrainerCallback
 
-from heedful.diagnostician import DiagnosticsConfig
 from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig
+from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.storage import RunFolder, read_metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")

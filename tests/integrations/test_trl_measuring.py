@@ -25,9 +25,9 @@ from tiny_trl import (
     written,
 )
 
-from heedful.diagnostician import DiagnosticsConfig
 from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig
+from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.storage import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")

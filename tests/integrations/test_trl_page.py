@@ -19,7 +19,7 @@ from trl import GRPOConfig
 from heedful.audit import AuditSettings, open_log
 from heedful.integrations.trl import compatibility
 from heedful.integrations.trl.settings import HeedfulConfig
-from heedful.presets import preset
+from heedful.run.presets import preset
 from heedful.storage import RunFolder, read_metrics
 
 transformers.logging.set_verbosity_error()

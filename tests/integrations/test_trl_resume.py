@@ -15,9 +15,9 @@ import datasets
 import torch
 from tiny_trl import arguments, trainer_of, weights_of
 
-from heedful.diagnostician import DiagnosticsConfig
 from heedful.filters import RandomSubset, TopP
 from heedful.integrations.trl import HeedfulConfig
+from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")

@@ -22,10 +22,10 @@ from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from heedful.audit import AuditSettings, audit, open_log
-from heedful.diagnostician import DiagnosticsConfig
-from heedful.envs.echo import Echo
+from heedful.envs.toys.echo import Echo
 from heedful.filters import TopP
 from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer, Probe, environment_reward, to_trl_rollout_func
+from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.storage import RunFolder, read_metrics
 from heedful.types import Metric
 
@@ -123,8 +123,8 @@ def test_the_audit_of_heedfuls_record_gives_the_runs_own_readings(output: Path, 
     told, found = measured(output / "heedful"), audited(output / "heedful", tmp_path / "out")
     assert list(found) == list(told) == list(range(BATCHES))
     for step in told:
-        families = (*READ, "format/", "length/", "policy/")
-        names = {name for name in told[step] if name.startswith(families)} - {"filter/empty"}
+        environments = (*READ, "format/", "length/", "policy/")
+        names = {name for name in told[step] if name.startswith(environments)} - {"filter/empty"}
         assert names <= found[step].keys()
         assert all(found[step][name] == told[step][name] for name in names)
         assert assert_equal(found[step], told[step], names) > 20

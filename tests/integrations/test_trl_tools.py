@@ -15,7 +15,7 @@ import trl
 from tiny_trl import MEASURED, arguments, recorded, trainer_of
 from transformers import AutoTokenizer
 
-from heedful.diagnostics.thoughts import ThoughtTags, first_turn_thoughts
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags, first_turn_thoughts
 from tiny_models import llama
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")

@@ -29,10 +29,10 @@ from tiny_trl import (
 )
 from transformers import AutoTokenizer, TrainerCallback
 
-from heedful.diagnostician import DiagnosticsConfig
-from heedful.diagnostics.thoughts import ThoughtTags, first_turn_thoughts
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags, first_turn_thoughts
 from heedful.filters import KeepAll
 from heedful.integrations.trl import HeedfulConfig
+from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.scorers.hf import HFScorer
 from heedful.storage import Rollouts, RunFolder, read_metrics, read_scores
 from heedful.types import Ending

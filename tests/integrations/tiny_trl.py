@@ -23,9 +23,9 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from heedful.diagnostician import DiagnosticsConfig
 from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer
+from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.protocols import Filter
 from heedful.seedlings.tokenizer import grow_tokenizer
 from heedful.storage import Rollouts, RunFolder, StepMetrics, read_metrics, read_rollouts

@@ -23,9 +23,9 @@ if __name__ == "__main__":
 import torch
 from tiny_trl import Gradients, Script, arguments, trainer_of, weights_of, written
 
-from heedful.diagnostician import DiagnosticsConfig
 from heedful.filters import DropConstant
 from heedful.integrations.trl import HeedfulConfig
+from heedful.measuring.diagnostician import DiagnosticsConfig
 
 GROUP, ROWS = 4, 12
 UP, DOWN, FLAT = [0, 1, 0, 0], [1, 0.5, 1, 1], [1, 1, 1, 1]

@@ -14,12 +14,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heedful.algorithms.table import Grpo  # noqa: E402
-from heedful.envs.echo import Echo  # noqa: E402
-from heedful.envs.frozen_lake import FrozenLake  # noqa: E402
+from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
+from heedful.envs.toys.echo import Echo  # noqa: E402
+from heedful.models.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.kv import KVBatch  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
-from heedful.render import Renderer  # noqa: E402
 from heedful.rollout.collect import collect  # noqa: E402
 from heedful.training.samples import make_samples  # noqa: E402
 from heedful.types import Conversation, Ending, Group, Message, Reply, Trajectory, Verdict  # noqa: E402
@@ -48,8 +48,8 @@ def policy_of(model: Any, renderer: Renderer, seed: int = 0, version: int = 0, *
     return HFPolicy(model, renderer, Sampling(**{"tokens_per_turn": 12, **sampling}), seed=seed, version=version)
 
 
-def played(policy: Any, family: Any = LAKE, tasks: int = 3, members: int = 4) -> list[Group]:
-    return collect(policy, family.make, [family.task(seed) for seed in range(tasks)], members, family.turns)
+def played(policy: Any, env: Any = LAKE, tasks: int = 3, members: int = 4) -> list[Group]:
+    return collect(policy, env.episode, [env.task(seed) for seed in range(tasks)], members, env.turns)
 
 
 def trajectories(groups: Sequence[Group]) -> list[Trajectory]:
@@ -115,14 +115,14 @@ class FreshEachTurn:
         return self._make().respond(conversations)
 
 
-@pytest.mark.parametrize("family", [LAKE, Echo(instructions="brief", turns=3)], ids=["frozen_lake", "echo"])
-def test_what_the_sampler_reports_is_one_plain_forward_pass(model: Any, renderer: Renderer, family: Any) -> None:
-    groups = played(policy_of(model, renderer), family)
+@pytest.mark.parametrize("env", [LAKE, Echo(instructions="brief", turns=3)], ids=["frozen_lake", "echo"])
+def test_what_the_sampler_reports_is_one_plain_forward_pass(model: Any, renderer: Renderer, env: Any) -> None:
+    groups = played(policy_of(model, renderer), env)
     lengths = Counter(len(reply.ids) for reply in replies(groups))
     assert min(lengths) <= 2, "early finishers are part of this test"
     assert lengths[12] > 0, "and so are replies that meet the limit"
     for trajectory in trajectories(groups):
-        assert len(trajectory.turns) == family.turns
+        assert len(trajectory.turns) == env.turns
         assert max(largest_errors(model, trajectory)) < 1e-9
 
 

@@ -11,12 +11,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from heedful.envs.frozen_lake import FrozenLake  # noqa: E402
+from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
+from heedful.models.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.kv import KVBatch  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.protocols import AskedInParts, Joinable  # noqa: E402
-from heedful.render import Renderer  # noqa: E402
 from heedful.rollout.collect import collect  # noqa: E402
 from heedful.rollout.collect_async import collect_async  # noqa: E402
 from heedful.rollout.context import FULL_HISTORY, Context  # noqa: E402
@@ -89,7 +89,7 @@ def test_the_sampler_offers_both_ways(model: Any, renderer: Renderer) -> None:
 def test_asynchronous_episodes_are_those_of_lock_step(
     model: Any, renderer: Renderer, context: Context, way: str
 ) -> None:
-    expected = collect(policy_of(model, renderer), LAKE.make, TASKS, 4, LAKE.turns, context)
+    expected = collect(policy_of(model, renderer), LAKE.episode, TASKS, 4, LAKE.turns, context)
     assert len({turn.reply.ids for trajectory in trajectories(expected) for turn in trajectory.turns}) > 30
     for seed in range(2):
         make = slow(LAKE, up_to(0.03), seed)
@@ -100,7 +100,7 @@ def test_asynchronous_episodes_are_those_of_lock_step(
 
 def test_greedy_replies_are_the_same_too_whatever_the_noise(model: Any, renderer: Renderer) -> None:
     greedy = {"greedy": True, "noise": "batch"}
-    expected = collect(policy_of(model, renderer, **greedy), LAKE.make, TASKS, 2, LAKE.turns)
+    expected = collect(policy_of(model, renderer, **greedy), LAKE.episode, TASKS, 2, LAKE.turns)
     found = collect_async(policy_of(model, renderer, **greedy), slow(LAKE, up_to(0.02), 1), TASKS, 2, LAKE.turns)
     assert_the_same_episodes(found, expected, 1e-9)
 
@@ -108,7 +108,7 @@ def test_greedy_replies_are_the_same_too_whatever_the_noise(model: Any, renderer
 def test_noise_of_the_batch_is_refused(model: Any, renderer: Renderer) -> None:
     for noise in ("batch", "auto"):
         with pytest.raises(ValueError, match="do not depend on which conversations are asked together"):
-            collect_async(policy_of(model, renderer, noise=noise), LAKE.make, TASKS, 2, LAKE.turns)
+            collect_async(policy_of(model, renderer, noise=noise), LAKE.episode, TASKS, 2, LAKE.turns)
 
 
 def ask(key: str, text: str, turn: int = 0) -> Conversation:
@@ -311,12 +311,12 @@ def test_lock_step_holds_one_batch_and_no_more(model: Any, renderer: Renderer) -
 def test_in_double_precision_episodes_are_the_same_to_the_bit(tokenizer: Any, renderer: Renderer) -> None:
     model = llama(len(tokenizer)).float()
     double = {"precision": "double", "temperature": 1.3}
-    expected = collect(policy_of(model, renderer, **double), LAKE.make, TASKS, 4, LAKE.turns)
+    expected = collect(policy_of(model, renderer, **double), LAKE.episode, TASKS, 4, LAKE.turns)
     for seed in range(2):
         found = collect_async(policy_of(model, renderer, **double), slow(LAKE, up_to(0.02), seed), TASKS, 4, LAKE.turns)
         assert found == expected
     assert model.dtype == torch.float32
-    single = collect(policy_of(model, renderer, temperature=1.3), LAKE.make, TASKS[:1], 1, LAKE.turns)
+    single = collect(policy_of(model, renderer, temperature=1.3), LAKE.episode, TASKS[:1], 1, LAKE.turns)
     errors = [
         abs(one - other)
         for turn, its in zip(single[0].trajectories[0].turns[:1], expected[0].trajectories[0].turns[:1], strict=True)

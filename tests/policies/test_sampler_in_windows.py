@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from heedful.envs.frozen_lake import FrozenLake  # noqa: E402
+from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
+from heedful.models.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.kv import KVBatch  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
-from heedful.render import Renderer  # noqa: E402
 from heedful.rollout.collect import collect  # noqa: E402
 from heedful.rollout.context import Context  # noqa: E402
 from heedful.types import Conversation, Ending, Group, Message, Reply, Trajectory  # noqa: E402
@@ -39,7 +39,7 @@ def policy_of(model: Any, renderer: Renderer, **sampling: Any) -> HFPolicy:
 
 
 def played(policy: Any, context: Context = Context(), tasks: int = 3, members: int = 3) -> list[Group]:  # noqa: B008
-    return collect(policy, LAKE.make, [LAKE.task(seed) for seed in range(tasks)], members, LAKE.turns, context)
+    return collect(policy, LAKE.episode, [LAKE.task(seed) for seed in range(tasks)], members, LAKE.turns, context)
 
 
 def trajectories(groups: Sequence[Group]) -> list[Trajectory]:
@@ -132,7 +132,9 @@ def test_a_model_too_short_for_the_episode_plays_on_in_windows_and_never_forgets
     tokenizer: Any, renderer: Renderer
 ) -> None:
     """RAGEN cuts the oldest turns there: they train nothing, and later ones are trained under what they never read."""
-    prompt = max(len(renderer.start([Message("user", LAKE.make().start(LAKE.task(s), 0).text)]).ids) for s in range(3))
+    prompt = max(
+        len(renderer.start([Message("user", LAKE.episode().start(LAKE.task(s), 0).text)]).ids) for s in range(3)
+    )
     short = llama(len(tokenizer), window=2 * prompt + 24)
     for trajectory in trajectories(played(policy_of(short, renderer))):
         assert trajectory.ending is Ending.OUT_OF_TOKENS

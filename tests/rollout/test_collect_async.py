@@ -11,11 +11,11 @@ from itertools import pairwise
 
 import pytest
 
-from heedful.envs.echo import Echo
-from heedful.envs.frozen_lake import FrozenLake
+from heedful.envs.frozen_lake.environment import FrozenLake
+from heedful.envs.toys.echo import Echo
 from heedful.policies.sampling import Sampling
 from heedful.policies.scripted import ScriptedPolicy
-from heedful.protocols import AskedInParts, Environment
+from heedful.protocols import AskedInParts, Episode
 from heedful.rollout.collect import collect
 from heedful.rollout.collect_async import collect_async
 from heedful.rollout.collectors import COLLECTORS, Asynchronous, LockStep
@@ -35,7 +35,7 @@ def wander(conversation: Conversation) -> str:
 
 
 def test_the_episodes_are_those_of_lock_step_whatever_anything_took() -> None:
-    expected = collect(ScriptedPolicy(wander), LAKE.make, TASKS, 4, LAKE.turns)
+    expected = collect(ScriptedPolicy(wander), LAKE.episode, TASKS, 4, LAKE.turns)
     assert len({len(trajectory.turns) for group in expected for trajectory in group.trajectories}) > 1
     for seed in range(4):
         make = slow(LAKE, up_to(0.02), seed)
@@ -44,7 +44,7 @@ def test_the_episodes_are_those_of_lock_step_whatever_anything_took() -> None:
 
 
 def test_windows_of_history_are_the_same_too() -> None:
-    play = collect(ScriptedPolicy(wander), LAKE.make, TASKS, 2, LAKE.turns, Context(turns=1))
+    play = collect(ScriptedPolicy(wander), LAKE.episode, TASKS, 2, LAKE.turns, Context(turns=1))
     make = slow(LAKE, up_to(0.01))
     assert collect_async(ScriptedPolicy(wander), make, TASKS, 2, LAKE.turns, Context(turns=1)) == play
 
@@ -170,7 +170,7 @@ def test_every_reply_is_asked_for_once_and_open_episodes_are_kept() -> None:
 
 
 def test_several_calls_of_a_slow_policy_are_under_way_at_once() -> None:
-    expected = collect(ScriptedPolicy(wander), LAKE.make, TASKS, 4, LAKE.turns)
+    expected = collect(ScriptedPolicy(wander), LAKE.episode, TASKS, 4, LAKE.turns)
     policy = Noting(wander, parallel=4, seconds=0.01)
     assert [
         [trajectory.turns for trajectory in group.trajectories]
@@ -219,15 +219,15 @@ def test_when_every_environment_breaks_at_its_start_nobody_is_asked() -> None:
 
 
 def test_no_tasks_are_no_groups() -> None:
-    assert collect_async(ScriptedPolicy(wander), LAKE.make, [], 4, 4) == []
-    assert collect(ScriptedPolicy(wander), LAKE.make, [], 4, 4, threads=3) == []
+    assert collect_async(ScriptedPolicy(wander), LAKE.episode, [], 4, 4) == []
+    assert collect(ScriptedPolicy(wander), LAKE.episode, [], 4, 4, threads=3) == []
 
 
 def test_episodes_in_worker_processes_are_the_same_in_either_collector() -> None:
-    expected = collect(ScriptedPolicy(wander), LAKE.make, TASKS, 4, LAKE.turns)
-    with isolated(LAKE, 2, 30.0) as family:
+    expected = collect(ScriptedPolicy(wander), LAKE.episode, TASKS, 4, LAKE.turns)
+    with isolated(LAKE, 2, 30.0) as env:
         for play in (collect, collect_async):
-            assert play(ScriptedPolicy(wander), family.make, TASKS, 4, LAKE.turns, threads=4) == expected
+            assert play(ScriptedPolicy(wander), env.episode, TASKS, 4, LAKE.turns, threads=4) == expected
 
 
 def threads_left() -> list[str]:
@@ -279,7 +279,7 @@ def test_a_policy_that_draws_for_the_whole_batch_is_refused() -> None:
     policy = Noting(wander)
     policy.draws_together = True
     with pytest.raises(ValueError, match=r"do not depend on which conversations .* Sampling\(noise='conversation'\)"):
-        collect_async(policy, LAKE.make, TASKS, 2, LAKE.turns)
+        collect_async(policy, LAKE.episode, TASKS, 2, LAKE.turns)
 
 
 def test_collectors_say_how_a_policy_has_to_sample() -> None:
@@ -295,11 +295,11 @@ def test_collectors_say_how_a_policy_has_to_sample() -> None:
 
 
 def test_collectors_play_with_the_threads_they_were_given() -> None:
-    family = Echo(instructions="brief", turns=2)
+    env = Echo(instructions="brief", turns=2)
     for collector in (LockStep(3), Asynchronous(3)):
         at_work = AtWork()
-        make = slow(family, lambda rng: 0.005, 0, at_work)
-        groups = collector(ScriptedPolicy(wander), make, [family.task(seed) for seed in range(5)], 2, family.turns)
+        make = slow(env, lambda rng: 0.005, 0, at_work)
+        groups = collector(ScriptedPolicy(wander), make, [env.task(seed) for seed in range(5)], 2, env.turns)
         assert at_work.most == 3
         assert [len(group.trajectories) for group in groups] == [2] * 5
 
@@ -307,9 +307,9 @@ def test_collectors_play_with_the_threads_they_were_given() -> None:
 def test_environments_are_made_in_order_by_the_caller() -> None:
     made: list[str] = []
 
-    def make() -> Environment:
+    def make() -> Episode:
         made.append(threading.current_thread().name)
-        return LAKE.make()
+        return LAKE.episode()
 
     collect_async(ScriptedPolicy(wander), make, TASKS, 2, LAKE.turns, threads=4)
     assert made == [threading.current_thread().name] * 12
@@ -324,7 +324,7 @@ def test_the_turns_of_a_conversation_are_numbered() -> None:
 
     for context in (Context(), Context(turns=0)):
         asked.clear()
-        collect_async(ScriptedPolicy(answer), LAKE.make, TASKS, 2, LAKE.turns, context, threads=3)
+        collect_async(ScriptedPolicy(answer), LAKE.episode, TASKS, 2, LAKE.turns, context, threads=3)
         assert all(later == earlier + 1 for turns in asked.values() for earlier, later in pairwise(turns))
         assert {turns[0] for turns in asked.values()} == {0}
         assert {len(turns) for turns in asked.values()} == {LAKE.turns}

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from heedful.envs.echo import Echo
-from heedful.envs.frozen_lake import FrozenLake
-from heedful.envs.sokoban import Sokoban
+from heedful.envs.frozen_lake.environment import FrozenLake
+from heedful.envs.sokoban.environment import Sokoban
+from heedful.envs.toys.echo import Echo
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.rollout.collect import collect
 from heedful.rollout.context import Context
-from heedful.rollout.episode import Episode
+from heedful.rollout.player import Player
 from heedful.types import Conversation, Ending, Observation, Step, Task
 
 TASK = Task("count-1", 0, "train")
@@ -42,7 +42,7 @@ class Counting:
 
 def conversations(context: Context, environment: Any = None) -> list[Conversation]:
     """What is asked in each turn of an episode of five."""
-    episode = Episode(environment or Counting(), TASK, 0, 5, context)
+    episode = Player(environment or Counting(), TASK, 0, 5, context)
     asked = []
     while episode.ending is None:
         asked.append(episode.conversation)
@@ -109,7 +109,7 @@ def test_an_opening_that_is_no_text_is_the_environments_error() -> None:
         def show(self, before: str = "") -> Observation:
             return Observation("see", None)  # type: ignore[arg-type]
 
-    episode = Episode(Broken(), TASK, 0, 5, Context(turns=0))
+    episode = Player(Broken(), TASK, 0, 5, Context(turns=0))
     assert episode.ending is Ending.ERROR
     assert "opening as text" in episode.trajectory(1.0, 0).error
 
@@ -120,18 +120,18 @@ def test_a_negative_window_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "family",
+    "env",
     [FrozenLake(), FrozenLake(instructions="brief"), Sokoban(), Echo(turns=4)],
     ids=["lake", "brief_lake", "sokoban", "echo"],
 )
-def test_a_memory_less_prompt_holds_nothing_of_earlier_turns(family: Any) -> None:
+def test_a_memory_less_prompt_holds_nothing_of_earlier_turns(env: Any) -> None:
     def answer(conversation: Conversation) -> str:
         numbers.append(len(numbers))
-        return f"<think>zebra{numbers[-1]}x</think><answer>{family.actions[0]}</answer>"
+        return f"<think>zebra{numbers[-1]}x</think><answer>{env.actions[0]}</answer>"
 
     numbers: list[int] = []
-    tasks = [family.task(seed) for seed in range(3)]
-    for group in collect(ScriptedPolicy(answer), family.make, tasks, 2, family.turns, Context(turns=0)):
+    tasks = [env.task(seed) for seed in range(3)]
+    for group in collect(ScriptedPolicy(answer), env.episode, tasks, 2, env.turns, Context(turns=0)):
         for trajectory in group.trajectories:
             first = trajectory.turns[0].reply.prompt.text
             rules = first[: first.index("Turns left" if "Turns left" in first else "turns ")]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heedful.envs.echo import Echo
+from heedful.envs.toys.echo import Echo
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.rollout.collect import collect
-from heedful.rollout.episode import Episode
+from heedful.rollout.player import Player
 from heedful.types import Conversation, Ending, Group, Observation, Prompt, Reply, Span, Step, Task
 
 OK = Step(Observation("more"))
@@ -49,7 +49,7 @@ def said(text: str = "<think>so</think>x") -> Reply:
 
 def play(answers: Sequence[Any], max_turns: int = 5, **changes: Any) -> Any:
     """The trajectory of one episode in which `said()` is replied all along."""
-    episode = Episode(Scene(answers, **changes), task("a"), 3, max_turns)
+    episode = Player(Scene(answers, **changes), task("a"), 3, max_turns)
     while episode.ending is None:
         episode.advance(said())
     return episode.trajectory(temperature=0.5, policy_version=9)
@@ -81,7 +81,7 @@ def test_an_episode_notes_its_turns_and_what_the_environment_said() -> None:
 
 
 def test_the_conversation_grows_by_the_sampled_reply_and_the_next_observation() -> None:
-    episode = Episode(Scene([OK, SOLVED]), task("a"), 3, 5)
+    episode = Player(Scene([OK, SOLVED]), task("a"), 3, 5)
     first = episode.conversation
     assert first.key == "a/3"
     assert [(message.role, message.content) for message in first.messages] == [("user", "a 3")]
@@ -178,7 +178,7 @@ def test_the_environments_own_end_counts_at_the_turn_limit() -> None:
 
 def test_a_reply_without_a_token_ends_the_episode_and_the_environment_is_not_asked() -> None:
     scene = Scene([OK, RuntimeError("must not be asked")])
-    episode = Episode(scene, task("a"), 0, 5)
+    episode = Player(scene, task("a"), 0, 5)
     episode.advance(said())
     episode.advance(Reply(Prompt("", ()), (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True))
     trajectory = episode.trajectory(1.0, 0)
@@ -236,13 +236,13 @@ def test_nothing_is_asked_when_every_environment_breaks_at_its_start() -> None:
 
 
 def test_a_script_that_reads_solves_echo_and_its_rewards_add_up() -> None:
-    family = Echo(instructions="brief", turns=2)
+    env = Echo(instructions="brief", turns=2)
 
     def read(conversation: Conversation) -> str:
         letter = conversation.messages[-1].content.split("echo ")[1][0]
         return f"<think>echo {letter}</think><answer>{letter}</answer>"
 
-    groups = collect(ScriptedPolicy(read), family.make, [family.task(seed) for seed in range(4)], 2, family.turns)
+    groups = collect(ScriptedPolicy(read), env.episode, [env.task(seed) for seed in range(4)], 2, env.turns)
     assert all(isinstance(group, Group) for group in groups)
     for trajectory in (trajectory for group in groups for trajectory in group.trajectories):
         assert (trajectory.success, trajectory.reward, len(trajectory.turns)) == (True, 1.0, 2)

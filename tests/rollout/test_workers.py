@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from perilous import Perilous, Unloadable
 
-from heedful.envs.actions import format_reply
-from heedful.envs.bandit import Bandit
-from heedful.envs.echo import Echo
-from heedful.envs.frozen_lake import FrozenLake
-from heedful.envs.sokoban import Sokoban
+from heedful.envs.common.actions import format_reply
+from heedful.envs.frozen_lake.environment import FrozenLake
+from heedful.envs.sokoban.environment import Sokoban
+from heedful.envs.toys.bandit import Bandit
+from heedful.envs.toys.echo import Echo
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.rollout.collect import collect
-from heedful.rollout.episode import Episode
+from heedful.rollout.player import Player
 from heedful.rollout.workers import WorkerPool, isolated
 from heedful.types import Conversation, Ending, Group, Reply
+from perilous import Perilous, Unloadable
 
 PATIENCE = 60.0
 """Seconds that a loaded machine may take over what takes milliseconds."""
@@ -66,33 +66,33 @@ def shared_pool() -> Iterator[WorkerPool]:
         yield pool
 
 
-def begin(pool: WorkerPool, count: int, family: Perilous | None = None) -> list[Episode]:
-    family = family or Perilous()
-    return [Episode(pool.make(), family.task(seed), seed % 2, family.turns) for seed in range(count)]
+def begin(pool: WorkerPool, count: int, env: Perilous | None = None) -> list[Player]:
+    env = env or Perilous()
+    return [Player(pool.episode(), env.task(seed), seed % 2, env.turns) for seed in range(count)]
 
 
-def place_of(episode: Episode) -> int:
+def place_of(episode: Player) -> int:
     """The process that an episode lives in."""
     episode.advance(reply("pid"))
     return int(episode.observation.text.split()[-1])
 
 
 @pytest.mark.parametrize(
-    "family",
+    "env",
     [
         FrozenLake(slip=0.4, turns=4),
         Sokoban(size=6, turns=3, instructions="brief"),
         Bandit(turns=3),
         Echo(turns=2, instructions="brief"),
     ],
-    ids=lambda family: str(family.name),
+    ids=lambda env: str(env.name),
 )
-def test_the_episodes_are_the_same_with_workers_and_without(family: Any) -> None:
-    tasks = [family.task(seed) for seed in range(6)]
+def test_the_episodes_are_the_same_with_workers_and_without(env: Any) -> None:
+    tasks = [env.task(seed) for seed in range(6)]
 
     def play(workers: int) -> list[Group]:
-        with isolated(family, workers, PATIENCE) as played:
-            return collect(ScriptedPolicy(varied), played.make, tasks, 3, family.turns)
+        with isolated(env, workers, PATIENCE) as played:
+            return collect(ScriptedPolicy(varied), played.episode, tasks, 3, env.turns)
 
     alone = play(0)
     assert repr(play(2)) == repr(alone)
@@ -105,29 +105,29 @@ def test_the_episodes_are_the_same_with_workers_and_without(family: Any) -> None
 )
 def test_what_an_environment_raises_reads_the_same_in_a_worker(word: str, shared_pool: WorkerPool) -> None:
     def ending(environment: Any) -> tuple[Any, ...]:
-        episode = Episode(environment, Perilous().task(0), 0, 5)
+        episode = Player(environment, Perilous().task(0), 0, 5)
         episode.advance(reply("on"))
         episode.advance(reply(word))
         trajectory = episode.trajectory(1.0, 0)
         return trajectory.ending, trajectory.outcome, len(trajectory.turns), trajectory.error
 
-    assert ending(shared_pool.make()) == ending(Perilous().make())
-    assert ending(shared_pool.make())[0] is Ending.ERROR
+    assert ending(shared_pool.episode()) == ending(Perilous().episode())
+    assert ending(shared_pool.episode())[0] is Ending.ERROR
     assert shared_pool.replaced == 0
 
 
 @pytest.mark.parametrize(
-    ("family", "error"),
+    ("env", "error"),
     [
         (Perilous("raise"), "KeyError: 'lost'"),
         (Perilous("make raises"), "RuntimeError: nothing can be made"),
         (Perilous("no observation"), "ValueError: the environment was expected to return an Observation with a text"),
     ],
-    ids=["start", "make", "observation"],
+    ids=["start", "episode", "observation"],
 )
-def test_what_is_raised_before_the_first_observation_ends_the_episode_too(family: Perilous, error: str) -> None:
-    with WorkerPool(family, 1) as pool:
-        episodes = begin(pool, 3, family)
+def test_what_is_raised_before_the_first_observation_ends_the_episode_too(env: Perilous, error: str) -> None:
+    with WorkerPool(env, 1) as pool:
+        episodes = begin(pool, 3, env)
         assert {episode.ending for episode in episodes} == {Ending.ERROR}
         assert all(episode.trajectory(1.0, 0).error.startswith(error) for episode in episodes)
         assert pool.replaced == 0
@@ -232,7 +232,7 @@ def test_an_environment_that_writes_between_the_lines_loses_its_process_only() -
         assert begin(pool, 1)[0].ending is None
 
 
-def test_a_family_that_cannot_be_loaded_elsewhere_is_refused_in_a_sentence() -> None:
+def test_an_environment_that_cannot_be_loaded_elsewhere_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match=r"perilous could not be loaded in a worker .*LookupError: no such thing here"):
         WorkerPool(Unloadable(), 1)
 
@@ -261,7 +261,7 @@ def test_requests_from_many_threads_keep_their_answers_apart(shared_pool: Worker
     texts: dict[int, Sequence[str]] = {}
 
     def play(seed: int) -> None:
-        episode = Episode(shared_pool.make(), Perilous().task(seed), seed, 5)
+        episode = Player(shared_pool.episode(), Perilous().task(seed), seed, 5)
         seen = [episode.observation.text]
         while episode.ending is None:
             episode.advance(reply(f"reply {seed}"))
@@ -296,7 +296,7 @@ def test_closing_a_pool_ends_its_processes_and_what_they_have_started(tmp_path: 
 PARENT = """
 import signal, sys
 from perilous import Perilous
-from heedful.rollout.episode import Episode
+from heedful.rollout.player import Episode
 from heedful.rollout.workers import WorkerPool
 from heedful.types import Conversation
 from heedful.policies.scripted import ScriptedPolicy
@@ -315,7 +315,7 @@ finally:
 @pytest.mark.parametrize("doing", ["hang", "spin"])
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda end: str(end.name))
 def test_no_worker_outlives_whoever_started_it(end: signal.Signals, doing: str) -> None:
-    paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, doing],
         stdout=subprocess.PIPE,

@@ -10,10 +10,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pairs import case, granite, llama, naive, score, some_ids  # noqa: E402
-
 from heedful.scorers import cached  # noqa: E402
 from heedful.scorers.output_head import OutputHead  # noqa: E402
+from scored_pairs import case, granite, llama, naive, score, some_ids  # noqa: E402
 
 
 def test_the_output_layer_is_applied_alone_unless_the_model_does_more_to_its_logits() -> None:

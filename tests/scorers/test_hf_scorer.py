@@ -13,7 +13,11 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from pairs import (  # noqa: E402
+from heedful.diagnostics.cross_scores.score_matrix import select_rows  # noqa: E402
+from heedful.protocols import Scorer  # noqa: E402
+from heedful.scorers import output_head  # noqa: E402
+from heedful.scorers.hf import HFScorer  # noqa: E402
+from scored_pairs import (  # noqa: E402
     METHODS,
     MODELS,
     SIZES,
@@ -27,11 +31,6 @@ from pairs import (  # noqa: E402
     some_ids,
     watch_reads,
 )
-
-from heedful.diagnostics.score_matrix import select_rows  # noqa: E402
-from heedful.protocols import Scorer  # noqa: E402
-from heedful.scorers import output_head  # noqa: E402
-from heedful.scorers.hf import HFScorer  # noqa: E402
 
 
 @pytest.fixture(params=METHODS)

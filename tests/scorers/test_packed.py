@@ -14,11 +14,10 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from pairs import SIZES, VOCABULARY, case, llama, naive, naive_logprobs, score, some_ids, watch_reads  # noqa: E402
-
 from heedful.scorers import packed, packed_attention, packs  # noqa: E402
 from heedful.scorers.hf import HFScorer  # noqa: E402
 from heedful.scorers.packs import plan_packs, reads, worth_sharing  # noqa: E402
+from scored_pairs import SIZES, VOCABULARY, case, llama, naive, naive_logprobs, score, some_ids, watch_reads  # noqa: E402
 
 
 def random_thoughts(rng: random.Random) -> list[tuple[int, ...]]:

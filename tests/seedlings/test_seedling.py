@@ -13,11 +13,11 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heedful.configuration import to_json  # noqa: E402
-from heedful.envs.echo import Echo  # noqa: E402
-from heedful.envs.frozen_lake import FrozenLake  # noqa: E402
-from heedful.policies.load import load_model  # noqa: E402
-from heedful.reading import Tags  # noqa: E402
-from heedful.render import Renderer  # noqa: E402
+from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
+from heedful.envs.toys.echo import Echo  # noqa: E402
+from heedful.models.load import load_model  # noqa: E402
+from heedful.models.render import Renderer  # noqa: E402
+from heedful.models.replies import Tags  # noqa: E402
 from heedful.rollout.context import Context  # noqa: E402
 from heedful.seedlings import grow as growing  # noqa: E402
 from heedful.seedlings.grow import encode, encode_windows, load_seedling, seedling_path  # noqa: E402
@@ -35,12 +35,12 @@ def silent(step: int, steps: int, loss: float) -> None:
     """Says nothing."""
 
 
-def load(recipe: Seedling = TINY, family: Any = ECHO, tags: Tags = TAGS, progress: Any = silent) -> Any:
-    return load_seedling(recipe, family, to_json(family), tags, progress)
+def load(recipe: Seedling = TINY, env: Any = ECHO, tags: Tags = TAGS, progress: Any = silent) -> Any:
+    return load_seedling(recipe, env, to_json(env), tags, progress)
 
 
-def place(recipe: Seedling = TINY, family: Any = ECHO, tags: Tags = TAGS) -> Path:
-    return seedling_path(recipe, family, to_json(family), tags)
+def place(recipe: Seedling = TINY, env: Any = ECHO, tags: Tags = TAGS) -> Path:
+    return seedling_path(recipe, env, to_json(env), tags)
 
 
 @pytest.fixture
@@ -75,9 +75,9 @@ def random_texts(count: int) -> list[str]:
     return ["".join(piece() for _ in range(rng.randint(0, 40))) for _ in range(count)]
 
 
-def texts_of_play(family: Any, episodes: int) -> list[str]:
+def texts_of_play(env: Any, episodes: int) -> list[str]:
     rng = random.Random(1)
-    pairs = [pair for seed in range(episodes) for pair in family.demonstrate(family.task(seed), rng)]
+    pairs = [pair for seed in range(episodes) for pair in env.demonstrate(env.task(seed), rng)]
     return [text for pair in pairs for text in pair]
 
 
@@ -145,7 +145,7 @@ def test_a_grown_seedling_answers_in_the_demonstrated_form(seedling_folder: Path
 
     model, tokenizer = load_model(str(seedling_folder), torch.device("cpu"))
     policy = HFPolicy(model, Renderer(tokenizer), Sampling(greedy=True, tokens_per_turn=24), seed=0)
-    groups = collect(policy, ECHO.make, [ECHO.task(seed) for seed in range(40)], 1, 1)
+    groups = collect(policy, ECHO.episode, [ECHO.task(seed) for seed in range(40)], 1, 1)
     turns = [group.trajectories[0].turns[0] for group in groups]
     assert sum(turn.valid and turn.reply.closed and not turn.reply.cut for turn in turns) >= 38
     assert sum(group.trajectories[0].success is True for group in groups) >= 30
@@ -238,7 +238,7 @@ def test_recipe_environment_tags_and_versions_each_name_another_seedling(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = [place(), *map(place, CHANGED_RECIPES)]
-    places += [place(family=replace(ECHO, decoys=2)), place(family=LAKE), place(family=replace(LAKE, slip=0.1))]
+    places += [place(env=replace(ECHO, decoys=2)), place(env=LAKE), place(env=replace(LAKE, slip=0.1))]
     places += [place(tags=Tags(open="<thought>")), place(tags=Tags(force=False))]
     monkeypatch.setattr(torch, "__version__", "0.0")
     places.append(place())
@@ -248,14 +248,14 @@ def test_recipe_environment_tags_and_versions_each_name_another_seedling(
 
 
 def test_a_window_names_another_seedling_only_where_it_cuts_an_episode() -> None:
-    def lies(context: Context, family: Any = LAKE) -> Path:
-        return seedling_path(TINY, family, to_json(family), TAGS, context)
+    def lies(context: Context, env: Any = LAKE) -> Path:
+        return seedling_path(TINY, env, to_json(env), TAGS, context)
 
-    whole = place(family=LAKE)  # as it was named before there were windows
+    whole = place(env=LAKE)  # as it was named before there were windows
     assert lies(Context()) == lies(Context(LAKE.turns - 1)) == lies(Context(99)) == whole
     cut = [lies(Context(turns)) for turns in range(LAKE.turns - 1)]
     assert len({whole, *cut}) == LAKE.turns
-    assert lies(Context(0), ECHO) == place(family=ECHO)  # one turn: nothing to forget
+    assert lies(Context(0), ECHO) == place(env=ECHO)  # one turn: nothing to forget
 
 
 def test_the_cache_follows_the_environment_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,32 +12,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from served import JSON, PATIENCE, Asker, server_process, serving
 
 from heedful import cli
-from heedful.envs.actions import format_reply
-from heedful.envs.echo import Echo
-from heedful.envs.frozen_lake import FrozenLake
-from heedful.envs.wire import generator_tree, observation_tree, read_step, read_task, step_tree
+from heedful.envs.common.actions import format_reply
+from heedful.envs.common.wire import generator_tree, observation_tree, read_step, read_task, step_tree
+from heedful.envs.frozen_lake.environment import FrozenLake
+from heedful.envs.toys.echo import Echo
 from heedful.serving.server import Limits, check_address
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.types import Ending
+from served import JSON, PATIENCE, Asker, server_process, serving
 
-FAMILY = FrozenLake(slip=0.4, turns=4)
+ENV = FrozenLake(slip=0.4, turns=4)
 LEFT = format_reply(["Left", "Down"], "so")
 
 
 def test_an_episode_over_http_is_the_episode_itself() -> None:
-    with serving(FAMILY) as server:
+    with serving(ENV) as server:
         ask = Asker(server)
         status, tasks = ask("POST", "/tasks", {"seeds": [3, 4]})
         assert status == 200
-        assert [read_task(tree) for tree in tasks["tasks"]] == [FAMILY.task(3), FAMILY.task(4)]
-        episode = FAMILY.make()
-        first = episode.start(FAMILY.task(3), 7)
+        assert [read_task(tree) for tree in tasks["tasks"]] == [ENV.task(3), ENV.task(4)]
+        episode = ENV.episode()
+        first = episode.start(ENV.task(3), 7)
         status, begun = ask("POST", "/sessions", {"seed": 3, "member": 7})
         assert (status, begun["observation"]) == (201, observation_tree(first))
-        for _ in range(FAMILY.turns):
+        for _ in range(ENV.turns):
             status, answer = ask("POST", f"/sessions/{begun['session']}/step", {"response": LEFT})
             step = episode.step(LEFT)
             assert (status, answer["step"]) == (200, step_tree(step))
@@ -50,18 +50,18 @@ def test_an_episode_over_http_is_the_episode_itself() -> None:
         assert ask("DELETE", f"/sessions/{begun['session']}") == (200, {"closed": False})
 
 
-def test_the_family_is_described_and_its_digest_names_its_knobs() -> None:
-    with serving(FAMILY) as server, serving(FrozenLake(slip=0.3, turns=4)) as other:
-        _, family = Asker(server)("GET", "/family")
-        assert (family["name"], family["turns"], family["actions"]) == ("frozen_lake", 4, list(FAMILY.actions))
-        assert (family["knobs"]["slip"], family["offers"]) == (0.4, ["demonstrate"])
-        assert Asker(other)("GET", "/family")[1]["digest"] != family["digest"]
-        status, refused = Asker(other)("POST", "/sessions", {"seed": 0, "digest": family["digest"]})
+def test_the_environment_is_described_and_its_digest_names_its_knobs() -> None:
+    with serving(ENV) as server, serving(FrozenLake(slip=0.3, turns=4)) as other:
+        _, env = Asker(server)("GET", "/environment")
+        assert (env["name"], env["turns"], env["actions"]) == ("frozen_lake", 4, list(ENV.actions))
+        assert (env["knobs"]["slip"], env["offers"]) == (0.4, ["demonstrate"])
+        assert Asker(other)("GET", "/environment")[1]["digest"] != env["digest"]
+        status, refused = Asker(other)("POST", "/sessions", {"seed": 0, "digest": env["digest"]})
         assert (status, "was started anew with other ones" in refused["error"]) == (409, True)
 
 
 def test_a_repeated_turn_gets_the_same_answer_and_is_executed_once() -> None:
-    with serving(FAMILY) as server:
+    with serving(ENV) as server:
         ask = Asker(server)
         path = f"/sessions/{ask('POST', '/sessions', {'seed': 1, 'member': 0})[1]['session']}/step"
         first = ask("POST", path, {"response": LEFT, "turn": 0})
@@ -75,7 +75,7 @@ def test_a_repeated_turn_gets_the_same_answer_and_is_executed_once() -> None:
 
 
 def test_a_repeated_opening_under_the_same_key_is_one_session() -> None:
-    with serving(FAMILY) as server:
+    with serving(ENV) as server:
         ask = Asker(server)
         body = {"seed": 1, "member": 0, "key": "k1"}
         assert ask("POST", "/sessions", body) == ask("POST", "/sessions", body)
@@ -99,9 +99,9 @@ def test_there_are_so_many_sessions_and_those_that_are_over_make_room() -> None:
 
 def test_a_session_that_is_not_used_is_closed() -> None:
     now = [0.0]
-    family = Echo(turns=3)
-    sessions = Sessions(family.make, most=5, idle=10.0, clock=lambda: now[0])
-    used, unused = (sessions.start(family.task(seed), 0, "")["session"] for seed in (0, 1))
+    env = Echo(turns=3)
+    sessions = Sessions(env.episode, most=5, idle=10.0, clock=lambda: now[0])
+    used, unused = (sessions.start(env.task(seed), 0, "")["session"] for seed in (0, 1))
     now[0] = 9.0
     sessions.step(used, LEFT, None)
     assert sessions.sweep() == 0
@@ -115,7 +115,7 @@ def test_a_session_that_is_not_used_is_closed() -> None:
 
 def test_a_server_closes_idle_sessions_by_itself_and_says_so() -> None:
     told: list[str] = []
-    with serving(FAMILY, idle=0.2, told=told) as server:
+    with serving(ENV, idle=0.2, told=told) as server:
         Asker(server)("POST", "/sessions", {"seed": 0})
         deadline = time.monotonic() + PATIENCE
         while not told and time.monotonic() < deadline:
@@ -146,7 +146,7 @@ BAD: list[tuple[int, str, str, Any, str]] = [
 def test_what_is_not_understood_is_refused_in_a_sentence(
     status: int, method: str, path: str, body: Any, sentence: str
 ) -> None:
-    with serving(FAMILY) as server:
+    with serving(ENV) as server:
         ask = Asker(server)
         found, refused = ask(method, path, body)
         assert (found, sentence in refused["error"]) == (status, True), refused
@@ -154,7 +154,7 @@ def test_what_is_not_understood_is_refused_in_a_sentence(
 
 
 def test_a_request_of_any_other_form_is_refused_and_the_server_goes_on() -> None:
-    with serving(FAMILY, limits=Limits(largest_request=2000)) as server:
+    with serving(ENV, limits=Limits(largest_request=2000)) as server:
         ask = Asker(server)
         status, refused = ask("POST", "/sessions", {"seed": 0, "padding": "x" * 3000})
         assert (status, "at most 2,000 bytes, found one of 3,0" in refused["error"]) == (413, True)
@@ -178,7 +178,7 @@ def test_a_request_of_any_other_form_is_refused_and_the_server_goes_on() -> None
 
 
 def test_more_connections_than_allowed_are_told_to_come_again() -> None:
-    with serving(FAMILY, limits=Limits(connections=2)) as server:
+    with serving(ENV, limits=Limits(connections=2)) as server:
         first, second, third = Asker(server), Asker(server), Asker(server)
         assert first("GET", "/health")[0] == second("GET", "/health")[0] == 200
         status, refused = third("GET", "/health")
@@ -191,12 +191,12 @@ def test_more_connections_than_allowed_are_told_to_come_again() -> None:
 
 
 def test_without_the_token_nothing_but_the_health_check_is_answered() -> None:
-    with serving(FAMILY, token="secret") as server:
+    with serving(ENV, token="secret") as server:
         assert Asker(server)("GET", "/health")[0] == 200
         for headers in ({}, JSON | {"Authorization": "Bearer secre"}, {"Authorization": "Bearer s\xe9cret"}):
-            status, refused = Asker(server)("GET", "/family", headers=headers)
+            status, refused = Asker(server)("GET", "/environment", headers=headers)
             assert (status, "Expected the server's token" in refused["error"]) == (401, True)
-        assert Asker(server)("GET", "/family", headers={"Authorization": "Bearer secret"})[0] == 200
+        assert Asker(server)("GET", "/environment", headers={"Authorization": "Bearer secret"})[0] == 200
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "example.org"])
@@ -229,7 +229,7 @@ def test_what_the_environment_raises_ends_its_session_alone() -> None:
 
 
 def test_sessions_of_many_threads_keep_apart() -> None:
-    with serving(FAMILY) as server:
+    with serving(ENV) as server:
         found: dict[int, list[Any]] = {}
 
         def play(seed: int) -> None:
@@ -246,8 +246,8 @@ def test_sessions_of_many_threads_keep_apart() -> None:
         for thread in threads:
             thread.join(PATIENCE)
     for seed in range(8):
-        episode = FAMILY.make()
-        steps: list[Any] = [observation_tree(episode.start(FAMILY.task(seed), seed))]
+        episode = ENV.episode()
+        steps: list[Any] = [observation_tree(episode.start(ENV.task(seed), seed))]
         while len(steps) < len(found[seed]):
             steps.append(step_tree(episode.step(LEFT)))
         assert found[seed] == steps
@@ -256,10 +256,10 @@ def test_sessions_of_many_threads_keep_apart() -> None:
 
 def test_a_generator_goes_there_and_comes_back_as_if_drawn_from_here() -> None:
     here, there = random.Random(5), random.Random(5)
-    with serving(FAMILY) as server:
-        task = {"id": FAMILY.task(0).id, "seed": 0, "split": FAMILY.task(0).split, "tags": []}
+    with serving(ENV) as server:
+        task = {"id": ENV.task(0).id, "seed": 0, "split": ENV.task(0).split, "tags": []}
         _, answer = Asker(server)("POST", "/demonstrate", {"task": task, "rng": generator_tree(there)})
-    pairs = FAMILY.demonstrate(FAMILY.task(0), here)
+    pairs = ENV.demonstrate(ENV.task(0), here)
     assert [tuple(pair) for pair in answer["pairs"]] == pairs
     assert answer["rng"] == generator_tree(here)
 
@@ -270,7 +270,7 @@ def test_the_command_serves_until_it_is_told_to_stop(end: signal.Signals) -> Non
         host, _, port = url.removeprefix("http://").partition(":")
         for _ in range(4):
             with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
-                connection.sendall(b"GET /family HTTP/1.1\r\nConnection: close\r\n\r\n")
+                connection.sendall(b"GET /environment HTTP/1.1\r\nConnection: close\r\n\r\n")
                 assert b'"name":"echo"' in connection.makefile("rb").read()
         process.send_signal(end)
         _, log = process.communicate(timeout=PATIENCE)

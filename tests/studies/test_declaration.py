@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from heedful.filters import KeepAll
-from heedful.presets import preset
+from heedful.run.presets import preset
 from heedful.studies import STUDIES, find_study
 from heedful.studies.declaration import (
     Arm,

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from heedful.storage.trackers import JsonlTracker
 from heedful.studies.study_folder import StudyFolder, StudyRun
-from heedful.trackers import JsonlTracker
 from heedful.types import Metric
 
 

@@ -10,7 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from heedful.algorithms.entropy_control import EntropyTarget, LinearEntropy
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.training.learner import Learner
-from heedful.training.optimizer import OptimizerConfig
+from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.samples import make_samples
 from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, TrainingSample, Trajectory, Turn, Verdict
 

@@ -18,15 +18,15 @@ from heedful.algorithms.returns import TurnReturns  # noqa: E402
 from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
 from heedful.configuration import from_json, to_json  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
-from heedful.presets import preset  # noqa: E402
+from heedful.run import checkpoint  # noqa: E402
+from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
+from heedful.run.loop import train  # noqa: E402
+from heedful.run.parts import Parts, assemble  # noqa: E402
+from heedful.run.presets import preset  # noqa: E402
 from heedful.storage import RunFolder  # noqa: E402
-from heedful.trackers import JsonlTracker  # noqa: E402
-from heedful.training import checkpoint  # noqa: E402
-from heedful.training.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
+from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.critic_config import CriticConfig  # noqa: E402
-from heedful.training.loop import train  # noqa: E402
-from heedful.training.optimizer import OptimizerConfig  # noqa: E402
-from heedful.training.parts import Parts, assemble  # noqa: E402
+from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
 from heedful.types import Metric, Trajectory  # noqa: E402
 
 LEARNING = {

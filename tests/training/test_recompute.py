@@ -12,13 +12,12 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from training_worker import BUDGET, OPTIMIZER, samples, tiny  # noqa: E402
-
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import Grpo  # noqa: E402
-from heedful.training.adapters import Adapters  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
-from heedful.training.lora import LoraConfig  # noqa: E402
+from heedful.training.lora import Adapters  # noqa: E402
+from heedful.training.lora_config import LoraConfig  # noqa: E402
+from training_worker import BUDGET, OPTIMIZER, samples, tiny  # noqa: E402
 
 
 def passes(model: Any) -> Counter[str]:
@@ -123,7 +122,7 @@ def test_the_flag_reaches_the_learner(tmp_path: Path, echo_run: Any, monkeypatch
     import json
 
     from heedful.configuration import to_json
-    from heedful.training import parts
+    from heedful.run import parts
 
     asked = []
 

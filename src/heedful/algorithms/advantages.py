@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar, Literal
 
-from heedful.spread import is_constant, sample_variance, scored
+from heedful.statistics.group_statistics import is_constant, sample_variance, scored
 
 
 @dataclass(frozen=True, slots=True)

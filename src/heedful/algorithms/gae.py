@@ -14,7 +14,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import ClassVar, Literal, NamedTuple, get_args
 
-from heedful.spread import is_constant, sample_variance
+from heedful.statistics.group_statistics import is_constant, sample_variance
 
 Per = Literal["token", "turn"]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from heedful.spread import is_constant, sample_variance
+from heedful.statistics.group_statistics import is_constant, sample_variance
 
 
 @dataclass(frozen=True, slots=True)

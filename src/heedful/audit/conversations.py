@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.audit.records import Misfit, text_of
-from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Prompt, Reply, Span, Turn
 
 Messages = tuple[Mapping[str, str], ...]

@@ -14,11 +14,11 @@ import numpy as np
 
 from heedful.audit.steps import LoggedStep
 from heedful.diagnostics.behaviour import behaviour
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.signal import cause_metrics, spread_metrics, verdict_metrics
 from heedful.diagnostics.strategies import strategy_metrics
 from heedful.diagnostics.text import text_metrics
-from heedful.diagnostics.thoughts import ThoughtTags
-from heedful.spread import values_on
+from heedful.statistics.group_statistics import values_on
 from heedful.types import Group, Metric
 
 JUDGED_THOUGHTS = 16

@@ -14,8 +14,8 @@ from heedful.audit.files import LogFiles, find_files, rows_of
 from heedful.audit.readers import FORMATS, Hints, Reader, recognise
 from heedful.audit.records import Faults, Knowledge, Row
 from heedful.audit.settings import AuditSettings, OwnRun
-from heedful.diagnostics.thoughts import ThoughtTags
-from heedful.diagnostics.unknown import SPREAD_METRICS, SUCCESS_METRICS
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.diagnostics.unavailable import SPREAD_METRICS, SUCCESS_METRICS
 
 SAMPLE = 64
 """Rows from which a log's format and columns are understood."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from heedful.diagnostics.unknown import SUCCESS_METRICS
+from heedful.diagnostics.unavailable import SUCCESS_METRICS
 from heedful.types import Task, Trajectory, Verdict
 
 Row = dict[str, Any]

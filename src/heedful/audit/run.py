@@ -24,13 +24,13 @@ from heedful.audit.scoring import ModelJudge
 from heedful.audit.settings import AuditSettings
 from heedful.audit.steps import LoggedStep, StepStream
 from heedful.configuration import to_json
-from heedful.diagnostics.alarms import Alarms
+from heedful.diagnostics.alarms.watch import Alarms
 from heedful.diagnostics.strategies import input_to_action
-from heedful.diagnostics.unknown import withheld
+from heedful.diagnostics.unavailable import withheld
 from heedful.report import write_report
 from heedful.seeds import derive, stream
 from heedful.storage import RunFolder, read_metrics, write_scores, write_whole
-from heedful.trackers import JsonlTracker
+from heedful.storage.trackers import JsonlTracker
 from heedful.types import Metric
 
 

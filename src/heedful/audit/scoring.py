@@ -16,12 +16,12 @@ import numpy as np
 
 from heedful.audit.settings import AuditSettings
 from heedful.diagnostics.actions import Exchange
+from heedful.diagnostics.cross_scores.information import ZScoreState, information
+from heedful.diagnostics.cross_scores.score_matrix import select_rows
+from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
 from heedful.diagnostics.grounding import grounding
-from heedful.diagnostics.information import ZScoreState, information
 from heedful.diagnostics.regimes import RegimeState, label_regime
-from heedful.diagnostics.score_matrix import select_rows
-from heedful.diagnostics.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
-from heedful.scorers.grounded import grounding_metrics
+from heedful.measuring.grounded import grounding_metrics
 from heedful.seeds import derive
 from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
 
@@ -66,9 +66,9 @@ class ModelJudge:
         """Raises ValueError, a sentence, if there is no such model or it cannot be scored exactly."""
         import torch
 
-        from heedful.plain_attention import refuse_unless_plain_causal
-        from heedful.policies.load import pick_device
-        from heedful.pretrained import read_model, read_tokenizer
+        from heedful.models.attention import refuse_unless_plain_causal
+        from heedful.models.folders import read_model, read_tokenizer
+        from heedful.models.load import pick_device
         from heedful.scorers.judge import judge_name
 
         if settings.threads is not None:

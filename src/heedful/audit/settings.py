@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
 _CHECKPOINT = re.compile(r"step_(\d+)")
 _TRL_CHECKPOINT = re.compile(r"checkpoint-(\d+)")

@@ -157,8 +157,8 @@ def _conclude(console: Console, folder: Path) -> None:
 def _is(metric: str, name: str) -> bool:
     if "/" in name:
         return metric == name
-    family, _, rest = metric.partition("/")
-    return family.partition("@")[0] in ("information", "retrieval") and rest == f"first_turn/{name}"
+    env, _, rest = metric.partition("/")
+    return env.partition("@")[0] in ("information", "retrieval") and rest == f"first_turn/{name}"
 
 
 def _value(metric: Metric | None) -> str:

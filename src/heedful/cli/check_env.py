@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from heedful import envs
 from heedful.cli.words import asks_for_help, take_positional
 from heedful.configuration import Choice, ConfigurationError, parse
-from heedful.envs.check import QUICK, RULES, Effort, check
+from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Finding, Report
-from heedful.foreign import Raised, attempt
-from heedful.presets import PRESETS, preset
+from heedful.guarded import Raised, guarded_call
+from heedful.run.presets import PRESETS, preset
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +33,8 @@ Play an environment with well-formed, empty, huge, broken and adversarial replie
 the contract (docs/environments.md). Nothing is trained, and no model is needed.
 
   ENV              an environment or preset (heedful envs lists them), or your own: module:Class, or module:factory,
-                   any callable without arguments that returns a family; the module lies in this folder or on PYTHONPATH
+                   any callable without arguments that returns an environment; the module is in this folder or on
+                   PYTHONPATH
   --env.KNOB VALUE another setting of a knob: check the ones you train with
   --quick          fewer seeds and episodes: seconds, for a first look
   --seeds N        tasks that are drawn (default: {Effort().seeds}, quick {QUICK.seeds})
@@ -59,10 +60,10 @@ A broken rule comes with what was expected, what was found, on which task, membe
 
 The same in a test of your own:
 
-  from heedful.envs.check import QUICK, check
+  from heedful.envs.checking.check import QUICK, check
 
   def test_my_environment_keeps_the_contract():
-      report = check(MyFamily(), effort=QUICK)
+      report = check(MyEnvironment(), effort=QUICK)
       assert report.ok, str(report)"""
 
 STYLES = {"pass": "green", "warning": "yellow", "broken": "bold red", "not applicable": "dim"}
@@ -101,7 +102,7 @@ class CheckSettings:
 class KnobSettings(CheckSettings):
     """The same, with the environment's knobs."""
 
-    env: Annotated[Any, Choice(envs.FAMILIES)]
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
     """The environment and its knobs."""
 
 
@@ -113,14 +114,14 @@ def main(argv: list[str]) -> int:
             return 0
     if name is None:
         raise ValueError(f"Expected an environment after `heedful check-env`: one of {_known()}, or module:factory.")
-    family, origin = find_family(name)
-    settings, configured = _settings(name, family, argv)
-    report = _checked(configured, settings, origin if configured is family else "")
+    env, origin = find_environment(name)
+    settings, configured = _settings(name, env, argv)
+    report = _checked(configured, settings, origin if configured is env else "")
     return 0 if report.ok else 1
 
 
-def find_family(name: str) -> tuple[Any, str]:
-    """The family of this name, and the `module:factory` that makes it (empty for a preset).
+def find_environment(name: str) -> tuple[Any, str]:
+    """The environment of this name, and the `module:factory` that makes it (empty for a preset).
 
     Raises ValueError where the name is unknown, or what it names cannot be imported or made; ImportError where a
     library is missing that a registered environment needs.
@@ -137,14 +138,14 @@ def find_family(name: str) -> tuple[Any, str]:
     factory = _called(f"{module} to be a module", lambda: getattr(importlib.import_module(module), attribute))
     if not callable(factory):
         raise ValueError(
-            f"Expected {name!r} to name a class or a function without arguments that returns a family, found "
+            f"Expected {name!r} to name a class or a function without arguments that returns an environment, found "
             f"{type(factory).__name__}. Write a function that returns it."
         )
-    return _called(f"{attribute} to return a family when it is called without arguments", factory), name
+    return _called(f"{attribute} to return an environment when it is called without arguments", factory), name
 
 
 def _called(wanted: str, call: Callable[[], Any]) -> Any:
-    answer = attempt(call)
+    answer = guarded_call(call)
     if isinstance(answer, Raised):
         place = f" ({answer.place})" if answer.place else ""
         raise ValueError(
@@ -158,24 +159,24 @@ def _known() -> str:
     return ", ".join(dict.fromkeys([*envs.REGISTRY, *PRESETS]))
 
 
-def _settings(name: str, family: Any, argv: list[str]) -> tuple[CheckSettings, Any]:
-    """The settings, and the family with its knobs as they were given (the same object where none was)."""
+def _settings(name: str, env: Any, argv: list[str]) -> tuple[CheckSettings, Any]:
+    """The settings, and the environment with its knobs as they were given (the same object where none was)."""
     prog, head = f"heedful check-env {name}", "The settings in full:"
     knobs = any(word.startswith("--env") or word in ("--help", "-h", "--config", "--print-config") for word in argv)
-    if not (knobs and dataclasses.is_dataclass(family)):
-        return parse(CheckSettings, CheckSettings(), argv, prog, head), family
+    if not (knobs and dataclasses.is_dataclass(env)):
+        return parse(CheckSettings, CheckSettings(), argv, prog, head), env
     try:
-        settings = parse(KnobSettings, KnobSettings(env=family), argv, prog, head)
+        settings = parse(KnobSettings, KnobSettings(env=env), argv, prog, head)
     except (TypeError, ConfigurationError) as error:
         raise ValueError(f"The knobs of {name} cannot be set on a command line: {error}") from error
-    return settings, family if settings.env == family else settings.env
+    return settings, env if settings.env == env else settings.env
 
 
-def _checked(family: Any, settings: CheckSettings, origin: str) -> Report:
+def _checked(env: Any, settings: CheckSettings, origin: str) -> Report:
     if settings.json:
         # What an environment prints, as some libraries do, must not stand in the JSON.
         with contextlib.redirect_stdout(sys.stderr):
-            report = check(family, settings.effort, settings.skip, origin)
+            report = check(env, settings.effort, settings.skip, origin)
         print(report.write_json())
         return report
     from rich.console import Console
@@ -188,7 +189,7 @@ def _checked(family: Any, settings: CheckSettings, origin: str) -> Report:
             if finding is not None:
                 _show(finding, console)
 
-        report = check(family, settings.effort, settings.skip, origin, tell)
+        report = check(env, settings.effort, settings.skip, origin, tell)
     console.print(report.total, style="bold")
     return report
 

@@ -15,15 +15,15 @@ from typing import Any
 from heedful import envs
 from heedful.cli.words import asks_for_help
 from heedful.envs.adapters.extras import LIBRARIES, how_to_install, is_installed
-from heedful.presets import PRESETS
+from heedful.run.presets import PRESETS
 
 MOST_ACTIONS = 12
 """So many actions of an environment are listed, of more only the first."""
 
 HELP = """usage: heedful envs
 
-List the environments (at their default knobs) with the family they are of - heedful's own, or a library's - and the
-presets that `heedful train` starts from.
+List the environments (at their default knobs) with the environment they are of - heedful's own, or a library's - and
+the presets that `heedful train` starts from.
 `heedful play ENV --help` lists an environment's knobs; `heedful play ENV` plays it."""
 
 OWN = (
@@ -31,7 +31,7 @@ OWN = (
     "  heedful play mygame:Maze --env.rooms 5        (with mygame.py in this folder)",
     "  heedful check-env mygame:Maze                 (what is wrong with it, rule by rule)",
     "  heedful train mygame:Maze --model Qwen/Qwen2.5-0.5B-Instruct",
-    "It needs `name`, `turns`, `task(seed)` and `make()` (heedful.protocols.EnvironmentFamily). With `actions` and "
+    "It needs `name`, `turns`, `task(seed)` and `episode()` (heedful.protocols.Environment). With `actions` and "
     "`actions_per_turn`, or `random_answer` and `blind_answers`, it gets the random and the fixed baseline; with "
     "`demonstrate` a seedling can be grown for it.",
 )
@@ -60,22 +60,22 @@ def _told(name: str) -> str:
     """The summary, limits and actions, and where a library stands; of what needs something first, what it is."""
     kind = envs.get(name)
     try:
-        family: Any = kind()
+        env: Any = kind()
         if name in LIBRARIES and not is_installed(name):
-            return f"{family.summary} Not installed: {how_to_install(name)}."
+            return f"{env.summary} Not installed: {how_to_install(name)}."
         installed = "Installed. " if name in LIBRARIES else ""
-        return f"{family.summary} {installed}{_limits(family)}"
+        return f"{env.summary} {installed}{_limits(env)}"
     except (ValueError, OSError):
         # It cannot be had with defaults alone: a server that is not there.
         return (inspect.getdoc(kind) or "").partition("\n")[0]
 
 
-def _limits(family: Any) -> str:
-    actions = getattr(family, "actions", ())
+def _limits(env: Any) -> str:
+    actions = getattr(env, "actions", ())
     if not actions:
-        return f"{family.turns} x an answer in free text."
+        return f"{env.turns} x an answer in free text."
     shown = ", ".join(actions if len(actions) <= MOST_ACTIONS else (*actions[:4], f"... ({len(actions)} in all)"))
-    return f"{family.turns} x {family.actions_per_turn} of {shown}."
+    return f"{env.turns} x {env.actions_per_turn} of {shown}."
 
 
 def _table(rows: Iterable[tuple[str, str]], width: int) -> list[str]:

@@ -16,9 +16,9 @@ from heedful import envs
 from heedful.cli.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
 from heedful.cli.words import asks_for_help, take, take_positional
 from heedful.configuration import Choice, parse, to_json
+from heedful.models.replies import Tags
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
-from heedful.reading import Tags
 from heedful.rollout.collectors import COLLECTORS, Collector
 from heedful.rollout.context import Context
 from heedful.rollout.workers import check_timeout, isolated
@@ -71,7 +71,7 @@ class EvaluateSettings:
     """Training tasks on which the best fixed sequence is searched; 0 = no search."""
     json: Path | None = None
     """Write the numbers to this file, too."""
-    env: Annotated[Any, Choice(envs.FAMILIES)]
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
     """The environment and its knobs."""
     context: Context
     collect: Annotated[Collector, Choice(COLLECTORS)]
@@ -150,8 +150,8 @@ def main(argv: list[str]) -> int:
     console.print(f"Evaluating {subject.label}", style="bold", soft_wrap=True)
     for note in subject.notes:
         console.print(note, soft_wrap=True)
-    with isolated(settings.env, settings.env_workers, settings.env_timeout) as family:
-        evaluated = evaluate(load(subject, console), family, settings, console)
+    with isolated(settings.env, settings.env_workers, settings.env_timeout) as env:
+        evaluated = evaluate(load(subject, console), env, settings, console)
     console.print(f"{settings.env.name}, {settings.tasks} tasks of {settings.split}", style="bold")
     console.print(_table(evaluated, settings))
     if evaluated.sequence:
@@ -172,14 +172,14 @@ def _defaults(subject: Subject) -> EvaluateSettings:
     return EvaluateSettings(**shared)
 
 
-def evaluate(loaded: LoadedModel, family: Any, settings: EvaluateSettings, console: Console) -> Evaluated:
-    """Play the held-out tasks, sampled and greedily, and the baselines. `family`: that of the settings, isolated."""
+def evaluate(loaded: LoadedModel, env: Any, settings: EvaluateSettings, console: Console) -> Evaluated:
+    """Play the held-out tasks, sampled and greedily, and the baselines. `env`: that of the settings, isolated."""
     from heedful.diagnostics.behaviour import behaviour
-    from heedful.envs.tasks import evaluation_tasks
-    from heedful.evaluation import evaluation_seed, measure_baselines, play_tasks, success_metric
+    from heedful.envs.common.tasks import evaluation_tasks
+    from heedful.run.evaluation import evaluation_seed, measure_baselines, play_tasks, success_metric
 
     prefix = f"eval/{settings.split}"
-    tasks = evaluation_tasks(family, settings.split, settings.tasks)
+    tasks = evaluation_tasks(env, settings.split, settings.tasks)
 
     def play(kind: str, samples: int) -> list[Group]:
         # The same derivation as the training loop's: equal settings give equal numbers.
@@ -188,12 +188,12 @@ def evaluate(loaded: LoadedModel, family: Any, settings: EvaluateSettings, conso
         with _Progress(console, f"{kind}: {len(tasks)} tasks x {samples}") as tell:
 
             def policy_of(seed: int) -> Policy:
-                return _Told(loaded.policy(sampling, seed), tell, family.turns)
+                return _Told(loaded.policy(sampling, seed), tell, env.turns)
 
             return play_tasks(
                 policy_of,
                 seed,
-                family,
+                env,
                 tasks,
                 samples=samples,
                 at_once=settings.at_once,
@@ -203,7 +203,7 @@ def evaluate(loaded: LoadedModel, family: Any, settings: EvaluateSettings, conso
 
     sampled, greedy = play("sampled", settings.samples), play("greedy", 1)
     with _Progress(console, "random player, and search of the best fixed sequence on training tasks"):
-        baselines = measure_baselines(family, settings.split, settings.tasks, settings.search_tasks)
+        baselines = measure_baselines(env, settings.split, settings.tasks, settings.search_tasks)
     seen = {metric.name: metric for metric in behaviour(sampled)}
     metrics = [
         success_metric(f"{prefix}/sampled/success", sampled),

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Literal
 from heedful.cli.subjects import choose_checkpoint, find_subject, is_run, read_config
 from heedful.cli.words import asks_for_help, take, take_positional
 from heedful.configuration import parse, refuse_below, to_json
+from heedful.run.config import GradientsConfig, TrainConfig
 from heedful.storage import RunFolder
-from heedful.training.config import GradientsConfig, TrainConfig
 from heedful.types import Group, Metric
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heedful.training.anatomy import Dissection
-    from heedful.training.parts import Parts
+    from heedful.gradients.meter import Dissection
+    from heedful.run.parts import Parts
 
 HELP = """usage: heedful gradients RUN [--checkpoint 40,80] [settings]
 
@@ -124,10 +124,10 @@ def _chosen(name: str, checkpoint: str | None) -> tuple[RunFolder, TrainConfig, 
 def _measure(folder: RunFolder, config: TrainConfig, step: int, settings: GradientsSettings, console: Console) -> None:
     """Play, measure and store at one checkpoint."""
     from heedful.diagnostics.gradient import gradient_metrics
+    from heedful.run.checkpoint import Checkpoint
+    from heedful.run.parts import assemble
+    from heedful.run.terminal import GrowthBar
     from heedful.storage import write_gradients
-    from heedful.terminal import GrowthBar
-    from heedful.training.checkpoint import Checkpoint
-    from heedful.training.parts import assemble
 
     gradients = GradientsConfig(every=1, buckets=settings.buckets, memory_mb=settings.memory_mb)
     asked = replace(
@@ -156,25 +156,25 @@ def _play(
     config: TrainConfig, parts: Parts, step: int, settings: GradientsSettings, tell: Callable[[int, int], None]
 ) -> list[Group]:
     """Fresh episodes, their rewards shaped as in training; of the run's pool of tasks where it has one."""
-    from heedful.envs.tasks import TaskStream
+    from heedful.envs.common.tasks import TaskStream
     from heedful.policies.hf import HFPolicy
     from heedful.rollout.overlong import shape_overlong
     from heedful.rollout.workers import isolated
     from heedful.seeds import derive
 
-    family, algorithm, limit = config.env, config.algorithm, config.sampling.tokens_per_turn
-    pool = TaskStream(family, "train", derive(config.seed, "tasks"), config.tasks)
-    drawn = TaskStream(family, "train", derive(config.seed, "gradients", "tasks", settings.seed))
+    env, algorithm, limit = config.env, config.algorithm, config.sampling.tokens_per_turn
+    pool = TaskStream(env, "train", derive(config.seed, "tasks"), config.tasks)
+    drawn = TaskStream(env, "train", derive(config.seed, "gradients", "tasks", settings.seed))
     tasks = (drawn if config.tasks is None else pool).next(settings.groups)
     size = max(1, settings.at_once // settings.group_size)
     groups: list[Group] = []
-    with isolated(family, config.env_workers, config.env_timeout) as played:
+    with isolated(env, config.env_workers, config.env_timeout) as played:
         for start in range(0, len(tasks), size):
             seed = derive(config.seed, "gradients", settings.seed, step, start)
             sampling = config.collect.sampling(config.sampling)
             policy = HFPolicy(parts.model, parts.renderer, sampling, seed=seed, version=step)
             chunk = tasks[start : start + size]
-            groups += config.collect(policy, played.make, chunk, settings.group_size, family.turns, config.context)
+            groups += config.collect(policy, played.episode, chunk, settings.group_size, env.turns, config.context)
             tell(len(groups) * settings.group_size, settings.groups * settings.group_size)
     if not algorithm.overlong_buffer:
         return groups
@@ -207,7 +207,7 @@ def _facts(
 
 
 def _success(groups: Sequence[Group]) -> Metric:
-    from heedful.evaluation import success_metric
+    from heedful.run.evaluation import success_metric
 
     return success_metric("success/rate", groups)
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from heedful import envs
-from heedful.cli.spoken import reply_of, ways_to_answer
+from heedful.cli.human_reply import reply_of, ways_to_answer
 from heedful.cli.subjects import Subject, find_subject, load, shared_fields, with_settings
 from heedful.cli.words import asks_for_help, take, take_positional
 from heedful.configuration import Choice, parse
+from heedful.models.replies import Tags
 from heedful.policies.sampling import Sampling
-from heedful.presets import preset, starting_points
-from heedful.protocols import Environment
-from heedful.reading import Tags
+from heedful.protocols import Episode
 from heedful.rollout.context import Context
+from heedful.run.presets import preset, starting_points
 from heedful.types import Observation, Reply, Step, Task, Turn
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from heedful.rollout.episode import Episode
+    from heedful.rollout.player import Player
 
 HELP = """usage: heedful play ENV [--by WHO] [--seed S] [--split val] [--member M] [--env.KNOB VALUE ...]
 
@@ -63,7 +63,7 @@ class ScriptedSettings:
     """Whose tasks."""
     member: int = 0
     """Selects the environment's noise."""
-    env: Annotated[Any, Choice(envs.FAMILIES)]
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
     """The environment and its knobs."""
 
 
@@ -77,7 +77,7 @@ class ModelSettings:
     """Whose tasks."""
     member: int = 0
     """Selects the environment's noise, and other draws of the model."""
-    env: Annotated[Any, Choice(envs.FAMILIES)]
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
     """The environment and its knobs."""
     references: int = 15
     """Evaluation tasks that the words of each thought are weighed against; 0 = none."""
@@ -115,19 +115,19 @@ def main(argv: list[str]) -> int:
         return _play_model(with_settings(subject, settings, _POLICY_SETTINGS), settings)
     if checkpoint is not None:
         raise ValueError(f"--checkpoint is for --by RUN, but --by is {by}. Leave it out, or name a run.")
-    family = _in_full(preset(str(name)).env)
-    seated = parse(ScriptedSettings, ScriptedSettings(env=family), argv, prog, "The settings in full:")
+    env = _in_full(preset(str(name)).env)
+    seated = parse(ScriptedSettings, ScriptedSettings(env=env), argv, prog, "The settings in full:")
     return _play_scripted(by, seated)
 
 
-def _in_full(family: Any) -> Any:
-    """The family with its rules spelled out: presets for seedlings leave them away, people need them."""
-    spoken = any(field.name == "instructions" for field in fields(family))
-    return replace(family, instructions="full") if spoken else family
+def _in_full(env: Any) -> Any:
+    """The environment with its rules spelled out: presets for seedlings leave them away, people need them."""
+    spoken = any(field.name == "instructions" for field in fields(env))
+    return replace(env, instructions="full") if spoken else env
 
 
 def _task(settings: ScriptedSettings | ModelSettings) -> Task:
-    from heedful.envs.tasks import TaskStream
+    from heedful.envs.common.tasks import TaskStream
 
     if settings.member < 0:
         raise ValueError(f"--member must be at least 0, found {settings.member}.")
@@ -141,7 +141,7 @@ def _named(task: Task, member: int) -> str:
 class _Watched:
     """An environment that remembers what it answered last, to be shown."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Episode) -> None:
         self._environment = environment
         self.shown = ""
         self.step_taken: Step | None = None
@@ -160,17 +160,17 @@ class _Watched:
 def _play_scripted(by: str, settings: ScriptedSettings) -> int:
     from rich.console import Console
 
-    from heedful.rollout.episode import Episode
+    from heedful.rollout.player import Player
 
-    console, family, task = Console(highlight=False), settings.env, _task(settings)
+    console, env, task = Console(highlight=False), settings.env, _task(settings)
     answer = _player(by, settings, task, console)
-    environment = _Watched(family.make())
-    episode = Episode(environment, task, settings.member, family.turns)
-    console.print(f"{family.name}, {_named(task, settings.member)}", style="bold", soft_wrap=True)
+    environment = _Watched(env.episode())
+    episode = Player(environment, task, settings.member, env.turns)
+    console.print(f"{env.name}, {_named(task, settings.member)}", style="bold", soft_wrap=True)
     turn = 0
     while episode.ending is None:
         turn += 1
-        console.print(f"\nturn {turn} of at most {family.turns}", style="bold")
+        console.print(f"\nturn {turn} of at most {env.turns}", style="bold")
         console.print(environment.shown, style="cyan", markup=False, soft_wrap=True)
         reply = answer()
         if reply is None:
@@ -184,7 +184,7 @@ def _play_scripted(by: str, settings: ScriptedSettings) -> int:
     return _show_end(episode, console)
 
 
-def _as_sampled(text: str, episode: Episode) -> Reply:
+def _as_sampled(text: str, episode: Player) -> Reply:
     from heedful.policies.scripted import ScriptedPolicy
 
     return ScriptedPolicy(lambda conversation: text).respond([episode.conversation])[0]
@@ -195,26 +195,26 @@ def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -
     from heedful.rollout.baselines import has_random_player, random_reply
     from heedful.seeds import stream
 
-    family, rng = settings.env, stream(settings.seed, "play", by, settings.member)
+    env, rng = settings.env, stream(settings.seed, "play", by, settings.member)
     if by == "person":
-        console.print(ways_to_answer(family), markup=False)
-        return lambda: _ask(family, console)
+        console.print(ways_to_answer(env), markup=False)
+        return lambda: _ask(env, console)
     if by == "random":
-        if not has_random_player(family):
+        if not has_random_player(env):
             raise ValueError(
-                f"A random player needs to know what can be answered, but {family.name} has neither `actions` nor "
+                f"A random player needs to know what can be answered, but {env.name} has neither `actions` nor "
                 "`random_answer`."
             )
-        return lambda: random_reply(family, task, rng)
-    if not hasattr(family, "demonstrate"):
-        raise ValueError(f"{family.name} has no solver (no `demonstrate`). Try --by person or --by random.")
+        return lambda: random_reply(env, task, rng)
+    if not hasattr(env, "demonstrate"):
+        raise ValueError(f"{env.name} has no solver (no `demonstrate`). Try --by person or --by random.")
     if settings.member:
         raise ValueError(f"The solver demonstrates under the noise of member 0, found --member {settings.member}.")
-    replies = iter([reply for _, reply in family.demonstrate(task, rng)])
+    replies = iter([reply for _, reply in env.demonstrate(task, rng)])
     return lambda: next(replies, None)
 
 
-def _ask(family: Any, console: Console) -> str | None:
+def _ask(env: Any, console: Console) -> str | None:
     """Ask until the answer can be read; `None` when the person leaves."""
     while True:
         try:
@@ -223,7 +223,7 @@ def _ask(family: Any, console: Console) -> str | None:
             console.print()
             return None
         try:
-            return reply_of(line, family)
+            return reply_of(line, env)
         except ValueError as problem:
             console.print(str(problem), style="red", markup=False)
 
@@ -237,7 +237,7 @@ def _show_step(step: Step, console: Console) -> None:
     console.print(f"reward:   {rewards or '0'}", markup=False)
 
 
-def _show_end(episode: Episode, console: Console) -> int:
+def _show_end(episode: Player, console: Console) -> int:
     trajectory = episode.trajectory(temperature=1.0, policy_version=0)
     if trajectory.outcome is None:
         console.print(f"\nthe environment broke: {trajectory.error}", style="red", markup=False)
@@ -254,18 +254,18 @@ def _ended(ending: str, outcome: float | None, reward: float | None) -> str:
 def _play_model(subject: Subject, settings: ModelSettings) -> int:
     from rich.console import Console
 
-    from heedful.cli.listening import show_listening
-    from heedful.rollout.episode import Episode
+    from heedful.cli.token_information import show_listening
+    from heedful.rollout.player import Player
+    from heedful.run.terminal import episode_text
     from heedful.seeds import derive
-    from heedful.terminal import episode_text
 
-    console, family, task = Console(highlight=False), settings.env, _task(settings)
+    console, env, task = Console(highlight=False), settings.env, _task(settings)
     console.print(f"{subject.label}: {_named(task, settings.member)}", style="bold", soft_wrap=True)
     for note in subject.notes:
         console.print(note, soft_wrap=True)
     loaded = load(subject, console)
     policy = loaded.policy(settings.sampling, derive(settings.seed, "play", settings.member))
-    episode = Episode(family.make(), task, settings.member, family.turns, settings.context)
+    episode = Player(env.episode(), task, settings.member, env.turns, settings.context)
     while episode.ending is None:
         episode.advance(policy.respond([episode.conversation])[0])
     trajectory = episode.trajectory(policy.temperature, policy.version)
@@ -277,7 +277,7 @@ def _play_model(subject: Subject, settings: ModelSettings) -> int:
         console.print(f"the environment broke: {trajectory.error}", style="red", markup=False)
         return 1
     if settings.references > 0:
-        show_listening(trajectory, loaded, family, settings.sampling, settings.references, console)
+        show_listening(trajectory, loaded, env, settings.sampling, settings.references, console)
     console.print(_ended(trajectory.ending.value, trajectory.outcome, trajectory.reward), style="bold")
     return 0
 

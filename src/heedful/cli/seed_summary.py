@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.cli.subjects import read_config
-from heedful.evaluation import paired_gain, success_metric
 from heedful.report import write_comparison
 from heedful.report.comparison import MOST_RUNS
-from heedful.seed_statistics import PooledGain, pool, task_gains, task_rates
+from heedful.run.evaluation import paired_gain, success_metric
 from heedful.storage import RunFolder, read_rollouts, write_whole
+from heedful.studies.seed_statistics import PooledGain, pool, task_gains, task_rates
 from heedful.types import Metric
 
 if TYPE_CHECKING:

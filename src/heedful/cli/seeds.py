@@ -15,10 +15,10 @@ from rich.console import Console
 
 from heedful.cli.seed_summary import summarise, write_list
 from heedful.configuration import to_json
+from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder, write_whole
 from heedful.studies.processes import Child, at_once, run_children
 from heedful.studies.progress import RunRow, RunsView
-from heedful.training.config import TrainConfig
 
 LAST_LINES = 12
 """Lines shown of the log of a seed that failed."""
@@ -113,8 +113,8 @@ def _grow_once(config: TrainConfig, console: Console) -> None:
         return
     import torch
 
-    from heedful.terminal import GrowthBar
-    from heedful.training.parts import load_policy
+    from heedful.run.parts import load_policy
+    from heedful.run.terminal import GrowthBar
 
     torch.set_num_threads(config.threads)
     with GrowthBar(console) as bar:

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from heedful import envs
 from heedful.cli.words import asks_for_help, take_positional
 from heedful.configuration import Choice, parse, refuse_below
-from heedful.presets import preset, starting_points
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout, isolated
+from heedful.run.presets import preset, starting_points
 
 HELP = """usage: heedful serve-env ENV [--env.KNOB VALUE ...] [--host H] [--port P] [settings]
 
@@ -41,7 +41,7 @@ docs/environments.md. Whoever trains plays it as the environment `remote`.
 class ServeSettings:
     """What can be set on the command line of `heedful serve-env`."""
 
-    env: Annotated[Any, Choice(envs.FAMILIES)]
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
     """The environment and its knobs."""
     host: str = "127.0.0.1"
     """Address to listen on."""
@@ -84,14 +84,14 @@ def main(argv: list[str]) -> int:
             f"Expected an environment after `heedful serve-env`: {', '.join(starting_points())}, or module:Class."
         )
     # As itself, not as a preset makes it for a seedling: its rules are spelled out.
-    family = envs.get(name)() if name in envs.REGISTRY else preset(name).env
-    settings = parse(ServeSettings, ServeSettings(env=family), argv, f"heedful serve-env {name}", "The settings:")
+    env = envs.get(name)() if name in envs.REGISTRY else preset(name).env
+    settings = parse(ServeSettings, ServeSettings(env=env), argv, f"heedful serve-env {name}", "The settings:")
     return serve(settings)
 
 
 def serve(settings: ServeSettings) -> int:
     """Listen until Ctrl-C or SIGTERM."""
-    from heedful.envs.server_calls import read_token
+    from heedful.envs.remote.server_calls import read_token
     from heedful.serving.server import EnvironmentServer, Limits, check_address
     from heedful.serving.service import Service
     from heedful.serving.sessions import Sessions
@@ -101,8 +101,8 @@ def serve(settings: ServeSettings) -> int:
     for end in (signal.SIGTERM, signal.SIGINT):  # a shell has background jobs ignore the latter
         signal.signal(end, signal.default_int_handler)
     limits = Limits(settings.largest_reply, settings.connections, settings.log_every)
-    with isolated(settings.env, settings.env_workers, settings.env_timeout) as family:
-        sessions = Sessions(family.make, settings.sessions, settings.idle)
+    with isolated(settings.env, settings.env_workers, settings.env_timeout) as env:
+        sessions = Sessions(env.episode, settings.sessions, settings.idle)
         service = Service(settings.env, sessions)
         with EnvironmentServer((settings.host, settings.port), service, sessions, token, limits, _tell) as server:
             where = f"{settings.env_workers} worker processes" if settings.env_workers else "the server's process"

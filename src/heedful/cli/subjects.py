@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.configuration import from_json
 from heedful.policies.sampling import Sampling
-from heedful.presets import preset, starting_points
 from heedful.rollout.context import Context
+from heedful.run.config import TrainConfig
+from heedful.run.presets import preset, starting_points
 from heedful.storage import RunFolder, read_metrics
-from heedful.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
     from transformers import PreTrainedModel
 
+    from heedful.models.render import Renderer
     from heedful.policies.hf import HFPolicy
-    from heedful.render import Renderer
 
 _CHECKPOINTS = "checkpoints"
 
@@ -196,10 +196,10 @@ def load(subject: Subject, console: Console) -> LoadedModel:
     """Load the subject's weights; a seedling that the cache lacks is grown now, with a progress bar."""
     import torch
 
-    from heedful.policies.load import load_model, pick_device
-    from heedful.render import Renderer
-    from heedful.terminal import GrowthBar
-    from heedful.training.parts import load_policy, stop_ids
+    from heedful.models.load import load_model, pick_device
+    from heedful.models.render import Renderer
+    from heedful.run.parts import load_policy, stop_ids
+    from heedful.run.terminal import GrowthBar
 
     config = subject.config
     torch.set_num_threads(config.threads)

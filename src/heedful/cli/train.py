@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from heedful.cli.words import asks_for_help, take, take_positional
 from heedful.configuration import from_json, parse, to_json
-from heedful.presets import preset, starting_points
+from heedful.distributed.parallel import Place
+from heedful.run.config import TrainConfig
+from heedful.run.presets import preset, starting_points
 from heedful.storage import RunFolder, describe_environment, write_whole
-from heedful.training.config import TrainConfig
-from heedful.training.parallel import Place
 
 if TYPE_CHECKING:
-    from heedful.training.distributed import World
-    from heedful.training.loop import Outcome
+    from heedful.distributed.world import World
+    from heedful.run.loop import Outcome
 
 DESCRIPTION = f"""Train an agent with reinforcement learning, measure on the way whether its reasoning still depends on
 the input, and end with a report and a verdict.
@@ -109,8 +109,8 @@ def _resume(path: Path, place: Place) -> int:
 
 def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], place: Place, resume: bool) -> int:
     # Torch is loaded here, after everything that can be refused without it has been.
-    from heedful.policies.load import pick_device
-    from heedful.training.distributed import Joined, local_device
+    from heedful.distributed.world import Joined, local_device
+    from heedful.models.load import pick_device
 
     device = local_device(pick_device(config.device), place)
     with Joined(place, device, config.parallel.timeout) as world:
@@ -134,11 +134,11 @@ def _code(outcome: Outcome) -> int:
 
 def _train(config: TrainConfig, folder: RunFolder, world: World, resume: bool) -> Outcome:
     """The run in one process. The first one shows it and keeps its record."""
-    from heedful.terminal import GrowthBar, Silence, TerminalView
-    from heedful.trackers import JsonlTracker, open_trackers
-    from heedful.training import checkpoint
-    from heedful.training.loop import train
-    from heedful.training.parts import assemble
+    from heedful.run import checkpoint
+    from heedful.run.loop import train
+    from heedful.run.parts import assemble
+    from heedful.run.terminal import GrowthBar, Silence, TerminalView
+    from heedful.storage.trackers import JsonlTracker, open_trackers
 
     found = checkpoint.checkpoints(folder.path / "checkpoints") if resume and world.is_first else []
     start = world.of_first(found[-1] if found else None)
@@ -170,8 +170,8 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, resume: bool) -
 def _conclude(config: TrainConfig, folder: RunFolder, outcome: Outcome) -> int:
     """What a person reads at the end of a run."""
     from heedful.report import write_report
-    from heedful.terminal import TerminalView
-    from heedful.verdict import conclude
+    from heedful.run.terminal import TerminalView
+    from heedful.run.verdict import conclude
 
     view = TerminalView(config.steps, outcome.version, config.tags)
     if outcome.interrupted:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from heedful.diagnostics.intervals import Interval, cluster_interval, wilson
-from heedful.spread import scored
+from heedful.statistics.group_statistics import scored
+from heedful.statistics.intervals import Interval, cluster_interval, wilson
 from heedful.types import Group, Metric, Reply, Span, Trajectory
 
 Cluster = list[Trajectory]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from heedful.diagnostics.intervals import jackknife_interval
+from heedful.statistics.intervals import jackknife_interval
 from heedful.types import Metric
 
 Floats = npt.NDArray[np.float64]

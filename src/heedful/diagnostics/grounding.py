@@ -16,13 +16,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from heedful.diagnostics import mixture
 from heedful.diagnostics.actions import Exchange
-from heedful.diagnostics.information import SATURATED
-from heedful.diagnostics.intervals import wilson
-from heedful.diagnostics.jackknife import Estimate, reading
-from heedful.diagnostics.mixture import FEW_PROMPTS
-from heedful.diagnostics.score_matrix import score_matrix
+from heedful.diagnostics.cross_scores import mixture
+from heedful.diagnostics.cross_scores.information import SATURATED
+from heedful.diagnostics.cross_scores.jackknife import Estimate, reading
+from heedful.diagnostics.cross_scores.mixture import FEW_PROMPTS
+from heedful.diagnostics.cross_scores.score_matrix import score_matrix
+from heedful.statistics.intervals import wilson
 from heedful.types import CrossScores, Metric
 
 Floats = npt.NDArray[np.float64]

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 from heedful.diagnostics.behaviour import behaviour
-from heedful.diagnostics.intervals import mean_interval
 from heedful.diagnostics.strategies import strategy_metrics
-from heedful.spread import is_constant, sample_variance, scored, values_on
+from heedful.statistics.group_statistics import is_constant, sample_variance, scored, values_on
+from heedful.statistics.intervals import mean_interval
 from heedful.types import Group, Metric, Verdict
 
 _NO_SPREAD = "no group has two scored members"

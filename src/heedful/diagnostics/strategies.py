@@ -17,9 +17,9 @@ from scipy.special import xlogy
 
 from heedful.diagnostics.actions import mostly_alone
 from heedful.diagnostics.behaviour import rate
-from heedful.diagnostics.intervals import cluster_interval
-from heedful.diagnostics.jackknife import Estimate, reading
-from heedful.diagnostics.mixture import FEW_PROMPTS
+from heedful.diagnostics.cross_scores.jackknife import Estimate, reading
+from heedful.diagnostics.cross_scores.mixture import FEW_PROMPTS
+from heedful.statistics.intervals import cluster_interval
 from heedful.types import Group, Metric, Trajectory
 
 Floats = npt.NDArray[np.float64]

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.special import gammaln
 
-from heedful.diagnostics.intervals import jackknife_interval
-from heedful.diagnostics.retrieval import retrieval
-from heedful.diagnostics.score_matrix import Floats, Integers, score_matrix
-from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.diagnostics.cross_scores.retrieval import retrieval
+from heedful.diagnostics.cross_scores.score_matrix import Floats, Integers, score_matrix
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.statistics.intervals import jackknife_interval
 from heedful.types import CrossScores, Group, Metric, Reply
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from heedful.diagnostics.signal import cause_of
-from heedful.spread import scored, values_on
+from heedful.statistics.group_statistics import scored, values_on
 from heedful.types import Group, Verdict
 
 CAUSES = ("mixed", "solved", "blind", "failed")

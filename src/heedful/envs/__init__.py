@@ -11,25 +11,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 REGISTRY: dict[str, str] = {
-    "bandit": "heedful.envs.bandit:Bandit",
-    "chain": "heedful.envs.chain:Chain",
-    "countdown": "heedful.envs.countdown:Countdown",
-    "echo": "heedful.envs.echo:Echo",
-    "frozen_lake": "heedful.envs.frozen_lake:FrozenLake",
-    "gymnasium": "heedful.envs.adapters.gymnasium_family:Gymnasium",
-    "math": "heedful.envs.math_problems:MathProblems",
-    "openenv": "heedful.envs.adapters.openenv_family:OpenEnv",
-    "reasoning_gym": "heedful.envs.adapters.reasoning_gym_family:ReasoningGym",
-    "remote": "heedful.envs.remote:Remote",
-    "sokoban": "heedful.envs.sokoban:Sokoban",
-    "sudoku": "heedful.envs.sudoku:Sudoku",
-    "textarena": "heedful.envs.adapters.textarena_family:TextArena",
+    "bandit": "heedful.envs.toys.bandit:Bandit",
+    "chain": "heedful.envs.toys.chain:Chain",
+    "countdown": "heedful.envs.countdown.environment:Countdown",
+    "echo": "heedful.envs.toys.echo:Echo",
+    "frozen_lake": "heedful.envs.frozen_lake.environment:FrozenLake",
+    "gymnasium": "heedful.envs.adapters.gymnasium.environment:Gymnasium",
+    "math": "heedful.envs.math.environment:MathProblems",
+    "openenv": "heedful.envs.adapters.openenv.environment:OpenEnv",
+    "reasoning_gym": "heedful.envs.adapters.reasoning_gym.environment:ReasoningGym",
+    "remote": "heedful.envs.remote.environment:Remote",
+    "sokoban": "heedful.envs.sokoban.environment:Sokoban",
+    "sudoku": "heedful.envs.sudoku.environment:Sudoku",
+    "textarena": "heedful.envs.adapters.textarena.environment:TextArena",
 }
-"""Name -> `module:class` of a dataclass that is an `EnvironmentFamily`."""
+"""Name -> `module:class` of a dataclass that is an `Environment`."""
 
 
 def get(name: str) -> Any:
-    """The family class registered under `name`. Raises a sentence that lists the known names."""
+    """The environment class registered under `name`. Raises a sentence that lists the known names."""
     if name not in REGISTRY:
         close = difflib.get_close_matches(name, REGISTRY, n=1, cutoff=0.5)
         hint = f" Did you mean {close[0]}?" if close else ""
@@ -38,7 +38,7 @@ def get(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-class _Families(Mapping[str, type]):
+class _Environments(Mapping[str, type]):
     """The registry as a table of classes, each loaded when it is looked at."""
 
     def __getitem__(self, name: str) -> type:
@@ -53,5 +53,5 @@ class _Families(Mapping[str, type]):
         return len(REGISTRY)
 
 
-FAMILIES: Mapping[str, type] = _Families()
+ENVIRONMENTS: Mapping[str, type] = _Environments()
 """Name -> class."""

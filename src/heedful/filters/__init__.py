@@ -17,7 +17,7 @@ from heedful.filters.ranked import DropConstant, KeepAll, MinP, Softmax, TopK, T
 from heedful.filters.shrinkage import Visit
 from heedful.filters.weighted import SoftWeight
 from heedful.filters.wrappers import FILTERS, RandomSubset, Remembering, Shrunken
-from heedful.spread import is_constant, values_on
+from heedful.statistics.group_statistics import is_constant, values_on
 
 __all__ = [
     "FILTERS",

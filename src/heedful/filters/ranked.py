@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from heedful.filters.spreads import (
+from heedful.filters.ranking import (
     check_on,
     check_share,
     deviations,
@@ -21,7 +21,7 @@ from heedful.filters.spreads import (
     variances,
     verdicts_from,
 )
-from heedful.spread import scored
+from heedful.statistics.group_statistics import scored
 from heedful.types import Verdict
 
 

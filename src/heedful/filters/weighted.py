@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heedful.filters.spreads import check_on, positive, variances
+from heedful.filters.ranking import check_on, positive, variances
 from heedful.types import Verdict
 
 LEAST = 1e-12

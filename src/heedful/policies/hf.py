@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from heedful.plain_attention import longest_context, refuse_unless_plain_causal
+from heedful.models.attention import longest_context, refuse_unless_plain_causal
 from heedful.policies.kept import KeptCaches
 from heedful.policies.kv import KVBatch, merge
 from heedful.policies.noise import gumbels

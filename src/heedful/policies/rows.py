@@ -13,7 +13,7 @@ from heedful.types import Conversation, Prompt, Reply, Span
 
 
 class ReplyRenderer(Protocol):
-    """What the sampler asks of a renderer; `heedful.render.Renderer` is one."""
+    """What the sampler asks of a renderer; `heedful.models.render.Renderer` is one."""
 
     @property
     def stop_ids(self) -> frozenset[int]: ...

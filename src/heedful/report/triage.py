@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from heedful.diagnostics.alarm_rules import AlarmConfig, standard_rules
+from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 from heedful.diagnostics.triage import (
     ADVICE,
     CAUSES,

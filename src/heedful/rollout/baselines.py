@@ -3,8 +3,9 @@
 Promise: no model and no tokens; the same tasks and generator give the same counts. Every episode is played as member 0;
 one whose environment breaks is not scored and not counted.
 
-A family either lists its `actions` (`ActionFamily`) or takes answers in free text (`AnswerFamily`). One that lists very
-many actions may offer `blind_answers` as well: whole answers of one turn, over which the search then runs instead.
+An environment either lists its `actions` (`ActionEnvironment`) or takes answers in free text (`AnswerEnvironment`). One
+that lists very many actions may offer `blind_answers` as well: whole answers of one turn, over which the
+search then runs instead.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from heedful.envs.actions import ActionFamily, format_reply
-from heedful.envs.answers import AnswerFamily
-from heedful.foreign import Answered, Raised, attempt
-from heedful.protocols import EnvironmentFamily
+from heedful.envs.common.actions import ActionEnvironment, format_reply
+from heedful.envs.common.answers import AnswerEnvironment
+from heedful.guarded import Answered, Raised, guarded_call
+from heedful.protocols import Environment
 from heedful.types import Step, Task
 
 ReplyFunction = Callable[[str, int], str]
 """(observation text, turn number from 0) -> reply text."""
 
-ScriptedFamily = ActionFamily | AnswerFamily
+ScriptedEnvironment = ActionEnvironment | AnswerEnvironment
 """What scripted players can play."""
 
 MOST_CANDIDATES = 64
-"""A sequence is extended by two actions at once if that makes no more candidates than this, else by one. Of a family's
-blind answers so many are tried."""
+"""A sequence is extended by two actions at once if that makes no more candidates than this, else by one. Of an
+environment's blind answers so many are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ class _Played:
     broke: bool = False
 
 
-def play(family: EnvironmentFamily, task: Task, member: int, reply: ReplyFunction) -> list[Step]:
+def play(env: Environment, task: Task, member: int, reply: ReplyFunction) -> list[Step]:
     """Play one episode to its end with scripted replies; returns what the environment answered, turn by turn."""
-    environment = family.make()
+    environment = env.episode()
     observation = environment.start(task, member)
     steps: list[Step] = []
     while not steps or steps[-1].ending is None:
@@ -65,37 +66,37 @@ def play(family: EnvironmentFamily, task: Task, member: int, reply: ReplyFunctio
     return steps
 
 
-def has_random_player(family: object) -> bool:
-    """Whether `random_reply` knows what a random player answers in this family."""
-    return bool(getattr(family, "actions", None)) or hasattr(family, "random_answer")
+def has_random_player(env: object) -> bool:
+    """Whether `random_reply` knows what a random player answers in this environment."""
+    return bool(getattr(env, "actions", None)) or hasattr(env, "random_answer")
 
 
-def has_blind_player(family: object) -> bool:
-    """Whether there is anything to search the best input-blind player of this family over."""
-    return bool(getattr(family, "actions", None)) or hasattr(family, "blind_answers")
+def has_blind_player(env: object) -> bool:
+    """Whether there is anything to search the best input-blind player of this environment over."""
+    return bool(getattr(env, "actions", None)) or hasattr(env, "blind_answers")
 
 
-def random_reply(family: ScriptedFamily, task: Task, rng: random.Random) -> str:
+def random_reply(env: ScriptedEnvironment, task: Task, rng: random.Random) -> str:
     """The reply of a player who does not think: random actions, as many as a turn allows, or a random answer."""
-    actions: Sequence[str] = getattr(family, "actions", ())
+    actions: Sequence[str] = getattr(env, "actions", ())
     if actions:
-        return format_reply(rng.choices(actions, k=getattr(family, "actions_per_turn", 1)), "")
-    return format_reply([cast(AnswerFamily, family).random_answer(task, rng)], "")
+        return format_reply(rng.choices(actions, k=getattr(env, "actions_per_turn", 1)), "")
+    return format_reply([cast(AnswerEnvironment, env).random_answer(task, rng)], "")
 
 
-def random_policy_success(family: ScriptedFamily, tasks: Sequence[Task], rng: random.Random) -> SuccessCount:
+def random_policy_success(env: ScriptedEnvironment, tasks: Sequence[Task], rng: random.Random) -> SuccessCount:
     """Success of uniformly random valid actions, as many in each turn as are allowed, or of random answers."""
 
     def solved(task: Task) -> bool:
-        return play(family, task, 0, lambda observation, turn: random_reply(family, task, rng))[-1].outcome == 1.0
+        return play(env, task, 0, lambda observation, turn: random_reply(env, task, rng))[-1].outcome == 1.0
 
-    return _count([attempt(lambda task=task: solved(task)) for task in tasks])  # type: ignore[misc]
+    return _count([guarded_call(lambda task=task: solved(task)) for task in tasks])  # type: ignore[misc]
 
 
-def fixed_sequence_success(family: ScriptedFamily, tasks: Sequence[Task], sequence: Sequence[str]) -> SuccessCount:
+def fixed_sequence_success(env: ScriptedEnvironment, tasks: Sequence[Task], sequence: Sequence[str]) -> SuccessCount:
     """Success of one sequence of actions, or of answers, played whatever is observed."""
-    replies = _replies(family, sequence)
-    played = [_play_fixed(family, task, replies) for task in tasks]
+    replies = _replies(env, sequence)
+    played = [_play_fixed(env, task, replies) for task in tasks]
     return SuccessCount(sum(each.solved for each in played), sum(not each.broke for each in played))
 
 
@@ -104,36 +105,36 @@ def _count(solved: Sequence[Answered[bool] | Raised]) -> SuccessCount:
     return SuccessCount(sum(scored), len(scored))
 
 
-def best_fixed_sequence(family: ScriptedFamily, tasks: Sequence[Task]) -> tuple[str, ...]:
+def best_fixed_sequence(env: ScriptedEnvironment, tasks: Sequence[Task]) -> tuple[str, ...]:
     """A strong input-blind policy: one sequence of actions (or answers), as long as the budget, searched on `tasks`.
 
     Greedy: the sequence grows by the one or two actions that solve most tasks (of equal ones, that leave most episodes
-    open; then the first in the order of `family.actions`). Then one pass over its positions takes every change of a
+    open; then the first in the order of `env.actions`). Then one pass over its positions takes every change of a
     single action that solves more. Search on training tasks and score with `fixed_sequence_success` on others.
     """
     if not tasks:
-        raise ValueError(f"{family.name}: the best fixed sequence is searched on tasks, but none were given.")
-    words = _candidates(family, tasks)
-    return _improve(family, tasks, words, _grow(family, tasks, words)) if words else ()
+        raise ValueError(f"{env.name}: the best fixed sequence is searched on tasks, but none were given.")
+    words = _candidates(env, tasks)
+    return _improve(env, tasks, words, _grow(env, tasks, words)) if words else ()
 
 
-def _candidates(family: ScriptedFamily, tasks: Sequence[Task]) -> Sequence[str]:
-    """What a sequence is made of: whole answers of a turn where the family offers them, else its actions."""
-    if _plays_answers(family):
-        return cast(AnswerFamily, family).blind_answers(tasks)[:MOST_CANDIDATES]
-    return cast(ActionFamily, family).actions
+def _candidates(env: ScriptedEnvironment, tasks: Sequence[Task]) -> Sequence[str]:
+    """What a sequence is made of: whole answers of a turn where the environment offers them, else its actions."""
+    if _plays_answers(env):
+        return cast(AnswerEnvironment, env).blind_answers(tasks)[:MOST_CANDIDATES]
+    return cast(ActionEnvironment, env).actions
 
 
-def _plays_answers(family: ScriptedFamily) -> bool:
-    return hasattr(family, "blind_answers")
+def _plays_answers(env: ScriptedEnvironment) -> bool:
+    return hasattr(env, "blind_answers")
 
 
-def _per_turn(family: ScriptedFamily) -> int:
-    return 1 if _plays_answers(family) else cast(ActionFamily, family).actions_per_turn
+def _per_turn(env: ScriptedEnvironment) -> int:
+    return 1 if _plays_answers(env) else cast(ActionEnvironment, env).actions_per_turn
 
 
-def _grow(family: ScriptedFamily, tasks: Sequence[Task], words: Sequence[str]) -> tuple[str, ...]:
-    budget = family.turns * _per_turn(family)
+def _grow(env: ScriptedEnvironment, tasks: Sequence[Task], words: Sequence[str]) -> tuple[str, ...]:
+    budget = env.turns * _per_turn(env)
     stride = 2 if len(words) ** 2 <= MOST_CANDIDATES else 1
     sequence: tuple[str, ...] = ()
     undecided = list(tasks)
@@ -143,8 +144,8 @@ def _grow(family: ScriptedFamily, tasks: Sequence[Task], words: Sequence[str]) -
         best_undecided = undecided
         for extension in itertools.product(words, repeat=min(stride, budget - len(sequence))):
             candidate = sequence + extension
-            replies = _replies(family, candidate)
-            played = [_play_fixed(family, task, replies) for task in undecided]
+            replies = _replies(env, candidate)
+            played = [_play_fixed(env, task, replies) for task in undecided]
             score = (sum(result.solved for result in played), sum(not result.over for result in played))
             if score > best_score:
                 best_score, best = score, candidate
@@ -154,10 +155,10 @@ def _grow(family: ScriptedFamily, tasks: Sequence[Task], words: Sequence[str]) -
 
 
 def _improve(
-    family: ScriptedFamily, tasks: Sequence[Task], words: Sequence[str], sequence: tuple[str, ...]
+    env: ScriptedEnvironment, tasks: Sequence[Task], words: Sequence[str], sequence: tuple[str, ...]
 ) -> tuple[str, ...]:
-    replies = _replies(family, sequence)
-    played = [_play_fixed(family, task, replies) for task in tasks]
+    replies = _replies(env, sequence)
+    played = [_play_fixed(env, task, replies) for task in tasks]
     for position in range(len(sequence)):
         # An episode that was over before this position goes the same way whatever stands here.
         open_ones = [index for index, result in enumerate(played) if not (result.over and result.executed <= position)]
@@ -165,8 +166,8 @@ def _improve(
             candidate = (*sequence[:position], action, *sequence[position + 1 :])
             if candidate == sequence:
                 continue
-            replies = _replies(family, candidate)
-            changed = {index: _play_fixed(family, tasks[index], replies) for index in open_ones}
+            replies = _replies(env, candidate)
+            changed = {index: _play_fixed(env, tasks[index], replies) for index in open_ones}
             if sum(result.solved for result in changed.values()) > sum(played[index].solved for index in open_ones):
                 sequence = candidate
                 for index, result in changed.items():
@@ -174,20 +175,20 @@ def _improve(
     return sequence
 
 
-def _replies(family: ScriptedFamily, sequence: Sequence[str]) -> list[str]:
-    most = _per_turn(family)
+def _replies(env: ScriptedEnvironment, sequence: Sequence[str]) -> list[str]:
+    most = _per_turn(env)
     return [format_reply(sequence[start : start + most], "") for start in range(0, len(sequence), most)]
 
 
-def _play_fixed(family: ScriptedFamily, task: Task, replies: Sequence[str]) -> _Played:
-    played = attempt(lambda: _execute(family, task, replies))
+def _play_fixed(env: ScriptedEnvironment, task: Task, replies: Sequence[str]) -> _Played:
+    played = guarded_call(lambda: _execute(env, task, replies))
     return _Played(0, True, False, broke=True) if isinstance(played, Raised) else played.value
 
 
-def _execute(family: ScriptedFamily, task: Task, replies: Sequence[str]) -> _Played:
-    environment = family.make()
+def _execute(env: ScriptedEnvironment, task: Task, replies: Sequence[str]) -> _Played:
+    environment = env.episode()
     environment.start(task, 0)
-    executed, answers = 0, _plays_answers(family)
+    executed, answers = 0, _plays_answers(env)
     for reply in replies:
         step = environment.step(reply)
         executed += 1 if answers else len(step.actions)

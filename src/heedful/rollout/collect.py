@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from heedful.protocols import Environment, Policy
+from heedful.protocols import Episode, Policy
 from heedful.rollout.context import FULL_HISTORY, Context
-from heedful.rollout.episode import Episode
+from heedful.rollout.player import Player
 from heedful.types import Group, Task
 
 Argument = TypeVar("Argument")
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 def collect(
     policy: Policy,
-    make_environment: Callable[[], Environment],
+    make_environment: Callable[[], Episode],
     tasks: Sequence[Task],
     group_size: int,
     max_turns: int,
@@ -36,8 +36,8 @@ def collect(
     and the policy is asked when all of them have answered: what is played is the same.
     """
 
-    def begin(seat: tuple[Environment, Task, int]) -> Episode:
-        return Episode(*seat, max_turns, context)
+    def begin(seat: tuple[Episode, Task, int]) -> Player:
+        return Player(*seat, max_turns, context)
 
     # Lazily: with one thread an environment is made when its turn to start has come.
     seats = ((make_environment(), task, member) for task in tasks for member in range(group_size))
@@ -51,7 +51,7 @@ def collect(
     return as_groups(policy, tasks, episodes)
 
 
-def as_groups(policy: Policy, tasks: Sequence[Task], episodes: Sequence[Episode]) -> list[Group]:
+def as_groups(policy: Policy, tasks: Sequence[Task], episodes: Sequence[Player]) -> list[Group]:
     """Episodes that have ended, equally many of each task in the order of the tasks, as groups."""
     members = len(episodes) // max(1, len(tasks))
     trajectories = [episode.trajectory(policy.temperature, policy.version) for episode in episodes]

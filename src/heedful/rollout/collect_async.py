@@ -12,10 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from heedful.protocols import AskedInParts, Environment, Joinable, Policy
+from heedful.protocols import AskedInParts, Episode, Joinable, Policy
 from heedful.rollout.collect import as_groups
 from heedful.rollout.context import FULL_HISTORY, Context
-from heedful.rollout.episode import Episode
+from heedful.rollout.player import Player
 from heedful.types import Conversation, Group, Reply, Task
 
 PATIENCE = 0.2
@@ -25,7 +25,7 @@ batch took. Without it, episodes a millisecond apart would be answered in two ba
 
 def collect_async(
     policy: Policy,
-    make_environment: Callable[[], Environment],
+    make_environment: Callable[[], Episode],
     tasks: Sequence[Task],
     group_size: int,
     max_turns: int,
@@ -64,7 +64,7 @@ def collect_async(
                 pool.shutdown(wait=False, cancel_futures=True)
 
 
-Beginning = tuple[Environment, Task, int, int, Context]
+Beginning = tuple[Episode, Task, int, int, Context]
 """What an `Episode` is made from."""
 
 
@@ -72,7 +72,7 @@ Beginning = tuple[Environment, Task, int, int, Context]
 class _Answered:
     """What one call of the policy gave."""
 
-    episodes: Sequence[Episode]
+    episodes: Sequence[Player]
     replies: Sequence[Reply]
 
 
@@ -89,18 +89,18 @@ class _Rollout:
         self._parallel = parallel
         self._working = 0
         """Environment calls that run or wait for a thread."""
-        self._ready: list[Episode] = []
+        self._ready: list[Player] = []
         self._open: set[str] = set()
         """The keys of the episodes that have begun and not ended."""
-        self._asked: dict[str, Episode] = {}
+        self._asked: dict[str, Player] = {}
         """Those whose replies grow, where newcomers join."""
-        self._heard: SimpleQueue[Future[Episode] | Future[_Answered]] = SimpleQueue()
+        self._heard: SimpleQueue[Future[Player] | Future[_Answered]] = SimpleQueue()
         self._patience = 0.0
         """Seconds."""
 
-    def play(self, beginnings: Iterable[Beginning]) -> list[Episode]:
+    def play(self, beginnings: Iterable[Beginning]) -> list[Player]:
         """The episodes in the order of their beginnings, all ended."""
-        begun = [self._work(Episode, *beginning) for beginning in beginnings]
+        begun = [self._work(Player, *beginning) for beginning in beginnings]
         if isinstance(self._policy, Joinable):
             self._policy.serve(self._arrivals, self._replied)
         while self._working or self._ready or self._samplers_at_work:
@@ -139,7 +139,7 @@ class _Rollout:
             except Empty:
                 return
 
-    def _note(self, future: Future[Episode] | Future[_Answered]) -> None:
+    def _note(self, future: Future[Player] | Future[_Answered]) -> None:
         """Raises what the call has raised."""
         result = future.result()
         if isinstance(result, _Answered):
@@ -171,7 +171,7 @@ class _Rollout:
             future.add_done_callback(self._heard.put)
         self._samplers_at_work += calls
 
-    def _answer(self, episodes: Sequence[Episode]) -> _Answered:
+    def _answer(self, episodes: Sequence[Player]) -> _Answered:
         return _Answered(episodes, self._policy.respond([episode.conversation for episode in episodes]))
 
     def _hand_out(self, answered: _Answered) -> None:
@@ -179,13 +179,13 @@ class _Rollout:
         for episode, reply in zip(answered.episodes, answered.replies, strict=True):
             self._work(_advanced, episode, reply)
 
-    def _work(self, call: Callable[..., Episode], *arguments: object) -> Future[Episode]:
+    def _work(self, call: Callable[..., Player], *arguments: object) -> Future[Player]:
         future = self._environments.submit(call, *arguments)
         future.add_done_callback(self._heard.put)
         self._working += 1
         return future
 
 
-def _advanced(episode: Episode, reply: Reply) -> Episode:
+def _advanced(episode: Player, reply: Reply) -> Player:
     episode.advance(reply)
     return episode

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from heedful.configuration import refuse_below
 from heedful.policies.sampling import Sampling
-from heedful.protocols import Environment, Policy
+from heedful.protocols import Episode, Policy
 from heedful.rollout.collect import collect
 from heedful.rollout.collect_async import collect_async
 from heedful.rollout.context import FULL_HISTORY, Context
@@ -29,7 +29,7 @@ class Collector(Protocol):
     def __call__(
         self,
         policy: Policy,
-        make_environment: Callable[[], Environment],
+        make_environment: Callable[[], Episode],
         tasks: Sequence[Task],
         group_size: int,
         max_turns: int,
@@ -56,7 +56,7 @@ class LockStep:
     def __call__(
         self,
         policy: Policy,
-        make_environment: Callable[[], Environment],
+        make_environment: Callable[[], Episode],
         tasks: Sequence[Task],
         group_size: int,
         max_turns: int,
@@ -86,7 +86,7 @@ class Asynchronous:
     def __call__(
         self,
         policy: Policy,
-        make_environment: Callable[[], Environment],
+        make_environment: Callable[[], Episode],
         tasks: Sequence[Task],
         group_size: int,
         max_turns: int,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.spread import is_constant, scored, values_on
+from heedful.statistics.group_statistics import is_constant, scored, values_on
 from heedful.types import Group, Metric
 
 RefillEnding = Literal["off", "enough", "bound", "pool"]

@@ -17,7 +17,7 @@ import sys
 import threading
 from typing import Any
 
-from heedful.envs.wire import (
+from heedful.envs.common.wire import (
     Line,
     Tree,
     checked_observation,
@@ -28,8 +28,8 @@ from heedful.envs.wire import (
     read_task,
     step_tree,
 )
-from heedful.foreign import Raised, attempt
-from heedful.protocols import Environment, EnvironmentFamily
+from heedful.guarded import Raised, guarded_call
+from heedful.protocols import Environment, Episode
 
 BEGUN = b""
 """The acknowledgement of a request."""
@@ -51,23 +51,23 @@ def serve(line_descriptor: int, lifeline: int, limit: float) -> None:
     line = Line(socket.socket(fileno=line_descriptor))
     try:
         received = line.receive()
-        family = attempt(lambda: pickle.loads(received))
-        line.send(encode({"raised": str(family)} if isinstance(family, Raised) else {"ready": True}))
-        if not isinstance(family, Raised):
-            _answer_all(line, family.value, limit)
+        env = guarded_call(lambda: pickle.loads(received))
+        line.send(encode({"raised": str(env)} if isinstance(env, Raised) else {"ready": True}))
+        if not isinstance(env, Raised):
+            _answer_all(line, env.value, limit)
     except EOFError:
         return
 
 
-def _answer_all(line: Line, family: EnvironmentFamily, limit: float) -> None:
-    episodes: dict[int, Environment] = {}
+def _answer_all(line: Line, env: Environment, limit: float) -> None:
+    episodes: dict[int, Episode] = {}
     while True:
         request = decode(line.receive())
         line.send(BEGUN)
         for number in request["forget"]:
             episodes.pop(number, None)
         _alarm(limit)
-        answer = attempt(lambda request=request: _answer(family, episodes, request))  # type: ignore[misc]
+        answer = guarded_call(lambda request=request: _answer(env, episodes, request))  # type: ignore[misc]
         _alarm(0.0)
         if isinstance(answer, Raised):
             episodes.pop(request["episode"], None)
@@ -76,10 +76,10 @@ def _answer_all(line: Line, family: EnvironmentFamily, limit: float) -> None:
             line.send(encode(answer.value))
 
 
-def _answer(family: EnvironmentFamily, episodes: dict[int, Environment], request: dict[str, Any]) -> Tree:
+def _answer(env: Environment, episodes: dict[int, Episode], request: dict[str, Any]) -> Tree:
     number = request["episode"]
     if "task" in request:
-        environment = family.make()
+        environment = env.episode()
         observation = checked_observation(environment.start(read_task(request["task"]), request["member"]))
         episodes[number] = environment
         return {"observation": observation_tree(observation)}

@@ -25,9 +25,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from heedful.envs.wire import Line, Tree, WireError, decode, encode, read_observation, read_step, task_tree
-from heedful.foreign import RaisedElsewhere
-from heedful.protocols import Environment, EnvironmentFamily
+from heedful.envs.common.wire import Line, Tree, WireError, decode, encode, read_observation, read_step, task_tree
+from heedful.guarded import RaisedElsewhere
+from heedful.protocols import Environment, Episode
 from heedful.rollout.worker_process import PROGRAM
 from heedful.types import Observation, Step, Task
 
@@ -57,21 +57,21 @@ class _NotBegun(Exception):
 
 
 class WorkerPool:
-    """Processes that play the episodes of one family; `make` gives an environment that lives in one of them.
+    """Processes that play the episodes of one environment; `episode` gives an environment that lives in one of them.
 
     Many episodes share a process, which serves one request at a time. Safe to use from several threads: requests to
     different processes overlap. A context manager; processes are started when it is made.
 
-    Raises ValueError if the family cannot be sent to, or not be loaded in, another process.
+    Raises ValueError if the environment cannot be sent to, or not be loaded in, another process.
     """
 
-    def __init__(self, family: EnvironmentFamily, workers: int, timeout: float = DEFAULT_TIMEOUT) -> None:
+    def __init__(self, env: Environment, workers: int, timeout: float = DEFAULT_TIMEOUT) -> None:
         if workers < 1:
             raise ValueError(f"A pool of worker processes needs at least 1, found {workers}.")
         check_timeout(timeout)
         self._choosing = threading.Lock()
         self._numbers = 0
-        pickled = _pickled(family)
+        pickled = _pickled(env)
         self._places = [_Place(_Worker(pickled, timeout), lambda: _Worker(pickled, timeout)) for _ in range(workers)]
         self._close = weakref.finalize(self, _end_all, self._places)
         for place in self._places:
@@ -80,7 +80,7 @@ class WorkerPool:
             except _NotBegun as dead:
                 self.close()
                 raise ValueError(
-                    f"The environment {family.name} could not be loaded in a worker process: it {dead}. A worker "
+                    f"The environment {env.name} could not be loaded in a worker process: it {dead}. A worker "
                     "imports the module that defines it; without --env-workers it is played in this process."
                 ) from dead
 
@@ -93,7 +93,7 @@ class WorkerPool:
         """Of the processes that serve now."""
         return [place.worker.process_id for place in self._places]
 
-    def make(self) -> Environment:
+    def episode(self) -> Episode:
         """A fresh, unstarted episode that will live in the process with the fewest."""
         return _HeldEpisode(self)
 
@@ -118,28 +118,28 @@ class WorkerPool:
         self.close()
 
 
-class IsolatedFamily:
-    """A family whose episodes live in worker processes; everything else about it, its tasks too, is as it was."""
+class IsolatedEnvironment:
+    """An environment whose episodes live in worker processes; everything else about it, its tasks too, is as it was."""
 
-    def __init__(self, family: EnvironmentFamily, pool: WorkerPool) -> None:
-        self._family = family
+    def __init__(self, env: Environment, pool: WorkerPool) -> None:
+        self._env = env
         self.pool = pool
 
-    def make(self) -> Environment:
-        return self.pool.make()
+    def episode(self) -> Episode:
+        return self.pool.episode()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._family, name)
+        return getattr(self._env, name)
 
 
 @contextlib.contextmanager
-def isolated(family: Any, workers: int, timeout: float = DEFAULT_TIMEOUT) -> Iterator[Any]:
-    """The family itself, or with `workers` > 0 the same with its episodes in processes, which end with this context."""
+def isolated(env: Any, workers: int, timeout: float = DEFAULT_TIMEOUT) -> Iterator[Any]:
+    """The environment itself, or with `workers` > 0 one whose episodes run in processes that end with this context."""
     if workers == 0:
-        yield family
+        yield env
         return
-    with WorkerPool(family, workers, timeout) as pool:
-        yield IsolatedFamily(family, pool)
+    with WorkerPool(env, workers, timeout) as pool:
+        yield IsolatedEnvironment(env, pool)
 
 
 def check_timeout(timeout: float) -> None:
@@ -226,7 +226,7 @@ class _Place:
 class _Worker:
     """One process and the line to it. For one thread at a time, but for `interrupt` and `forgotten`."""
 
-    def __init__(self, family: bytes, timeout: float) -> None:
+    def __init__(self, env: bytes, timeout: float) -> None:
         self.obituary = ""
         """How it ended, as a clause; empty while it is not known to have ended."""
         self.timed_out = False
@@ -251,14 +251,14 @@ class _Worker:
         self._socket = ours
         self._line = Line(ours)
         with contextlib.suppress(EOFError, TimeoutError):  # if it is dead already, `await_ready` will say so
-            self._line.send(family, time.monotonic() + LOADING_LIMIT)
+            self._line.send(env, time.monotonic() + LOADING_LIMIT)
 
     @property
     def process_id(self) -> int:
         return self._process.pid
 
     def await_ready(self) -> None:
-        """Wait until it has loaded the family. Raises _NotBegun if it does not."""
+        """Wait until it has loaded the environment. Raises _NotBegun if it does not."""
         if self._ready:
             return
         try:
@@ -358,16 +358,16 @@ def _end_all(places: Sequence[_Place]) -> None:
         place.worker.end(deadline)
 
 
-def _pickled(family: EnvironmentFamily) -> bytes:
-    """The family as another process of ours can read it. Raises ValueError."""
-    kind = type(family)
+def _pickled(env: Environment) -> bytes:
+    """The environment as another process of ours can read it. Raises ValueError."""
+    kind = type(env)
     if kind.__module__ == "__main__":
         raise ValueError(
             f"Expected an environment that a worker process can import, but {kind.__qualname__} is defined in the "
             "script that runs. Move it into a module of its own and import it from there."
         )
     try:
-        return pickle.dumps(family)
+        return pickle.dumps(env)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise ValueError(
             f"Expected an environment that can be sent to a worker process, but {kind.__qualname__} cannot be pickled: "

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from heedful.plain_attention import longest_context, refuse_unless_plain_causal
+from heedful.models.attention import longest_context, refuse_unless_plain_causal
 from heedful.protocols import WindowExceeded
 from heedful.scorers import cached, packed
 from heedful.scorers.output_head import OutputHead

@@ -20,20 +20,20 @@ import torch
 import transformers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from heedful.envs.tasks import TaskStream
-from heedful.pretrained import read_model, read_tokenizer, write_pretrained
-from heedful.protocols import Demonstrator, EnvironmentFamily
-from heedful.reading import Tags
-from heedful.render import Renderer
+from heedful.envs.common.tasks import TaskStream
+from heedful.models.folders import read_model, read_tokenizer, write_pretrained
+from heedful.models.render import Renderer
+from heedful.models.replies import Tags
+from heedful.models.token_logits import token_logits
+from heedful.protocols import Demonstrator, Environment
 from heedful.rollout.context import FULL_HISTORY, Context
-from heedful.rollout.episode import Episode
+from heedful.rollout.player import Player
 from heedful.seedlings.recipe import Seedling
 from heedful.seedlings.tokenizer import grow_tokenizer
 from heedful.seeds import derive, stream
 from heedful.storage import naming_a_full_disk
 from heedful.training.batch import cut_micro_batches
 from heedful.training.samples import merge_rows
-from heedful.training.token_logits import token_logits
 from heedful.types import Ending, Group, Message, Task, TrainingSample, Verdict
 
 MICRO_BATCH_TOKENS = 1024
@@ -43,8 +43,8 @@ Progress = Callable[[int, int, float], None]
 """Called with (step, steps, loss)."""
 
 
-class DemonstratedFamily(EnvironmentFamily, Demonstrator, Protocol):
-    """An environment family whose solver can demonstrate."""
+class DemonstratedEnvironment(Environment, Demonstrator, Protocol):
+    """An environment whose solver can demonstrate."""
 
 
 def cache_root() -> Path:
@@ -54,23 +54,23 @@ def cache_root() -> Path:
 
 
 def seedling_path(
-    recipe: Seedling, family: EnvironmentFamily, knobs: object, tags: Tags, context: Context = FULL_HISTORY
+    recipe: Seedling, env: Environment, knobs: object, tags: Tags, context: Context = FULL_HISTORY
 ) -> Path:
     """Where the grown seedling lies or will lie."""
     versions = (
         f"torch {torch.__version__}, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}, "
         f"{torch.get_num_threads()} threads"
     )
-    window = [asdict(context)] if context.cuts(family.turns) else []
-    # The knobs of a family that is served elsewhere say where, not what.
-    served = [family.served] if hasattr(family, "served") else []
+    window = [asdict(context)] if context.cuts(env.turns) else []
+    # The knobs of an environment that is served elsewhere say where, not what.
+    served = [env.served] if hasattr(env, "served") else []
     key = recipe.key([knobs, asdict(tags), *window, *served], versions)
-    return cache_root() / "seedlings" / f"{family.name}-{key}"
+    return cache_root() / "seedlings" / f"{env.name}-{key}"
 
 
 def load_seedling(
     recipe: Seedling,
-    family: DemonstratedFamily,
+    env: DemonstratedEnvironment,
     knobs: object,
     tags: Tags,
     progress: Progress,
@@ -82,9 +82,9 @@ def load_seedling(
         ValueError: the environment cannot demonstrate, or not in windows, or the cached copy is damaged.
         DiskFull: there is no room for the grown seedling.
     """
-    path = seedling_path(recipe, family, knobs, tags, context)
+    path = seedling_path(recipe, env, knobs, tags, context)
     if not path.exists():
-        _keep(path, *grow(recipe, family, tags, progress, context))
+        _keep(path, *grow(recipe, env, tags, progress, context))
     remedy = f"Delete the folder {path} to grow the seedling again."
     return read_model(path, torch.float32, remedy), read_tokenizer(path, remedy), path
 
@@ -105,13 +105,13 @@ def _keep(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 
 def grow(
-    recipe: Seedling, family: DemonstratedFamily, tags: Tags, progress: Progress, context: Context = FULL_HISTORY
+    recipe: Seedling, env: DemonstratedEnvironment, tags: Tags, progress: Progress, context: Context = FULL_HISTORY
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerBase]:
     """Learn tokenizer and weights from demonstrations of training tasks, read as `context` shows them.
 
     Raises ValueError for an environment without `demonstrate` and the knobs `imperfect` and `template`.
     """
-    teacher = _teacher(recipe, family)
+    teacher = _teacher(recipe, env)
     sample = list(_corpus(teacher, recipe))
     tokenizer = grow_tokenizer(
         sample, recipe.vocabulary, recipe.context, [tags.open, tags.close, tags.answer_open, tags.answer_close]
@@ -123,16 +123,16 @@ def grow(
     return model, tokenizer
 
 
-def _teacher(recipe: Seedling, family: DemonstratedFamily) -> Any:
+def _teacher(recipe: Seedling, env: DemonstratedEnvironment) -> Any:
     """The environment with the recipe's faults in its demonstrations."""
-    knobs: Any = {field.name for field in fields(family)} if is_dataclass(family) else set()
-    if not hasattr(family, "demonstrate") or not {"imperfect", "template"} <= knobs:
+    knobs: Any = {field.name for field in fields(env)} if is_dataclass(env) else set()
+    if not hasattr(env, "demonstrate") or not {"imperfect", "template"} <= knobs:
         raise ValueError(
             f"Expected an environment that a seedling can learn from: a dataclass with a method `demonstrate` and the "
-            f"fields `imperfect` and `template`, found {type(family).__name__} without. Add them, or train a model of "
+            f"fields `imperfect` and `template`, found {type(env).__name__} without. Add them, or train a model of "
             "your own with --model PATH."
         )
-    faulty: Any = family
+    faulty: Any = env
     return replace(faulty, imperfect=recipe.imperfect, template=recipe.template)
 
 
@@ -157,12 +157,12 @@ def _initial_model(recipe: Seedling, tokenizer: PreTrainedTokenizerBase, rendere
         return LlamaForCausalLM(config)
 
 
-def _corpus(family: DemonstratedFamily, recipe: Seedling) -> Iterator[str]:
+def _corpus(env: DemonstratedEnvironment, recipe: Seedling) -> Iterator[str]:
     """What the tokenizer learns from: demonstrated episodes, and what the environment says to faulty replies."""
-    tasks = TaskStream(family, "train", derive(recipe.seed, "demonstrations", "tokenizer"))
+    tasks = TaskStream(env, "train", derive(recipe.seed, "demonstrations", "tokenizer"))
     rng = stream(recipe.seed, "demonstrator", "tokenizer")
     for task in tasks.next(TOKENIZER_EPISODES):
-        episode = family.demonstrate(task, rng)
+        episode = env.demonstrate(task, rng)
         yield from (text for pair in episode for text in pair)
         whole = episode[0][1]
         for faulty in (
@@ -170,20 +170,20 @@ def _corpus(family: DemonstratedFamily, recipe: Seedling) -> Iterator[str]:
             whole[: len(whole) - 3],
             whole.replace("<answer>", "<answer>Nothing || "),
         ):
-            environment = family.make()
+            environment = env.episode()
             environment.start(task, 0)
             yield environment.step(faulty).observation.text
 
 
 def _batches(
-    family: DemonstratedFamily, recipe: Seedling, renderer: Renderer, context: Context
+    env: DemonstratedEnvironment, recipe: Seedling, renderer: Renderer, context: Context
 ) -> Iterator[list[TrainingSample]]:
-    tasks = TaskStream(family, "train", derive(recipe.seed, "demonstrations", "batches"))
+    tasks = TaskStream(env, "train", derive(recipe.seed, "demonstrations", "batches"))
     rng = stream(recipe.seed, "demonstrator", "batches")
     while True:
-        demonstrated = [(task, family.demonstrate(task, rng)) for task in tasks.next(recipe.episodes)]
-        if context.cuts(family.turns):
-            yield [row for one in demonstrated for row in encode_windows(family, *one, renderer, context)]
+        demonstrated = [(task, env.demonstrate(task, rng)) for task in tasks.next(recipe.episodes)]
+        if context.cuts(env.turns):
+            yield [row for one in demonstrated for row in encode_windows(env, *one, renderer, context)]
         else:
             yield [encode(episode, renderer) for _, episode in demonstrated]
 
@@ -203,7 +203,7 @@ def encode(episode: Sequence[tuple[str, str]], renderer: Renderer) -> TrainingSa
 
 
 def encode_windows(
-    family: EnvironmentFamily,
+    env: Environment,
     task: Task,
     pairs: Sequence[tuple[str, str]],
     renderer: Renderer,
@@ -214,7 +214,7 @@ def encode_windows(
     The replies are played once more, since a window begins with the opening of an observation, which demonstrations do
     not hold. Raises ValueError where the environment then shows something else than the demonstration says.
     """
-    episode = Episode(family.make(), task, 0, len(pairs), context)
+    episode = Player(env.episode(), task, 0, len(pairs), context)
     for shown, text in pairs:
         if episode.ending is not None or episode.observation.text != shown:
             found = episode.observation.text if episode.ending is None else f"the end: {episode.ending.value}"
@@ -227,9 +227,7 @@ def encode_windows(
         episode.advance(renderer.read(renderer.next_prompt(episode.conversation), ids, (0.0,) * len(ids)))
     trajectory = episode.trajectory(temperature=1.0, policy_version=0)
     if trajectory.ending is Ending.ERROR:
-        raise ValueError(
-            f"{family.name} broke while its demonstration of task {task.id} was replayed: {trajectory.error}"
-        )
+        raise ValueError(f"{env.name} broke while its demonstration of task {task.id} was replayed: {trajectory.error}")
     group = Group(task, (trajectory,))
     return [
         TrainingSample(row.ids, row.trained, row.logprobs, (0.0,) * len(row.ids), group=0, member=0, weight=1.0)

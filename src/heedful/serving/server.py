@@ -27,7 +27,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
 
-from heedful.envs.wire import LARGEST_FRAME, Tree, encode
+from heedful.envs.common.wire import LARGEST_FRAME, Tree, encode
 from heedful.serving.service import Service
 from heedful.serving.sessions import Refusal, Sessions
 

@@ -5,7 +5,7 @@ Promise: no network here; a request that is not understood is a `Refusal` with a
 | request                                                   | answer                                          |
 |-----------------------------------------------------------|-------------------------------------------------|
 | GET /health                                               | `status`, `sessions`                            |
-| GET /family                                               | what is served: see `Service.description`       |
+| GET /environment                                               | what is served: see `Service.description`       |
 | POST /tasks `{"seeds": [0, 1]}` or `{"seed": 0}`          | `tasks`                                         |
 | POST /sessions `{"seed": 0, "member": 0}`                 | `session`, `observation` (or `raised`)          |
 | POST /sessions/ID/step `{"response": "...", "turn": 0}`   | `step` (or `raised`)                            |
@@ -25,9 +25,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from heedful.configuration import to_json
-from heedful.envs.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
-from heedful.foreign import Raised, attempt
-from heedful.protocols import EnvironmentFamily
+from heedful.envs.common.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
+from heedful.guarded import Raised, guarded_call
+from heedful.protocols import Environment
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.types import Task
 
@@ -37,16 +37,16 @@ MOST_SEEDS = 1000
 """Of one request for tasks."""
 
 OFFERS = ("demonstrate", "random_answer", "blind_answers")
-"""What a family may have beyond the contract and a client can use."""
+"""What an environment may have beyond the contract and a client can use."""
 
 
 class Service:
-    """Answers requests about one family and its episodes. Safe for several threads, as far as the family is."""
+    """Answers requests about one environment and its episodes. Safe for several threads if the environment is."""
 
-    def __init__(self, family: EnvironmentFamily, sessions: Sessions) -> None:
-        self._family: Any = family
+    def __init__(self, env: Environment, sessions: Sessions) -> None:
+        self._env: Any = env
         self._sessions = sessions
-        self.description = _description(family)
+        self.description = _description(env)
 
     def answer(self, method: str, path: str, body: Tree) -> tuple[int, Tree]:
         """HTTP status and tree. `body`: the request's JSON, `{}` without one. Raises Refusal."""
@@ -79,7 +79,7 @@ class Service:
             raise Refusal(400, 'Expected "seeds" as a list of whole numbers, not empty.')
         if len(seeds) > MOST_SEEDS:
             raise Refusal(400, f"Expected at most {MOST_SEEDS} seeds in one request, found {len(seeds)}.")
-        tasks: list[Task] = self._foreign(lambda: [self._family.task(seed) for seed in seeds])
+        tasks: list[Task] = self._foreign(lambda: [self._env.task(seed) for seed in seeds])
         return 200, {"tasks": [task_tree(task) for task in tasks]}
 
     def _start(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
@@ -100,7 +100,7 @@ class Service:
             task = read_task(body["task"])
         else:
             seed = _whole(body, "seed")
-            task = self._foreign(lambda: self._family.task(seed))
+            task = self._foreign(lambda: self._env.task(seed))
         return 201, self._sessions.start(task, member, key)
 
     def _step(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
@@ -120,19 +120,19 @@ class Service:
         if any(isinstance(value, bool) or not isinstance(value, int | float) for value in faults.values()):
             raise Refusal(400, f"Expected {' and '.join(faults)} as numbers.")
         pairs: Sequence[tuple[str, str]] = self._foreign(
-            lambda: dataclasses.replace(self._family, **faults).demonstrate(task, rng)
+            lambda: dataclasses.replace(self._env, **faults).demonstrate(task, rng)
         )
         return 200, {"pairs": [list(pair) for pair in pairs], "rng": generator_tree(rng)}
 
     def _random_answer(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
         task, rng = read_task(body.get("task")), self._generator(body, "random_answer")
-        answer: str = self._foreign(lambda: self._family.random_answer(task, rng))
+        answer: str = self._foreign(lambda: self._env.random_answer(task, rng))
         return 200, {"answer": answer, "rng": generator_tree(rng)}
 
     def _blind_answers(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
         self._check_offered("blind_answers")
         tasks = [read_task(tree) for tree in _listed(body, "tasks")]
-        answers: Sequence[str] = self._foreign(lambda: self._family.blind_answers(tasks))
+        answers: Sequence[str] = self._foreign(lambda: self._env.blind_answers(tasks))
         return 200, {"answers": list(answers)}
 
     def _generator(self, body: Mapping[str, Tree], offer: str) -> random.Random:
@@ -144,8 +144,8 @@ class Service:
             raise Refusal(404, f"{self.description['name']} has no `{offer}`.")
 
     def _foreign(self, call: Callable[[], Any]) -> Any:
-        """What the family answers. Raises Refusal 500 with what it raised."""
-        answer = attempt(call)
+        """What the environment answers. Raises Refusal 500 with what it raised."""
+        answer = guarded_call(call)
         if isinstance(answer, Raised):
             raise Refusal(500, f"The environment {self.description['name']} raised {answer}.")
         return answer.value
@@ -153,7 +153,7 @@ class Service:
 
 _ROUTES: tuple[tuple[tuple[str, ...], Callable[[Service, Mapping[str, Tree], str], tuple[int, Tree]]], ...] = (
     (("GET", "health"), Service._health),
-    (("GET", "family"), Service._describe),
+    (("GET", "environment"), Service._describe),
     (("POST", "tasks"), Service._tasks),
     (("POST", "sessions"), Service._start),
     (("POST", "sessions", "ID", "step"), Service._step),
@@ -165,20 +165,20 @@ _ROUTES: tuple[tuple[tuple[str, ...], Callable[[Service, Mapping[str, Tree], str
 """(method, *words of the path with ID for a session's) -> what answers it."""
 
 
-def _description(family: Any) -> dict[str, Tree]:
-    """What a client needs to know about the family. `digest` names the family with its knobs."""
-    knobs = to_json(family) if dataclasses.is_dataclass(family) else {}
-    actions = list(getattr(family, "actions", ()))
-    kind = f"{type(family).__module__}:{type(family).__qualname__}"
-    named = json.dumps([PROTOCOL, kind, family.name, knobs], sort_keys=True)
+def _description(env: Any) -> dict[str, Tree]:
+    """What a client needs to know about the environment. `digest` names the environment with its knobs."""
+    knobs = to_json(env) if dataclasses.is_dataclass(env) else {}
+    actions = list(getattr(env, "actions", ()))
+    kind = f"{type(env).__module__}:{type(env).__qualname__}"
+    named = json.dumps([PROTOCOL, kind, env.name, knobs], sort_keys=True)
     return {
         "protocol": PROTOCOL,
-        "name": family.name,
-        "summary": getattr(family, "summary", ""),
-        "turns": family.turns,
+        "name": env.name,
+        "summary": getattr(env, "summary", ""),
+        "turns": env.turns,
         "actions": actions,
-        "actions_per_turn": getattr(family, "actions_per_turn", 1) if actions else None,
-        "offers": [offer for offer in OFFERS if hasattr(family, offer)],
+        "actions_per_turn": getattr(env, "actions_per_turn", 1) if actions else None,
+        "offers": [offer for offer in OFFERS if hasattr(env, offer)],
         "knobs": knobs,
         "digest": hashlib.sha256(named.encode()).hexdigest()[:16],
     }

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from heedful.envs.wire import Tree, checked_observation, checked_step, observation_tree, step_tree
-from heedful.foreign import Raised, attempt
-from heedful.protocols import Environment
+from heedful.envs.common.wire import Tree, checked_observation, checked_step, observation_tree, step_tree
+from heedful.guarded import Raised, guarded_call
+from heedful.protocols import Episode
 from heedful.types import Observation, Step, Task
 
 
@@ -32,7 +32,7 @@ class _Session:
     key: str
     used: float
     """When it was last asked for, on the table's clock."""
-    environment: Environment | None = None
+    environment: Episode | None = None
     """`None` before it has started and once it is over."""
     turn: int = 0
     """Replies executed so far."""
@@ -56,7 +56,7 @@ class Sessions:
 
     def __init__(
         self,
-        make: Callable[[], Environment],
+        make: Callable[[], Episode],
         most: int,
         idle: float,
         clock: Callable[[], float] = time.monotonic,
@@ -118,7 +118,7 @@ class Sessions:
                 raise Refusal(
                     409, f"Expected turn {session.turn} of session {name}, or the last one again, found turn {turn}."
                 )
-            step = attempt(lambda: checked_step(_step(session, response)))
+            step = guarded_call(lambda: checked_step(_step(session, response)))
             session.turn += 1
             session.response = response
             if isinstance(step, Raised):
@@ -177,12 +177,12 @@ class Sessions:
         self.opened += 1
         return session
 
-    def _begin(self, task: Task, member: int) -> tuple[Environment | None, Tree]:
-        def begin() -> tuple[Environment, Observation]:
+    def _begin(self, task: Task, member: int) -> tuple[Episode | None, Tree]:
+        def begin() -> tuple[Episode, Observation]:
             environment = self._make()
             return environment, checked_observation(environment.start(task, member))
 
-        begun = attempt(begin)
+        begun = guarded_call(begin)
         if isinstance(begun, Raised):
             return None, {"raised": str(begun)}
         return begun.value[0], {"observation": observation_tree(begun.value[1])}

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from heedful.configuration import Choice, from_json, parse, to_json
-from heedful.diagnostics.alarm_rules import AlarmConfig
-from heedful.presets import preset
+from heedful.diagnostics.alarms.rules import AlarmConfig
+from heedful.run.config import TrainConfig
+from heedful.run.presets import preset
 from heedful.studies.jobs import JOBS, Job, TrainingJob
-from heedful.training.config import TrainConfig
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most"]
 

@@ -16,9 +16,9 @@ from heedful.report.numerals import numeral, ticks
 from heedful.report.panels import DrawnPanel, Panel, draw
 from heedful.report.record import Point, RunRecord, Series
 from heedful.studies.declaration import Study
+from heedful.studies.detector.roc import Area
 from heedful.studies.outcomes import Outcomes, within_range
 from heedful.studies.paired import mean_over
-from heedful.studies.roc import Area
 
 HUES = 6
 """Colours and shapes that can be told apart: so many arms share a chart."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from heedful.configuration import Choice, from_json, refuse_below, to_json
+from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder, write_whole
-from heedful.training.config import TrainConfig
 
 
 class Job(Protocol):

@@ -13,12 +13,12 @@ from statistics import fmean
 
 from heedful.report.definitions import definition_of
 from heedful.report.record import Point, RunRecord, Series, read_run
-from heedful.seed_statistics import pool, task_gains, task_rates
 from heedful.storage import read_rollouts
 from heedful.studies.declaration import Measure, Pair, Study
-from heedful.studies.early_warning import LeadOutcome, read_lead
+from heedful.studies.detector.early_warning import LeadOutcome, read_lead
+from heedful.studies.detector.separation import SeparationOutcome, read_separation
 from heedful.studies.paired import Count, PairedDifference, mean_over, paired_difference
-from heedful.studies.separation import SeparationOutcome, read_separation
+from heedful.studies.seed_statistics import pool, task_gains, task_rates
 from heedful.studies.study_folder import StudyRun
 from heedful.types import Metric
 

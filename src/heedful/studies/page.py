@@ -15,11 +15,11 @@ from heedful import __version__
 from heedful.report.templates import fill
 from heedful.storage import write_whole
 from heedful.studies.declaration import Study
-from heedful.studies.early_warning import LeadOutcome
+from heedful.studies.detector.early_warning import LeadOutcome
+from heedful.studies.detector.separation import SeparationOutcome
 from heedful.studies.figures import areas_over_the_dial, curves, legend_of, over_the_dial, roc_figures
 from heedful.studies.outcomes import MeasureOutcome, Outcomes, PairValue
 from heedful.studies.paired import Count
-from heedful.studies.separation import SeparationOutcome
 from heedful.studies.study_folder import StudyFolder
 from heedful.studies.tables import (
     alarm_rows,

@@ -13,8 +13,8 @@ from statistics import fmean
 import numpy as np
 from scipy.special import betaincinv
 
-from heedful.diagnostics.intervals import LEVEL, Interval, mean_interval
-from heedful.spread import is_constant
+from heedful.statistics.group_statistics import is_constant
+from heedful.statistics.intervals import LEVEL, Interval, mean_interval
 from heedful.types import Metric
 
 MOST_FLIPPED = 20

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from heedful.terminal import duration
+from heedful.run.terminal import duration
 
 TAIL_BYTES = 1 << 17
 """Read off the end of a metrics.jsonl: a dozen steps and more."""

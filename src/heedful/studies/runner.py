@@ -15,12 +15,12 @@ from typing import Any
 from rich.console import Console
 
 from heedful.configuration import to_json
+from heedful.run.terminal import GrowthBar, duration
 from heedful.studies.declaration import Study, narrowed
 from heedful.studies.jobs import TrainingJob
 from heedful.studies.processes import Child, at_once, run_children
 from heedful.studies.progress import RunRow, RunsView
 from heedful.studies.study_folder import StudyFolder, StudyRun
-from heedful.terminal import GrowthBar, duration
 
 LAST_LINES = 12
 """Lines shown of the log of a run that failed."""
@@ -169,7 +169,7 @@ def _grow_shared(study: Study, pending: Sequence[StudyRun], console: Console) ->
         return
     import torch
 
-    from heedful.training.parts import load_policy
+    from heedful.run.parts import load_policy
 
     for config in shared:
         torch.set_num_threads(config.threads)

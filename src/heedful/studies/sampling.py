@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from heedful.configuration import to_json
-from heedful.envs.tasks import TaskStream
+from heedful.envs.common.tasks import TaskStream
+from heedful.models.load import pick_device
 from heedful.policies.hf import HFPolicy
-from heedful.policies.load import pick_device
 from heedful.report import write_report
 from heedful.rollout.workers import isolated
+from heedful.run.config import TrainConfig
+from heedful.run.parts import Parts, assemble
+from heedful.run.terminal import GrowthBar
 from heedful.seeds import derive, stream
-from heedful.spread import values_on
+from heedful.statistics.group_statistics import values_on
 from heedful.storage import (
     RunFolder,
     describe_environment,
@@ -30,11 +33,8 @@ from heedful.storage import (
     write_scores,
     write_whole,
 )
-from heedful.studies.forced_thoughts import forced_thought_success
-from heedful.terminal import GrowthBar
-from heedful.trackers import JsonlTracker
-from heedful.training.config import TrainConfig
-from heedful.training.parts import Parts, assemble
+from heedful.storage.trackers import JsonlTracker
+from heedful.studies.detector.forced_thoughts import forced_thought_success
 from heedful.types import Metric
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFo
     tracker, interrupt = JsonlTracker(folder.metrics), _Interrupt()
     earlier = signal.signal(signal.SIGINT, interrupt)
     try:
-        with isolated(parts.family, config.env_workers, config.env_timeout) as parts.family:
+        with isolated(parts.env, config.env_workers, config.env_timeout) as parts.env:
             for batch in range(first, batches):
                 parts.diagnostician.load_state(copy.deepcopy(blank))
                 metrics = _sample(config, parts, folder, batch)
@@ -96,24 +96,24 @@ def _force(tasks: int, config: TrainConfig, parts: Parts, batch: int) -> list[Me
     """Success under own, foreign and empty thoughts on tasks of their own."""
     if not tasks:
         return []
-    chosen = TaskStream(parts.family, "train", derive(config.seed, "forced tasks", batch), config.tasks).next(tasks)
+    chosen = TaskStream(parts.env, "train", derive(config.seed, "forced tasks", batch), config.tasks).next(tasks)
     seed = derive(config.seed, "forced", batch)
     return forced_thought_success(
-        parts.model, parts.renderer, config.sampling, parts.family, chosen, seed=seed, context=config.context
+        parts.model, parts.renderer, config.sampling, parts.env, chosen, seed=seed, context=config.context
     )
 
 
 def _sample(config: TrainConfig, parts: Parts, folder: RunFolder, batch: int) -> list[Metric]:
-    family = parts.family
-    tasks = TaskStream(family, "train", derive(config.seed, "tasks", batch), config.tasks).next(config.groups)
+    env = parts.env
+    tasks = TaskStream(env, "train", derive(config.seed, "tasks", batch), config.tasks).next(config.groups)
     noise = derive(config.seed, "rollout", batch)
     sampling = config.collect.sampling(config.sampling)
     policy = HFPolicy(parts.model, parts.renderer, sampling, seed=noise, version=0)
-    groups = config.collect(policy, family.make, tasks, config.group_size, family.turns, config.context)
+    groups = config.collect(policy, env.episode, tasks, config.group_size, env.turns, config.context)
     verdicts = config.filter(values_on(groups, config.filter.on), stream(config.seed, "filter", batch))
     diagnosis = parts.diagnostician.measure(batch, groups, verdicts, config.filter.on)
     if config.keep_rollouts == "all":
-        write_rollouts(folder.rollouts(batch), batch, "train", groups, verdicts, family.name)
+        write_rollouts(folder.rollouts(batch), batch, "train", groups, verdicts, env.name)
         if diagnosis.scores is not None and diagnosis.thoughts is not None:
             texts = diagnosis.thoughts.thought_texts_M, diagnosis.thoughts.prompt_texts_N
             write_scores(folder.scores(batch), diagnosis.scores, *texts, diagnosis.words)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from heedful.report.numerals import interval, numeral
 from heedful.studies.declaration import Study
-from heedful.studies.early_warning import LeadOutcome
+from heedful.studies.detector.early_warning import LeadOutcome
+from heedful.studies.detector.roc import Area
+from heedful.studies.detector.separation import SeparationOutcome
 from heedful.studies.outcomes import Outcomes
-from heedful.studies.roc import Area
-from heedful.studies.separation import SeparationOutcome
 from heedful.types import Metric
 
 MOST_LISTED = 40

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from heedful.training.shared_prompts import SharedPrompts, plan_micro_batches
+from heedful.models.shared_prompts import SharedPrompts, plan_micro_batches
 from heedful.types import TrainingSample
 
 

@@ -17,15 +17,15 @@ import torch
 
 from heedful.algorithms import losses
 from heedful.algorithms.gae import Gae, explained_variance
+from heedful.distributed.world import World
+from heedful.models.token_logits import TokenLogits, hidden_before_trained, keeps_prompts
 from heedful.training.batch import MicroBatch, cut_micro_batches
 from heedful.training.critic_config import CriticConfig
-from heedful.training.descent import Descent
-from heedful.training.distributed import World
 from heedful.training.objective import at_trained
-from heedful.training.optimizer import OptimizerConfig
+from heedful.training.optimizer_config import OptimizerConfig
+from heedful.training.optimizer_step import Descent
 from heedful.training.recompute import recomputed
 from heedful.training.samples import Row, at_sampled, of_trajectories, turn_rewards
-from heedful.training.token_logits import TokenLogits, hidden_before_trained, keeps_prompts
 from heedful.types import Group, Metric, TrainingSample
 
 if TYPE_CHECKING:

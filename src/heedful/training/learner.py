@@ -15,17 +15,17 @@ import torch
 
 from heedful.algorithms.entropy_control import EntropyTarget
 from heedful.algorithms.table import Algorithm
+from heedful.distributed.sharding import Sharded
+from heedful.distributed.world import World
+from heedful.models.token_logits import TokenLogits, keeps_prompts, token_logits
 from heedful.seeds import stream
 from heedful.training.batch import MicroBatch, cut_micro_batches
 from heedful.training.critic import Critic, CriticPass, empty_critic_metrics
-from heedful.training.descent import Descent
-from heedful.training.distributed import World
 from heedful.training.objective import picked, token_terms
-from heedful.training.optimizer import OptimizerConfig
-from heedful.training.readings import EMPTY, Pass, empty_metrics, update_metrics, warmup_metrics
+from heedful.training.optimizer_config import OptimizerConfig
+from heedful.training.optimizer_step import Descent
 from heedful.training.recompute import recomputed
-from heedful.training.sharding import Sharded
-from heedful.training.token_logits import TokenLogits, keeps_prompts, token_logits
+from heedful.training.update_metrics import EMPTY, Pass, empty_metrics, update_metrics, warmup_metrics
 from heedful.types import Metric, TrainingSample
 
 if TYPE_CHECKING:

@@ -1,37 +1,153 @@
-"""LoRA's knobs. Torch-free, so that a command line can be built from them in milliseconds.
+"""LoRA on a model in place: only the additions are trained, and the model stays the model that everything else knows.
 
-Promise: a default is written here and nowhere else.
+Promise: with the additions switched off the model is what it was before, to the bit; what is saved is an ordinary model
+directory with the additions merged into the weights, and beside it the additions alone, exactly.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from heedful.models.shared_prompts import SharedPrompts
+from heedful.models.token_logits import TokenLogits
+from heedful.training.lora_config import LoraConfig
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+FOLDER = "adapter"
+"""Where the additions lie within a model directory, in peft's own format."""
+
+_NAME = "default"
+_PREFIX = "base_model.model."
+"""What peft puts before the names of a model's parameters."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoraConfig:
-    """Train low-rank additions to the weights instead of the weights (Hu et al. 2021, arXiv:2106.09685); needs peft.
+class Adapters:
+    """The additions to one model: `W + (alpha / rank) B A` for every chosen linear layer, A random and B zero."""
 
-    There is no dropout: the policy that learns must be the policy that sampled.
-    """
+    def __init__(self, model: PreTrainedModel, config: LoraConfig, seed: int) -> None:
+        """Put them into `model`, in float32, and freeze everything else. `seed` decides A.
 
-    rank: int = 0
-    """Of the additions; 0 = train the weights themselves."""
-    alpha: int | None = None
-    """The addition is multiplied by alpha / rank; none = twice the rank."""
-    targets: tuple[str, ...] = ("all-linear",)
-    """Layers that get an addition: all-linear (every linear layer but the output head), or the ends of their names, for
-    instance q_proj v_proj."""
+        Raises ImportError without peft, and ValueError where no layer has a name that was asked for.
+        """
+        try:
+            import peft
+            from peft.tuners.tuners_utils import BaseTunerLayer
+        except ImportError as error:
+            raise ImportError(
+                "LoRA (--lora.rank) needs peft, which is not installed; run: pip install 'heedful[lora]'"
+            ) from error
+        everything = config.targets == ("all-linear",)
+        self._config = peft.LoraConfig(
+            r=config.rank,
+            lora_alpha=config.scaled_by,
+            lora_dropout=0.0,
+            target_modules="all-linear" if everything else list(config.targets),
+            task_type="CAUSAL_LM",
+        )
+        with torch.random.fork_rng(devices=[]):  # peft draws A from the global generator; ours is drawn below
+            try:
+                peft.inject_adapter_in_model(self._config, cast(torch.nn.Module, model), _NAME)
+            except ValueError as error:
+                raise ValueError(
+                    f"Expected lora.targets ({', '.join(config.targets)}) to name linear layers of "
+                    f"{type(model).__name__}, but peft found: {str(error).splitlines()[0]}"
+                ) from error
+        self.model = model
+        self._layers: list[tuple[str, Any]] = [
+            (name, module) for name, module in model.named_modules() if isinstance(module, BaseTunerLayer)
+        ]
+        self._parameters = {name: p for name, p in model.named_parameters() if ".lora_" in name}
+        generator = torch.Generator().manual_seed(seed)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name in self._parameters)
+        for name, parameter in self._parameters.items():
+            parameter.data = parameter.data.float()
+            if ".lora_A." in name:
+                drawn = torch.empty(parameter.shape)
+                torch.nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)
+                parameter.data.copy_(drawn)
 
-    def __post_init__(self) -> None:
-        if self.rank < 0:
-            raise ValueError(f"Expected lora.rank of at least 0 (0 = no LoRA), found {self.rank}.")
-        if self.alpha is not None and not self.alpha > 0:
-            raise ValueError(f"Expected lora.alpha above 0 (none = twice the rank), found {self.alpha}.")
-        if not self.targets:
-            raise ValueError("Expected lora.targets to name at least one layer, or all-linear; found none.")
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """For a while the model is what it was before the additions."""
+        for _, layer in self._layers:
+            layer.enable_adapters(False)
+        try:
+            yield
+        finally:
+            for _, layer in self._layers:
+                layer.enable_adapters(True)
 
-    @property
-    def scaled_by(self) -> int:
-        """alpha, resolved."""
-        return 2 * self.rank if self.alpha is None else self.alpha
+    def without(self, rows: TokenLogits) -> TokenLogits:
+        """`rows` of the model without the additions: the reference of a KL penalty, at the cost of no second model."""
+
+        def reference(
+            ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None
+        ) -> torch.Tensor:
+            with self.off():
+                return rows(ids_BT, trained_BT, prompts)
+
+        return reference
+
+    @torch.no_grad()
+    def merged(self) -> dict[str, torch.Tensor]:
+        """The weights of the model by their own names, the additions added in float32 and rounded once."""
+        weights = {
+            name.replace(".base_layer.", "."): tensor
+            for name, tensor in self.model.state_dict().items()
+            if ".lora_" not in name
+        }
+        for name, layer in self._layers:
+            weight = layer.get_base_layer().weight
+            weights[f"{name}.weight"] = (weight.float() + layer.get_delta_weight(_NAME).float()).to(weight.dtype)
+        return weights
+
+    def save_pretrained(self, folder: Path) -> None:
+        """An ordinary model directory with the merged weights, and the additions alone in its folder `adapter`."""
+        self.model.save_pretrained(folder, state_dict=self.merged())
+        (folder / FOLDER).mkdir()
+        # What was resolved is a set, whose order differs from process to process: a file should not.
+        resolved = {**self._config.to_dict(), "inference_mode": True}
+        text = json.dumps(resolved, indent=2, sort_keys=True, default=lambda value: sorted(value))
+        (folder / FOLDER / "adapter_config.json").write_text(text + "\n")
+        tensors = {_public(name): parameter.detach().cpu().contiguous() for name, parameter in self._parameters.items()}
+        save_file(tensors, folder / FOLDER / "adapter_model.safetensors")
+
+    @torch.no_grad()
+    def load(self, folder: Path) -> None:
+        """Take the additions of a model directory that `save_pretrained` wrote.
+
+        Raises ValueError where there are none, or others than this model has.
+        """
+        path = folder / FOLDER / "adapter_model.safetensors"
+        if not path.exists():
+            raise ValueError(
+                f"Expected the additions of a LoRA run in {path}, found no such file. Resume from another checkpoint: "
+                f"delete the folder {folder} to go on from the one before it."
+            )
+        tensors = load_file(path)
+        expected = {_public(name): parameter for name, parameter in self._parameters.items()}
+        shapes = {name: tuple(parameter.shape) for name, parameter in expected.items()}
+        found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        if shapes != found:
+            raise ValueError(
+                f"Expected the additions in {path} to fit the model and lora.rank of this run ({len(shapes)} tensors), "
+                f"found others ({len(found)} tensors); resume with the run's own configuration."
+            )
+        for name, parameter in expected.items():
+            parameter.copy_(tensors[name])
+
+
+def _public(name: str) -> str:
+    """A parameter's name as peft writes it: without the adapter's own name."""
+    return _PREFIX + name.replace(f".{_NAME}.", ".")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from heedful.training.shared_prompts import SharedPrompts
-from heedful.training.token_logits import TokenLogits
+from heedful.models.shared_prompts import SharedPrompts
+from heedful.models.token_logits import TokenLogits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

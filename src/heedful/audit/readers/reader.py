@@ -23,7 +23,7 @@ from heedful.audit.records import (
     Row,
     digest,
 )
-from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Ending, Task, Trajectory, Turn
 
 TEXT_ALONE = (

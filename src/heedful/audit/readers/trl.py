@@ -41,7 +41,7 @@ from heedful.audit.records import (
     text_of,
     unknown_of,
 )
-from heedful.spread import is_constant
+from heedful.statistics.group_statistics import is_constant
 from heedful.types import Turn
 
 _NO_REWARDS = frozenset({"step", "advantage", "mode", "epoch"})

@@ -42,7 +42,7 @@ from heedful.audit.records import (
     text_of,
     unknown_of,
 )
-from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Turn
 
 _NO_STEP = "The log has no training step: each file is one step, the number in its name, or 0."

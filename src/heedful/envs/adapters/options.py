@@ -10,7 +10,7 @@ import shlex
 from typing import Any
 
 
-def read_options(family: str, knob: str, text: str) -> dict[str, Any]:
+def read_options(env: str, knob: str, text: str) -> dict[str, Any]:
     """`{"a": 1, "b": "x"}` as JSON, or `a=1 b=x`: values are JSON where they can be read so, else text.
 
     Raises ValueError for anything else.
@@ -22,20 +22,18 @@ def read_options(family: str, knob: str, text: str) -> dict[str, Any]:
         try:
             options = json.loads(text)
         except ValueError as error:
-            raise ValueError(
-                f"{family}: {knob} begins like a JSON object, but cannot be read as one: {error}."
-            ) from error
+            raise ValueError(f"{env}: {knob} begins like a JSON object, but cannot be read as one: {error}.") from error
         return dict(options)
     options = {}
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise ValueError(f"{family}: {knob} has a quotation mark without its pair: {text!r}.") from error
+        raise ValueError(f"{env}: {knob} has a quotation mark without its pair: {text!r}.") from error
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.isidentifier():
             raise ValueError(
-                f'{family}: {knob} is written as name=value with spaces between, or as JSON such as {{"name": 1}}, but '
+                f'{env}: {knob} is written as name=value with spaces between, or as JSON such as {{"name": 1}}, but '
                 f"found {word!r}."
             )
         options[name] = _value(value)

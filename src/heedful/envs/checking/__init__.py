@@ -1,1 +1,1 @@
-"""The rules of the contract, one function each, and how environments are played for them: see `heedful.envs.check`."""
+"""The rules of the contract, one function each, and how environments are played for them: see `check`."""

@@ -26,8 +26,8 @@ def main(request_file: str, answer_file: str) -> None:
     asked: Request = pickle.loads(Path(request_file).read_bytes())
     if asked.later:
         set_clock_ahead(asked.later)
-    family = _family(asked)
-    bench = Bench(family, Effort())
+    env = _env(asked)
+    bench = Bench(env, Effort())
     order = list(range(len(asked.seeds)))
     tasks: dict[int, Any] = {}
     for index in reversed(order) if asked.backwards else order:
@@ -42,14 +42,14 @@ def main(request_file: str, answer_file: str) -> None:
     Path(answer_file).write_text(json.dumps(answer), encoding="utf-8")
 
 
-def _family(asked: Request) -> Any:
+def _env(asked: Request) -> Any:
     """Made anew here, so that what it works out when it is made is worked out in this process."""
     if asked.origin:
         module, _, attribute = asked.origin.partition(":")
         make = getattr(importlib.import_module(module), attribute)
     else:
-        family = pickle.loads(asked.family)
-        module, make = type(family).__module__, partial(made_anew, family)
+        env = pickle.loads(asked.env)
+        module, make = type(env).__module__, partial(made_anew, env)
     if asked.later:
         set_calendar_ahead(module.partition(".")[0], asked.later)
     return make()

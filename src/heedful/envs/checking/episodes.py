@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from heedful.envs.actions import format_reply
+from heedful.envs.checking.environment import kinds_of
 from heedful.envs.checking.evidence import Evidence
-from heedful.envs.checking.family import kinds_of
 from heedful.envs.checking.play import Bench, Broke, Played, parting, scripted
 from heedful.envs.checking.replies import actions_per_turn, listed_actions
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, parted, seconds_text, shortened
-from heedful.foreign import Raised, attempt
+from heedful.envs.common.actions import format_reply
+from heedful.guarded import Raised, guarded_call
 from heedful.types import Ending
 
 MOST_REPLAYED = 60
@@ -38,7 +38,7 @@ _WORDS = (
 )
 
 _FURTHER = 16
-"""Turns that a copy of the family is given in addition, to see whether it tells of them."""
+"""Turns that a copy of the environment is given in addition, to see whether it tells of them."""
 
 
 def replay(bench: Bench, evidence: Evidence) -> Finding:
@@ -87,7 +87,7 @@ def _unequal(sentence: str, way: str, played: Played, other: Played, place: int)
         expected="an episode that depends on task, member and replies alone",
         found=f"{way} says {after} in the place of {before}",
         where=played.where() if not place else played.where(place - 1),
-        remedy="keep the whole state in the object that `make` returns, and draw noise from a generator made in "
+        remedy="keep the whole state in the object that `episode` returns, and draw noise from a generator made in "
         "`start`",
     )
 
@@ -144,9 +144,9 @@ def tells(text: str, number: int) -> bool:
 
 def _actions_limit(bench: Bench, evidence: Evidence) -> Finding | None:
     """What is wrong with the limit of actions in a turn, where there is one."""
-    family = bench.family
-    most = actions_per_turn(family)
-    if not listed_actions(family):
+    env = bench.env
+    most = actions_per_turn(env)
+    if not listed_actions(env):
         return None
     expected = f"`actions_per_turn` = {most}: told in the first observation, and no more are executed in a turn"
     remedy = "stop reading a reply at the limit, say so in the next observation, and state the limit in the first one"
@@ -162,7 +162,7 @@ def _actions_limit(bench: Bench, evidence: Evidence) -> Finding | None:
             remedy=remedy,
         )
     for task in evidence.tasks[:20]:
-        for action in listed_actions(family)[:8]:
+        for action in listed_actions(env)[:8]:
             played = bench.play(task, 0, scripted([format_reply([action] * (most + 3), "")]), 1)
             for exchange in played.exchanges:
                 if len(exchange.step.actions) > most:
@@ -178,13 +178,13 @@ def _actions_limit(bench: Bench, evidence: Evidence) -> Finding | None:
 
 
 def _as_the_knob_says(bench: Bench, evidence: Evidence) -> Finding | None:
-    """A family with more turns must tell and enforce those; a number that stands there by chance is found out so."""
-    family, more = bench.family, bench.turns + _FURTHER
-    if not dataclasses.is_dataclass(family) or "turns" not in {
-        field.name for field in dataclasses.fields(family) if field.init
+    """An environment with more turns must tell and enforce those; so a number found by chance is seen."""
+    env, more = bench.env, bench.turns + _FURTHER
+    if not dataclasses.is_dataclass(env) or "turns" not in {
+        field.name for field in dataclasses.fields(env) if field.init
     }:
         return None
-    longer = attempt(lambda: dataclasses.replace(family, turns=more))  # type: ignore[type-var]
+    longer = guarded_call(lambda: dataclasses.replace(env, turns=more))  # type: ignore[type-var]
     if isinstance(longer, Raised):
         return None  # a knob may have a range of its own
     other = Bench(longer.value, bench.effort)
@@ -237,7 +237,7 @@ def text(bench: Bench, evidence: Evidence) -> Finding:
         found=f"{episodes[0].fault}; after {len(set(kinds))} of {len(every)} kinds of reply: {kinds_of(kinds)}{others}",
         where=episodes[0].where(len(episodes[0].exchanges)),
         remedy="answer such a reply with a Step of valid=False and a line on what was wrong; "
-        "heedful.envs.actions.read_reply and heedful.envs.answers.read_answer never raise",
+        "heedful.envs.common.actions.read_reply and heedful.envs.common.answers.read_answer never raise",
     )
 
 

@@ -1,6 +1,6 @@
 """What the rules of a check look at: tasks of many seeds, and episodes of good, unreadable and adversarial replies.
 
-Promise: the same family and effort give the same seeds, tasks and replies. Each kind of hostile reply comes as the
+Promise: the same environment and effort give the same seeds, tasks and replies. Each kind of hostile reply comes as the
 first reply of an episode and, where there are several turns, after a well-formed one.
 """
 
@@ -73,20 +73,20 @@ def gather(bench: Bench, tasks: Sequence[Task], canary: Path) -> Evidence:
         bench.play(tasks[number % len(tasks)], number % MEMBERS, lambda shown, turn: ("unreadable", "<think>hm"))
         for number in range(max(2, most // 10))
     )
-    kinds = hostile(example_answer(bench.family, tasks[0], played[0].first.text), canary)
+    kinds = hostile(example_answer(bench.env, tasks[0], played[0].first.text), canary)
     return Evidence(tuple(tasks), played, idle, tuple(_hostile_episodes(bench, tasks, kinds)), canary)
 
 
 def play_ordinary(bench: Bench, task: Task, member: int) -> Played:
     """One episode of well-formed replies, the same ones whenever it is played again."""
     rng = random.Random(f"{task.seed}:{member}")
-    return bench.play(task, member, lambda shown, turn: ("ordinary", ordinary(bench.family, task, shown, rng)))
+    return bench.play(task, member, lambda shown, turn: ("ordinary", ordinary(bench.env, task, shown, rng)))
 
 
-def example_answer(family: Any, task: Task, observation: str) -> str:
-    """An answer that the family understands, as far as it says so; else a word of the observation."""
-    answer = random_answer(family, task, random.Random("an example"))
-    return answer or [*listed_actions(family), *observation.split(), "1"][0][:40]
+def example_answer(env: Any, task: Task, observation: str) -> str:
+    """An answer that the environment understands, as far as it says so; else a word of the observation."""
+    answer = random_answer(env, task, random.Random("an example"))
+    return answer or [*listed_actions(env), *observation.split(), "1"][0][:40]
 
 
 def _hostile_episodes(bench: Bench, tasks: Sequence[Task], kinds: Mapping[str, Reply]) -> Iterator[Played]:
@@ -102,6 +102,6 @@ def _after_an_ordinary_one(bench: Bench, task: Task, kind: str, reply: Reply, mo
     rng = random.Random(f"{task.seed}:{kind}")
 
     def source(shown: str, turn: int) -> tuple[str, str]:
-        return (kind, reply(shown)) if turn else ("ordinary", ordinary(bench.family, task, shown, rng))
+        return (kind, reply(shown)) if turn else ("ordinary", ordinary(bench.env, task, shown, rng))
 
     return bench.play(task, 1, source, most)

@@ -2,7 +2,8 @@
 
 Promise: nothing is called a leak that also works with another task's observation. Players who copy a place of what they
 read are compared with players who copy the same place of another task's observation, which knows nothing of this one,
-and with the random player where the family offers one. Who stands out on one half of the tasks is judged on the other.
+and with the random player where the environment offers one. Who stands out on one half of the
+tasks is judged on the other.
 
 Two kinds of places are copied. *Marked* ones, where an answer stands as an answer: a whole line, an `<answer>` block,
 what is told as the answer or solution; if copying those solves most tasks, the rule is broken. *Unmarked* ones, such as
@@ -18,11 +19,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from heedful.diagnostics.intervals import wilson
-from heedful.envs.actions import Fault, answer_text, format_reply
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench, Played
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
+from heedful.envs.common.actions import Fault, answer_text, format_reply
+from heedful.statistics.intervals import wilson
 from heedful.types import Task
 
 MOST_TASKS = 200
@@ -213,20 +214,20 @@ def _play(bench: Bench, task: Task, answer: Callable[[str, int], str]) -> Played
 
 
 def _random_player(bench: Bench, evidence: Evidence) -> _Rate | None:
-    """Success of well-formed random replies; `None` where the family does not say what they are."""
-    told = hasattr(bench.family, "random_answer") or bool(getattr(bench.family, "actions", None))
+    """Success of well-formed random replies; `None` where the environment does not say what they are."""
+    told = hasattr(bench.env, "random_answer") or bool(getattr(bench.env, "actions", None))
     return _rate(evidence.sound) if told else None
 
 
 def _demonstrated(bench: Bench, tasks: Sequence[Task]) -> Finding | None:
     """Broken if demonstrated answers stand as answers in the observation, more often than other tasks' answers do."""
-    if not hasattr(bench.family, "demonstrate"):
+    if not hasattr(bench.env, "demonstrate"):
         return None
     episodes: list[tuple[Task, list[tuple[str, str]]]] = []
     for task in tasks:
         pairs, fault = bench.ask(
             "demonstrate",
-            lambda task=task: list(islice(bench.family.demonstrate(task, random.Random(0)), MOST_TURNS)),  # type: ignore[misc]
+            lambda task=task: list(islice(bench.env.demonstrate(task, random.Random(0)), MOST_TURNS)),  # type: ignore[misc]
         )
         if fault is None and pairs and all(_is_pair(pair) for pair in pairs):
             episodes.append((task, pairs))

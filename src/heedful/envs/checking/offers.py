@@ -1,4 +1,4 @@
-"""Rules on what a family offers beyond the contract: demonstrations, and what scripted players need to know.
+"""Rules on what an environment offers beyond the contract: demonstrations, and what scripted players need to know.
 
 Promise: what is not offered is not asked for; what is offered must be right.
 """
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from heedful.diagnostics.intervals import wilson
-from heedful.envs.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench, Played, scripted
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
+from heedful.envs.common.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
+from heedful.statistics.intervals import wilson
 from heedful.types import Task
 
 MOST_DEMONSTRATED = 60
@@ -24,8 +24,8 @@ _KNOBS_OF_FLAWS = ("imperfect", "systematic", "slip")
 
 def demonstrations(bench: Bench, evidence: Evidence) -> Finding:
     """Valid replies that solve within the limits, and that replay as member 0."""
-    if not hasattr(bench.family, "demonstrate"):
-        return absent("the family offers no `demonstrate`, so no seedling can be grown for it")
+    if not hasattr(bench.env, "demonstrate"):
+        return absent("the environment offers no `demonstrate`, so no seedling can be grown for it")
     tasks = evidence.tasks[: min(MOST_DEMONSTRATED, bench.effort.episodes)]
     refusal = _refusal(bench, tasks[:5])
     if refusal:
@@ -60,11 +60,11 @@ def demonstrations(bench: Bench, evidence: Evidence) -> Finding:
 
 
 def _demonstrated(bench: Bench, task: Task) -> Any:
-    return bench.family.demonstrate(task, random.Random(7))
+    return bench.env.demonstrate(task, random.Random(7))
 
 
 def _refusal(bench: Bench, tasks: Sequence[Task]) -> str:
-    """The sentence with which a family refuses to demonstrate under its knobs: a ValueError, always the same one."""
+    """The sentence with which an environment refuses to demonstrate: a ValueError, always the same one."""
     faults = [bench.ask("demonstrate", partial(_demonstrated, bench, task))[1] for task in tasks]
     causes = {fault.cause if fault is not None else "" for fault in faults}
     refused = len(causes) == 1 and next(iter(causes)).startswith("ValueError")
@@ -104,7 +104,7 @@ def _replayed(played: Played, pairs: Sequence[tuple[str, str]]) -> Finding | Non
 
 
 def _not_all_solve(bench: Bench, solved: int, count: int, unsolved: Played) -> Finding:
-    flaws = [name for name in _KNOBS_OF_FLAWS if getattr(bench.family, name, 0)]
+    flaws = [name for name in _KNOBS_OF_FLAWS if getattr(bench.env, name, 0)]
     noisy = any(
         bench.play(unsolved.task, member, scripted(unsolved.replies), len(unsolved.exchanges)).transcript()
         != unsolved.transcript()
@@ -133,21 +133,21 @@ def _demonstration_broken(sentence: str, found: str, where: str) -> Finding:
 
 def players(bench: Bench, evidence: Evidence) -> Finding:
     """What the random and the input-blind player need: a list of actions, or answers in free text."""
-    family = bench.family
-    listed = getattr(family, "actions", None)
-    if not listed and not hasattr(family, "random_answer"):
+    env = bench.env
+    listed = getattr(env, "actions", None)
+    if not listed and not hasattr(env, "random_answer"):
         return absent(
-            "the family offers neither `actions` and `actions_per_turn` nor `random_answer`, so evaluations show no "
-            "random player beside the agent"
+            "the environment offers neither `actions` and `actions_per_turn` nor `random_answer`, so evaluations show "
+            "no random player beside the agent"
         )
     fault = _actions_misfit(bench, evidence) if listed else ""
-    fault = fault or (_answers_misfit(bench, evidence) if hasattr(family, "random_answer") else "")
+    fault = fault or (_answers_misfit(bench, evidence) if hasattr(env, "random_answer") else "")
     if fault:
         return broken(
             "scripted players cannot play",
             expected="names of actions that the environment accepts, or random answers in the form that it asks for",
             found=fault,
-            remedy="see heedful.envs.actions.ActionFamily and heedful.envs.answers.AnswerFamily",
+            remedy="see ActionEnvironment and AnswerEnvironment in heedful.envs.common",
         )
     count = len(evidence.sound)
     if not count:
@@ -161,7 +161,7 @@ def players(bench: Bench, evidence: Evidence) -> Finding:
 
 
 def _actions_misfit(bench: Bench, evidence: Evidence) -> str:
-    names, most = bench.family.actions, getattr(bench.family, "actions_per_turn", None)
+    names, most = bench.env.actions, getattr(bench.env, "actions_per_turn", None)
     if not isinstance(names, tuple) or not all(
         isinstance(name, str) and name.strip() == name and name for name in names
     ):
@@ -182,14 +182,14 @@ def _actions_misfit(bench: Bench, evidence: Evidence) -> str:
 
 
 def _answers_misfit(bench: Bench, evidence: Evidence) -> str:
-    family = bench.family
-    if not hasattr(family, "blind_answers"):
+    env = bench.env
+    if not hasattr(env, "blind_answers"):
         return "`random_answer` without `blind_answers`: the best player that does not read needs both"
     valid = 0
     tasks = evidence.tasks[:20]
     for task in tasks:
-        answer, fault = bench.ask("random_answer", partial(family.random_answer, task, random.Random(3)))
-        again, _ = bench.ask("random_answer", partial(family.random_answer, task, random.Random(3)))
+        answer, fault = bench.ask("random_answer", partial(env.random_answer, task, random.Random(3)))
+        again, _ = bench.ask("random_answer", partial(env.random_answer, task, random.Random(3)))
         if fault is not None:
             return str(fault)
         if not isinstance(answer, str):
@@ -200,7 +200,7 @@ def _answers_misfit(bench: Bench, evidence: Evidence) -> str:
         valid += bool(played.exchanges) and played.exchanges[0].step.valid
     if valid < len(tasks) / 2:
         return f"only {valid} of {len(tasks)} answers of `random_answer` count as valid"
-    blind, fault = bench.ask("blind_answers", lambda: list(family.blind_answers(tasks)))
+    blind, fault = bench.ask("blind_answers", lambda: list(env.blind_answers(tasks)))
     if fault is not None:
         return str(fault)
     if not blind or not all(isinstance(answer, str) for answer in blind):

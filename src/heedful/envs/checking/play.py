@@ -20,11 +20,11 @@ from types import FrameType
 from typing import Any, Literal, TypeVar
 
 from heedful.envs.checking.report import seconds_text, shortened
-from heedful.foreign import Raised, attempt
+from heedful.guarded import Raised, guarded_call
 from heedful.types import Observation, Step, Task
 
 Answer = TypeVar("Answer")
-Call = Literal["task", "make", "start", "step", "demonstrate", "random_answer", "blind_answers"]
+Call = Literal["task", "episode", "start", "step", "demonstrate", "random_answer", "blind_answers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +146,9 @@ ReplySource = Callable[[str, int], tuple[str, str]]
 """(newest observation, turn from 0) -> (kind of reply, reply)."""
 
 
-def made_anew(family: Any) -> Any:
-    """An equal family, whatever it works out when it is made worked out again; itself where it is no dataclass."""
-    return dataclasses.replace(family) if is_dataclass(family) and not isinstance(family, type) else family
+def made_anew(env: Any) -> Any:
+    """An equal environment, whatever it works out when it is made worked out again; itself where it is no dataclass."""
+    return dataclasses.replace(env) if is_dataclass(env) and not isinstance(env, type) else env
 
 
 def scripted(replies: Sequence[str]) -> ReplySource:
@@ -190,10 +190,10 @@ def _at_most(seconds: float) -> Iterator[None]:
 class Bench:
     """The environment on the bench: what the rules call it through."""
 
-    family: Any
+    env: Any
     effort: Effort
     origin: str = ""
-    """`module:factory` that made the family, if that is known and no knob was changed since."""
+    """`module:factory` that made the environment, if that is known and no knob was changed since."""
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """What each call took, by its name."""
     episodes: int = 0
@@ -201,7 +201,7 @@ class Bench:
 
     @property
     def turns(self) -> int:
-        return int(self.family.turns)
+        return int(self.env.turns)
 
     def ask(self, call: Call, function: Callable[[], Answer]) -> tuple[Answer | None, Fault | None]:
         """The answer of one call, or what went wrong."""
@@ -209,7 +209,7 @@ class Bench:
         try:
             with _at_most(self.effort.patience):
                 began = time.perf_counter()
-                answer = attempt(function)
+                answer = guarded_call(function)
                 took = time.perf_counter() - began
         except _Late:
             limit = seconds_text(self.effort.patience)
@@ -231,9 +231,9 @@ class Bench:
             raise Broke(fault, where)
         return answer  # type: ignore[return-value]  # without a fault there is an answer
 
-    def task(self, seed: int, family: Any = None) -> Task:
-        family = self.family if family is None else family
-        found = self.demand("task", lambda: family.task(seed), f"seed {seed}")
+    def task(self, seed: int, env: Any = None) -> Task:
+        env = self.env if env is None else env
+        found = self.demand("task", lambda: env.task(seed), f"seed {seed}")
         if not isinstance(found, Task):
             raise Broke(Fault("task", "type", f"`task` returned {shortened(repr(found))}, not a Task"), f"seed {seed}")
         return found
@@ -241,11 +241,11 @@ class Bench:
     def start(self, task: Task, member: int) -> tuple[Any, Observation]:
         """A fresh episode and its first observation."""
         where = f"task {task.id} (seed {task.seed}), member {member}"
-        environment: Any = self.demand("make", lambda: self.family.make(), where)
+        environment: Any = self.demand("episode", lambda: self.env.episode(), where)
         missing = [name for name in ("start", "step") if not callable(getattr(environment, name, None))]
         if missing:
-            text = f"`make` returned {shortened(repr(environment))}, which has no `{'` and no `'.join(missing)}`"
-            raise Broke(Fault("make", "type", text), where)
+            text = f"`episode` returned {shortened(repr(environment))}, which has no `{'` and no `'.join(missing)}`"
+            raise Broke(Fault("episode", "type", text), where)
         first = self.demand("start", lambda: environment.start(task, member), where)
         misfit = _misfit(first)
         if misfit:

@@ -22,7 +22,7 @@ from typing import Any
 from heedful.envs.checking.evidence import Evidence, seeds_of
 from heedful.envs.checking.play import Bench, parting
 from heedful.envs.checking.report import Finding, absent, broken, holds, parted, seconds_text, shortened
-from heedful.foreign import Raised, attempt
+from heedful.guarded import Raised, guarded_call
 from heedful.types import Task
 
 MOST_SEEDS = 150
@@ -45,7 +45,7 @@ LATER = 400 * 86_400.0
 class Request:
     """What another process is to do; it travels pickled."""
 
-    family: bytes
+    env: bytes
     """Pickled; empty where `origin` makes it."""
     origin: str
     seeds: tuple[int, ...]
@@ -71,17 +71,17 @@ def elsewhere(bench: Bench, evidence: Evidence) -> Finding:
     count = bench.effort.processes
     if not count:
         return absent("no other processes were asked for")
-    if type(bench.family).__module__ == "__main__" and not bench.origin:
+    if type(bench.env).__module__ == "__main__" and not bench.origin:
         return absent(
-            "the family is defined in the script that is being run, which other processes cannot import; move it into "
-            "a module of its own, and this is looked at"
+            "the environment is defined in the script that is being run, which other processes cannot import; move it "
+            "into a module of its own, and this is looked at"
         )
-    sent = attempt(lambda: pickle.dumps(bench.family))
+    sent = guarded_call(lambda: pickle.dumps(bench.env))
     if isinstance(sent, Raised) and not bench.origin:
-        return absent("the family cannot be pickled, so no other process can be handed it")
+        return absent("the environment cannot be pickled, so no other process can be handed it")
     played = evidence.sound[:MOST_EPISODES]
     request = Request(
-        family=b"" if isinstance(sent, Raised) or bench.origin else sent.value,
+        env=b"" if isinstance(sent, Raised) or bench.origin else sent.value,
         origin=bench.origin,
         seeds=tuple(seeds_of(bench.effort.seeds)[:MOST_SEEDS]),
         episodes=tuple((one.task, one.member, tuple(one.replies)) for one in played),
@@ -127,11 +127,11 @@ def _asked(request: Request, number: int, folder: Path, expected: _Expected) -> 
         last = ended.stderr.strip().splitlines()[-1:] or [f"exit code {ended.returncode}"]
         died = f"it was ended by signal {-ended.returncode}"
         return broken(
-            "another process cannot make the family, or play it",
-            expected="a family that worker processes can import, rebuild and play",
+            "another process cannot make the environment, or play it",
+            expected="an environment that worker processes can import, rebuild and play",
             found=died if ended.returncode < 0 else shortened(last[0], 300),
             where=where,
-            remedy="keep the family importable (a module that stands on PYTHONPATH) and free of what only this "
+            remedy="keep the environment importable (a module that stands on PYTHONPATH) and free of what only this "
             "process has",
         )
     return _compared(json.loads(answer.read_text(encoding="utf-8")), expected, where)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from heedful.envs.actions import (
+from heedful.envs.common.actions import (
     CLOSE_ANSWER,
     CLOSE_THOUGHT,
     OPEN_ANSWER,
@@ -20,7 +20,7 @@ from heedful.envs.actions import (
     SEPARATOR,
     format_reply,
 )
-from heedful.foreign import Answered, attempt
+from heedful.guarded import Answered, guarded_call
 from heedful.types import Task
 
 HUGE = 1_000_000
@@ -36,38 +36,38 @@ Reply = Callable[[str], str]
 """Newest observation -> reply."""
 
 
-def listed_actions(family: Any) -> tuple[str, ...]:
-    """The actions that a family lists, as far as they are texts."""
-    listed = getattr(family, "actions", None)
+def listed_actions(env: Any) -> tuple[str, ...]:
+    """The actions that an environment lists, as far as they are texts."""
+    listed = getattr(env, "actions", None)
     return tuple(name for name in listed if isinstance(name, str)) if isinstance(listed, tuple | list) else ()
 
 
-def actions_per_turn(family: Any) -> int:
+def actions_per_turn(env: Any) -> int:
     """Most actions of a turn; 1 where that is not said, or not a number."""
-    most = getattr(family, "actions_per_turn", 1)
+    most = getattr(env, "actions_per_turn", 1)
     return most if isinstance(most, int) and most >= 1 else 1
 
 
-def random_answer(family: Any, task: Task, rng: random.Random) -> str:
-    """What the family offers as one; empty where it offers none, or no text."""
-    if not hasattr(family, "random_answer"):
+def random_answer(env: Any, task: Task, rng: random.Random) -> str:
+    """What the environment offers as one; empty where it offers none, or no text."""
+    if not hasattr(env, "random_answer"):
         return ""
-    answer = attempt(lambda: family.random_answer(task, rng))
+    answer = guarded_call(lambda: env.random_answer(task, rng))
     return answer.value if isinstance(answer, Answered) and isinstance(answer.value, str) else ""
 
 
-def ordinary(family: Any, task: Task, observation: str, rng: random.Random) -> str:
+def ordinary(env: Any, task: Task, observation: str, rng: random.Random) -> str:
     """A well-formed reply of a player who does not think.
 
-    Where the family says neither which actions there are nor what an answer looks like, a word or number of the
+    Where the environment says neither which actions there are nor what an answer looks like, a word or number of the
     observation is taken for one, as an answer or plainly.
     """
-    answer = random_answer(family, task, rng)
+    answer = random_answer(env, task, rng)
     if answer:
         return format_reply([answer], "a thought")
-    if listed_actions(family):
-        most = actions_per_turn(family)
-        return format_reply(rng.choices(listed_actions(family), k=rng.randint(1, most)), "a thought")
+    if listed_actions(env):
+        most = actions_per_turn(env)
+        return format_reply(rng.choices(listed_actions(env), k=rng.randint(1, most)), "a thought")
     words = re.findall(r"\w+", observation)[:400] or ["0"]
     word = rng.choice([*words, *re.findall(r"\d+", observation)[:400], str(rng.randrange(10))])
     return word if rng.random() < 0.25 else format_reply([word], "a thought")
@@ -86,7 +86,7 @@ def tempting(canary: Path) -> list[str]:
 
 
 def hostile(example: str, canary: Path) -> Mapping[str, Reply]:
-    """Kind -> reply. `example`: an answer that the family understands, to be put beside what it does not."""
+    """Kind -> reply. `example`: an answer that the environment understands, to be put beside what it does not."""
     fixed = {
         **_empty(),
         **_malformed(example),

@@ -1,6 +1,6 @@
 """Rules on tasks: pure in the seed, in splits that do not touch, and silent about what the agent must not know.
 
-Promise: a family that draws from a shared random generator is found by looking at the generator, not by luck.
+Promise: an environment that draws from a shared random generator is found by looking at the generator, not by luck.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from heedful.envs.checking.evidence import Evidence, play_ordinary, seeds_of
 from heedful.envs.checking.global_state import moved_generators
 from heedful.envs.checking.play import Bench, made_anew, scripted
 from heedful.envs.checking.report import Finding, broken, doubtful, holds, parted, shortened
-from heedful.envs.tasks import SPLITS
-from heedful.foreign import Raised, attempt
+from heedful.envs.common.tasks import SPLITS
+from heedful.guarded import Raised, guarded_call
 from heedful.types import Task
 
 _MORE_SEEDS = 1500
@@ -24,19 +24,22 @@ _MORE_SEEDS = 1500
 
 
 def pure(bench: Bench, evidence: Evidence) -> Finding:
-    """The same seed draws the same task: again, in another order, between episodes, from an equal family."""
+    """The same seed draws the same task: again, in another order, between episodes, from an equal environment."""
     seeds = seeds_of(bench.effort.seeds)
     first = dict(zip(seeds, evidence.tasks, strict=True))
     shuffled = sorted(seeds, key=lambda seed: str(seed)[::-1])
-    anew = attempt(lambda: made_anew(bench.family))
-    copied = bench.family if isinstance(anew, Raised) else anew.value
+    anew = guarded_call(lambda: made_anew(bench.env))
+    copied = bench.env if isinstance(anew, Raised) else anew.value
     for turn, seed in enumerate(shuffled):
         with moved_generators(turn):
             again = bench.task(seed)
             if turn % 20 == 0:
                 play_ordinary(bench, again, 1)
             other = bench.task(seed, copied)
-        for task, way in ((again, "in another order, between episodes"), (other, "from an equal copy of the family")):
+        for task, way in (
+            (again, "in another order, between episodes"),
+            (other, "from an equal copy of the environment"),
+        ):
             if task != first[seed]:
                 return broken(
                     "a seed does not always draw the same task",
@@ -130,8 +133,9 @@ def _split_broken(sentence: str, found: str, where: str) -> Finding:
         expected="splits named train, val and test, none of them empty, each start state (id) in one of them",
         found=found,
         where=where,
-        remedy="let heedful.envs.tasks.task_of(name, start_state, seed) make id and split from everything that makes "
-        "two start states different, and nothing else; give the family more start states where a split stays empty",
+        remedy="let heedful.envs.common.tasks.task_of(name, start_state, seed) make id and split from everything that "
+        "makes two start states different, and nothing else; give the environment more start states where a split "
+        "stays empty",
     )
 
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from heedful.diagnostics.unknown import SUCCESS_METRICS
-from heedful.reading import ReplyReader, Tags
-from heedful.spread import values_on
+from heedful.diagnostics.unavailable import SUCCESS_METRICS
+from heedful.models.replies import ReplyReader, Tags
+from heedful.statistics.group_statistics import values_on
 from heedful.types import Ending, Group, Prompt, Reply, Task, Trajectory, Turn
 
 Ids = tuple[int, ...]

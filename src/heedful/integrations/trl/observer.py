@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from heedful.configuration import to_json
-from heedful.diagnostician import Diagnostician
-from heedful.diagnostics.alarms import Alarm
-from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.diagnostics.alarms.watch import Alarm
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.integrations.trl.batch import BatchReader, Completion, unknown_to_trl, values_of
 from heedful.integrations.trl.record import Record
 from heedful.integrations.trl.rollouts import EnvironmentRollouts
 from heedful.integrations.trl.settings import HeedfulConfig
+from heedful.measuring.diagnostician import Diagnostician
+from heedful.models.replies import ReplyReader
 from heedful.protocols import Filter
-from heedful.reading import ReplyReader
 from heedful.scorers.hf import HFScorer
 from heedful.seeds import stream
-from heedful.trackers import JsonlTracker
+from heedful.storage.trackers import JsonlTracker
 from heedful.types import Group, Metric, Verdict
 
 _LOG = logging.getLogger("heedful")
@@ -182,7 +182,7 @@ def described(trainer: Any, config: HeedfulConfig, chooses: Filter) -> dict[str,
     filter = {"type": type(chooses).__name__, **to_json(chooses)}
     played, weights = _plays(trainer), trainer.reward_weights.tolist()
     return {
-        "env": {"type": getattr(getattr(trainer.rollout_func, "family", None), "name", "trl")},
+        "env": {"type": getattr(getattr(trainer.rollout_func, "env", None), "name", "trl")},
         "steps": int(trainer.state.max_steps or arguments["max_steps"]),
         "algorithm": {"type": arguments["loss_type"], "kl": arguments["beta"]},
         "filter": filter,

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heedful.diagnostician import Diagnosis
 from heedful.integrations.trl.settings import FOLDER
+from heedful.measuring.diagnostician import Diagnosis
 from heedful.storage import RunFolder, describe_environment, write_rollouts, write_scores, write_whole
 from heedful.types import Group, Verdict
 

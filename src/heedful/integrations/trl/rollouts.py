@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from heedful.integrations.trl.compatibility import PRIVATE_OF_ROLLOUTS, check
-from heedful.protocols import EnvironmentFamily, Policy
-from heedful.reading import Tags
-from heedful.render import Renderer
-from heedful.rollout.episode import Episode
+from heedful.models.render import Renderer
+from heedful.models.replies import Tags
+from heedful.protocols import Environment, Policy
+from heedful.rollout.player import Player
 from heedful.seeds import derive
 from heedful.types import Conversation, Prompt, Reply, Span, Task, Trajectory
 
@@ -36,13 +36,13 @@ class EnvironmentRollouts:
 
     def __init__(
         self,
-        family: EnvironmentFamily,
+        env: Environment,
         tags: Tags,
         tokens_per_turn: int,
         chat_options: dict[str, object],
         sampler: Sampler | None,
     ) -> None:
-        self.family = family
+        self.env = env
         self.tags = tags
         self.tokens_per_turn = tokens_per_turn
         self._chat_options = chat_options
@@ -64,9 +64,9 @@ class EnvironmentRollouts:
 
         found: dict[str, Task] = {}
         for draw in range(_DRAWS_PER_TASK * tasks):
-            task = self.family.task(derive(seed, "tasks", split, draw))
+            task = self.env.task(derive(seed, "tasks", split, draw))
             if task.split == split:
-                text = self.family.make().start(task, 0).text
+                text = self.env.episode().start(task, 0).text
                 known = self._tasks.get(text, task)  # of an earlier dataset: a prompt stands for one task only
                 if known.split == split:
                     found.setdefault(text, known)
@@ -74,7 +74,7 @@ class EnvironmentRollouts:
                 break
         else:
             raise ValueError(
-                f"Expected {tasks} tasks of {self.family.name} in the split {split!r} that differ in what they show "
+                f"Expected {tasks} tasks of {self.env.name} in the split {split!r} that differ in what they show "
                 f"first, found {len(found)}. Ask for fewer, or choose knobs with more start states."
             )
         self._tasks |= found
@@ -90,7 +90,7 @@ class EnvironmentRollouts:
         members = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
         first = trainer.accelerator.process_index * len(prompts)
         episodes = [
-            Episode(self.family.make(), self._task(prompt), (first + place) % members, self.family.turns)
+            Player(self.env.episode(), self._task(prompt), (first + place) % members, self.env.turns)
             for place, prompt in enumerate(prompts)
         ]
         live = [episode for episode in episodes if episode.ending is None]
@@ -118,14 +118,14 @@ class EnvironmentRollouts:
         if text not in self._tasks:
             raise ValueError(
                 f"Expected a prompt of the dataset that this rollout_func made ({len(self._tasks)} tasks of "
-                f"{self.family.name}), found {str(text)[:60]!r}. Pass rollouts.dataset(...) as train_dataset, and "
+                f"{self.env.name}), found {str(text)[:60]!r}. Pass rollouts.dataset(...) as train_dataset, and "
                 "another one of it as eval_dataset."
             )
         return self._tasks[text]
 
 
 def to_trl_rollout_func(
-    family: EnvironmentFamily,
+    env: Environment,
     *,
     tags: Tags | None = None,
     tokens_per_turn: int = 64,
@@ -141,7 +141,7 @@ def to_trl_rollout_func(
     policy for each batch, for instance heedful's own batched sampler; without one the trainer's engine samples
     (`generate`, or vLLM in one process), as TRL is configured.
     """
-    return EnvironmentRollouts(family, tags or Tags(), tokens_per_turn, dict(chat_options or {}), sampler)
+    return EnvironmentRollouts(env, tags or Tags(), tokens_per_turn, dict(chat_options or {}), sampler)
 
 
 def environment_reward(prompts: list[Any], completions: list[Any], **fields: Any) -> list[float | None]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.text import thought_text
-from heedful.diagnostics.thoughts import ThoughtTags
 from heedful.integrations.trl.batch import Completion
 from heedful.integrations.trl.rollouts import FIELD, environment_reward
 from heedful.types import Trajectory

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from heedful.algorithms.loss_scale import LossScale
-from heedful.diagnostician import DiagnosticsConfig
 from heedful.filters import TopP
+from heedful.measuring.diagnostician import DiagnosticsConfig
+from heedful.models.replies import Tags
 from heedful.protocols import Filter
-from heedful.reading import Tags
 from heedful.types import Metric, Verdict
 
 FOLDER = "heedful"

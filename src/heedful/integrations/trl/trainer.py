@@ -18,7 +18,7 @@ from torch import Tensor
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from heedful.algorithms.loss_scale import loss_scale_factor
-from heedful.diagnostics.thoughts import ThoughtTags
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.filters import KeepAll
 from heedful.integrations.trl import compatibility, removal
 from heedful.integrations.trl.advantages import advantages_over

@@ -1,0 +1,68 @@
+"""What a person types, as the reply an environment reads.
+
+Promise: a line is understood in one way or refused with a sentence, and a refused line costs no turn.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from heedful.envs.common.actions import OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
+
+LEAVE = ("quit", "exit", "q")
+"""Words that leave the episode, unless an action is called so."""
+
+
+def ways_to_answer(env: Any) -> str:
+    """How a person can answer in this environment."""
+    actions = getattr(env, "actions", None)
+    if not actions and hasattr(env, "random_answer"):
+        return "What you type is your answer; a whole reply with its tags is handed on as it is. `quit` leaves."
+    if not actions:
+        return "What you type is handed to the environment as it is. `quit` leaves."
+    most = env.actions_per_turn
+    several = f"at most {most} in one turn, with spaces, commas or {SEPARATOR} between" if most > 1 else "one per turn"
+    return (
+        f"Actions: {', '.join(actions)}, {several}. Beginnings of words will do; a whole reply with its tags is handed "
+        "on as it is. `quit` leaves."
+    )
+
+
+def reply_of(line: str, env: Any) -> str | None:
+    """The reply that a typed line stands for; `None` to leave.
+
+    Raises:
+        ValueError: the line holds something that is no action, is ambiguous, or too much for one turn.
+    """
+    actions: tuple[str, ...] = tuple(getattr(env, "actions", ()) or ())
+    if line.lower() in LEAVE and line.lower() not in [action.lower() for action in actions]:
+        return None
+    if OPEN_ANSWER in line or OPEN_THOUGHT in line:
+        return line
+    if not actions:
+        return format_reply([line], "") if hasattr(env, "random_answer") else line
+    chosen = [_action(word, actions) for word in _words(line, actions)]
+    if not chosen:
+        raise ValueError(f"Expected one of {', '.join(actions)}, or `quit`.")
+    if len(chosen) > env.actions_per_turn:
+        raise ValueError(
+            f"Expected at most {env.actions_per_turn} in one turn, found {len(chosen)}: {', '.join(chosen)}."
+        )
+    return format_reply(chosen, "")
+
+
+def _words(line: str, actions: tuple[str, ...]) -> list[str]:
+    """The line cut at separators and commas; at spaces, too, unless names of actions have spaces in them."""
+    pattern = r"[,;|]+" if any(" " in action for action in actions) else r"[,;|\s]+"
+    return [word.strip() for word in re.split(pattern, line) if word.strip()]
+
+
+def _action(word: str, actions: tuple[str, ...]) -> str:
+    exact = [action for action in actions if action.lower() == word.lower()]
+    begun = exact or [action for action in actions if action.lower().startswith(word.lower())]
+    if len(begun) > 1:
+        raise ValueError(f"{word!r} could be {' or '.join(begun)}.")
+    if not begun:
+        raise ValueError(f"{word!r} is no action here; expected one of {', '.join(actions)}, or `quit`.")
+    return begun[0]

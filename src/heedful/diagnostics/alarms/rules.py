@@ -1,0 +1,285 @@
+"""The alarms as data: which readings each one watches, for what kind of change, and what to do about it.
+
+Promise: every number that decides is a knob of `AlarmConfig`; a rule is a value, so a study can replay others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from heedful.statistics.change_point import Design, Direction
+
+GAP = "information/first_turn/gap_per_token"
+P_VALUE = "retrieval/first_turn/p_value"
+ENTROPY_GIVEN_PROMPT = "information/first_turn/entropy_conditional_per_token"
+THOUGHT_ENTROPY = "policy/thought_entropy_per_token"
+ANSWER_ENTROPY = "policy/answer_entropy_per_token"
+SOLVED_ENTROPY = "policy/solved_entropy_per_token"
+TOKEN_ENTROPY = "policy/entropy_per_token"
+SUCCESS = "success/rate"
+PROGRESS = "success/progress"
+
+_SPARSE = ("information", "retrieval", "grounding/thought_influence", "grounding/foreign_thought_obeyed")
+"""Readings that are taken at measurements only, not at every step."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmConfig:
+    """When a change is an alarm. With the defaults fewer than 1% of runs of 100 steps in which nothing happens raise
+    any, also where neighbouring readings are correlated (up to `correlation`)."""
+
+    threshold: float = 5.0
+    """Standard errors of a change that is an alarm by itself."""
+    pair_threshold: float = 4.0
+    """Standard errors of each of two changes that are an alarm together."""
+    baseline: int = 5
+    """Readings of a metric of every step before it can have changed."""
+    confirm: int = 2
+    """Readings of a metric of every step that a change must last."""
+    measured_baseline: int = 3
+    """The same as baseline, of what is measured every few steps."""
+    measured_confirm: int = 1
+    """The same as confirm, of what is measured every few steps."""
+    correlation: float = 0.25
+    """Largest correlation of neighbouring readings under which the rate of false alarms holds."""
+    window: int = 64
+    """Latest readings of a metric that are compared with each other."""
+    success: float = 0.05
+    """Fall of the success rate, or of the mean progress, that matters."""
+    format: float = 0.1
+    """Fall of the share of valid or closed replies that matters."""
+    information: float = 0.25
+    """Fall of the gap per token that matters, as a part of its level."""
+    entropy_rise: float = 0.1
+    """Rise of an entropy that matters, as a part of its level."""
+    answer_entropy_rise: float = 1.0
+    """The same of the entropy of answers, given their thoughts, which is small while thoughts decide."""
+    entropy_fall: float = 0.5
+    """Fall of an entropy that matters, as a part of its level."""
+    strategies: float = 0.25
+    """Fall of strategy entropy, or of the share of distinct strategies, that matters, as a part of its level."""
+    influence: float = 0.3
+    """Fall of the thought's influence on the action that matters, as a part of its level."""
+    oscillation: float = 0.1
+    """Rise of the share of turns that lead nowhere that matters."""
+    p: float = 0.05
+    """Thoughts cannot be told from thoughts about other prompts when the retrieval test's p-value exceeds this."""
+    p_readings: int = 2
+    """Measurements in a row that have to say so."""
+    blind: float = 0.1
+    """Share of reward-blind prompts that is accepted."""
+    starved: float = 0.1
+    """Share of groups that teach (kept by the filter, or mixed) at or below which a step is starved."""
+    starved_steps: int = 5
+    """Starved steps in a row."""
+
+    def __post_init__(self) -> None:
+        for name in ("baseline", "measured_baseline", "window", "p_readings", "starved_steps"):
+            if getattr(self, name) < 2:
+                raise ValueError(f"{name} counts readings: expected at least 2, found {getattr(self, name)}")
+        for name in ("confirm", "measured_confirm"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} counts readings: expected at least 1, found {getattr(self, name)}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float) and not value > 0 and field.name not in ("correlation", "starved", "blind"):
+                raise ValueError(f"{field.name} must be above 0, found {value}")
+        for name in ("correlation", "starved", "blind", "p"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie in [0, 1), found {getattr(self, name)}")
+        if self.window < self.baseline + self.confirm or self.window < self.measured_baseline + self.measured_confirm:
+            raise ValueError(f"window must hold a baseline and a change, found {self.window} readings")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A metric has shifted against its own past."""
+
+    metric: str
+    """May stand for several: `<family>/<scope>/<environment>/<metric>` in a batch of several environments."""
+    design: Design
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """The last `readings` readings of a metric all lie above (or at or below) a limit: a definition, not a test.
+
+    Ends when as many in a row lie on the other side."""
+
+    metric: str
+    limit: float
+    above: bool
+    readings: int
+    once_within: bool = False
+    """Counts only after as many readings in a row lay on the other side: something was there to be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of counted things exceeds a limit: the pooled count of the last readings, in standard errors."""
+
+    metric: str
+    limit: float
+    threshold: float
+    readings: int
+
+
+Condition = Change | Beyond | Share
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One alarm: raised while one condition of each group holds and none of `unless` does."""
+
+    name: str
+    all_of: tuple[tuple[Condition, ...], ...]
+    advice: str
+    unless: tuple[Condition, ...] = ()
+    collapse: bool = False
+    """The run is being lost: with `--on-collapse stop` it ends here."""
+
+
+def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
+    """The alarms of every run, in the order of the documentation."""
+    blind = Beyond(P_VALUE, config.p, True, config.p_readings)
+    indistinguishable = replace(blind, once_within=True)
+    less_informed: tuple[Condition, ...] = (_fall(config, GAP, config.information), indistinguishable)
+    uninformed_or_worse: tuple[Condition, ...] = (
+        _fall(config, GAP, config.information, pair=True),
+        indistinguishable,
+        *(_drop(config, name, config.success, pair=True) for name in (SUCCESS, PROGRESS)),
+    )
+    entropies = (THOUGHT_ENTROPY, ENTROPY_GIVEN_PROMPT)
+    entropy_fell = tuple(_fall(config, name, config.entropy_fall, pair=True) for name in entropies)
+    entropy_rose = tuple(_rise(config, name, config.entropy_rise, pair=True) for name in entropies)
+    starved = tuple(
+        Beyond(name, config.starved, False, config.starved_steps) for name in ("filter/kept_ratio", "signal/mixed")
+    )
+    return (
+        Rule(
+            "template_collapse",
+            (less_informed,),
+            "Read some thoughts: do they tell their prompts apart? Filter by reward variance, lower the entropy bonus, "
+            "and go back to a checkpoint before the step named.",
+            unless=entropy_fell,
+            collapse=True,
+        ),
+        Rule(
+            "low_entropy_collapse",
+            (entropy_fell, uninformed_or_worse),
+            "The policy repeats itself. Lower the learning rate, add a KL penalty or a small entropy bonus, and go "
+            "back to a checkpoint before the step named.",
+            collapse=True,
+        ),
+        Rule(
+            "noise_collapse",
+            (entropy_rose, uninformed_or_worse),
+            "Thoughts are getting random. Lower the entropy bonus or the learning rate, and keep groups without signal "
+            "out of the loss (--filter top_p): they carry nothing but the regularisers.",
+            collapse=True,
+        ),
+        Rule(
+            "format_collapse",
+            (tuple(_drop(config, name, config.format) for name in ("format/valid_rate", "format/closed_rate")),),
+            "Look at replies that could not be executed. If they were cut, raise the token limit; else lower the "
+            "learning rate, or make the format part of the reward.",
+            collapse=True,
+        ),
+        Rule(
+            "entropy_gaming",
+            (
+                (_rise(config, TOKEN_ENTROPY, config.entropy_rise, pair=True),),
+                tuple(
+                    _fall(config, name, config.strategies, pair=True)
+                    for name in ("grounding/strategy_entropy", "grounding/distinct_strategies")
+                ),
+            ),
+            "The entropy bonus is earned with words, not with ways of acting: lower it.",
+        ),
+        Rule(
+            "entropy_rise",
+            (
+                (
+                    _rise(config, ANSWER_ENTROPY, config.answer_entropy_rise),
+                    _rise(config, SOLVED_ENTROPY, config.entropy_rise),
+                    _rise(config, THOUGHT_ENTROPY, config.entropy_rise),
+                ),
+            ),
+            "Early warning: thoughts, or the answers behind them, get less sure. If no more exploration is wanted, "
+            "lower the entropy bonus now.",
+        ),
+        Rule(
+            "thought_bypassed",
+            (
+                tuple(
+                    _fall(config, name, config.influence)
+                    for name in ("grounding/thought_influence", "grounding/foreign_thought_obeyed")
+                ),
+            ),
+            "The action listens less to the thought. Success may hold for a while without it: look at grounding/*.",
+        ),
+        Rule(
+            "input_blind",
+            ((blind,),),
+            "Thoughts cannot be told from thoughts about other prompts. If that is so from the start, the model does "
+            "not read the task yet: a better warm start or easier tasks come before reinforcement learning.",
+        ),
+        Rule(
+            "oscillation",
+            ((_lift(config, "grounding/oscillation_rate", config.oscillation),),),
+            "More turns run in a circle or change nothing. Look at trajectories; a cost per step discourages it.",
+        ),
+        Rule(
+            "starvation",
+            (starved,),
+            "Next to nothing is left to learn from. Look at the triage: easier tasks, partial credit or a curriculum "
+            "where groups fail; a reward that sees progress where they are blind.",
+            unless=(Beyond("signal/solved", 0.5, True, config.starved_steps),),
+        ),
+        Rule(
+            "reward_blind",
+            ((Share("signal/blind", config.blind, config.threshold, 2 * config.baseline),),),
+            "Episodes that got differently far earn the same: let the reward see progress, or mend it.",
+        ),
+        Rule(
+            "success_drop",
+            (tuple(_drop(config, name, config.success) for name in (SUCCESS, PROGRESS)),),
+            "Success has fallen, or episodes get less far. The alarms raised before it, if any, say how.",
+        ),
+    )
+
+
+def _fall(config: AlarmConfig, metric: str, least: float, pair: bool = False) -> Change:
+    """By a part of its level."""
+    return _change(config, metric, "down", least, True, pair)
+
+
+def _rise(config: AlarmConfig, metric: str, least: float, pair: bool = False) -> Change:
+    """By a part of its level."""
+    return _change(config, metric, "up", least, True, pair)
+
+
+def _drop(config: AlarmConfig, metric: str, least: float, pair: bool = False) -> Change:
+    """By an amount."""
+    return _change(config, metric, "down", least, False, pair)
+
+
+def _lift(config: AlarmConfig, metric: str, least: float) -> Change:
+    """By an amount."""
+    return _change(config, metric, "up", least, False, False)
+
+
+def _change(config: AlarmConfig, metric: str, direction: Direction, least: float, relative: bool, pair: bool) -> Change:
+    sparse = metric.startswith(_SPARSE)
+    return Change(
+        metric,
+        Design(
+            direction,
+            least,
+            relative,
+            config.pair_threshold if pair else config.threshold,
+            config.measured_baseline if sparse else config.baseline,
+            config.measured_confirm if sparse else config.confirm,
+            config.correlation,
+        ),
+    )

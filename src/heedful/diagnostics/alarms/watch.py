@@ -1,0 +1,293 @@
+"""Raises alarms from the metrics of each step, with their evidence in words and numbers: `alarm/*`.
+
+Promise: numbers in, numbers out: what is raised depends on the readings so far and on nothing else, so a resumed run,
+an audit and a replay of `metrics.jsonl` raise the same alarms at the same steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean
+from typing import Any
+
+from heedful.diagnostics.alarms.rules import AlarmConfig, Beyond, Change, Condition, Rule, Share, standard_rules
+from heedful.statistics.change_point import Reading, Shift, largest_shift
+from heedful.types import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """An alarm at the moment it is raised."""
+
+    name: str
+    step: int
+    evidence: str
+    advice: str
+    collapse: bool
+
+    def sentence(self) -> str:
+        return f"Alarm {self.name} at step {self.step}: {self.evidence}. {self.advice}"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the alarms say of one step."""
+
+    step: int
+    metrics: tuple[Metric, ...]
+    """`alarm/<name>`: 1 with the evidence as `why`, 0, or `None` before there is a baseline and why."""
+    raised: tuple[Alarm, ...]
+    """Those that were not raised at the step before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """Whether a condition holds (`None`: it cannot be told yet), in words."""
+
+    holds: bool | None
+    words: str = ""
+
+
+@dataclass(slots=True)
+class _Test:
+    """What one condition on one metric remembers."""
+
+    start: int = 0
+    """The step from which on its readings count."""
+    held: Shift | None = None
+    """The change that it holds on to."""
+    since: int | None = None
+    """The step since which the metric lies beyond its limit."""
+    within: bool = False
+    """The metric has lain within its limit."""
+
+
+@dataclass(slots=True)
+class Alarms:
+    """Watches a run. Feed it every step, in order.
+
+    A change that was found is held on to, with the level before it: the condition ends when the mean of as many
+    readings as make a baseline is back within the change that matters, and those readings are the new baseline.
+    """
+
+    config: AlarmConfig = field(default_factory=AlarmConfig)
+    rules: tuple[Rule, ...] = ()
+    """Empty: the standard ones."""
+    _series: dict[str, list[Reading]] = field(default_factory=dict)
+    _tests: dict[str, _Test] = field(default_factory=dict)
+    _raised: dict[str, int] = field(default_factory=dict)
+    """Alarm -> the step since which it is raised."""
+
+    def __post_init__(self) -> None:
+        self.rules = self.rules or standard_rules(self.config)
+
+    def observe(self, step: int, metrics: Sequence[Metric]) -> Observation:
+        """The alarms after this step's metrics. Metrics that no rule watches may be among them, or missing."""
+        seen = {metric.name: metric for metric in metrics}
+        self._remember(step, metrics)
+        found, raised = [], []
+        for rule in self.rules:
+            finding = self._judge_rule(rule, step, seen)
+            if not finding.holds:
+                self._raised.pop(rule.name, None)
+            elif rule.name not in self._raised:
+                self._raised[rule.name] = step
+                raised.append(Alarm(rule.name, step, finding.words, rule.advice, rule.collapse))
+            value = None if finding.holds is None else float(finding.holds)
+            found.append(Metric(f"alarm/{rule.name}", value, why=finding.words))
+        return Observation(step, tuple(found), tuple(raised))
+
+    def _remember(self, step: int, metrics: Sequence[Metric]) -> None:
+        watched = {condition.metric for rule in self.rules for condition in _conditions(rule)}
+        most = max(self.config.window, *(_readings_of(c) for rule in self.rules for c in _conditions(rule)))
+        for metric in metrics:
+            if metric.name in self._series or any(stands_for(pattern, metric.name) for pattern in watched):
+                series = self._series.setdefault(metric.name, [])
+                reading = Reading.of(step, metric)
+                if reading is not None:
+                    series.append(reading)
+                    del series[:-most]
+
+    def _judge_rule(self, rule: Rule, step: int, seen: Mapping[str, Metric]) -> _Finding:
+        groups = [[self._judge(condition, step, seen) for condition in group] for group in rule.all_of]
+        verdicts = [_any(finding.holds for finding in group) for group in groups]
+        if False in verdicts:
+            return _Finding(False)
+        if None in verdicts:
+            unknown = groups[verdicts.index(None)]
+            return _Finding(None, "; ".join(dict.fromkeys(finding.words for finding in unknown)))
+        if any(self._judge(condition, step, seen).holds for condition in rule.unless):
+            return _Finding(False)
+        return _Finding(True, "; ".join(finding.words for group in groups for finding in group if finding.holds))
+
+    def _judge(self, condition: Condition, step: int, seen: Mapping[str, Metric]) -> _Finding:
+        """Of several metrics that a name stands for, one is enough."""
+        names = [name for name in self._series if stands_for(condition.metric, name)]
+        own = [name for name in names if "@" not in name]
+        findings = [self._judge_series(condition, name, step) for name in own or names]
+        verdict = _any(finding.holds for finding in findings)
+        if verdict is None and not any(finding.words for finding in findings):
+            return _Finding(None, f"{condition.metric} was not recorded")
+        if verdict is None:
+            whys = [metric.why for name in own or names if (metric := seen.get(name)) and metric.value is None]
+            reason = f" ({whys[0]})" if whys and whys[0] else ""
+            return _Finding(None, "; ".join(finding.words for finding in findings if finding.holds is None) + reason)
+        return _Finding(verdict, "; ".join(finding.words for finding in findings if finding.holds))
+
+    def _judge_series(self, condition: Condition, name: str, step: int) -> _Finding:
+        if isinstance(condition, Change):
+            return self._judge_change(condition, name, step)
+        readings = self._series[name][-condition.readings :]
+        if isinstance(condition, Beyond):
+            key = f"{name} {condition.above:d} {condition.limit:g} {condition.readings}"
+            return _judge_beyond(condition, name, readings, self._tests.setdefault(key, _Test()))
+        return _judge_share(condition, name, readings)
+
+    def _judge_change(self, change: Change, name: str, step: int) -> _Finding:
+        design = change.design
+        key = f"{name} {design.direction} {design.least:g} {design.threshold:g}"
+        test = self._tests.setdefault(key, _Test())
+        readings = [reading for reading in self._series[name] if reading.step >= test.start][-self.config.window :]
+        need = design.baseline + design.confirm
+        if test.held is None and len(readings) < need and test.start == 0:
+            return _Finding(None, f"{len(readings)} of the first {need} readings of {name}")
+        if readings and readings[-1].step == step:
+            if test.held is None:
+                shift = largest_shift(readings, design)
+                test.held = shift if shift is not None and shift.z >= design.threshold else None
+            else:
+                since = [reading for reading in readings if reading.step >= test.held.since][-design.baseline :]
+                mean = fmean(reading.value for reading in since)
+                if len(since) == design.baseline and not design.matters(test.held.before, mean):
+                    test.held, test.start = None, since[0].step
+        if test.held is None:
+            return _Finding(False)
+        return _Finding(True, _words_of_change(name, change, test.held, readings[-1]))
+
+    def state(self) -> dict[str, Any]:
+        """What a later step needs of the earlier ones, as a JSON tree."""
+        return {
+            "series": {
+                name: [[reading.step, reading.value, reading.variance, reading.n] for reading in series]
+                for name, series in self._series.items()
+            },
+            "tests": {key: asdict(test) for key, test in self._tests.items()},
+            "raised": dict(self._raised),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._series = {name: [Reading(*reading) for reading in series] for name, series in state["series"].items()}
+        self._tests = {
+            key: _Test(**{**test, "held": None if test["held"] is None else Shift(**test["held"])})
+            for key, test in state["tests"].items()
+        }
+        self._raised = {name: int(step) for name, step in state["raised"].items()}
+
+
+def replay(
+    run: Iterable[tuple[int, Mapping[str, Metric]]],
+    config: AlarmConfig | None = None,
+    rules: Sequence[Rule] = (),
+) -> list[Observation]:
+    """What the alarms would have said of recorded steps: (step, metrics by name), in order.
+
+    Recorded `alarm/*` readings are not looked at, so a run can be replayed with other thresholds or other rules.
+    """
+    alarms = Alarms(config or AlarmConfig(), tuple(rules))
+    return [alarms.observe(step, list(metrics.values())) for step, metrics in run]
+
+
+def first_raised(observations: Iterable[Observation]) -> dict[str, Alarm]:
+    """Each alarm that was ever raised, as it was raised first."""
+    found: dict[str, Alarm] = {}
+    for observation in observations:
+        for alarm in observation.raised:
+            found.setdefault(alarm.name, alarm)
+    return found
+
+
+def change_scores(
+    run: Iterable[tuple[int, Mapping[str, Metric]]], change: Change, window: int = AlarmConfig().window
+) -> list[tuple[int, float]]:
+    """The statistic of one change at every reading of `change.metric`: what a threshold is compared with.
+
+    0 where there are too few readings, or none of the changes so far matters. For receiver operating characteristics.
+    """
+    readings: list[Reading] = []
+    scores = []
+    for step, metrics in run:
+        reading = Reading.of(step, metrics[change.metric]) if change.metric in metrics else None
+        if reading is not None:
+            readings = [*readings, reading][-window:]
+            shift = largest_shift(readings, change.design)
+            scores.append((step, 0.0 if shift is None else shift.z))
+    return scores
+
+
+def stands_for(pattern: str, name: str) -> bool:
+    """Whether `name` is the metric, or that of one environment of a mixed batch, or as another scorer sees it."""
+    if name == pattern:
+        return True
+    family, *rest = pattern.split("/")
+    own_family, *own_rest = name.split("/")
+    if own_family.split("@")[0] != family:
+        return False
+    return own_rest == rest or (len(own_rest) == len(rest) + 1 and [*own_rest[:-2], own_rest[-1]] == rest)
+
+
+def _conditions(rule: Rule) -> Iterable[Condition]:
+    yield from (condition for group in rule.all_of for condition in group)
+    yield from rule.unless
+
+
+def _readings_of(condition: Condition) -> int:
+    return 0 if isinstance(condition, Change) else condition.readings
+
+
+def _any(verdicts: Iterable[bool | None]) -> bool | None:
+    """True if any holds; `None` only if none of them can be told."""
+    known = [verdict for verdict in verdicts if verdict is not None]
+    return any(known) if known else None
+
+
+def _judge_beyond(condition: Beyond, name: str, readings: Sequence[Reading], test: _Test) -> _Finding:
+    if len(readings) < condition.readings:
+        return _Finding(None, f"{len(readings)} of the first {condition.readings} readings of {name}")
+    beyond = [(reading.value > condition.limit) == condition.above for reading in readings]
+    if all(beyond) and test.since is None:
+        test.since = readings[0].step
+    elif not any(beyond):
+        test.since, test.within = None, True
+    if test.since is None or (condition.once_within and not test.within):
+        return _Finding(False)
+    side = "above" if condition.above else "at or below"
+    shown = ", ".join(f"{reading.value:.3g}" for reading in readings)
+    return _Finding(True, f"{name} is {side} {condition.limit:g} since step {test.since} (last {shown})")
+
+
+def _judge_share(condition: Share, name: str, readings: Sequence[Reading]) -> _Finding:
+    counted = [(reading.value, reading.n) for reading in readings if reading.n]
+    if len(counted) < condition.readings // 2 or not counted:
+        return _Finding(None, f"{len(counted)} of the first {condition.readings // 2} readings of {name}")
+    total = sum(n for _, n in counted if n)
+    share = sum(value * n for value, n in counted if n) / total
+    limit = condition.limit
+    # Of a share at the limit, so that fewer than one series in a million that stays below it gets here.
+    error = max((limit * (1 - limit) / total) ** 0.5, 1 / total)
+    if (share - limit) / error < condition.threshold:
+        return _Finding(False)
+    return _Finding(
+        True,
+        f"{name} was {share:.3g} of {total} in steps {readings[0].step} to {readings[-1].step}, "
+        f"{(share - limit) / error:.1f} standard errors above {limit:g}",
+    )
+
+
+def _words_of_change(name: str, change: Change, shift: Shift, now: Reading) -> str:
+    verb = "rose" if change.design.direction == "up" else "fell"
+    return (
+        f"{name} {verb} from {shift.before:.3g} (steps {shift.first} to {shift.last}) to {shift.after:.3g} "
+        f"[{shift.low:.3g}, {shift.high:.3g}] since step {shift.since}, {shift.z:.1f} standard errors; "
+        f"{now.value:.3g} at step {now.step}"
+    )

@@ -1,0 +1,1 @@
+"""What is read from the log-probabilities of thoughts under other prompts."""

@@ -1,0 +1,190 @@
+"""Whether reasoning still depends on the input: `information/*` and `retrieval/*` from one matrix of cross-scores.
+
+Promise: always the same names, whatever could not be measured being `None` with the reason; nothing is clipped at 0
+and nothing truncated; the random numbers of the permutation test come from the generator passed in, no other state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from heedful.diagnostics.cross_scores import mixture
+from heedful.diagnostics.cross_scores.jackknife import Estimate, reading
+from heedful.diagnostics.cross_scores.mixture import Mixture
+from heedful.diagnostics.cross_scores.retrieval import RETRIEVAL_NAMES, retrieval
+from heedful.diagnostics.cross_scores.score_matrix import ScoreMatrix, score_matrix
+from heedful.diagnostics.names import metric_name
+from heedful.types import CrossScores, Metric
+
+SATURATED = 0.95
+"""Share of the ceiling from which the mutual information says only that reasoning has not collapsed."""
+
+HEADS = (16, 32)
+"""The k of `mi_head_<k>`; more are reported if the scorer delivers them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZScoreState:
+    """The moving divisors of the `zscore_ema` of one scope after its last measurement: plain floats, checkpointed."""
+
+    std: float | None = None
+    """`None` before the first measurement."""
+    std_tempered: float | None = None
+
+    def to_json(self) -> dict[str, float | None]:
+        return {"std": self.std, "std_tempered": self.std_tempered}
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, float | None]) -> ZScoreState:
+        return cls(tree["std"], tree["std_tempered"])
+
+
+class InformationReading(NamedTuple):
+    """What one measurement gives: the metrics, and the state to pass to the next one of the same scope."""
+
+    metrics: list[Metric]
+    state: ZScoreState
+
+
+def information(
+    scores: CrossScores,
+    scope: str,
+    rng: np.random.Generator,
+    state: ZScoreState | None = None,
+    *,
+    scorer: str = "",
+    truncated: bool = False,
+) -> InformationReading:
+    """Every `information/<scope>/...` and `retrieval/<scope>/...` of the metrics page; entropies in nats.
+
+    Args:
+        scores: log-probabilities of M thoughts, their end included, under N distinct prompts.
+        scope: `first_turn`, `any_turn`, `observation`, each also with `_closed`; in a batch of several environments
+            followed by `/<environment>`.
+        rng: for the permutation test alone.
+        state: what the last measurement of this scope returned; `None` at the first.
+        scorer: name of the scoring model when it is not the policy that sampled.
+        truncated: the thoughts were sampled with top-p < 1 or top-k: the scored distribution is not theirs, and all
+            values are `None`.
+
+    Intervals are 95% delete-one-prompt jackknife for the expected plug-in at this N: compare readings of equal N.
+    Saturated quantities have none. On simulated Gaussian channels (N = 16 and 32) they cover 93-97% for `mi` (92-98%
+    close to the ceiling), 88-92% for the skewed `gap_per_token` and 81-94% for the heavy-tailed `mi_loo`.
+
+    `n` is the number of thoughts. The state changes only when the z-scores could be taken. Raises ValueError for
+    inconsistent shapes (see `score_matrix`).
+    """
+    matrix, state = score_matrix(scores), state or ZScoreState()
+    why = _why_unmeasurable(matrix, truncated)
+    measured: dict[str, Metric] = {}
+    retrieved: dict[str, Metric] = {}
+    if not why:
+        views = _views(matrix)
+        measured = _readings(matrix, views, state)
+        retrieved = retrieval(matrix, rng)
+        why = "needs at least 2 prompts, found 1" if matrix.prompts < 2 else "the scorer delivered no scores of heads"
+        state = state if matrix.prompts < 2 else _next_state(views, state)
+    metrics = []
+    for family, names, readings in (
+        ("information", _information_names(scores), measured),
+        ("retrieval", RETRIEVAL_NAMES, retrieved),
+    ):
+        for name in names:
+            metric = readings.get(name) or Metric(name, None, matrix.rows, why=why)
+            metrics.append(replace(metric, name=metric_name(family, scope, name, scorer)))
+    return InformationReading(metrics, state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """One score matrix told in three ways."""
+
+    whole: Mixture
+    per_token: Mixture
+    """Of whole thoughts, divided by their lengths."""
+    tempered: Mixture
+    """Of per-token means: each thought's probability to the power 1 / length, so no mixture of the policy's own."""
+    ceiling: float
+
+    def saturated(self, estimate: Estimate) -> bool:
+        return estimate.value >= SATURATED * self.ceiling
+
+
+def _views(matrix: ScoreMatrix) -> _Views:
+    whole = mixture.mixture(matrix, matrix.scores_MN)
+    tempered = mixture.mixture(matrix, matrix.scores_MN / matrix.lengths_M[:, None])
+    return _Views(whole, whole.per_token(matrix.lengths_M), tempered, mixture.ceiling(matrix))
+
+
+def _why_unmeasurable(matrix: ScoreMatrix, truncated: bool) -> str:
+    if truncated:
+        return "truncated sampling"
+    if matrix.rows == 0:
+        return "no thought to score"
+    return "" if matrix.finite() else "the scores hold NaN or infinite values"
+
+
+def _information_names(scores: CrossScores) -> list[str]:
+    heads = [name for k in sorted({*HEADS, *scores.heads}) for name in (f"mi_head_{k}", f"n_reaching_{k}")]
+    names = ["mi", "mi_loo", "mi_ceiling", "mi_saturated", "mi_per_token", "mi_tempered", "gap_per_token", *heads]
+    names += ["zscore", "zscore_ema", "zscore_tempered", "zscore_ema_tempered"]
+    return names + [f"entropy_{kind}{unit}" for kind in ("conditional", "marginal") for unit in ("", "_per_token")]
+
+
+def _readings(matrix: ScoreMatrix, views: _Views, state: ZScoreState) -> dict[str, Metric]:
+    """By bare name; contrasts between prompts only where there are two."""
+    rows = matrix.rows
+    readings = [Metric("mi_ceiling", views.ceiling, rows)]
+    for k in sorted({*HEADS, *matrix.heads}):
+        readings.append(Metric(f"n_reaching_{k}", float(np.sum(matrix.lengths_M >= k)), rows))
+    for unit, mixed in (("", views.whole), ("_per_token", views.per_token)):
+        conditional, marginal = mixture.conditional_entropy(matrix, mixed), mixture.marginal_entropy(matrix, mixed)
+        readings.append(reading(f"entropy_conditional{unit}", conditional, rows))
+        readings.append(reading(f"entropy_marginal{unit}", marginal, rows))
+    if matrix.prompts >= 2:
+        readings += _contrasts(matrix, views) + _zscores(matrix, views, state)
+    return {metric.name: metric for metric in readings}
+
+
+def _contrasts(matrix: ScoreMatrix, views: _Views) -> list[Metric]:
+    rows = matrix.rows
+    mi = mixture.information(matrix, views.whole)
+    per_token = mixture.information(matrix, views.per_token)
+    capped = {"mi": mi, "mi_tempered": mixture.information(matrix, views.tempered)}
+    for k, head_MN in matrix.heads.items():
+        capped[f"mi_head_{k}"] = mixture.information(matrix, mixture.mixture(matrix, head_MN))
+    return [
+        *(
+            reading(name, estimate, rows, ceiling=views.ceiling, saturated=views.saturated(estimate))
+            for name, estimate in capped.items()
+        ),
+        Metric("mi_saturated", float(views.saturated(mi)), rows),
+        reading("mi_per_token", per_token, rows, saturated=views.saturated(mi)),
+        reading("mi_loo", mixture.leave_one_out(matrix, views.whole), rows),
+        reading("gap_per_token", mixture.gap(matrix), rows),
+    ]
+
+
+def _zscores(matrix: ScoreMatrix, views: _Views, state: ZScoreState) -> list[Metric]:
+    saturated = views.saturated(mixture.information(matrix, views.whole))
+    saturated_tempered = views.saturated(mixture.information(matrix, views.tempered))
+    return [
+        reading(name, mixture.zscore(matrix, mixed, before), matrix.rows, saturated=flat)
+        for name, mixed, before, flat in (
+            ("zscore", views.per_token, None, saturated),
+            ("zscore_ema", views.per_token, state.std, saturated),
+            ("zscore_tempered", views.tempered, None, saturated_tempered),
+            ("zscore_ema_tempered", views.tempered, state.std_tempered, saturated_tempered),
+        )
+    ]
+
+
+def _next_state(views: _Views, state: ZScoreState) -> ZScoreState:
+    return ZScoreState(
+        mixture.smoothed_std(views.per_token, state.std),
+        mixture.smoothed_std(views.tempered, state.std_tempered),
+    )

@@ -1,0 +1,77 @@
+"""Statistics of a score matrix together with their values when one prompt is deleted.
+
+Promise: every deleted value equals the statistic recomputed from scratch without that prompt's rows and column, at
+O(MN) for all prompts together.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from heedful.diagnostics.cross_scores.score_matrix import Floats, ScoreMatrix
+from heedful.statistics.intervals import jackknife_interval
+from heedful.types import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A statistic and its delete-one-prompt values."""
+
+    value: float
+    deleted_N: Floats | None
+    """`None` where deleting a prompt leaves too few to measure."""
+    why: str = ""
+    """Why there are no deleted values."""
+
+
+def mean_over_rows(matrix: ScoreMatrix, rows_M: Floats, deleted_MN: Floats | None, why: str = "") -> Estimate:
+    """The mean of a quantity that each row has, given also as it is when prompt j (column j) is deleted.
+
+    Entries of `deleted_MN` in a row's own column are ignored: that row is deleted too.
+    """
+    if deleted_MN is None:
+        return Estimate(float(rows_M.mean()), None, why)
+    return Estimate(float(rows_M.mean()), deleted_means(matrix, deleted_MN))
+
+
+def deleted_means(matrix: ScoreMatrix, deleted_MN: Floats) -> Floats:
+    """Column by column the mean over the rows of the other prompts."""
+    stays_MN = matrix.own_M[:, None] != np.arange(matrix.prompts)
+    means_N: Floats = np.where(stays_MN, deleted_MN, 0.0).sum(axis=0) / stays_MN.sum(axis=0)
+    return means_N
+
+
+def log_sums_without(terms_MN: Floats) -> Floats:
+    """logsumexp over each row with one column left out, for every column: prefixes joined with suffixes.
+
+    Subtracting the column's term from the whole sum would cancel when that term dominates; this never subtracts.
+    """
+    nothing = np.full((len(terms_MN), 1), -np.inf)
+    before_MN = np.logaddexp.accumulate(terms_MN, axis=1)[:, :-1]
+    after_MN = np.logaddexp.accumulate(terms_MN[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    joined: Floats = np.logaddexp(np.hstack([nothing, before_MN]), np.hstack([after_MN, nothing]))
+    return joined
+
+
+def reading(
+    name: str,
+    estimate: Estimate,
+    n: int,
+    *,
+    floor: float = -math.inf,
+    ceiling: float = math.inf,
+    saturated: bool = False,
+) -> Metric:
+    """The estimate as a metric with its 95% interval, cut to the range; none where saturated, and the reason."""
+    if saturated:
+        return Metric(name, estimate.value, n, why="no interval: saturated, the ceiling is reached")
+    if estimate.deleted_N is None:
+        return Metric(name, estimate.value, n, why=f"no interval: {estimate.why}")
+    interval = jackknife_interval(estimate.value, estimate.deleted_N)
+    if estimate.value >= ceiling and interval.low == interval.high:
+        return Metric(name, estimate.value, n, why="no interval: saturated, the ceiling is reached")
+    low, high = interval.cut(floor, ceiling)
+    return Metric(name, estimate.value, n, low, high)

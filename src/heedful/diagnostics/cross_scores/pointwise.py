@@ -1,0 +1,42 @@
+"""Which words listen: the information of each token of a thought about the prompt it was sampled under.
+
+Promise: over a thought the tokens' values add to matched - marginal, exactly; numbers in, numbers out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.diagnostics.cross_scores.score_matrix import Floats
+
+
+def pointwise_information(logprobs_NT: npt.ArrayLike, own: int, shares_N: npt.ArrayLike) -> Floats:
+    """log p(z_t | x_own, z_<t) - log sum_j w_j(z_<t) p(z_t | x_j, z_<t) for each token t, in nats.
+
+    Args:
+        logprobs_NT: log p(z_t | x_j, z_<t) of one thought's T tokens under each of N prompts.
+        own: the prompt that the thought was sampled under.
+        shares_N: w_j, the prompts' shares before the first token; they must add to 1.
+
+    w_j(z_<t) is the posterior over prompts after the tokens so far. Positive: the token was likelier under its own
+    prompt than a reader who knows all but the prompt would have said, so it listens; negative: it misleads that reader;
+    about 0: it would have come anyway, or what it tells was already told. Their sum, matched - marginal, is at most
+    -log w_own.
+
+    Raises ValueError for shapes or shares that do not fit.
+    """
+    values_NT = np.asarray(logprobs_NT, dtype=np.float64)
+    shares = np.asarray(shares_N, dtype=np.float64)
+    if values_NT.ndim != 2 or shares.shape != values_NT.shape[:1] or not 0 <= own < len(shares):
+        raise ValueError(
+            f"Expected N x T log-probabilities, N shares and an own prompt among the N, found shapes {values_NT.shape} "
+            f"and {shares.shape} and prompt {own}."
+        )
+    if shares.min() <= 0 or abs(shares.sum() - 1) > 1e-9:
+        raise ValueError(f"Expected positive shares that add to 1, found {shares.tolist()}.")
+    joint_NT = np.log(shares)[:, None] + np.cumsum(values_NT, axis=1)
+    heard_T = np.logaddexp.reduce(joint_NT, axis=0)
+    marginal_T: Floats = np.diff(heard_T, prepend=0.0)
+    told_T: Floats = values_NT[own] - marginal_T
+    return told_T

@@ -1,0 +1,177 @@
+"""A model whose parameters lie in pieces on several processes (FSDP2), put together layer by layer while it is used.
+
+Promise: loss, gradient and step are those of the whole model on one process to rounding; what is saved is whole and can
+be read by any number of processes.
+
+Parameters are split per decoder layer, and what is left (embeddings, last norm, output head) as one more piece.
+Training needs the same number of forward and backward passes in every process, since each puts the others' pieces
+together. Sampling and measuring cannot promise that: replies end when they end. For that time every process holds the
+whole weights (`whole`), as many bytes as the model has in the dtype it computes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from heedful.distributed.world import World
+from heedful.models.token_logits import TokenLogits, token_logits
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_ROWS = "heedful_token_logits"
+
+
+class Sharded:
+    """`model`, split in place over the processes of `world`.
+
+    With `half` its parameters stay float32 in pieces, which the optimizer steps, and are put together and computed with
+    in bfloat16; gradients are summed in float32. One process does so with bfloat16 weights and float32 copies.
+    """
+
+    def __init__(self, model: PreTrainedModel, world: World, *, half: bool = False) -> None:
+        """Raises ValueError for a model without a list of decoder layers, one whose parameters differ in dtype, and a
+        torch that is too old."""
+        if not hasattr(FSDPModule, "reset_iter_state"):
+            raise ValueError(
+                f"--parallel fsdp2 needs a torch whose FSDP2 can forget forward passes (2.13 can), found "
+                f"{torch.__version__}; use --parallel data, or install the torch that constraints.txt names."
+            )
+        layers = getattr(model.get_decoder(), "layers", None)
+        if not isinstance(layers, torch.nn.ModuleList):
+            raise ValueError(
+                f"--parallel fsdp2 splits a model layer by layer, but {type(model).__name__} names no list of "
+                "decoder layers; use --parallel data."
+            )
+        dtypes = {parameter.dtype for parameter in model.parameters()}
+        if len(dtypes) > 1:
+            raise ValueError(
+                f"--parallel fsdp2 expects parameters of one dtype, found {', '.join(map(str, dtypes))}; use "
+                "--parallel data."
+            )
+        rows = token_logits(model)  # probed while the model is whole
+        mesh = init_device_mesh(world.device.type, (world.size,))
+        dtype = torch.bfloat16 if half else None
+        policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32 if half else None)
+        for layer in layers:
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
+        fully_shard(cast(torch.nn.Module, model), mesh=mesh, mp_policy=policy)
+        setattr(model, _ROWS, rows)
+        # The head runs on chosen positions, outside the model's own forward: this, too, must put the pieces together.
+        register_fsdp_forward_method(cast(torch.nn.Module, model), _ROWS)
+        self.model = model
+        self.half = half
+        self._layers = [cast(FSDPModule, layer) for layer in layers]
+        self._windows = 0
+        # FSDP2 sets itself up at the first pass, which a process that has nothing to sample might not come to.
+        with torch.no_grad():
+            probe = torch.zeros(1, 2, dtype=torch.int64, device=world.device)
+            self.token_logits(probe, torch.ones_like(probe, dtype=torch.bool))
+        cast(FSDPModule, model).reset_iter_state()
+
+    @property
+    def token_logits(self) -> TokenLogits:
+        """As `training.token_logits`; called equally often in every process, unless the model is `whole`."""
+        return cast(TokenLogits, getattr(self.model, _ROWS))
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """For a while every process holds all weights and may use the model as often as it likes, without gradients.
+
+        All processes must enter together; leaving is each one's own affair.
+        """
+        root = cast(FSDPModule, self.model)
+        if self._windows == 0:
+            root.set_reshard_after_forward(False)
+            for module in (root, *self._layers):
+                module.unshard()
+        self._windows += 1
+        try:
+            yield
+        finally:
+            self._windows -= 1
+            if self._windows == 0:
+                # Back to pieces, and FSDP2 forgets the forward passes that it saw: it would plan the next backward pass
+                # by their number, which is another one in every process.
+                root.reset_iter_state()
+                for layer in self._layers:
+                    layer.set_reshard_after_forward(True, recurse=False)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The whole weights by name, on the CPU of the first process; nothing elsewhere. All processes must call it."""
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        state = get_model_state_dict(cast(torch.nn.Module, self.model), options=options)
+        weights = {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
+        return {name: tensor.to(torch.bfloat16) if self.half else tensor for name, tensor in weights.items()}
+
+
+class ShardedWeights:
+    """What `MasterWeights` is for a whole model: the tensors that the optimizer changes are the pieces themselves."""
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], *, half: bool) -> None:
+        self.optimized: list[torch.Tensor] = list(parameters)
+        self._half = half
+
+    @property
+    def copies(self) -> list[torch.Tensor]:
+        """The whole float32 parameters where the model computes in bfloat16, as one process keeps copies of its own."""
+        return [whole_tensor(parameter.detach()) for parameter in self.optimized] if self._half else []
+
+    def load_copies(self, copies: Sequence[torch.Tensor]) -> None:
+        """Takes back what `copies` gave, here or on one process."""
+        with torch.no_grad():
+            for parameter, copy in zip(self.optimized if self._half else [], copies, strict=True):
+                parameter.copy_(piece_like(copy, parameter))
+
+    def take_gradients(self) -> None:
+        """They are where they belong."""
+
+    def give_weights(self) -> None:
+        """They are where they belong."""
+
+
+def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that may lie in pieces, put together. All processes must call it."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def piece_like(tensor: torch.Tensor, piece: torch.Tensor) -> torch.Tensor:
+    """A whole tensor, split as `piece` is, if that is split and of the same shape."""
+    if not isinstance(piece, DTensor) or tensor.shape != piece.shape:
+        return tensor
+    return distribute_tensor(tensor.to(piece.device), piece.device_mesh, piece.placements)
+
+
+def whole_state(state: dict[str, Any]) -> dict[str, Any]:
+    """An optimizer's `state_dict` with every tensor put together. All processes must call it."""
+    return {
+        **state,
+        "state": {
+            number: {
+                name: whole_tensor(value) if isinstance(value, torch.Tensor) else value for name, value in own.items()
+            }
+            for number, own in state["state"].items()
+        },
+    }
+
+
+def split_state(state: dict[str, Any], parameters: Sequence[torch.Tensor]) -> dict[str, Any]:
+    """What `whole_state` gave, split as the `parameters` that it belongs to."""
+    return {
+        **state,
+        "state": {
+            number: {
+                name: piece_like(value, parameters[number]) if isinstance(value, torch.Tensor) else value
+                for name, value in own.items()
+            }
+            for number, own in state["state"].items()
+        },
+    }

@@ -1,0 +1,234 @@
+"""How games of gymnasium are made, seeded, written in words and kept for the next episode.
+
+Promise: an environment that is handed out is in the start state of its seed, whoever played it before; what the library
+says when it cannot be made is passed on in a sentence.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from functools import lru_cache, partial
+from typing import Any, Literal, Protocol
+
+from heedful.envs.adapters.extras import load_library
+from heedful.envs.adapters.gymnasium.games import (
+    Describe,
+    Transition,
+    base_name,
+    known_game,
+    plain_ansi,
+    random_lake,
+    words_of,
+)
+from heedful.envs.adapters.gymnasium.solver import Solution, solve
+from heedful.envs.adapters.options import read_options, write_options
+from heedful.envs.adapters.start_states import has_one_start
+from heedful.seeds import derive
+
+
+class Knobs(Protocol):
+    """The knobs that decide how a game is made; see `Gymnasium`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def options(self) -> str: ...
+
+    @property
+    def maps(self) -> Literal["random", "library"]: ...
+
+    @property
+    def action_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def render(self) -> str: ...
+
+    @property
+    def success(self) -> str: ...
+
+    @property
+    def turns(self) -> int: ...
+
+    @property
+    def actions_per_turn(self) -> int: ...
+
+    def __hash__(self) -> int: ...
+
+
+def draws_maps(env: Knobs) -> bool:
+    """Whether every task has a map of its own."""
+    return env.maps == "random" and base_name(env.id) == "FrozenLake"
+
+
+_BUILDING = threading.Lock()
+"""Held while an environment is made: gymnasium's registry is one for all threads."""
+
+
+def begin(env: Knobs, seed: int) -> tuple[Any, Any]:
+    """An environment in the start state of `seed`, and its first observation. Raises ValueError with a sentence."""
+    idle = _idle(env, seed if draws_maps(env) else 0)
+    environment = idle.pop() if idle else _make_named(env, seed)
+    first, _ = environment.reset(seed=derive(seed, "start") % 2**31)
+    return environment, first
+
+
+def give_back(env: Knobs, seed: int, environment: Any) -> None:
+    """Keep an environment for another episode; one that heedful does not know might not forget, and is dropped."""
+    if known_game(env.id):
+        _idle(env, seed if draws_maps(env) else 0).append(environment)
+
+
+@lru_cache(maxsize=1_024)
+def _idle(env: Knobs, map_seed: int) -> list[Any]:
+    """Environments that no episode plays."""
+    return []
+
+
+def _make_named(env: Knobs, seed: int) -> Any:
+    """A new environment, if its actions can be named."""
+    options = read_options(env.name, "options", env.options)
+    if draws_maps(env):
+        options["desc"] = random_lake(seed, 8 if "8x8" in env.id else 4)
+    environment = _make(env, options)
+    count = getattr(environment.action_space, "n", None)
+    names = env.action_names or getattr(known_game(env.id), "actions", ())
+    if count is None:
+        raise ValueError(
+            f"gymnasium: {env.id} has the action space {environment.action_space}, but only discrete ones (actions "
+            "0, 1, ...) can be named and played in words."
+        )
+    if names and len(names) != count:
+        raise ValueError(
+            f"gymnasium: {env.id} has {count} actions, but {len(names)} names are given: {', '.join(names)}. Set "
+            "--env.action-names to as many."
+        )
+    return environment
+
+
+def _make(env: Knobs, options: dict[str, Any]) -> Any:
+    library = load_library("gymnasium")
+    with _BUILDING:
+        try:
+            environment = library.make(env.id, max_episode_steps=-1, disable_env_checker=True, **options)
+            modes = environment.unwrapped.metadata.get("render_modes") or ()
+            if env.render == "auto" and known_game(env.id) is None and "ansi" in modes:
+                more = options | {"render_mode": "ansi"}
+                environment = library.make(env.id, max_episode_steps=-1, disable_env_checker=True, **more)
+            return environment
+        except (library.error.Error, TypeError, ImportError, ValueError, KeyError) as error:
+            raise ValueError(
+                f"gymnasium: {env.id} cannot be made with the options {write_options(options)}; the library says: "
+                f"{error}"
+            ) from error
+
+
+def state_in_words(env: Knobs, environment: Any, observation: Any) -> str:
+    """The state in words."""
+    core = environment.unwrapped
+    if env.render != "auto":
+        return _own_renderer(env.render)(core, observation)
+    game = known_game(env.id)
+    if game:
+        return game.describe(core, observation)
+    rendered = environment.render() if environment.render_mode == "ansi" else None
+    return plain_ansi(rendered) if isinstance(rendered, str) else words_of(observation)
+
+
+@lru_cache(maxsize=16)
+def _own_renderer(name: str) -> Describe:
+    module, colon, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute) if colon else None
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"gymnasium: render names {name!r}, which cannot be imported: {error}.") from error
+    if not callable(function):
+        raise ValueError(f"gymnasium: render must be auto or a function as module:function, but is {name!r}.")
+    renderer: Describe = function
+    return renderer
+
+
+def noise_generator(seed: int) -> Any:
+    """numpy's generator, as gymnasium makes it from a seed."""
+    return load_library("gymnasium", "utils.seeding").np_random(seed)[0]
+
+
+def check_success(success: str) -> None:
+    if success in ("auto", "threshold", "terminated"):
+        return
+    try:
+        float(success)
+    except ValueError as error:
+        raise ValueError(
+            f"gymnasium: success must be auto, threshold, terminated or a number, but is {success!r}."
+        ) from error
+
+
+def success_threshold(env: Knobs, environment: Any) -> float:
+    """The sum of rewards that counts as success."""
+    if env.success not in ("auto", "threshold"):
+        return float(env.success)
+    stated = getattr(environment.spec, "reward_threshold", None)
+    if stated is None:
+        raise ValueError(
+            f"gymnasium: {env.id} states no reward_threshold, so it must be said what counts as success. Set "
+            "--env.success to a sum of rewards, or to terminated."
+        )
+    return float(stated)
+
+
+@lru_cache(maxsize=16_384)
+def start_state(env: Knobs, seed: int) -> str:
+    """The start state that a seed draws, in a canonical form."""
+    environment, first = begin(env, seed)
+    if env.success == "threshold" or (env.success == "auto" and not known_game(env.id)):
+        success_threshold(env, environment)
+    options = write_options(read_options(env.name, "options", env.options))
+    _refuse_out_of_reach(env, seed, environment.unwrapped)
+    state = f"{env.id} {options}\n{state_in_words(env, environment, first)}\n{words_of(first)}"
+    give_back(env, seed, environment)
+    return state
+
+
+@lru_cache(maxsize=64)
+def starts_alike(env: Knobs) -> bool:
+    return has_one_start(env.id, partial(start_state, env))
+
+
+@lru_cache(maxsize=64)
+def numbered_actions(env: Knobs) -> tuple[str, ...]:
+    """The actions of an environment whose names nobody gave: their numbers."""
+    environment, _ = begin(env, 0)
+    return tuple(str(number) for number in range(int(environment.action_space.n)))
+
+
+@lru_cache(maxsize=1_024)
+def solution_of(env: Knobs, seed: int) -> Solution:
+    """What can be reached within the limits on the map of a seed."""
+    if not draws_maps(env) and seed:
+        return solution_of(env, 0)
+    environment, _ = begin(env, seed)
+    solution = solve(environment.unwrapped, env.turns * env.actions_per_turn, partial(_succeeds, env))
+    give_back(env, seed, environment)
+    return solution
+
+
+def _succeeds(env: Knobs, reward: float) -> bool:
+    game = known_game(env.id)
+    return game is not None and game.outcome(Transition(reward, reward, terminated=True)) == 1.0
+
+
+def _refuse_out_of_reach(env: Knobs, seed: int, core: Any) -> None:
+    """Raises a sentence if a game that can be solved cannot be solved within the limits from this start state."""
+    states = len(getattr(core, "P", ()))
+    limit = env.turns * env.actions_per_turn
+    # A way without detours is shorter than the number of states.
+    if limit < states and not solution_of(env, seed).chances[int(core.s)]:
+        raise ValueError(
+            f"gymnasium: from the start state of seed {seed}, {env.id} cannot be solved within {env.turns} turns "
+            f"of {env.actions_per_turn} actions. Raise --env.turns or --env.actions-per-turn."
+        )

@@ -1,0 +1,1 @@
+"""What environments share: actions, answers, tasks, knobs, demonstrations, the wire format."""

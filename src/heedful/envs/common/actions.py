@@ -1,0 +1,163 @@
+"""How a reply is read: from the agent's text to the actions that are executed.
+
+Promise: every text is read without raising, and what is executed is the valid prefix up to the first fault.
+
+Grammar: an optional `<think>...</think>`, then `<answer>A || B</answer>`. Names of actions are matched without regard
+to case, spaces around them are trimmed. Only what follows the first closing think tag is searched for the answer (a
+reply without any think tag is searched from its start), its first `<answer>` counts, and what follows `</answer>` is
+ignored.
+
+| reply                                      | executed             | message to the agent               | `format` |
+|--------------------------------------------|----------------------|------------------------------------|----------|
+| as asked                                   | all actions          | none                               | 0        |
+| text around the blocks, other case, spaces | all actions          | none                               | 0        |
+| a thought that is never closed             | none, turn is spent  | the thought is not closed          | -penalty |
+| no `<answer>` (after the thought)          | none, turn is spent  | there is no answer block           | -penalty |
+| `<answer>` without `</answer>`             | none, turn is spent  | the answer block is not closed     | -penalty |
+| an empty answer                            | none, turn is spent  | the answer is empty                | -penalty |
+| an unknown action                          | those before it      | unknown action, and the known ones | -penalty |
+| nothing between two separators             | those before it      | an empty action                    | -penalty |
+| more actions than allowed                  | the first allowed    | more than the allowed number       | -penalty |
+
+The penalty is taken once per turn, whatever the number of faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from heedful.protocols import Episode
+from heedful.types import Task
+
+OPEN_THOUGHT = "<think>"
+CLOSE_THOUGHT = "</think>"
+OPEN_ANSWER = "<answer>"
+CLOSE_ANSWER = "</answer>"
+SEPARATOR = "||"
+
+LONGEST_QUOTE = 20
+"""Characters of an unknown action that are repeated to the agent."""
+
+
+class ActionEnvironment(Protocol):
+    """An environment whose replies are lists of named actions: what scripted players need to know."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def turns(self) -> int: ...
+
+    @property
+    def actions(self) -> tuple[str, ...]: ...
+
+    @property
+    def actions_per_turn(self) -> int: ...
+
+    def task(self, seed: int) -> Task: ...
+
+    def episode(self) -> Episode: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReply:
+    """The actions to execute, and the first fault of the reply."""
+
+    actions: tuple[str, ...]
+    """The valid prefix, spelled as the environment spells them."""
+    fault: str = ""
+    """A clause for the agent, such as `the answer is empty`; empty if there is no fault."""
+    kind: str = ""
+    """The fault in one or two words, for terse observations; empty if there is no fault."""
+
+
+def read_reply(reply: str, names: Sequence[str], most: int) -> ReadReply:
+    """Read one reply under the grammar above.
+
+    `reply` holds the opening think tag even where the prompt forced it. `names` are the known actions, `most` the
+    number of them allowed in one turn.
+    """
+    answer = answer_text(reply)
+    if isinstance(answer, Fault):
+        return ReadReply((), answer.clause, answer.kind)
+    return _read_actions(answer, names, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a reply has no answer."""
+
+    clause: str
+    """For the agent, such as `the answer is empty`."""
+    kind: str
+    """In one or two words, for terse observations."""
+
+
+def answer_text(reply: str) -> str | Fault:
+    """What stands between the answer tags, not blank; or why there is no such text."""
+    end_of_thought = reply.find(CLOSE_THOUGHT)
+    if end_of_thought < 0 and OPEN_THOUGHT in reply:
+        return Fault(f"the thought is not closed by {CLOSE_THOUGHT}", "open thought")
+    start = reply.find(OPEN_ANSWER, max(end_of_thought, 0))
+    if start < 0:
+        return Fault(f"there is no {OPEN_ANSWER} block after the thought", "no answer")
+    end = reply.find(CLOSE_ANSWER, start)
+    if end < 0:
+        return Fault(f"the answer is not closed by {CLOSE_ANSWER}", "open answer")
+    answer = reply[start + len(OPEN_ANSWER) : end]
+    return answer if answer.strip() else Fault("the answer is empty", "empty answer")
+
+
+def _read_actions(answer: str, names: Sequence[str], most: int) -> ReadReply:
+    known = {name.lower(): name for name in names}
+    actions: list[str] = []
+    for part in answer.split(SEPARATOR):
+        if len(actions) == most:
+            fault = f"there are more than {most} action{'s' if most > 1 else ''}"
+            return ReadReply(tuple(actions), fault, "too many")
+        word = part.strip()
+        action = known.get(word.lower())
+        if action is None:
+            if not word:
+                return ReadReply(tuple(actions), f"an action is empty beside a {SEPARATOR}", "empty action")
+            fault = f'unknown action "{_quote(word)}" (expected one of {", ".join(names)})'
+            return ReadReply(tuple(actions), fault, "unknown action")
+        actions.append(action)
+    return ReadReply(tuple(actions))
+
+
+def _quote(word: str) -> str:
+    """Repeat an agent's word safely: a tag or special token of a chat template must not come back in a prompt."""
+    plain = "".join(letter if letter.isalnum() or letter in " -_" else "." for letter in word[:LONGEST_QUOTE])
+    return plain + ("..." if len(word) > LONGEST_QUOTE else "")
+
+
+def format_reply(actions: Sequence[str], thought: str) -> str:
+    """Write a reply as an agent does: `<think>thought</think><answer>Left || Up</answer>`."""
+    return f"{OPEN_THOUGHT}{thought}{CLOSE_THOUGHT}{OPEN_ANSWER}{f' {SEPARATOR} '.join(actions)}{CLOSE_ANSWER}"
+
+
+def answer_rules(names: Sequence[str], turns: int, actions_per_turn: int) -> str:
+    """The limits and the form of an answer in plain English, as `full` instructions state them."""
+    example = format_reply([names[number % len(names)] for number in range(min(2, actions_per_turn))], "your reasoning")
+    have = f"You have {turns} turn{'s' if turns > 1 else ''}"
+    if actions_per_turn == 1:
+        limit = f"{have}, with one action in each."
+    else:
+        limit = f"{have}, with at most {actions_per_turn} actions in each, separated by {SEPARATOR}."
+    return (
+        f"{limit}\nThink first, then answer in this form: {example}\n"
+        "If a part of your answer cannot be read, only the actions before it are executed, and the turn is spent."
+    )
+
+
+def fault_line(read: ReadReply, brief: bool) -> str:
+    """One line for the next observation on an invalid reply; empty if the reply was valid."""
+    if not read.fault:
+        return ""
+    if brief:
+        return f"invalid {read.kind}\n"
+    executed = f"Executed: {', '.join(read.actions)}." if read.actions else "Nothing was executed."
+    return f"Your last reply was invalid: {read.fault}. {executed}\n"

@@ -1,0 +1,316 @@
+"""Countdown: reach a target from a few numbers by arithmetic.
+
+Promise: every task is drawn together with a solution that keeps its rules, and an answer is judged by exact fractions,
+never by `eval`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, get_args
+
+from heedful.envs.common.actions import format_reply
+from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
+from heedful.envs.common.demonstrations import played_through, template_thought
+from heedful.envs.common.knobs import Instructions, check_penalty, check_range, check_share, check_wording
+from heedful.envs.common.tasks import check_same_start, task_of
+from heedful.envs.countdown.arithmetic import LONGEST, MOST_DIGITS, SIGN, ReadExpression, read_expression, spell
+from heedful.envs.countdown.problems import OPERATIONS, Problem, Rules, Term, draw_problem, draw_term
+from heedful.types import Ending, Observation, Step, Task
+
+Use = Literal["all", "some"]
+
+MOST_NUMBERS = 8
+"""More numbers than this, and a solution may no longer fit into an answer."""
+
+MOST_BLIND = 64
+"""Answers offered to a player who does not read."""
+
+_TRIES = 100_000
+_TRIES_AT_CONSTRUCTION = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Countdown:
+    """Reach a target from a few numbers by + - * /; the fields are the knobs.
+
+    First observation of seed 3 under `instructions="brief"`, and a demonstrated reply:
+
+    ```
+    turns 1 moves 1
+    84 84 98 target 70
+    ```
+    ```
+    <think>84/84=1 98*1=98 70 no 98+84=182 182+84=266 70 no 98-84=14 84-14=70 70 yes</think><answer>84-(98-84)</answer>
+    ```
+
+    The thought tries expressions, step by step, sets the target beside each value, and ends when they are the same.
+
+    Reward components: `solved` (+1), `numbers` (+`partial` at the end of an episode that was not solved, if an attempt
+    used the right numbers), `format`. Outcome: 1 if solved, else what `numbers` paid. Progress: 1 if solved, one half
+    if an attempt used the right numbers, else 0. There is no noise.
+    """
+
+    least_numbers: int = 3
+    """Fewest numbers of a task; how many there are is drawn uniformly."""
+    most_numbers: int = 4
+    """Most numbers of a task."""
+    smallest: int = 1
+    """Smallest number."""
+    largest: int = 99
+    """Largest number."""
+    operations: tuple[str, ...] = OPERATIONS
+    """What an answer may use, out of + - * and /."""
+    lowest_target: int = 10
+    """Smallest target."""
+    highest_target: int = 99
+    """Largest target."""
+    largest_step: int = 1000
+    """Largest result of a step of the solutions that tasks are drawn with, and of demonstrations; an answer may exceed
+    it."""
+    use: Use = "all"
+    """`all`: an answer must use each number exactly once; `some`: each once at most."""
+    least_operations: int = 2
+    """No answer of fewer operations reaches the target. Where all numbers are used their count decides that."""
+    turns: int = 1
+    """Attempts; each one that failed is answered by the value it had."""
+    partial: float = 0.1
+    """Paid, and given as outcome, where the right numbers were used and no attempt reached the target."""
+    format_penalty: float = 0.1
+    """Subtracted once for each turn whose reply has a fault."""
+    instructions: Instructions = "full"
+    """`full`: the rules in plain English in the first observation; `brief`: the state and the limits alone."""
+    show_reward: bool = False
+    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
+    tries: int = 3
+    """Demonstrations: most wrong expressions that a thought tries before the right one; how many is drawn uniformly."""
+    imperfect: float = 0.0
+    """Demonstrations: share of turns that end with a wrong expression; the thought states it, and its value."""
+    template: float = 0.0
+    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the numbers; the answer is right,
+    but there is no way to it."""
+
+    def __post_init__(self) -> None:
+        check_range(self.name, "least_numbers", self.least_numbers, 2, MOST_NUMBERS)
+        check_range(self.name, "most_numbers", self.most_numbers, self.least_numbers, MOST_NUMBERS)
+        check_range(self.name, "smallest", self.smallest, 1)
+        check_range(self.name, "largest", self.largest, self.smallest, 10**MOST_DIGITS - 1)
+        check_range(self.name, "lowest_target", self.lowest_target, 1)
+        check_range(self.name, "highest_target", self.highest_target, self.lowest_target, 10**MOST_DIGITS - 1)
+        check_range(self.name, "largest_step", self.largest_step, self.lowest_target)
+        check_range(self.name, "least_operations", self.least_operations, 1, self.least_numbers - 1)
+        check_range(self.name, "turns", self.turns, 1)
+        check_range(self.name, "tries", self.tries, 0)
+        for knob in ("imperfect", "template"):
+            check_share(self.name, knob, getattr(self, knob))
+        if not 0.0 <= self.partial < 1.0:
+            raise ValueError(f"countdown: partial must lie in [0, 1), since 1 is success, but is {self.partial}.")
+        check_penalty(self.name, self.format_penalty)
+        check_wording(self.name, self.instructions)
+        if self.use not in get_args(Use):
+            raise ValueError(f"countdown: use must be 'all' or 'some', but is {self.use!r}.")
+        if not self.operations or len(set(self.operations) & set(OPERATIONS)) != len(self.operations):
+            raise ValueError(
+                f"countdown: operations must be one or more different ones of {' '.join(OPERATIONS)}, but are "
+                f"{' '.join(self.operations) or 'none'}."
+            )
+        draw_problem(self.rules, 0, _TRIES_AT_CONSTRUCTION)
+
+    @property
+    def name(self) -> str:
+        return "countdown"
+
+    @property
+    def summary(self) -> str:
+        few, many = self.least_numbers, self.most_numbers
+        count = f"{few}" if few == many else f"{few} to {many}"
+        again = f", in {self.turns} attempts" if self.turns > 1 else ""
+        return (
+            f"Reach a target from {self.lowest_target} to {self.highest_target} with {count} numbers and "
+            f"{' '.join(self.operations)}{again}."
+        )
+
+    @property
+    def rules(self) -> Rules:
+        """Which problems are drawn."""
+        return Rules(
+            self.least_numbers,
+            self.most_numbers,
+            self.smallest,
+            self.largest,
+            self.operations,
+            self.lowest_target,
+            self.highest_target,
+            self.largest_step,
+            self.least_operations,
+            self.use == "all",
+        )
+
+    def problem(self, seed: int) -> Problem:
+        """The numbers, the target and the solution that a seed draws."""
+        return draw_problem(self.rules, seed, _TRIES)
+
+    def task(self, seed: int) -> Task:
+        return task_of("countdown", self.problem(seed).line, seed)
+
+    def episode(self) -> CountdownEpisode:
+        return CountdownEpisode(self)
+
+    def random_answer(self, task: Task, rng: random.Random) -> str:
+        """A random expression over the task's numbers that keeps the rules."""
+        return self._random_term(self.problem(task.seed), rng).text
+
+    def blind_answers(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """The commonest solutions of `tasks`."""
+        counted = Counter(self.problem(task.seed).solution.text for task in tasks)
+        return [text for text, _ in counted.most_common(MOST_BLIND)]
+
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        """Play one episode by trying expressions; see `tries`, `imperfect` and `template`."""
+        problem = self.problem(task.seed)
+        return played_through(self.episode(), task, lambda episode: self._demonstrated(problem, rng))
+
+    def _demonstrated(self, problem: Problem, rng: random.Random) -> str:
+        fails = rng.random() < self.imperfect
+        if rng.random() < self.template:
+            term = self._random_term(problem, rng) if fails else problem.solution
+            return format_reply([term.text], template_thought(rng))
+        wrong: dict[str, Term] = {}
+        for term in (self._random_term(problem, rng) for _ in range(rng.randint(0, self.tries) + fails)):
+            if term.value != problem.target:
+                wrong.setdefault(term.text, term)
+        terms = [*wrong.values(), problem.solution][: len(wrong) if fails and wrong else None]
+        thought = " ".join(_tried(term, problem.target) for term in terms)
+        return format_reply([terms[-1].text], thought)
+
+    def _random_term(self, problem: Problem, rng: random.Random) -> Term:
+        """A random expression over the problem's numbers, whatever its value."""
+        most = len(problem.numbers) - 1
+        return draw_term(problem.numbers, self.rules, most if self.use == "all" else rng.randint(1, most), rng)
+
+
+class CountdownEpisode:
+    """One episode; see `Countdown`."""
+
+    __slots__ = ("_env", "_right_numbers", "_turn", "problem")
+
+    problem: Problem
+
+    def __init__(self, env: Countdown) -> None:
+        self._env = env
+        self._turn = 0
+        self._right_numbers = False
+
+    def start(self, task: Task, member: int) -> Observation:
+        self.problem = self._env.problem(task.seed)
+        check_same_start(task_of("countdown", self.problem.line, task.seed), task)
+        return self._observation(self._show(), first=True)
+
+    def step(self, response: str) -> Step:
+        env = self._env
+        answer = read_answer(response, LONGEST)
+        read = self._read(answer.text) if not answer.fault else ReadExpression(fault=answer.fault, kind=answer.kind)
+        fits = not read.fault and self._fits(read)
+        solved = fits and read.value == self.problem.target
+        self._right_numbers |= fits
+        self._turn += 1
+        over = solved or self._turn == env.turns
+        partial = env.partial if over and not solved and self._right_numbers else 0.0
+        rewards: dict[str, float] = {}
+        if solved:
+            rewards["solved"] = 1.0
+        if partial:
+            rewards["numbers"] = partial
+        if read.fault:
+            rewards["format"] = -env.format_penalty
+        if answer.fault:
+            note = answer_fault_line(answer, env.instructions == "brief")
+        else:
+            note = self._remark(read, fits)
+        if env.show_reward:
+            note += f"reward {sum(rewards.values()):g}\n"
+        return Step(
+            observation=self._observation(note + ("" if over else self._show())),
+            rewards=rewards,
+            ending=None if not over else Ending.SOLVED if solved else Ending.FAILED,
+            outcome=None if not over else 1.0 if solved else partial,
+            progress=None if not over else 1.0 if solved else 0.5 * self._right_numbers,
+            actions=() if read.fault else (read.text,),
+            valid=not read.fault,
+            effect=self._effect(read, fits),
+            state=f"{self.problem.line}, attempt {self._turn}",
+        )
+
+    def _read(self, text: str) -> ReadExpression:
+        read = read_expression(text)
+        foreign = [one for one in (*OPERATIONS, SIGN) if one in read.operations and one not in self._env.operations]
+        if foreign and not read.fault:
+            which = "a sign before a number or bracket" if foreign[0] == SIGN else f"the operation {foreign[0]}"
+            return ReadExpression(fault=f"{which} is not allowed", kind="not allowed")
+        return read
+
+    def _fits(self, read: ReadExpression) -> bool:
+        """Whether the expression uses the task's numbers as it must."""
+        used, given = Counter(read.numbers), Counter(self.problem.numbers)
+        return used == given if self._env.use == "all" else used <= given
+
+    def _remark(self, read: ReadExpression, fits: bool) -> str:
+        """What the next observation says about an answer that did not solve the task."""
+        brief = self._env.instructions == "brief"
+        if read.fault or read.value is None:
+            return f"invalid {read.kind}\n" if brief else f"Your last answer was invalid: {read.fault}.\n"
+        if brief:
+            return f"{read.text}={spell(read.value)}{'' if fits else ' wrong numbers'}\n"
+        rule = "exactly once" if self._env.use == "all" else "once at most"
+        why = "" if fits else f" It must use {', '.join(map(str, self.problem.numbers))} and nothing else, each {rule}."
+        return f"Your last answer {read.text} has the value {spell(read.value)}.{why}\n"
+
+    def _effect(self, read: ReadExpression, fits: bool) -> str:
+        if read.value is None:
+            return f"nothing for {self.problem.target}; {read.fault}"
+        return f"{read.text} = {spell(read.value)} for {self.problem.target}{'' if fits else '; wrong numbers'}"
+
+    def _observation(self, text: str, first: bool = False) -> Observation:
+        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
+        opening = _rules(self._env) + text
+        return Observation(opening if first else text, opening)
+
+    def _show(self) -> str:
+        left = self._env.turns - self._turn
+        if self._env.instructions == "brief":
+            return f"turns {left} moves 1\n{self.problem.line}"
+        numbers = ", ".join(map(str, self.problem.numbers))
+        return f"Turns left: {left}.\nNumbers: {numbers}. Target: {self.problem.target}."
+
+
+def _tried(term: Term, target: int) -> str:
+    """An expression step by step, the target beside its value, and whether they are the same."""
+    return f"{' '.join(term.steps)} {target} {'yes' if term.value == target else 'no'}"
+
+
+@lru_cache(maxsize=64)
+def _rules(env: Countdown) -> str:
+    """What an opening begins with; nothing under brief instructions."""
+    if env.instructions == "brief":
+        return ""
+    rule = "each of them exactly once" if env.use == "all" else "each of them once at most"
+    form = (
+        f"An answer is one expression in whole numbers, {' '.join(env.operations)} and brackets, without a sign "
+        "before a number."
+    )
+    tell = " After a wrong answer you are told its value, and may try again." if env.turns > 1 else ""
+    return (
+        f"Write an arithmetic expression whose value is the target. Use the given numbers and no others, {rule}.\n"
+        f"{free_text_rules(form, _example(env), env.turns)}"
+        f"Steps in between may be fractions or negative; nothing is rounded.{tell}\n"
+    )
+
+
+def _example(env: Countdown) -> str:
+    """An expression of the right form."""
+    first, last = env.operations[0], env.operations[-1]
+    return f"(9{first}2){last}4"

@@ -1,0 +1,111 @@
+"""Maps of the frozen lake: drawing them, solving them, slipping on them.
+
+Promise: every map drawn has a shortest solution within the asked range, and is a pure function of its arguments.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+
+from heedful.envs.common.tasks import task_of
+from heedful.types import Task
+
+ACTIONS = ("Left", "Down", "Right", "Up")
+"""Numbered as in gymnasium; the neighbours of an action in this circle are its sideways directions."""
+
+_DISPLACEMENTS = ((0, -1), (1, 0), (0, 1), (-1, 0))
+_UNREACHABLE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """One start state, with what the solver knows about it. Cells are numbered row by row."""
+
+    task: Task
+    size: int
+    holes: tuple[bool, ...]
+    start: int
+    goal: int
+    distances: tuple[int, ...]
+    """Moves from each cell to the goal; -1 where there is no way."""
+
+    def plan(self, cell: int) -> list[str]:
+        """A shortest way to the goal, ties broken in the order of `ACTIONS`."""
+        moves = []
+        targets = neighbours(self.size)
+        while cell != self.goal:
+            for action, target in enumerate(targets[cell]):
+                if self.distances[target] == self.distances[cell] - 1:
+                    moves.append(ACTIONS[action])
+                    cell = target
+                    break
+        return moves
+
+    def draw(self, player: int) -> str:
+        """The grid, one row per line."""
+        cells = ["O" if hole else "_" for hole in self.holes]
+        cells[self.goal] = "G"
+        cells[player] = "V" if player == self.goal else "X" if self.holes[player] else "P"
+        text = "".join(cells)
+        return "\n".join([text[row : row + self.size] for row in range(0, self.size * self.size, self.size)])
+
+
+def slipped(action: int, slip: float, draw: float) -> int:
+    """The action that happens for a uniform draw in [0, 1)."""
+    if draw < slip / 2:
+        return (action - 1) % 4
+    return (action + 1) % 4 if draw < slip else action
+
+
+@lru_cache(maxsize=64)
+def neighbours(size: int) -> tuple[tuple[int, ...], ...]:
+    """For each cell the cell each action leads to; at the edge the cell itself."""
+    return tuple(
+        tuple(
+            min(max(row + down, 0), size - 1) * size + min(max(column + right, 0), size - 1)
+            for down, right in _DISPLACEMENTS
+        )
+        for row in range(size)
+        for column in range(size)
+    )
+
+
+@lru_cache(maxsize=16_384)
+def draw_lake(size: int, frozen: float, shortest: int, longest: int, seed: int, tries: int) -> Lake:
+    """Draw maps from the seed's stream until one has a shortest solution of `shortest` to `longest` moves."""
+    rng = random.Random(f"frozen_lake:{seed}")
+    cells = size * size
+    for _ in range(tries):
+        holes = [rng.random() >= frozen for _ in range(cells)]
+        start = rng.randrange(cells)
+        goal = (start + 1 + rng.randrange(cells - 1)) % cells
+        holes[start] = holes[goal] = False
+        distances = _distances(size, holes, goal)
+        if shortest <= distances[start] <= longest:
+            drawn = Lake(Task("", seed, ""), size, tuple(holes), start, goal, distances)
+            task = task_of("frozen_lake", f"{size}\n{drawn.draw(start)}", seed)
+            return Lake(task, size, drawn.holes, start, goal, distances)
+    raise ValueError(
+        f"frozen_lake: none of {tries:,} lakes of size {size} with frozen={frozen:g} can be crossed in {shortest} to "
+        f"{longest} moves, so there is no task that can be solved within its limits. Change size, frozen, shortest, "
+        "turns or actions_per_turn."
+    )
+
+
+def _distances(size: int, holes: list[bool], goal: int) -> tuple[int, ...]:
+    """Moves from each cell to the goal by breadth-first search (moves over ice can be reversed)."""
+    targets = neighbours(size)
+    distances = [_UNREACHABLE] * len(holes)
+    distances[goal] = 0
+    frontier = [goal]
+    while frontier:
+        following = []
+        for cell in frontier:
+            for target in targets[cell]:
+                if distances[target] == _UNREACHABLE and not holes[target]:
+                    distances[target] = distances[cell] + 1
+                    following.append(target)
+        frontier = following
+    return tuple(distances)

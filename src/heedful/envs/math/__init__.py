@@ -1,0 +1,1 @@
+"""Math: word problems, or the problems of a file."""

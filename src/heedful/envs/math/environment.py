@@ -1,0 +1,278 @@
+r"""Math: word problems drawn here, or the problems of a file, answered in free text with several attempts.
+
+Promise: a task and its rephrasings are in one split, the answer is never shown, and a right answer is judged the same
+whichever way it is written (`math_answers`, and beyond that math-verify in a process of its own).
+
+The paper's environment is MetaMathQA with rewards 1, 1/2, 1/4, ... for the first, second, third attempt. Deviations:
+the published code compares lower-cased strings and allows one attempt; here answers are compared as numbers and
+expressions, and all attempts are allowed. That a problem was solved late lowers the reward, not the outcome.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from heedful.envs.common.actions import format_reply
+from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
+from heedful.envs.common.demonstrations import played_through, template_thought
+from heedful.envs.common.knobs import Instructions, check_penalty, check_range, check_share, check_wording
+from heedful.envs.common.tasks import check_same_start, split_of
+from heedful.envs.math.answers import Judgement, judge
+from heedful.envs.math.files import FiledProblem, ProblemFile, check_named, open_problems
+from heedful.envs.math.verifier import check_installed, verify
+from heedful.envs.math.word_problems import KINDS, LEAST_LARGEST, MOST_STEPS, WordProblem, draw_problem, longest_story
+from heedful.types import Ending, Observation, Step, Task
+
+LONGEST_ANSWER = 200
+"""Characters of an answer."""
+
+BLIND_ANSWERS = 16
+"""Answers that the best player who does not read is searched over."""
+
+_SAID = {Judgement.RIGHT: "right", Judgement.WRONG: "wrong", Judgement.UNDECIDED: "not verified"}
+
+_NUMERAL = re.compile(r"\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class MathProblems:
+    """Solve math problems; the fields are the knobs. At the defaults a random player solves 1 problem in 5.
+
+    First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
+
+    ```
+    turns 3 moves 1
+    Felix buys 46 stickers for 2 dollars each. A coupon takes 8 dollars off. How many dollars does Felix pay?
+    ```
+    ```
+    <think>46*2=92 92-8=84</think><answer>84</answer>
+    ```
+
+    Without `path` the problems are drawn: stories of twelve kinds, whole numbers. Reward components: `solved` (+1 at
+    the first attempt, then half as much with each further one) and `format` (minus the penalty, once per turn whose
+    answer cannot be read). Outcome: 1 if solved at any attempt, else 0. There is no noise.
+    """
+
+    path: str = ""
+    """Problems of your own in place of drawn ones: a .jsonl or .parquet file, or the name of a dataset that the library
+    `datasets` can load, such as meta-math/MetaMathQA."""
+    subset: str = ""
+    """Which configuration of a `datasets` name: main of openai/gsm8k."""
+    part: str = "train"
+    """Which split of a `datasets` name is read. What is read is divided into train, val and test by source problem."""
+    skip_faulty: bool = False
+    """Leave out the rows of a file that have no question or no answer, instead of refusing the file."""
+    algebra: bool = True
+    """Problems of a file: let math-verify decide what the exact reader cannot. Without it such an answer is invalid."""
+    patience: float = 5.0
+    """Seconds that math-verify may take for one answer; then it counts as not verified, which is wrong."""
+    kinds: tuple[str, ...] = KINDS
+    """Drawn problems: the stories."""
+    least: int = 1
+    """Drawn problems: fewest steps of a solution."""
+    most: int = 3
+    """Drawn problems: most steps of a solution; the number of a problem is drawn uniformly."""
+    largest: int = 100
+    """Drawn problems: largest number in a text or in its solution."""
+    turns: int = 3
+    """Attempts."""
+    format_penalty: float = 0.1
+    """Subtracted once for each turn whose reply has a fault."""
+    instructions: Instructions = "full"
+    """`full`: the rules in plain English in the first observation; `brief`: the problem and the limits alone."""
+    show_reward: bool = False
+    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
+    imperfect: float = 0.0
+    """Demonstrations: chance of each step of a drawn problem that a random number takes the place of the right one,
+    with which the solution goes on; of a file's problem, that the answer is a random one."""
+    template: float = 0.0
+    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the problem; their answer is
+    right, but there is no way to it."""
+
+    def __post_init__(self) -> None:
+        check_range(self.name, "turns", self.turns, 1)
+        check_range(self.name, "least", self.least, 1, MOST_STEPS)
+        check_range(self.name, "most", self.most, self.least, MOST_STEPS)
+        check_range(self.name, "largest", self.largest, LEAST_LARGEST)
+        check_share(self.name, "imperfect", self.imperfect)
+        check_share(self.name, "template", self.template)
+        check_penalty(self.name, self.format_penalty)
+        check_wording(self.name, self.instructions)
+        if not 0.0 < self.patience < float("inf"):
+            raise ValueError(f"math: patience must be a finite number of seconds above 0, but is {self.patience}.")
+        _check_kinds(self.kinds, self.least)
+        if self.path:
+            check_named(self.path)
+
+    @property
+    def name(self) -> str:
+        return "math"
+
+    @property
+    def summary(self) -> str:
+        if self.path:
+            return f"Solve problems from {self.path}, {_times(self.turns)}."
+        steps = f"{self.least}" if self.least == self.most else f"{self.least} to {self.most}"
+        return f"Solve word problems of {steps} steps with numbers up to {self.largest}, {_times(self.turns)}."
+
+    def problem(self, seed: int) -> FiledProblem | WordProblem:
+        """The problem that a seed draws.
+
+        Raises:
+            ValueError: the file cannot be read, or has rows without question or answer.
+            ModuleNotFoundError: a library that it takes is not installed.
+        """
+        if not self.path:
+            return _drawn(seed, self.kinds, self.least, self.most, self.largest)
+        problems = self._file()
+        return problems[random.Random(f"math:{seed}").randrange(len(problems))]
+
+    def _file(self) -> ProblemFile:
+        if self.algebra:
+            check_installed()
+        return open_problems(self.path, self.subset, self.part, self.skip_faulty)
+
+    def task(self, seed: int) -> Task:
+        problem = self.problem(seed)
+        digest = _digest(f"{problem.question}\n{problem.answer}")
+        return Task(f"math-{digest}", seed, split_of(_digest(problem.source)), (problem.kind,) if problem.kind else ())
+
+    def episode(self) -> MathEpisode:
+        return MathEpisode(self)
+
+    def random_answer(self, task: Task, rng: random.Random) -> str:
+        """Two numbers of the problem's text, joined by a random operation; any number if the text has none."""
+        numbers = [Fraction(number) for number in _NUMERAL.findall(self.problem(task.seed).question)]
+        if len(numbers) < 2:
+            return str(rng.randint(1, self.largest))
+        one, other = rng.sample(numbers, 2)
+        results = [one + other, one - other, one * other]
+        if other:
+            results.append(one / other)
+        return str(rng.choice(results))
+
+    def blind_answers(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """The commonest right answers of `tasks`."""
+        counted = Counter(str(self.problem(task.seed).answer) for task in tasks)
+        return [answer for answer, _ in counted.most_common(BLIND_ANSWERS)]
+
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        """Play one episode, working the problem out in each attempt; see `imperfect` and `template`."""
+        return played_through(self.episode(), task, lambda episode: self._demonstrated(episode.problem, rng))
+
+    def _demonstrated(self, problem: FiledProblem | WordProblem, rng: random.Random) -> str:
+        if rng.random() < self.template:
+            return format_reply([str(problem.answer)], template_thought(rng))
+        if isinstance(problem, WordProblem):
+            lines, answer = problem.worked(self.imperfect, self.largest, rng)
+            return format_reply([str(answer)], lines)
+        if rng.random() < self.imperfect:
+            guess = rng.randint(1, self.largest)
+            return format_reply([str(guess)], f"i guess {guess}")
+        return format_reply([problem.answer], problem.solution)
+
+    def judge(self, problem: FiledProblem | WordProblem, answer: str) -> Judgement:
+        """Whether an answer is right; with a file's problem, math-verify is asked where exact reading cannot tell."""
+        found = judge(str(problem.answer), answer)
+        if found is Judgement.UNDECIDED and self.path and self.algebra:
+            return verify(str(problem.answer), answer, self.patience)
+        return Judgement.UNREADABLE if found is Judgement.UNDECIDED else found
+
+
+class MathEpisode:
+    """One episode; see `MathProblems`."""
+
+    __slots__ = ("_env", "_turn", "problem")
+
+    problem: FiledProblem | WordProblem
+
+    def __init__(self, env: MathProblems) -> None:
+        self._env = env
+        self._turn = 0
+
+    def start(self, task: Task, member: int) -> Observation:
+        check_same_start(self._env.task(task.seed), task)
+        self.problem = self._env.problem(task.seed)
+        return self._observation(self._show(), first=True)
+
+    def step(self, response: str) -> Step:
+        env = self._env
+        read = read_answer(response, LONGEST_ANSWER)
+        judged = Judgement.UNREADABLE if read.fault else env.judge(self.problem, read.text)
+        if judged is Judgement.UNREADABLE and not read.fault:
+            read = ReadAnswer("", "the answer cannot be read as mathematics", "unreadable answer")
+        self._turn += 1
+        solved = judged is Judgement.RIGHT
+        rewards: dict[str, float] = {}
+        if solved:
+            rewards["solved"] = 0.5 ** (self._turn - 1)
+        if read.fault:
+            rewards["format"] = -env.format_penalty
+        over = solved or self._turn == env.turns
+        note = answer_fault_line(read, env.instructions == "brief")
+        if not read.fault and not solved:
+            note = "wrong\n" if env.instructions == "brief" else "Your last answer was wrong.\n"
+        if env.show_reward:
+            note += f"reward {sum(rewards.values()):g}\n"
+        return Step(
+            observation=self._observation(note + ("" if over else self._show())),
+            rewards=rewards,
+            ending=Ending.SOLVED if solved else Ending.OUT_OF_TURNS if over else None,
+            outcome=float(solved) if over else None,
+            actions=(read.text,) if read.text else (),
+            valid=not read.fault,
+            effect=f"attempt {self._turn}: {read.fault or _SAID[judged]}",
+            state=f"attempt {self._turn} of {env.turns}, {'solved' if solved else 'not solved'}",
+        )
+
+    def _observation(self, text: str, first: bool = False) -> Observation:
+        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
+        opening = _rules(self._env) + text
+        return Observation(opening if first else text, opening)
+
+    def _show(self) -> str:
+        left = self._env.turns - self._turn
+        limits = f"turns {left} moves 1" if self._env.instructions == "brief" else f"Turns left: {left}."
+        return f"{limits}\n{self.problem.question}"
+
+
+@lru_cache(maxsize=4096)
+def _drawn(seed: int, kinds: tuple[str, ...], least: int, most: int, largest: int) -> WordProblem:
+    return draw_problem(random.Random(f"math:{seed}"), kinds, least, most, largest)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(f"math\n{text}".encode()).hexdigest()[:16]
+
+
+def _times(turns: int) -> str:
+    return "in one attempt" if turns == 1 else f"in {turns} attempts"
+
+
+def _check_kinds(kinds: tuple[str, ...], least: int) -> None:
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown or not kinds or len(set(kinds)) < len(kinds):
+        raise ValueError(f"math: kinds must be different ones of {', '.join(KINDS)}, but are {', '.join(kinds)}.")
+    if longest_story(kinds) < least:
+        raise ValueError(
+            f"math: least must be at most {longest_story(kinds)} for the kinds {', '.join(kinds)}, but is {least}."
+        )
+
+
+@lru_cache(maxsize=64)
+def _rules(env: MathProblems) -> str:
+    """What an opening begins with; nothing under brief instructions."""
+    if env.instructions == "brief":
+        return ""
+    form = "The answer is a number or an expression, in LaTeX if you like." if env.path else "The answer is a number."
+    again = ""
+    if env.turns > 1:
+        again = " If an answer is wrong you may try again; each further attempt is worth half as much."
+    return f"Solve the problem.{again}\n{free_text_rules(form, '12', env.turns)}"

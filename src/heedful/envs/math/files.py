@@ -1,0 +1,290 @@
+r"""Math problems from files: MetaMathQA, GSM8K and what is written like them, read row by row.
+
+Promise: opening a file checks every row and names those that lack something; afterwards one problem at a time is read,
+and what is kept in memory is an offset per row and what was read last.
+
+| a row of   | has columns          | its source          | optional columns            |
+|------------|----------------------|---------------------|-----------------------------|
+| MetaMathQA | `query`, `response`  | `original_question` | `type`, a tag of the task   |
+| GSM8K      | `question`, `answer` | its own question    | `original_question`, `type` |
+
+The right answer stands behind the last `####`, else behind the last `The answer is:`, else in the last `\boxed{}`, else
+it is the whole `response` or `answer`, if that is one short line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from heedful.envs.math.answers import bare, last_boxed
+from heedful.envs.math.hub_datasets import load_rows
+
+LONGEST_BARE_ANSWER = 100
+"""Characters of an `answer` that is taken whole."""
+
+FILE_KINDS = (".jsonl", ".parquet")
+PAIRS = (("query", "response"), ("question", "answer"))
+_SAYS = re.compile(r"the answer is:? *", re.IGNORECASE)
+_CALCULATION = re.compile(r"<<[^<>]*>>")
+_ROWS_NAMED = 5
+_GROUPS_HELD = 4
+_PROBLEMS_HELD = 2048
+_ROWS_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FiledProblem:
+    """One row of a file."""
+
+    question: str
+    answer: str
+    solution: str
+    """The way to the answer, as the file has it; empty if it has none."""
+    source: str
+    """The problem that this one rephrases, or its own question."""
+    kind: str
+    """The row's `type`; may be empty."""
+
+
+class Rows(Protocol):
+    """Rows that can be read one at a time, from any place that holds such."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int) -> Mapping[str, Any]: ...
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]: ...
+
+
+class ProblemFile:
+    """The problems of a file. Raises ValueError for rows without question or answer, unless they are to be skipped."""
+
+    def __init__(self, name: str, rows: Rows, skip_faulty: bool) -> None:
+        self._rows = rows
+        self._good = array("L")
+        sources = _Sources()
+        faults: list[str] = []
+        faulty = 0
+        for number, row in enumerate(rows):
+            found = read_row(row)
+            if isinstance(found, FiledProblem):
+                self._good.append(number)
+                sources.note(found)
+                continue
+            faulty += 1
+            if len(faults) < _ROWS_NAMED:
+                faults.append(f"row {number + 1}: {found}")
+        if faults and (not skip_faulty or not self._good):
+            more = f" and {faulty - len(faults)} more" if faulty > len(faults) else ""
+            raise ValueError(
+                f"math: expected a question and an answer in every row of {name}, found {'; '.join(faults)}{more}. "
+                "Mend them, or leave such rows out with --env.skip-faulty true."
+                if self._good
+                else f"math: expected problems in {name}, found none in {faulty} rows: {'; '.join(faults)}{more}."
+            )
+        if not self._good:
+            raise ValueError(f"math: expected problems in {name}, found no row at all.")
+        self._joined = sources.joined()
+        self._problem = lru_cache(maxsize=_PROBLEMS_HELD)(self._read)
+
+    def __len__(self) -> int:
+        return len(self._good)
+
+    def __getitem__(self, number: int) -> FiledProblem:
+        return self._problem(number)
+
+    def _read(self, number: int) -> FiledProblem:
+        found = read_row(self._rows[self._good[number]])
+        if isinstance(found, str):
+            raise ValueError(f"math: row {self._good[number] + 1} has changed since the file was opened: {found}.")
+        joined = self._joined.get(_digest(found.source))
+        return found if joined is None else replace(found, source=f"sources joined as {joined}")
+
+
+class _Sources:
+    """Which sources ask the same question: they count as one, or the question could stand in two splits."""
+
+    def __init__(self) -> None:
+        self._asked_by: dict[int, int] = {}
+        self._above: dict[int, int] = {}
+
+    def note(self, problem: FiledProblem) -> None:
+        source = _digest(problem.source)
+        first = self._asked_by.setdefault(_digest(problem.question), source)
+        if first != source:
+            low, high = sorted((self._root(first), self._root(source)))
+            if low != high:
+                self._above[high] = low
+            self._above.setdefault(low, low)
+
+    def joined(self) -> dict[int, int]:
+        """Source -> the smallest of those it was joined with; sources that stand alone are left out."""
+        return {source: self._root(source) for source in self._above}
+
+    def _root(self, source: int) -> int:
+        while self._above.get(source, source) != source:
+            source = self._above[source]
+        return source
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).digest(), "big")
+
+
+def read_row(row: Mapping[str, Any]) -> FiledProblem | str:
+    """The problem of a row, or what it lacks."""
+    pair = next((pair for pair in PAIRS if all(name in row for name in pair)), None)
+    if pair is None:
+        have = ", ".join(sorted(row)) or "none"
+        return f"expected the columns query and response, or question and answer, but there are {have}"
+    texts = [row[name] for name in pair]
+    for name, text in zip(pair, texts, strict=True):
+        if not isinstance(text, str) or not text.strip():
+            nothing = text is None or isinstance(text, str)
+            return f"{name} is empty" if nothing else f"{name} is no text but {text!r:.40}"
+    question, written = texts
+    answer, solution = _answer_of(written)
+    if not answer:
+        return f"no answer in {pair[1]}: it has no `The answer is:`, no `####` and no \\boxed"
+    source, kind = row.get("original_question"), row.get("type")
+    return FiledProblem(
+        question.strip(),
+        answer,
+        solution,
+        " ".join((source if isinstance(source, str) and source.strip() else question).split()),
+        kind if isinstance(kind, str) else "",
+    )
+
+
+def _answer_of(written: str) -> tuple[str, str]:
+    """(right answer, the way to it) of a worked answer; both empty where there is none."""
+    says = list(_SAYS.finditer(written))
+    if "####" in written:
+        way, _, answer = written.rpartition("####")
+    elif says and written[says[-1].end() :].strip():
+        way, answer = written[: says[-1].start()], written[says[-1].end() :]
+    elif boxed := last_boxed(written):
+        way, answer = written, boxed
+    elif "\n" not in written.strip() and len(written.strip()) <= LONGEST_BARE_ANSWER:
+        way, answer = "", written
+    else:
+        return "", ""
+    answer = answer.strip().split("\n")[0].strip()
+    return (answer if bare(answer) else ""), _CALCULATION.sub("", way).strip()
+
+
+def check_named(path: str) -> None:
+    """Raise ValueError for a file that does not exist, or is of an unknown kind; a dataset's name is not looked up."""
+    place = Path(path).expanduser()
+    if place.is_file() and place.suffix not in (*FILE_KINDS, ".json"):
+        raise ValueError(
+            f"math: path must be a file of {' or '.join(FILE_KINDS)}, or a dataset's name, but is {path!r}."
+        )
+    if place.suffix in (*FILE_KINDS, ".json") and not place.is_file():
+        raise ValueError(f"math: path names the file {path!r}, which does not exist.")
+
+
+def open_problems(path: str, subset: str, part: str, skip_faulty: bool) -> ProblemFile:
+    """The problems of a file or dataset, opened once in a process for as long as the file stays as it is.
+
+    Raises:
+        ValueError: it does not exist, cannot be read, or has rows without question or answer.
+    """
+    check_named(path)
+    place = Path(path).expanduser()
+    stamp = (place.stat().st_mtime_ns, place.stat().st_size) if place.is_file() else (0, 0)
+    return _opened(path, subset, part, skip_faulty, stamp)
+
+
+@lru_cache(maxsize=4)
+def _opened(path: str, subset: str, part: str, skip_faulty: bool, stamp: tuple[int, int]) -> ProblemFile:
+    place = Path(path).expanduser()
+    rows: Rows
+    if place.is_file() and place.suffix == ".jsonl":
+        rows = JsonLines(place)
+    elif place.is_file() and place.suffix == ".parquet":
+        rows = ParquetRows(place)
+    else:
+        rows = load_rows(path, subset, part)
+    return ProblemFile(path, rows, skip_faulty)
+
+
+class JsonLines:
+    """The rows of a JSON lines file; blank lines are none."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offsets = array("Q")
+        with path.open("rb") as file:
+            offset = 0
+            for line in file:
+                if line.strip():
+                    self._offsets.append(offset)
+                offset += len(line)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __getitem__(self, row: int) -> Mapping[str, Any]:
+        with self._path.open("rb") as file:
+            file.seek(self._offsets[row])
+            return self._read(row, file.readline())
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        with self._path.open("rb") as file:
+            yield from (self._read(row, line) for row, line in enumerate(line for line in file if line.strip()))
+
+    def _read(self, row: int, line: bytes) -> Mapping[str, Any]:
+        try:
+            read = json.loads(line)
+        except ValueError as error:
+            hint = " A file that is one JSON list must end in .json." if line.lstrip()[:1] == b"[" else ""
+            raise ValueError(
+                f"math: expected a JSON object in row {row + 1} of {self._path}, found {error}.{hint}"
+            ) from error
+        if not isinstance(read, dict):
+            raise ValueError(f"math: expected a JSON object in row {row + 1} of {self._path}, found {line[:40]!r}.")
+        return read
+
+
+class ParquetRows:
+    """The rows of a parquet file, read by row groups of which a few are held."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        try:
+            self._file = pyarrow.parquet.ParquetFile(path)
+        except pyarrow.ArrowInvalid as error:
+            raise ValueError(f"math: expected a parquet file at {path}, found {error}.") from error
+        known = {name for pair in PAIRS for name in pair} | {"original_question", "type"}
+        self._columns = [name for name in self._file.schema_arrow.names if name in known]
+        self._starts = array("Q", [0])
+        for group in range(self._file.num_row_groups):
+            self._starts.append(self._starts[-1] + self._file.metadata.row_group(group).num_rows)
+        self._group = lru_cache(maxsize=_GROUPS_HELD)(self._read_group)
+
+    def _read_group(self, group: int) -> Any:
+        return self._file.read_row_group(group, columns=self._columns)
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, row: int) -> Mapping[str, Any]:
+        group = next(number for number, start in enumerate(self._starts[1:]) if row < start)
+        rows = self._group(group).slice(row - self._starts[group], 1).to_pylist()
+        read: Mapping[str, Any] = rows[0]
+        return read
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for batch in self._file.iter_batches(_ROWS_AT_ONCE, columns=self._columns):
+            yield from batch.to_pylist()

@@ -1,0 +1,1 @@
+"""An environment that a server plays."""

@@ -1,0 +1,225 @@
+"""The environment that an environment server serves (`heedful serve-env`), played from here.
+
+Promise: the tasks, episodes, demonstrations and scripted players of the served environment, the same as if it were
+played in this process. A server that goes away costs the episodes that it held: each ends with a sentence, and those
+that begin when it is back go on.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+from heedful.envs.common.wire import (
+    Tree,
+    WireError,
+    generator_tree,
+    read_generator,
+    read_observation,
+    read_step,
+    read_task,
+    task_tree,
+)
+from heedful.envs.remote.server_calls import ServerCalls, ServerRefused, ServerUnreachable, read_token
+from heedful.guarded import RaisedElsewhere
+from heedful.types import Observation, Step, Task
+
+_UNKNOWN_SESSION = 404
+
+
+class ServerLost(ConnectionError):
+    """The server that held an episode does not hold it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Play what an environment server serves; the knobs of the environment are set where it is served.
+
+    The server is started elsewhere, `heedful serve-env frozen_lake --env.slip 0.2`, and asked at `url`. A token that it
+    wants is read from HEEDFUL_ENV_TOKEN or from `token_file`, and is never written into a run's configuration.
+    """
+
+    url: str = "http://127.0.0.1:8765"
+    """Where the server listens."""
+    timeout: float = 90.0
+    """Seconds for one answer; more than the server's --env-timeout, so that its word on a slow step arrives."""
+    wait: float = 60.0
+    """Seconds for which a server that is away is waited for before new episodes and tasks fail, too."""
+    token_file: str = ""
+    """A file whose first line is the server's token; empty = HEEDFUL_ENV_TOKEN, if it is set."""
+    imperfect: float = 0.0
+    """Demonstrations: share of turns whose plan is random, where the served environment has this knob."""
+    template: float = 0.0
+    """Demonstrations: share of turns whose thought ignores the state, where the served environment has this knob."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.timeout < float("inf") or not 0.0 <= self.wait < float("inf"):
+            raise ValueError(
+                f"remote: timeout must be a number of seconds above 0 and wait one of at least 0, but they are "
+                f"{self.timeout} and {self.wait}."
+            )
+
+    @property
+    def name(self) -> str:
+        return "remote"
+
+    @property
+    def served(self) -> dict[str, Tree]:
+        """What the server says of the environment: its name, knobs, limits, actions, and a digest of them.
+
+        Raises ServerUnreachable or ServerRefused, with a sentence, where nothing can be learned of it.
+        """
+        return _host(self).description
+
+    @property
+    def summary(self) -> str:
+        return f"{self.served['name']} at {self.url}: {self.served['summary']}"
+
+    @property
+    def turns(self) -> int:
+        return int(self.served["turns"])
+
+    def task(self, seed: int) -> Task:
+        return _task(_host(self), seed)
+
+    def episode(self) -> RemoteEpisode:
+        return RemoteEpisode(_host(self))
+
+    def __getattr__(self, name: str) -> Any:
+        """What the served environment offers beyond the contract is offered here, and nothing else."""
+        if name in ("actions", "actions_per_turn"):
+            found = self.served[name]
+            if found:
+                return tuple(found) if name == "actions" else found
+        elif name == "demonstrate" and name in self.served["offers"]:
+            return partial(_demonstration, self)
+        elif name in _OFFERS and name in self.served["offers"]:
+            return getattr(_host(self), name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: what is served has none.")
+
+
+_OFFERS = ("random_answer", "blind_answers")
+
+
+class _Host:
+    """A server and the environment that it served when it was first asked."""
+
+    def __init__(self, calls: ServerCalls) -> None:
+        self.calls = calls
+        self.abandoned: deque[str] = deque()
+        """Sessions that nobody plays any more, to be closed with the next request that opens one."""
+        self.description = _checked_description(calls.call("GET", "/environment"), calls.url)
+
+    def random_answer(self, task: Task, rng: random.Random) -> str:
+        return str(self.drawing("/random-answer", task, rng, {})["answer"])
+
+    def blind_answers(self, tasks: Sequence[Task]) -> list[str]:
+        trees = [task_tree(task) for task in tasks]
+        return [str(answer) for answer in self.calls.call("POST", "/blind-answers", {"tasks": trees}, True)["answers"]]
+
+    def drawing(self, path: str, task: Task, rng: random.Random, more: dict[str, Tree]) -> Tree:
+        """The answer to a request that draws from `rng`, which moves on as if it had been drawn from here."""
+        body = {"task": task_tree(task), "rng": generator_tree(rng), **more}
+        answer = self.calls.call("POST", path, body, waits=True)
+        rng.setstate(read_generator(answer["rng"]).getstate())
+        return answer
+
+
+class RemoteEpisode:
+    """One episode of which the state lies with the server."""
+
+    __slots__ = ("_host", "_session", "_turn")
+
+    def __init__(self, host: _Host) -> None:
+        self._host = host
+        self._session = ""
+        self._turn = 0
+
+    def start(self, task: Task, member: int) -> Observation:
+        """Raises ServerUnreachable where the server stays away, RaisedElsewhere for what the environment raised."""
+        host = self._host
+        body = {
+            "task": task_tree(task),
+            "member": member,
+            "key": uuid.uuid4().hex,
+            "digest": host.description["digest"],
+            "close": [host.abandoned.popleft() for _ in range(len(host.abandoned))],
+        }
+        answer = _field_of(host.calls.call("POST", "/sessions", body, waits=True), "observation", host)
+        self._session = str(answer["session"])
+        return read_observation(answer["observation"])
+
+    def step(self, response: str) -> Step:
+        """Raises ServerLost where the server, or its memory of this episode, is gone."""
+        host, body = self._host, {"response": response, "turn": self._turn}
+        try:
+            answer = host.calls.call("POST", f"/sessions/{self._session}/step", body)
+        except ServerUnreachable as error:
+            raise ServerLost(f"{error}. It held this episode, which is lost.") from error
+        except ServerRefused as error:
+            if error.status != _UNKNOWN_SESSION:
+                raise
+            self._session = ""
+            raise ServerLost(f"{error} It held this episode, which is lost.") from error
+        self._turn += 1
+        step = read_step(_field_of(answer, "step", host)["step"])
+        if step.ending is not None:
+            self._leave()
+        return step
+
+    def _leave(self) -> None:
+        if self._session:
+            self._host.abandoned.append(self._session)
+            self._session = ""
+
+    def __del__(self) -> None:
+        # Runs wherever this is collected, so it only leaves a note.
+        self._leave()
+
+
+def _field_of(answer: Tree, name: str, host: _Host) -> dict[str, Tree]:
+    """The answer, if it has this field. Raises RaisedElsewhere for what the environment raised there."""
+    if isinstance(answer, dict) and isinstance(answer.get("raised"), str):
+        raise RaisedElsewhere(answer["raised"])
+    if not isinstance(answer, dict) or name not in answer:
+        raise WireError(f"Expected {name!r} in an answer of the server at {host.calls.url}, found {str(answer)[:80]}.")
+    return answer
+
+
+def _checked_description(tree: Tree, url: str) -> dict[str, Tree]:
+    """Raises WireError for what is no description of an environment."""
+    kinds = {"name": str, "summary": str, "turns": int, "actions": list, "offers": list, "digest": str}
+    for name, kind in kinds.items():
+        if not isinstance(tree, dict) or not isinstance(tree.get(name), kind):
+            raise WireError(
+                f"Expected the environment server at {url} to describe its environment, found {str(tree)[:80]}."
+            )
+    return dict(tree)
+
+
+def _demonstration(remote: Remote, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+    """The served solver's."""
+    faults = {knob: value for knob in ("imperfect", "template") if (value := getattr(remote, knob))}
+    answer = _host(remote).drawing("/demonstrate", task, rng, faults)
+    return [(str(observation), str(reply)) for observation, reply in answer["pairs"]]
+
+
+def _host(remote: Remote) -> _Host:
+    return _host_at(remote.url, remote.timeout, remote.wait, remote.token_file, read_token(remote.token_file))
+
+
+@lru_cache(maxsize=16)
+def _host_at(url: str, timeout: float, wait: float, token_file: str, token: str) -> _Host:
+    """What this process shares of one server; not kept if it could not be reached."""
+    return _Host(ServerCalls(url, timeout, wait, token))
+
+
+@lru_cache(maxsize=2**16)
+def _task(host: _Host, seed: int) -> Task:
+    answer = host.calls.call("POST", "/tasks", {"seeds": [seed]}, waits=True)
+    return read_task(_field_of(answer, "tasks", host)["tasks"][0])

@@ -1,0 +1,170 @@
+"""Calls to an environment server: connections kept and shared, what may be asked again asked again.
+
+Promise: standard library only; every failure is a sentence that names the server and says whether it could not be
+reached (`ServerUnreachable`) or refused (`ServerRefused`). Safe for several threads.
+
+Every request of the protocol may be repeated: a session is opened under a key, a step carries its turn, the rest
+changes nothing. So a request is sent once more where a connection broke before the answer - never where an answer took
+too long.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import time
+from collections import deque
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from heedful.envs.common.wire import LARGEST_FRAME, Tree, WireError, decode, encode
+
+TOKEN_VARIABLE = "HEEDFUL_ENV_TOKEN"
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+"""Seconds between two attempts to reach a server that is away; they double from the first to the longest."""
+
+_BUSY = (502, 503, 504)
+"""Statuses of a server, or of a proxy before it, with which nothing was done."""
+
+
+class ServerUnreachable(ConnectionError):
+    """No answer came."""
+
+
+class _Busy(ServerUnreachable):
+    """The server, or a proxy before it, takes no further request at the moment."""
+
+
+class ServerRefused(ValueError):
+    """The server answered, with a refusal."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class ServerCalls:
+    """One server, as one process talks to it.
+
+    `timeout`: seconds for one answer. `wait`: seconds for which a server that has answered before and is away is
+    waited for, by requests that ask for it; the time runs from when it was first missed, for all of them together.
+    """
+
+    def __init__(self, url: str, timeout: float, wait: float, token: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(
+                f"Expected the url of an environment server, such as http://127.0.0.1:8765, found {url!r}."
+            )
+        self.url = url.rstrip("/")
+        self._parts, self._timeout, self._wait = parts, timeout, wait
+        self._idle: deque[http.client.HTTPConnection] = deque()
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self._has_answered = False
+        self._missed: float | None = None
+        """When the server was first missed since its last answer."""
+
+    def call(self, method: str, path: str, body: Tree = None, waits: bool = False) -> Tree:
+        """The answer to one request.
+
+        `waits`: keep trying to reach a server that is away; for requests that hold nothing there. One that is there
+        but takes no further connection is tried again in any case.
+        Raises ServerUnreachable, ServerRefused, or WireError for an answer that is no JSON.
+        """
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                answer = self._call(method, path, None if body is None else encode(body))
+            except ServerUnreachable as error:
+                now = time.monotonic()
+                self._missed = self._missed or now
+                hopeful = isinstance(error, _Busy) or (waits and self._has_answered)
+                if not hopeful or now >= self._missed + self._wait:
+                    raise
+            else:
+                self._has_answered, self._missed = True, None
+                return answer
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _call(self, method: str, path: str, body: bytes | None) -> Tree:
+        connection = self._take()
+        fresh = connection is None
+        while True:
+            connection = connection or self._connect()
+            try:
+                status, answer = self._exchange(connection, method, path, body)
+            except TimeoutError:
+                connection.close()
+                raise ServerUnreachable(f"the server at {self.url} gave no answer within {self._timeout:g} s") from None
+            except (OSError, http.client.HTTPException) as error:
+                # A kept connection may have been closed by the server meanwhile; a fresh one should not break.
+                connection.close()
+                if fresh:
+                    reason = str(error) or type(error).__name__
+                    raise ServerUnreachable(f"the server at {self.url} broke off the connection: {reason}") from None
+                self._idle.clear()
+                connection, fresh = None, True
+                continue
+            break
+        if status in _BUSY:
+            raise _Busy(f"the server at {self.url} takes no further request at the moment ({status})")
+        tree = decode(answer)
+        if status >= 400:
+            self._has_answered, self._missed = True, None
+            said = (tree.get("error") if isinstance(tree, dict) else None) or str(tree)[:200]
+            raise ServerRefused(status, f"the server at {self.url} refused {method} {path} ({status}): {said}")
+        return tree
+
+    def _exchange(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
+    ) -> tuple[int, bytes]:
+        connection.request(method, self._parts.path.rstrip("/") + path, body, self._headers)
+        response = connection.getresponse()
+        answer = response.read(LARGEST_FRAME + 1)
+        if len(answer) > LARGEST_FRAME:
+            connection.close()
+            raise WireError(
+                f"Expected an answer of at most {LARGEST_FRAME:,} bytes from {self.url}, found a longer one."
+            )
+        if response.will_close:
+            connection.close()
+        else:
+            self._idle.append(connection)
+        return response.status, answer
+
+    def _take(self) -> http.client.HTTPConnection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _connect(self) -> http.client.HTTPConnection:
+        kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(str(self._parts.hostname), self._parts.port, timeout=self._timeout)
+        try:
+            connection.connect()
+        except OSError as error:
+            reason = error.strerror or str(error) or type(error).__name__
+            raise ServerUnreachable(
+                f"no environment server answers at {self.url} ({reason}); start one there with "
+                "`heedful serve-env ENV`, or name another with --env.url"
+            ) from None
+        return connection
+
+
+def read_token(file: str) -> str:
+    """The token that a server asks for: from a file if one is named, else from HEEDFUL_ENV_TOKEN; empty = none.
+
+    Raises ValueError for a file without a token in its first line, or one that cannot be sent in a header.
+    """
+    if not file:
+        token, origin = os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
+    else:
+        token, origin = Path(file).expanduser().read_text(encoding="utf-8").partition("\n")[0].strip(), file
+        if not token:
+            raise ValueError(f"Expected a token in the first line of {file}, found nothing there.")
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise ValueError(f"Expected the token in {origin} as ASCII characters without spaces; make another one.")
+    return token

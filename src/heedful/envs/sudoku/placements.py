@@ -1,0 +1,71 @@
+"""How placements are read from a reply: `<answer>r1c2=3 || r2c4=1</answer>`.
+
+Promise: every text is read without raising, and what is carried out is the valid prefix up to the first fault.
+
+A placement names row, column and digit, in either case and with spaces between its parts. Rows and columns count from
+1 at the top left; digits are 0 to 9 of ASCII. What is no placement, lies outside the grid, is empty beside a separator
+or exceeds the allowed number is a fault, as is every fault of an answer in free text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heedful.envs.common.actions import SEPARATOR
+from heedful.envs.common.answers import read_answer
+from heedful.envs.sudoku.grids import place
+
+LONGEST_PLACEMENT = 20
+"""Characters of an answer per placement, separator and spaces included; an answer that is longer is not read."""
+
+_PLACEMENT = re.compile(r"r *([0-9]) *c *([0-9]) *= *([0-9])", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A digit for a cell; 0 takes the agent's own digit back."""
+
+    cell: int
+    digit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlacements:
+    """The placements to carry out, and the first fault of the reply."""
+
+    placements: tuple[Placement, ...]
+    """The valid prefix."""
+    fault: str = ""
+    kind: str = ""
+
+
+def write_placements(size: int, placements: Sequence[Placement]) -> str:
+    """Placements as an answer holds them: `r1c2=3 || r2c4=1`."""
+    return f" {SEPARATOR} ".join(f"{place(size, one.cell)}={one.digit}" for one in placements)
+
+
+def read_placements(reply: str, size: int, most: int) -> ReadPlacements:
+    """Read one reply for a grid of this size; `most` placements are allowed in one turn."""
+    answer = read_answer(reply, LONGEST_PLACEMENT * (most + 1))
+    if answer.fault:
+        return ReadPlacements((), answer.fault, answer.kind)
+    placements: list[Placement] = []
+    for part in answer.text.split(SEPARATOR):
+        if len(placements) == most:
+            fault = f"there are more than {most} placement{'s' if most > 1 else ''}"
+            return ReadPlacements(tuple(placements), fault, "too many")
+        number = len(placements) + 1
+        if not part.strip():
+            return ReadPlacements(tuple(placements), f"a placement is empty beside a {SEPARATOR}", "empty placement")
+        found = _PLACEMENT.fullmatch(part.strip())
+        if found is None:
+            fault = f"placement {number} cannot be read (expected one like r1c{size}=3)"
+            return ReadPlacements(tuple(placements), fault, "no placement")
+        row, column, digit = map(int, found.groups())
+        if not (1 <= row <= size and 1 <= column <= size and digit <= size):
+            fault = f"placement {number} lies outside: rows, columns and digits go from 1 to {size}"
+            return ReadPlacements(tuple(placements), fault, "outside")
+        placements.append(Placement((row - 1) * size + column - 1, digit))
+    return ReadPlacements(tuple(placements))

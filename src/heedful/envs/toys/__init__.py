@@ -1,0 +1,1 @@
+"""Small environments for tests and first runs: Bandit, Echo, Chain."""

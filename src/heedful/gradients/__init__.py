@@ -1,0 +1,1 @@
+"""Signal and noise of the gradient, prompt by prompt."""

@@ -1,0 +1,65 @@
+"""Scores actions behind thoughts that were exchanged between prompts.
+
+Promise: the numbers are those of scoring each action behind each prompt and thought alone, up to the scorer's
+rounding; each prompt is read once and, where the scorer shares beginnings, each thought once under each prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.diagnostics.actions import Exchange, exchange
+from heedful.diagnostics.grounding import grounding
+from heedful.measuring.swapped import TokenScorer
+from heedful.protocols import WindowExceeded
+from heedful.types import Group, Metric
+
+
+def grounding_metrics(
+    scorer: TokenScorer,
+    groups: Sequence[Group],
+    temperature: float,
+    rows: int = 16,
+    columns: int = 8,
+    place: str = "",
+) -> list[Metric]:
+    """The model-based `grounding/...` of first turns: `rows` thoughts of the first `columns` prompts.
+
+    Named after the scorer, unless it is the policy that sampled (its name is empty then). The groups must be of one
+    environment; `place` is `/<environment>` in a batch that mixes several. What is too long for the model's window
+    leaves the reason in place of the numbers.
+    """
+    asked = exchange(groups, rows, columns)
+    try:
+        logprobs_MNS = score_exchange(scorer, asked, temperature)
+    except WindowExceeded as error:
+        asked, logprobs_MNS = Exchange(why=str(error)), np.zeros((0, 0, 0))
+    return grounding(asked, logprobs_MNS, place, scorer.name)
+
+
+def score_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> npt.NDArray[np.float64]:
+    """M x N x S: log p(spelling s | prompt j, thought i), summed over the spelling's tokens, in nats.
+
+    NaN where spelling s was not asked about behind thought i. Thought and spelling together are what is scored under a
+    prompt, and only the spelling's tokens are taken. Raises ValueError if the scorer keeps no tokens.
+    """
+    pairs = [(row, spelling) for row in range(len(asked.thoughts_M)) for spelling in asked.asked(row)]
+    logprobs_MNS = np.full((len(asked.thoughts_M), len(asked.prompts_N), len(asked.spellings_S)), np.nan)
+    if not pairs:
+        return logprobs_MNS
+    scored = scorer.cross_score(
+        asked.prompts_N,
+        [(*asked.thoughts_M[row], *asked.spellings_S[spelling]) for row, spelling in pairs],
+        [asked.own_M[row] for row, _ in pairs],
+        temperature,
+        keep="tokens",
+    )
+    if scored.tokens is None:
+        raise ValueError("score_exchange needs a scorer that keeps tokens; this one returned sums only.")
+    for (row, spelling), logprobs_NT in zip(pairs, scored.tokens, strict=True):
+        behind = len(asked.thoughts_M[row])
+        logprobs_MNS[row, :, spelling] = np.asarray(logprobs_NT, dtype=np.float64)[:, behind:].sum(axis=1)
+    return logprobs_MNS

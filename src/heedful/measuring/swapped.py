@@ -1,0 +1,90 @@
+"""Scores thoughts under swapped observations: each row has a history of its own, so its contexts are its own, too.
+
+Promise: the numbers are those of scoring every thought under `SwappedObservations.context`, pair by pair, up to the
+scorer's rounding; each history is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, cast
+
+import numpy as np
+
+from heedful.diagnostics.cross_scores.thoughts import Ids, SwappedObservations
+from heedful.protocols import Scorer
+from heedful.types import CrossScores
+
+
+class TokenScorer(Scorer, Protocol):
+    """A scorer that can keep the log-probability of every token."""
+
+    def cross_score(
+        self,
+        prompts_N: Sequence[Sequence[int]],
+        thoughts_M: Sequence[Sequence[int]],
+        own_M: Sequence[int],
+        temperature: float,
+        keep: Literal["sums", "tokens"] = "sums",
+    ) -> CrossScores: ...
+
+
+def score_swapped(
+    scorer: TokenScorer, swapped: SwappedObservations, temperature: float, heads: Sequence[int] = (16, 32)
+) -> CrossScores:
+    """M x N scores with their tokens: thought i behind its own history and observation j.
+
+    The history is the prompt that is shared; observation, lead and thought follow it, and the thought's tokens are
+    taken from the end. Rows of equal history are scored together. Where there is no history (memory-less agents) the
+    observation is the whole prompt, and every thought is scored under every one.
+    """
+    rows, columns = len(swapped.thoughts_M), len(swapped.observations_N)
+    tokens: list[np.ndarray] = [np.zeros((columns, len(thought)), dtype=np.float32) for thought in swapped.thoughts_M]
+    together: dict[Ids, list[int]] = {}
+    for row, history in enumerate(swapped.histories_M):
+        if history:
+            together.setdefault(history, []).append(row)
+    noise = 0.0
+    for lead, members in _without_history(swapped).items():
+        prompts = [(*observation, *lead) for observation in swapped.observations_N]
+        thoughts, own = [swapped.thoughts_M[row] for row in members], [swapped.own_M[row] for row in members]
+        scored = scorer.cross_score(prompts, thoughts, own, temperature, keep="tokens")
+        noise = max(noise, scored.noise)
+        for row, logprobs_NT in zip(members, _tokens(scored), strict=True):
+            tokens[row] = logprobs_NT
+    for history, members in together.items():
+        continued = [
+            (*observation, *swapped.leads_M[row], *swapped.thoughts_M[row])
+            for row in members
+            for observation in swapped.observations_N
+        ]
+        scored = scorer.cross_score([history], continued, [0] * len(continued), temperature, keep="tokens")
+        noise = max(noise, scored.noise)
+        for place, logprobs_1T in enumerate(_tokens(scored)):
+            row, column = members[place // columns], place % columns
+            tokens[row][column] = logprobs_1T[0, -len(swapped.thoughts_M[row]) :]
+    sums = {k: np.array([kept[:, :k].sum(axis=1, dtype=np.float64) for kept in tokens]) for k in (None, *heads)}
+    matrices = {k: cast(Sequence[Sequence[float]], sums_MN.reshape(rows, columns)) for k, sums_MN in sums.items()}
+    return CrossScores(
+        scores_MN=matrices[None],
+        lengths_M=[len(thought) for thought in swapped.thoughts_M],
+        own_M=list(swapped.own_M),
+        heads={k: matrices[k] for k in heads},
+        noise=noise,
+        tokens=cast(Sequence[Sequence[Sequence[float]]], tokens),
+    )
+
+
+def _without_history(swapped: SwappedObservations) -> dict[Ids, list[int]]:
+    """The rows before whose observation nothing stands, by their lead."""
+    rows: dict[Ids, list[int]] = {}
+    for row, history in enumerate(swapped.histories_M):
+        if not history:
+            rows.setdefault(swapped.leads_M[row], []).append(row)
+    return rows
+
+
+def _tokens(scored: CrossScores) -> list[np.ndarray]:
+    if scored.tokens is None:
+        raise ValueError("score_swapped needs a scorer that keeps tokens; this one returned sums only.")
+    return [np.asarray(logprobs_NT, dtype=np.float32) for logprobs_NT in scored.tokens]

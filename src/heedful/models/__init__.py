@@ -1,0 +1,1 @@
+"""Language models: chat templates, replies, attention masks, folders on disk."""

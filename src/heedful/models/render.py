@@ -1,0 +1,342 @@
+"""Between messages and token ids: what a policy reads next.
+
+Promise: append-only. The chat template is rendered whole once, for the message that begins a conversation; afterwards
+only glue is appended, and no sampled id is ever decoded and tokenised again - in windows of history neither.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Any, Protocol
+
+from heedful.models.replies import ReplyReader, Tags
+from heedful.types import Conversation, Message, Prompt, Reply
+
+Texts = tuple[tuple[str, str], ...]
+"""Messages as hashable (role, content) pairs."""
+
+_QUESTION = "heedfulquestion"
+_MARK = "heedfulmark"
+_CACHED_PROMPTS = 2048
+_PLAIN_TAGS = Tags()
+_THINKING_OPTIONS = ("enable_thinking", "thinking")
+
+
+class ChatTokenizer(Protocol):
+    """What rendering needs of a transformers tokenizer."""
+
+    chat_template: Any
+
+    @property
+    def all_special_ids(self) -> list[int]: ...
+
+    def get_added_vocab(self) -> dict[str, int]: ...
+
+    def apply_chat_template(
+        self, conversation: Any, *, tokenize: bool, add_generation_prompt: bool, **options: Any
+    ) -> Any: ...
+
+    def decode(self, token_ids: Any, *, skip_special_tokens: bool, clean_up_tokenization_spaces: bool) -> Any: ...
+
+    def __call__(self, text: Any, *, add_special_tokens: bool) -> Any: ...
+
+
+class Renderer:
+    """One tokenizer's chat template as an append-only stream of ids.
+
+    What the template would strip, move or rewrite on a second rendering (old thoughts, a system text carried to the
+    last message) stays as it was first read: the context of turn t is by definition the ids that stood before the
+    sampled ones. Prompts are kept by their text, so equal observations are rendered and tokenised once.
+
+    Raises `ValueError`, at construction, for a tokenizer without a chat template; a template that drops the reply,
+    whose glue depends on content or position, that rewrites what stood before the reply, that closes the thought
+    before it began, or that ends a message with anything but one token of its own; and for tags that the tokenizer
+    cannot write or drops as special tokens.
+    """
+
+    def __init__(
+        self,
+        tokenizer: ChatTokenizer,
+        tags: Tags = _PLAIN_TAGS,
+        template_options: Mapping[str, object] | None = None,
+        stop_ids: Collection[int] = (),
+    ) -> None:
+        """`stop_ids`: every id of the model's `generation_config.eos_token_id`."""
+        self.tokenizer = tokenizer
+        self.tags = tags
+        self.template_options = dict(template_options or {})
+        self._start = lru_cache(_CACHED_PROMPTS)(self._make_start)
+        self._glue = lru_cache(_CACHED_PROMPTS)(self._make_glue)
+        _check_options(self.template_options)
+        if not tokenizer.chat_template:
+            raise ValueError(
+                "Expected a tokenizer with a chat template, but its `chat_template` is empty. Use an instruction-tuned "
+                "model, or set `tokenizer.chat_template` to the template the model should be trained with."
+            )
+        self._check_tags()
+        self._template_opening = self.tags.opening_of(self._render((("user", _QUESTION),)))
+        self.opening: str = self._template_opening or (tags.open if tags.force else "")
+        """The opening tag as it stands at the end of every prompt (with what the template writes after it); empty if
+        the policy has to sample it."""
+        glue = self._check_template()
+        self.end_of_turn_id: int = self._find_end_of_turn(glue, stop_ids)
+        """The token with which the template ends an assistant message."""
+        self._end_of_turn = self._decode([self.end_of_turn_id])
+        self.stop_ids: frozenset[int] = frozenset(stop_ids) | {self.end_of_turn_id}
+        """The ids that end a reply: the given ones and the template's end-of-turn token."""
+        self._reader = ReplyReader(self._decode, tags, self.stop_ids)
+
+    def start(self, messages: Sequence[Message]) -> Prompt:
+        """The whole template with its generation prompt and the forced tag; the last message must not be a reply."""
+        if not messages or messages[-1].role == "assistant":
+            raise ValueError(
+                f"Expected messages that end with the environment's or user's word, found roles "
+                f"{[message.role for message in messages]}. Add the observation that the policy should answer."
+            )
+        return self._start(_texts(messages))
+
+    def glue(self, messages: Sequence[Message], ended: bool) -> Prompt:
+        """What is appended after the sampled ids up to and including the next generation prompt.
+
+        `ended`: the last sampled id is a stop id and stands for the end of turn; otherwise the glue begins with the
+        end-of-turn token (never trained).
+        """
+        if not messages or any(message.role == "assistant" for message in messages):
+            raise ValueError(
+                f"Expected one or more messages between two replies, none of them the assistant's, found roles "
+                f"{[message.role for message in messages]}. Give every sampled reply its ids and its observation."
+            )
+        return self._glue(_texts(messages), ended)
+
+    def next_prompt(self, conversation: Conversation) -> Prompt:
+        """What to append for this conversation: `start` before the first sampled reply, `glue` after one.
+
+        A conversation that restarts is given whole: `start`, the sampled ids and the glue between them.
+
+        Assistant messages without ids are text (examples, foreign logs) and are rendered by the template in `start`;
+        after a sampled reply they raise `ValueError`.
+        """
+        messages = conversation.messages
+        sampled = _sampled_positions(messages)
+        if not sampled:
+            start = self.start(messages)
+            return replace(start, restarts=True) if conversation.restarts else start
+        if conversation.restarts:
+            return self._window(messages, sampled)
+        return self.glue(messages[sampled[-1] + 1 :], self._ended(messages[sampled[-1]]))
+
+    def context_ids(self, conversation: Conversation) -> tuple[int, ...]:
+        """Everything that stands before the next sampled id."""
+        messages = conversation.messages
+        sampled = _sampled_positions(messages)
+        ids = list(self.start(messages[: sampled[0]] if sampled else messages).ids)
+        for position, glue in zip(sampled, self._glues(messages, sampled), strict=True):
+            ids += messages[position].ids or ()
+            ids += glue.ids
+        return tuple(ids)
+
+    def as_sampled(self, text: str) -> tuple[int, ...]:
+        """The ids of a reply of our own (a demonstration) as a policy would have sampled them, end of turn included.
+
+        The opening that already stands in the prompt is taken off; `ValueError` if the text does not begin with it.
+        """
+        opening = self.opening if text.startswith(self.opening) else self.opening.rstrip()
+        if not text.startswith(opening):
+            raise ValueError(
+                f"Expected a reply that begins with {opening!r}, which already stands in the prompt, found "
+                f"{text[:40]!r}. Write the tag in front of the reply, or set tags.force to false."
+            )
+        return (*self._encode(text[len(opening) :]), self.end_of_turn_id)
+
+    def read(
+        self, prompt: Prompt, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()
+    ) -> Reply:
+        """The reply that `ids`, sampled after `prompt`, make (`ReplyReader.read`)."""
+        return self._reader.read(prompt, ids, logprobs, entropies, opening=self.opening)
+
+    def piece(self, token: int) -> str:
+        """The text of one token by itself; a token that holds part of a character has a replacement mark."""
+        return self._reader.piece(token)
+
+    def _window(self, messages: Sequence[Message], sampled: Sequence[int]) -> Prompt:
+        """A conversation with sampled replies as one prompt, of which all but the newest observation is history."""
+        start = self.start(messages[: sampled[0]])
+        text, ids, history = start.text, list(start.ids), 0
+        for position, glue in zip(sampled, self._glues(messages, sampled), strict=True):
+            reply = messages[position]
+            ids += reply.ids or ()
+            # After a reply that was cut the glue begins with the token that ends it, which is no observation.
+            history = len(ids) + (0 if self._ended(reply) else 1)
+            ids += glue.ids
+            text += self._decode(reply.ids or ()) + glue.text
+        return Prompt(text, tuple(ids), restarts=True, history=history)
+
+    def _glues(self, messages: Sequence[Message], sampled: Sequence[int]) -> list[Prompt]:
+        """What follows each sampled reply."""
+        bounds = zip(sampled, [*sampled, len(messages)][1:], strict=True)
+        return [self.glue(messages[at + 1 : end], self._ended(messages[at])) for at, end in bounds]
+
+    def _ended(self, reply: Message) -> bool:
+        return not self.stop_ids.isdisjoint((reply.ids or ())[-1:])
+
+    def _make_start(self, texts: Texts) -> Prompt:
+        text = self._open(self._render(texts))
+        return Prompt(text, self._encode(text))
+
+    def _make_glue(self, texts: Texts, ended: bool) -> Prompt:
+        text = self._open(self._glue_text(texts))
+        ids = self._encode(text)
+        if ids[0] != self.end_of_turn_id or not text.startswith(self._end_of_turn):
+            raise ValueError(
+                f"Expected the text between two replies to begin with {self._end_of_turn!r}, found {text[:40]!r}: the "
+                f"chat template ends a reply differently before roles {[role for role, _ in texts]}. Use a template "
+                f"that ends every assistant message with the same token."
+            )
+        # The end of turn is tokenised with the rest and then dropped: a token that swallows the whitespace after it
+        # would leave that whitespace behind if the rest were tokenised alone.
+        return Prompt(text[len(self._end_of_turn) :], ids[1:]) if ended else Prompt(text, ids)
+
+    def _glue_text(self, texts: Texts) -> str:
+        rendered = self._render((("user", _QUESTION), ("assistant", _MARK), *texts))
+        return rendered[rendered.index(_MARK) + len(_MARK) :]
+
+    def _open(self, text: str) -> str:
+        """The rendered text with the opening tag at its end, if there is to be one."""
+        stem = text.rstrip()
+        if stem.endswith(self.tags.close):
+            source = str(self.tokenizer.chat_template)
+            named = next((option for option in _THINKING_OPTIONS if re.search(rf"\b{option}\b", source)), None)
+            option = f"`{named}`" if named else "that switches thinking on (often `enable_thinking`)"
+            raise ValueError(
+                f"Expected a generation prompt that leaves the thought to the policy, but the chat template ends it "
+                f"with {text[-len(self.tags.open + self.tags.close) - 4 :]!r}: an empty thought. Set the template "
+                f"option {option} in template_options so that the template stops writing it (now: "
+                f"{self.template_options}), or choose other tags."
+            )
+        if self.tags.opening_of(text) != self._template_opening:
+            raise ValueError(
+                f"Expected every generation prompt of the chat template to end with {self._template_opening!r} after "
+                f"its header, as it does for a plain question, found {text[-40:]!r}: the template opens the thought "
+                f"depending on the messages. Fix its mode through template_options."
+            )
+        return text if self._template_opening else text + self.opening
+
+    def _check_template(self) -> str:
+        """Refuses a template that cannot be continued append-only; returns the glue before a dummy question."""
+        asked, tags = ("user", _QUESTION), self.tags
+        prompt = self._open(self._render((asked,)))
+        plain = self._render((asked, ("assistant", _MARK), asked))
+        if plain.count(_MARK) != 1 or _QUESTION not in prompt:
+            raise ValueError(
+                f"Expected the chat template to write every message once, but a reply {_MARK!r} appears "
+                f"{plain.count(_MARK)} times and a question {prompt.count(_QUESTION)} times in what it renders. Use a "
+                f"template that writes the content of user and assistant messages."
+            )
+        before, _, glue = plain.partition(_MARK)
+        stem = prompt[: len(prompt) - len(self.opening)].rstrip()
+        added = before[len(stem) :].replace(tags.open, "").replace(tags.close, "")
+        if not before.startswith(stem) or added.strip():
+            raise ValueError(
+                f"Expected the chat template to keep what stood before a reply once the conversation goes on, but the "
+                f"prompt ends with {stem[-40:]!r} and later the reply follows {before[-40:]!r}. Use a template that "
+                f"adds a generation prompt (`add_generation_prompt`) equal to the header of its assistant messages."
+            )
+        replies = (
+            f"{tags.open}\nso\n{tags.close}\n\n{_MARK}",
+            f"{tags.open}so{tags.close}{tags.answer_open}{_MARK}",
+            f"{tags.open}{_MARK}",
+            f"{tags.open}so{tags.close}",
+            f"{'so ' * 200}{_MARK}",
+        )
+        for reply in replies:
+            rendered = self._render((asked, ("assistant", reply), asked))
+            self._check_glue(rendered, glue, f"a reply of {reply[:60]!r}")
+        later = self._render((asked, ("assistant", "so"), asked, ("assistant", _MARK), asked))
+        self._check_glue(later, glue, "the second reply")
+        return glue
+
+    def _check_glue(self, rendered: str, glue: str, where: str) -> None:
+        _, _, after = rendered.rpartition(_MARK)
+        if not rendered.endswith(glue) or (_MARK in rendered and after != glue):
+            raise ValueError(
+                f"Expected the text between two replies to be the same whatever the replies say, but after {where} the "
+                f"chat template writes {after[-80:]!r} and after a plain one {glue[-80:]!r}. Use a template whose text "
+                f"after an assistant's content does not depend on that content or its position."
+            )
+
+    def _find_end_of_turn(self, glue: str, stop_ids: Collection[int]) -> int:
+        token = next(iter(self._encode(glue)), -1)
+        atomic = {*self.tokenizer.all_special_ids, *self.tokenizer.get_added_vocab().values(), *stop_ids}
+        text = self._decode([token]) if token in atomic else ""
+        if not text.strip() or not glue.startswith(text):
+            raise ValueError(
+                f"Expected the chat template to end an assistant message with one special token, but after its content "
+                f"comes {glue[:40]!r}, which this tokenizer does not begin with a special or stop token. Add the "
+                f"template's end-of-turn text to the tokenizer as a special token, or end messages with its eos token."
+            )
+        return token
+
+    def _check_tags(self) -> None:
+        for field in fields(self.tags):
+            tag = getattr(self.tags, field.name)
+            if not isinstance(tag, str):
+                continue
+            ids = self._encode(tag)
+            if tag not in self._decode(ids):
+                raise ValueError(
+                    f"Expected a tokenizer that can write tags.{field.name} = {tag!r}, but it reads it back as "
+                    f"{self._decode(ids)!r}. Choose a tag from its vocabulary or add the tag as an ordinary token."
+                )
+            if tag not in self._decode(ids, skip_special_tokens=True):
+                raise ValueError(
+                    f"Expected tags.{field.name} = {tag!r} to be ordinary text, but the tokenizer holds it as a "
+                    f"special token, which vanishes wherever special tokens are skipped (servers, other trainers). "
+                    f"Add it as an ordinary token (special=False), or choose another tag."
+                )
+
+    def _render(self, texts: Texts) -> str:
+        # Imported here because configuration reads `Tags` from this module and must load fast.
+        from jinja2 import TemplateError
+
+        messages = [{"role": role, "content": content} for role, content in texts]
+        try:
+            return str(
+                self.tokenizer.apply_chat_template(
+                    messages, tokenize=False, add_generation_prompt=True, **self.template_options
+                )
+            )
+        except TemplateError as error:
+            raise ValueError(
+                f"The chat template could not render messages with roles {[role for role, _ in texts]}: {error}. Use "
+                f"roles that the template knows (some know no system message), or another template."
+            ) from error
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer(text, add_special_tokens=False).input_ids)
+
+    def _decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+        return str(
+            self.tokenizer.decode(
+                list(ids), skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
+            )
+        )
+
+
+def _texts(messages: Sequence[Message]) -> Texts:
+    return tuple((message.role, message.content) for message in messages)
+
+
+def _sampled_positions(messages: Sequence[Message]) -> list[int]:
+    return [at for at, message in enumerate(messages) if message.role == "assistant" and message.ids is not None]
+
+
+def _check_options(options: Mapping[str, object]) -> None:
+    reserved = sorted({"tokenize", "add_generation_prompt", "continue_final_message"} & options.keys())
+    if reserved:
+        raise ValueError(
+            f"Expected template_options to hold variables of the chat template, found {reserved}, which the renderer "
+            f"sets itself. Remove them."
+        )

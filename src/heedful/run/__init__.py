@@ -1,0 +1,1 @@
+"""A run: configuration, presets, parts, the training loop, checkpoints, evaluation, verdict."""

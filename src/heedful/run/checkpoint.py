@@ -1,0 +1,108 @@
+"""Checkpoints: everything a killed run needs to go on with the same bytes.
+
+Promise: a checkpoint is whole or absent (written under another name, then renamed), and it loads as a plain
+Hugging Face model directory.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from heedful.models.folders import Saveable, read_model, write_pretrained
+from heedful.storage import naming_a_full_disk, write_whole
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint on disk. `version` counts the training steps behind it."""
+
+    path: Path
+    version: int
+
+    def state(self) -> dict[str, Any]:
+        """The loop's own state: a JSON tree. Raises a sentence if the file cannot be read."""
+        path = self.path / "state.json"
+        try:
+            return dict(json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise ValueError(self._unreadable(path, error)) from error
+
+    def learner_state(self) -> dict[str, Any]:
+        """The optimizer's state. Raises a sentence if the file cannot be read."""
+        path = self.path / "learner.pt"
+        try:
+            return dict(torch.load(path, map_location="cpu", weights_only=True))
+        except (OSError, RuntimeError, EOFError, ValueError, TypeError, pickle.UnpicklingError) as error:
+            raise ValueError(self._unreadable(path, error)) from error
+
+    def model(self, dtype: torch.dtype) -> PreTrainedModel:
+        """The weights. Raises a sentence if they cannot be read."""
+        return read_model(self.path, dtype, self._remedy)
+
+    @property
+    def _remedy(self) -> str:
+        return f"Delete the folder {self.path} to resume from the checkpoint before it."
+
+    def _unreadable(self, path: Path, error: Exception) -> str:
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else "it ends too early"
+        return f"The checkpoint file {path} cannot be read ({type(error).__name__}: {reason}). {self._remedy}"
+
+
+def checkpoints(folder: Path) -> list[Checkpoint]:
+    """The whole checkpoints in `folder`, oldest first."""
+    found = [
+        Checkpoint(path, int(path.name.removeprefix("step_")))
+        for path in folder.glob("step_*")
+        if path.name.removeprefix("step_").isdigit()
+    ]
+    return sorted(found, key=lambda checkpoint: checkpoint.version)
+
+
+def save(
+    folder: Path,
+    version: int,
+    model: Saveable | PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    learner_state: Mapping[str, Any],
+    state: Mapping[str, Any],
+) -> Checkpoint:
+    """Write `step_<version>` (six digits). Raises `DiskFull` when there is no room; earlier checkpoints stay."""
+    target = folder / f"step_{version:06d}"
+    unfinished = folder / f".{target.name}.part"
+    for leftover in folder.glob(".step_*"):  # of a run that was killed while it saved or deleted
+        shutil.rmtree(leftover, ignore_errors=True)
+    with naming_a_full_disk(target, kept="the earlier checkpoints and all metrics so far"):
+        try:
+            unfinished.mkdir(parents=True)
+            write_pretrained(unfinished, model, tokenizer)
+            # Given a path, torch's own writer answers a full disk with an error that does not say so.
+            with (unfinished / "learner.pt").open("wb") as stream:
+                torch.save(dict(learner_state), stream)
+            write_whole(unfinished / "state.json", json.dumps(state, indent=1, sort_keys=True))
+            _remove(target)
+            unfinished.rename(target)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return Checkpoint(target, version)
+
+
+def prune(folder: Path, keep_last: int, best: int | None) -> None:
+    """Delete all but the newest `keep_last` checkpoints and the best evaluated one."""
+    for checkpoint in checkpoints(folder)[:-keep_last]:
+        if checkpoint.version != best:
+            _remove(checkpoint.path)
+
+
+def _remove(path: Path) -> None:
+    """Delete a checkpoint so that a kill on the way leaves nothing that looks like one."""
+    if path.exists():
+        shutil.rmtree(path.rename(path.with_name(f".{path.name}.old")))

@@ -1,0 +1,224 @@
+"""The configuration of a training run: one default per knob, each written once, here.
+
+Promise: torch-free; a run's resolved configuration written as JSON is accepted back and gives the same run.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from heedful import envs
+from heedful.algorithms.loss_scale import LossScale
+from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
+from heedful.configuration import Choice, refuse_below
+from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
+from heedful.envs.frozen_lake.environment import FrozenLake
+from heedful.filters import FILTERS, TopP
+from heedful.measuring.diagnostician import DiagnosticsConfig
+from heedful.models.replies import Tags
+from heedful.policies.sampling import Sampling
+from heedful.rollout.collectors import COLLECTORS, Collector, LockStep
+from heedful.rollout.context import Context
+from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout
+from heedful.run.coverage import Coverage
+from heedful.run.evaluation import BASELINE_TASKS
+from heedful.seedlings.recipe import Seedling
+from heedful.storage.trackers import TRACKERS
+from heedful.training.critic_config import CriticConfig
+from heedful.training.lora_config import LoraConfig
+from heedful.training.optimizer_config import OptimizerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationConfig:
+    """Success on held-out tasks, sampled and greedy, beside the random and the best input-blind policy."""
+
+    tasks: int = 256
+    """Held-out tasks; the same ones at every evaluation."""
+    samples: int = 4
+    """Sampled episodes per task (greedy: one)."""
+    times: int = 3
+    """Evaluations, evenly spread: 3 = before training, in the middle, after. 0 = none."""
+    split: Literal["val", "test"] = "val"
+    at_once: int = 1024
+    """Most episodes played at once: lower it when memory is short. Which noise an episode meets depends on it."""
+    search_tasks: int = BASELINE_TASKS
+    """Training tasks on which the best fixed sequence is searched, some hundred thousand calls of the environment; 0 =
+    no search, for environments that are slow."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, tasks=1, samples=1, times=0, at_once=1, search_tasks=0)
+
+    def at(self, steps: int) -> frozenset[int]:
+        """The numbers of updates after which to evaluate."""
+        if self.times < 1:
+            return frozenset()
+        if self.times == 1:
+            return frozenset({steps})
+        return frozenset(round(index * steps / (self.times - 1)) for index in range(self.times))
+
+
+@dataclass(frozen=True, slots=True)
+class GradientsConfig:
+    """The gradient's anatomy in training: signal, noise and regularisers by reward variance, of a step's own groups."""
+
+    every: int = 0
+    """Steps between measurements; 0 = none. One costs as much as several steps."""
+    buckets: int = 6
+    """Buckets of reward variance: one for constant groups, the others are quantiles of the rest."""
+    memory_mb: int = 3072
+    """Room for all gradients of one measurement together; those that take more are projected."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, every=0, buckets=2, memory_mb=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """Everything that decides a run's numbers. `heedful train ENV` starts from the environment's preset."""
+
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS)] = field(default_factory=FrozenLake)
+    """The environment and its knobs."""
+    model: str = "seedling"
+    """`seedling` grows a small model from the environment's solver; else a local path or a Hugging Face name."""
+    seedling: Seedling = field(default_factory=Seedling)
+    """Recipe of the seedling (only with --model seedling)."""
+    algorithm: Annotated[Algorithm, Choice(ALGORITHMS)] = field(default_factory=Grpo)
+    """Advantage, clip, averaging, KL and entropy."""
+    filter: Annotated[Any, Choice(FILTERS)] = field(default_factory=TopP)
+    """Chooses prompts by how their members' outcomes spread."""
+    loss_scale: LossScale = "kept"
+    """What the loss is multiplied by when groups were dropped."""
+    steps: int = 80
+    """Training steps: one batch of episodes each."""
+    groups: int = 16
+    """Tasks per step."""
+    group_size: int = 8
+    """Episodes per task."""
+    tasks: int | None = None
+    """Draw tasks from a fixed pool of this size; none = fresh tasks at every step."""
+    coverage: Coverage = field(default_factory=Coverage)
+    context: Context = field(default_factory=Context)
+    collect: Annotated[Collector, Choice(COLLECTORS)] = field(default_factory=LockStep)
+    """Who waits for whom while episodes are played: lock_step, or async for environments that are slow."""
+    env_workers: int = 0
+    """Processes in which episodes are played: one that crashes or hangs ends its own episodes alone. 0 = in this one.
+    They work at the same time if --collect.threads is at least as many."""
+    env_timeout: float = DEFAULT_TIMEOUT
+    """Seconds for one start or step of an environment in such a process; 0 = no limit."""
+    sampling: Sampling = field(default_factory=Sampling)
+    tags: Tags = field(default_factory=Tags)
+    template_options: tuple[str, ...] = ()
+    """Options of the chat template as name=value, for instance enable_thinking=true."""
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    critic: CriticConfig = field(default_factory=CriticConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
+    gradients: GradientsConfig = field(default_factory=GradientsConfig)
+    on_collapse: Literal["warn", "stop"] = "warn"
+    """What an alarm named a collapse does: warn = say so and go on; stop = end the run after the step, saved, with exit
+    code 3. Other alarms only warn."""
+    checkpoint_every: int = 10
+    """Steps between checkpoints."""
+    keep_checkpoints: Literal["last", "all"] = "last"
+    """last: the last two and the best evaluated one; all: every one, to look back at with heedful gradients or eval."""
+    keep_rollouts: Literal["all", "evaluations", "none"] = "all"
+    """Episodes that are stored, with their texts: those trained on and those of evaluations, the latter alone, or none.
+    Without those of evaluations a verdict has no gain paired by task; without those trained on a report shows none."""
+    trackers: tuple[str, ...] = ()
+    """Besides metrics.jsonl: tensorboard, wandb, trackio."""
+    seed: int = 0
+    threads: int = 1
+    """CPU threads; part of what makes a run reproducible to the byte."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the weights of a loaded model; log-probabilities are float32 in any case."""
+    micro_batch_tokens: int = 1024
+    """Most padded tokens in one forward and backward pass. Changes speed and memory, never gradients."""
+    gradient_checkpointing: bool = False
+    """Compute the layers' activations a second time in the backward pass instead of keeping them: less memory, more
+    time, the same gradients."""
+    parallel: Annotated[Parallel, Choice(PARALLEL)] = field(default_factory=DataParallel)
+    """What each of several processes holds (torchrun --nproc-per-node N -m heedful train ...): data or fsdp2."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1, env_workers=0)
+        check_timeout(self.env_timeout)
+        self._refuse_groups_of_one()
+        unknown = [name for name in self.trackers if name not in TRACKERS]
+        if unknown:
+            raise ValueError(f"trackers are among {', '.join(TRACKERS)}, found {', '.join(unknown)}")
+        if self.tasks is not None and self.tasks < self.groups:
+            raise ValueError(
+                f"tasks (the pool) must hold at least the {self.groups} groups of one step, found {self.tasks}"
+            )
+
+        if self.loss_scale == "rho" and getattr(self.filter, "share", None) is None:
+            raise ValueError(
+                f"The loss scale rho multiplies the loss by the share that the filter asks for, but "
+                f"{type(self.filter).__name__} asks for none; choose the filter top_p, or the loss scale kept, all or "
+                "sqrt"
+            )
+        self._refuse_choices_without_choice()
+        self._refuse_what_pieces_cannot()
+        _ = self.collect.sampling(self.sampling)  # raises where the collector cannot work with it
+        _ = self.chat_options  # raises for an entry that is no option
+
+    def _refuse_what_pieces_cannot(self) -> None:
+        """Raises a sentence for parts that would need the whole model, with gradients, in one process."""
+        if not self.parallel.in_pieces:
+            return
+        for part, asked in (
+            ("a critic (--algorithm ppo)", self.algorithm.advantage.reads == "values"),
+            ("LoRA (--lora.rank)", self.lora.rank > 0),
+            ("the gradient's anatomy (--gradients.every)", self.gradients.every > 0),
+            ("a copy of it in float64 (--sampling.precision double)", self.sampling.precision == "double"),
+        ):
+            if asked:
+                raise ValueError(
+                    f"--parallel fsdp2 keeps the model in pieces, which {part} cannot work on yet; use --parallel data"
+                )
+
+    def _refuse_choices_without_choice(self) -> None:
+        """Raises a sentence for a guard without tasks to remember, and for a search for groups that cannot vary."""
+        if self.coverage.rate > 0 and self.tasks is None:
+            raise ValueError(
+                "coverage.rate re-admits tasks that were passed over at earlier visits, but every step draws fresh "
+                "tasks; give a pool with --tasks N, or leave the rate at 0"
+            )
+        if self.algorithm.sampling_batches > 1 and self.group_size < 2:
+            raise ValueError(
+                f"dynamic sampling (algorithm.sampling_batches {self.algorithm.sampling_batches}) collects until "
+                f"groups vary, but a group of {self.group_size} never does; set sampling_batches to 1, or group_size "
+                "to at least 2"
+            )
+
+    def _refuse_groups_of_one(self) -> None:
+        """Raises a sentence where they would earn no advantage, or never be kept."""
+        if self.group_size >= 2:
+            return
+        estimator = self.algorithm.advantage
+        if self.group_size < 1 or estimator.reads != "values":
+            raise ValueError(
+                f"group_size must be at least 2 (a group of one has no spread, and {type(estimator).__name__} gives it "
+                f"no advantage; 1 is for algorithms with a critic, such as ppo), found {self.group_size}"
+            )
+        if not self.filter([[1.0]], random.Random(0))[0].kept:
+            raise ValueError(
+                f"group_size 1 needs a filter that keeps groups of one, but {type(self.filter).__name__} drops them, "
+                "since they have no spread; choose the filter keep_all, or a group_size of at least 2"
+            )
+
+    @property
+    def chat_options(self) -> dict[str, str | bool]:
+        """`template_options` as the chat template takes them. Raises a sentence for an entry without `=`."""
+        options: dict[str, str | bool] = {}
+        for entry in self.template_options:
+            name, equals, value = entry.partition("=")
+            if not equals:
+                raise ValueError(f"Expected a template option as name=value, found {entry!r}")
+            options[name] = {"true": True, "false": False}.get(value.lower(), value)
+        return options

@@ -1,0 +1,140 @@
+"""Success on held-out tasks, with intervals, beside what a random and the best input-blind policy reach.
+
+Promise: every number rests on whole tasks - samples of one task are never counted as independent - and gains are
+paired by task.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heedful.diagnostics.behaviour import rate
+from heedful.envs.common.tasks import TaskStream, evaluation_tasks
+from heedful.protocols import Environment, Policy
+from heedful.rollout.baselines import (
+    SuccessCount,
+    best_fixed_sequence,
+    fixed_sequence_success,
+    has_blind_player,
+    has_random_player,
+    random_policy_success,
+)
+from heedful.rollout.collectors import LOCK_STEP, Collector
+from heedful.rollout.context import FULL_HISTORY, Context
+from heedful.seeds import derive
+from heedful.statistics.intervals import mean_interval, wilson
+from heedful.types import Group, Metric, Task
+
+BASELINE_TASKS = 512
+"""Training tasks on which the best input-blind action sequence is searched; fewer where an environment's `start_states`
+says that it has few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baselines:
+    """What can be had without reading the input."""
+
+    random: Metric
+    fixed: Metric
+    sequence: tuple[str, ...]
+    """The best input-blind action sequence found on training tasks."""
+
+    @property
+    def metrics(self) -> list[Metric]:
+        return [self.random, self.fixed]
+
+
+def success_metric(name: str, groups: Sequence[Group]) -> Metric:
+    """The success rate over scored episodes, with an interval over tasks."""
+    successes = [[float(t.success) for t in group.trajectories if t.success is not None] for group in groups]
+    return rate(name, successes, "no episode was scored")
+
+
+def evaluation_seed(seed: int, kind: str, version: int) -> int:
+    """The seed of the sampling noise when a run with this seed is evaluated after `version` steps."""
+    return derive(seed, f"evaluation {kind}", version)
+
+
+def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> Metric:
+    """Mean over tasks of the success rate after minus before, with Student's interval over tasks."""
+    rates_before = {group.task.id: _rate(group) for group in before}
+    gains = []
+    for group in after:
+        earlier, later = rates_before.get(group.task.id), _rate(group)
+        if earlier is not None and later is not None:
+            gains.append(later - earlier)
+    if not gains:
+        return Metric(name, None, 0, why="no task was scored both before and after")
+    interval = mean_interval(gains)
+    mean = sum(gains) / len(gains)
+    if interval is None or interval.low == interval.high:
+        why = "a single task has no interval" if interval is None else "every task changed by the same amount"
+        return Metric(name, mean, len(gains), why=why)
+    return Metric(name, mean, len(gains), interval.low, interval.high)
+
+
+def _rate(group: Group) -> float | None:
+    successes = [float(t.success) for t in group.trajectories if t.success is not None]
+    return sum(successes) / len(successes) if successes else None
+
+
+def play_tasks(
+    policy_of: Callable[[int], Policy],
+    seed: int,
+    env: Environment,
+    tasks: Sequence[Task],
+    *,
+    samples: int,
+    at_once: int,
+    context: Context = FULL_HISTORY,
+    collect: Collector = LOCK_STEP,
+) -> list[Group]:
+    """Play every task `samples` times, at most `at_once` episodes together, with the policy of `policy_of(seed)`.
+
+    The first chunk is sampled with `seed`, each later one with a seed derived from it.
+    """
+    size = max(1, at_once // samples)
+    groups: list[Group] = []
+    for number, start in enumerate(range(0, len(tasks), size)):
+        policy = policy_of(seed if number == 0 else derive(seed, "chunk", number))
+        groups += collect(policy, env.episode, tasks[start : start + size], samples, env.turns, context)
+    return groups
+
+
+def measure_baselines(env: Any, split: str, tasks: int, search_tasks: int = BASELINE_TASKS) -> Baselines:
+    """The random policy and the best fixed sequence of actions, or of answers, on the evaluation's tasks.
+
+    The sequence is found on up to `search_tasks` training tasks (greedy extension, then one pass of single changes), so
+    its score on the evaluation's tasks is not flattered by the search. An environment that neither lists its `actions`
+    nor offers `random_answer` and `blind_answers` has neither baseline; with `search_tasks` 0 there is no search.
+    """
+    prefix = f"eval/{split}"
+    held_out = evaluation_tasks(env, split, tasks) if has_random_player(env) or has_blind_player(env) else []
+    at_random = Metric(f"{prefix}/random/success", None, why="the environment has no fixed list of actions")
+    if has_random_player(env):
+        rng = random.Random(derive(0, "random policy", split))
+        at_random = _rate_metric(at_random.name, random_policy_success(env, held_out, rng))
+    searched = has_blind_player(env) and search_tasks > 0
+    sequence = best_fixed_sequence(env, _training_tasks(env, search_tasks)) if searched else ()
+    why = "the environment offers no answer to a player who does not read"
+    fixed = Metric(f"{prefix}/fixed/success", None, why=why if search_tasks else "it was not searched (search_tasks 0)")
+    if sequence:
+        fixed = _rate_metric(fixed.name, fixed_sequence_success(env, held_out, sequence))
+    return Baselines(at_random, fixed, sequence)
+
+
+def _training_tasks(env: Environment, count: int) -> Sequence[Any]:
+    # Of few start states a third can be drawn before the last ones take long to find.
+    few = getattr(env, "start_states", None)
+    count = min(count, few // 3) if few else count
+    return TaskStream(env, "train", derive(0, "fixed sequence")).next(count)
+
+
+def _rate_metric(name: str, count: SuccessCount) -> Metric:
+    if not count.episodes:
+        return Metric(name, None, 0, why="the environment broke in every episode")
+    low, high = wilson(count.solved, count.episodes)
+    return Metric(name, count.rate, count.episodes, low, high)

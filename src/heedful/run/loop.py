@@ -1,0 +1,339 @@
+"""The training loop: tasks, groups, verdicts, samples, update - and every diagnostic before the update.
+
+Promise: a killed run resumes with the same bytes; nothing in the run depends on wall time but `time/*`.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import FrameType
+from typing import Any, Protocol
+
+from heedful.algorithms.loss_scale import loss_scale_factor
+from heedful.diagnostics.gradient import gradient_metrics
+from heedful.distributed.world import World
+from heedful.envs.common.tasks import evaluation_tasks
+from heedful.measuring.diagnostician import Diagnosis
+from heedful.policies.hf import HFPolicy
+from heedful.policies.sampling import Sampling
+from heedful.protocols import Tracker
+from heedful.rollout.overlong import shape_overlong
+from heedful.rollout.refill import Collection, collect_until_enough
+from heedful.rollout.workers import isolated
+from heedful.run import checkpoint
+from heedful.run.config import TrainConfig
+from heedful.run.evaluation import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
+from heedful.run.parts import Parts
+from heedful.seeds import derive, stream
+from heedful.storage import RunFolder, write_rollouts, write_scores, write_whole
+from heedful.training.critic import value_metrics
+from heedful.training.samples import credit, merge_rows
+from heedful.types import Group, Metric, Task, TrainingSample, Trajectory, Verdict
+
+
+class Watcher(Tracker, Protocol):
+    """Shows a run to a person while it goes on."""
+
+    def first_rollout(self, trajectory: Trajectory) -> None:
+        """The first trajectory of the run, to be shown once."""
+        ...
+
+    def note(self, sentence: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the loop ended."""
+
+    version: int
+    """Training steps done."""
+    interrupted: bool
+    stopped_by: tuple[str, ...] = ()
+    """The alarms that ended the run, if any did."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds and tokens of each stage of one step."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def metrics(self) -> list[Metric]:
+        return [Metric(f"time/{name}", seconds) for name, seconds in self.seconds.items()]
+
+
+def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequence[Tracker], watch: Watcher) -> Outcome:
+    """Train from `parts.version` to `config.steps`; evaluate, measure, store and checkpoint on the way.
+
+    The first Ctrl-C finishes the step, saves a checkpoint and returns; the second one raises KeyboardInterrupt. An
+    alarm is told once, when it is raised; with `on_collapse` stop a collapse ends the run like a Ctrl-C. A resumed run
+    goes on under the alarms that were raised before: only one that is raised anew tells and stops again. Of several
+    processes each plays its share of the tasks and learns from its share of the samples; the first one alone measures,
+    stores, writes and saves, and needs `trackers` and something to `watch`.
+    """
+    with isolated(parts.env, config.env_workers, config.env_timeout) as env:
+        return _train(_Run(config, parts, folder, [*trackers, watch], env), watch)
+
+
+def _train(run: _Run, watch: Watcher) -> Outcome:
+    config, parts = run.config, run.parts
+    baselines = run.baselines()
+    with _finish_the_step_first() as interrupt:
+        for step in range(parts.version, config.steps):
+            clock = Clock()
+            metrics = run.evaluate(step, clock, baselines)
+            with clock.stage("collect"):
+                collection = run.collect(step)
+            groups = collection.groups
+            verdicts = parts.selection.choose(step, collection, stream(config.seed, "filter", step))
+            metrics += [*collection.metrics(), *parts.selection.metrics(verdicts)]
+            if step == 0:
+                watch.first_rollout(groups[0].trajectories[0])
+                if shaped := _shaping(groups) if config.filter.on == "reward" else ():
+                    watch.note(
+                        f"The filter looks at the whole reward, of which {', '.join(shaped)} are parts: groups that "
+                        "differ in one of them alone count as if they told of the task; --filter.on outcome ignores it."
+                    )
+            with clock.stage("diagnose"):  # before the update: the scorer must be the policy that sampled
+                diagnosis = run.diagnose(step, groups, verdicts)
+            metrics += run.dissect(step, groups, clock)
+            with clock.stage("update"):
+                metrics += run.update(groups, verdicts)
+            with clock.stage("store"):
+                run.store(step, groups, verdicts, diagnosis)
+            run.write(step, [*metrics, *diagnosis.metrics], clock, groups)
+            asked, stopped_by = run.agree(interrupt.asked, run.warn(diagnosis, watch))
+            if run.due(step + 1) or asked or stopped_by:
+                run.save(step + 1)
+            if asked or stopped_by:
+                return Outcome(step + 1, asked, stopped_by)
+    clock = Clock()
+    metrics = run.evaluate(config.steps, clock, baselines)
+    if metrics:
+        run.write(config.steps, metrics, clock, ())
+        run.save(config.steps)
+    return Outcome(config.steps, interrupted=False)
+
+
+@dataclass(slots=True)
+class _Run:
+    """The stages of one step, bound to one run."""
+
+    config: TrainConfig
+    parts: Parts
+    folder: RunFolder
+    trackers: Sequence[Tracker]
+    env: Any
+    """That of the parts, its episodes in worker processes if they are asked for."""
+
+    @property
+    def world(self) -> World:
+        return self.parts.learner.world
+
+    @property
+    def evaluations(self) -> frozenset[int]:
+        return self.config.evaluation.at(self.config.steps)
+
+    def baselines(self) -> Baselines | None:
+        """What every evaluation stands beside; `None` where there is no evaluation."""
+        evaluation = self.config.evaluation
+        if not self.evaluations:
+            return None
+        if not self.world.is_first:
+            return self.world.of_first(None)
+        asked = evaluation.split, evaluation.tasks, evaluation.search_tasks
+        return self.world.of_first(measure_baselines(self.env, *asked))
+
+    def policy(self, sampling: Sampling, step: int, seed: int) -> HFPolicy:
+        sampling = self.config.collect.sampling(sampling)
+        # Noise of a batch is drawn by each process for itself; the first one's is that of a run of one process. Noise
+        # of a conversation is told apart by its key: no two processes play the same one.
+        shared = self.world.is_first or sampling.noise == "conversation"
+        own = seed if shared else derive(seed, "process", self.world.rank)
+        return HFPolicy(self.parts.model, self.parts.renderer, sampling, seed=own, version=step)
+
+    def collect(self, step: int) -> Collection:
+        """The groups of a step: one draw of tasks, or under dynamic sampling several."""
+        config, pool = self.config, self.parts.tasks.pool
+        seen: set[str] = set()
+
+        def draw(number: int, count: int) -> list[Group]:
+            tasks = self.parts.tasks.next(count, beside=seen)
+            seen.update(task.id for task in tasks)
+            return self.play(step, number, tasks)
+
+        draws = config.algorithm.sampling_batches
+        return collect_until_enough(draw, config.groups, draws, config.filter.on, len(pool) if pool else None)
+
+    def play(self, step: int, draw: int, tasks: Sequence[Task]) -> list[Group]:
+        """The episodes of one draw, their rewards shaped."""
+        config, env, algorithm = self.config, self.env, self.config.algorithm
+        seed = derive(config.seed, "rollout", step, *([draw] if draw else []))
+        policy, mine = self.policy(config.sampling, step, seed), self.world.share(tasks)
+        with self.parts.learner.whole():
+            groups = self.world.unite(
+                config.collect(policy, env.episode, mine, config.group_size, env.turns, config.context)
+            )
+        if not algorithm.overlong_buffer:
+            return groups
+        limit = config.sampling.tokens_per_turn
+        return shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)
+
+    def update(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Metric]:
+        config = self.config
+        samples, metrics = self.credit(groups, verdicts)
+        kept = sum(verdict.kept for verdict in verdicts)
+        scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), getattr(config.filter, "share", None))
+        budget = self.env.turns * config.sampling.tokens_per_turn
+        return metrics + self.parts.learner.update(samples, scale=scale, token_budget=budget)
+
+    def credit(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> tuple[list[TrainingSample], list[Metric]]:
+        """The samples of the kept groups; with a critic, its values of them and how well they foresaw."""
+        estimator, critic = self.config.algorithm.advantage, self.parts.learner.critic
+        rows = merge_rows(groups, verdicts)
+        if critic is None or not rows:
+            return credit(rows, groups, estimator, []), []
+        values = critic.values(rows)
+        return credit(rows, groups, estimator, values), value_metrics(rows, groups, values, estimator)
+
+    def evaluate(self, version: int, clock: Clock, baselines: Baselines | None) -> list[Metric]:
+        """Success on held-out tasks after `version` steps, if it is due."""
+        if version not in self.evaluations or baselines is None:
+            return []
+        evaluation, env = self.config.evaluation, self.env
+        tasks = evaluation_tasks(env, evaluation.split, evaluation.tasks)
+        metrics = list(baselines.metrics)
+        with clock.stage("evaluate"):
+            for kind, samples in (("sampled", evaluation.samples), ("greedy", 1)):
+                sampling = replace(self.config.sampling, greedy=kind == "greedy")
+                with self.parts.learner.whole():
+                    mine = play_tasks(
+                        partial(self.policy, sampling, version),
+                        evaluation_seed(self.config.seed, kind, version),
+                        env,
+                        self.world.share(tasks),
+                        samples=samples,
+                        at_once=evaluation.at_once,
+                        context=self.config.context,
+                        collect=self.config.collect,
+                    )
+                groups = self.world.unite(mine)
+                if self.config.keep_rollouts != "none" and self.world.is_first:
+                    path = self.folder.rollouts(version, f"{evaluation.split}_{kind}")
+                    write_rollouts(path, version, evaluation.split, groups, None, env.name)
+                success = success_metric(f"eval/{evaluation.split}/{kind}/success", groups)
+                metrics.append(success)
+                if kind == "sampled" and isinstance(success.value, float):
+                    self.parts.scores[version] = success.value
+        return metrics
+
+    def diagnose(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> Diagnosis:
+        """What the first process measures; the others have read nothing."""
+        config = self.config
+        with self.parts.learner.whole():
+            if not self.world.is_first:
+                return Diagnosis([])
+            return self.parts.diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
+
+    def dissect(self, step: int, groups: Sequence[Group], clock: Clock) -> list[Metric]:
+        """The anatomy of the gradient of this step's groups, dropped ones included, if it is due."""
+        config, anatomist = self.config, self.parts.anatomist
+        if anatomist is None or step % config.gradients.every or not self.world.is_first:
+            return []
+        coefficients = {"kl": config.algorithm.kl, "entropy": self.parts.learner.entropy_coefficient}
+        with clock.stage("gradients"):
+            # Of dynamic sampling the first draw: how many more there are depends on what they hold.
+            measured = anatomist.measure(groups[: config.groups])
+            return gradient_metrics(measured.anatomy, config.gradients.buckets, coefficients)
+
+    def store(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
+        if not self.world.is_first:
+            return
+        if self.config.keep_rollouts == "all":
+            write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts, self.env.name)
+        if diagnosis.scores is not None and diagnosis.thoughts is not None:
+            thoughts = diagnosis.thoughts
+            texts = thoughts.thought_texts_M, thoughts.prompt_texts_N
+            write_scores(self.folder.scores(step), diagnosis.scores, *texts, diagnosis.words)
+
+    def write(self, step: int, metrics: Sequence[Metric], clock: Clock, groups: Sequence[Group]) -> None:
+        sampled = sum(len(turn.reply.ids) for group in groups for t in group.trajectories for turn in t.turns)
+        tokens = [Metric("tokens/collect", sampled)] if groups else []
+        for tracker in self.trackers:
+            tracker.write(step, [*metrics, *tokens, *clock.metrics()])
+
+    def warn(self, diagnosis: Diagnosis, watch: Watcher) -> tuple[str, ...]:
+        """Tell the alarms that were raised in this step; the names of those that end the run."""
+        for alarm in diagnosis.raised:
+            watch.note(alarm.sentence())
+        stops = self.config.on_collapse == "stop"
+        return tuple(alarm.name for alarm in diagnosis.raised if alarm.collapse and stops)
+
+    def agree(self, asked: bool, stopped_by: tuple[str, ...]) -> tuple[bool, tuple[str, ...]]:
+        """Whether any process was interrupted, and the alarms that stop the first one: the same in all of them."""
+        answers = self.world.gather((asked, stopped_by))
+        return any(answer[0] for answer in answers), answers[0][1]
+
+    def due(self, version: int) -> bool:
+        """Whether a checkpoint is due: every so often, wherever the run is evaluated, and at its end."""
+        at_the_end = version == self.config.steps
+        return at_the_end or version in self.evaluations or version % self.config.checkpoint_every == 0
+
+    def save(self, version: int) -> None:
+        parts, folder = self.parts, self.folder.path / "checkpoints"
+        model, learner_state = parts.saveable(), parts.learner.state_dict()  # of pieces, where there are pieces
+        if not self.world.is_first:
+            return
+        if parts.selection.memory is not None:
+            write_whole(self.folder.tasks, json.dumps(parts.selection.memory.table(), indent=1) + "\n")
+        checkpoint.save(folder, version, model, parts.tokenizer, learner_state, parts.state())
+        if self.config.keep_checkpoints == "last":
+            checkpoint.prune(folder, keep_last=2, best=parts.best)
+
+
+def _shaping(groups: Sequence[Group]) -> tuple[str, ...]:
+    """The reward's components, if there are several."""
+    turns = [turn for group in groups for trajectory in group.trajectories for turn in trajectory.turns]
+    names = sorted({name for turn in turns for name in turn.rewards})
+    return tuple(names) if len(names) > 1 else ()
+
+
+@dataclass(slots=True)
+class _Interrupt:
+    asked: bool = False
+
+
+@contextmanager
+def _finish_the_step_first() -> Iterator[_Interrupt]:
+    """Ctrl-C asks the loop to stop after the step; a second Ctrl-C interrupts at once.
+
+    Only a program's main thread may listen for signals; elsewhere nothing is changed.
+    """
+    interrupt = _Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if interrupt.asked:
+            raise KeyboardInterrupt
+        interrupt.asked = True
+
+    earlier = signal.signal(signal.SIGINT, ask)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, earlier)

@@ -1,0 +1,232 @@
+"""What a run is assembled from: model, renderer, tasks, learner, diagnostician - fresh, or from a checkpoint.
+
+Promise: a run resumed from checkpoint v continues exactly as the run that wrote it did.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from heedful.configuration import to_json
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.diagnostics.text import load_text_judge
+from heedful.distributed.sharding import Sharded
+from heedful.distributed.world import World
+from heedful.envs.common.tasks import TaskStream
+from heedful.gradients.meter import Anatomist
+from heedful.measuring.diagnostician import Diagnostician
+from heedful.models.folders import Saveable, WholeWeights
+from heedful.models.load import load_model, pick_device
+from heedful.models.render import Renderer
+from heedful.models.token_logits import TokenLogits, token_logits
+from heedful.run.checkpoint import Checkpoint
+from heedful.run.config import TrainConfig
+from heedful.run.selection import Selection
+from heedful.run.task_memory import TaskMemory
+from heedful.scorers.hf import HFScorer
+from heedful.scorers.judge import Judge, judge_name
+from heedful.seedlings.grow import load_seedling
+from heedful.seeds import derive
+from heedful.training.critic import Critic
+from heedful.training.learner import Learner
+from heedful.training.lora import Adapters
+
+
+@dataclass(slots=True)
+class Parts:
+    """A run's moving parts. `version` counts the training steps that the weights have seen."""
+
+    env: Any
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    renderer: Renderer
+    tasks: TaskStream
+    learner: Learner
+    diagnostician: Diagnostician
+    selection: Selection
+    anatomist: Anatomist | None = None
+    """Where the gradient's anatomy is measured."""
+    adapters: Adapters | None = None
+    """LoRA's additions to the model, where only they are trained."""
+    version: int = 0
+    scores: dict[int, float] = field(default_factory=dict)
+    """Sampled success at each evaluated version."""
+
+    @property
+    def best(self) -> int | None:
+        """The version with the highest evaluated success; the earliest among equals."""
+        return max(self.scores, key=lambda version: (self.scores[version], -version), default=None)
+
+    def saveable(self) -> Saveable | PreTrainedModel:
+        """What writes the model as an ordinary model directory. All processes must ask for it."""
+        if self.adapters is not None:
+            return self.adapters
+        sharded = self.learner.sharded
+        return self.model if sharded is None else WholeWeights(self.model, sharded.weights())
+
+    def state(self) -> dict[str, Any]:
+        """The loop's own state, as a JSON tree."""
+        return {
+            "tasks": self.tasks.cursor,
+            "memory": None if self.selection.memory is None else self.selection.memory.state(),
+            "diagnostics": self.diagnostician.state(),
+            "scores": {str(version): score for version, score in self.scores.items()},
+        }
+
+
+def assemble(
+    config: TrainConfig,
+    progress: Callable[[int, int, float], None],
+    start: Checkpoint | None,
+    world: World | None = None,
+) -> Parts:
+    """Everything a run needs, from its configuration and, when resuming, a checkpoint; in each process of `world`."""
+    if config.sampling.greedy:
+        raise ValueError(
+            "sampling.greedy is for playing: in training the members of a group would differ by the environment's "
+            "noise alone, if at all"
+        )
+    torch.set_num_threads(config.threads)
+    world = world or World(device=pick_device(config.device))
+    device = world.device
+    env = config.env
+    with world.first_of_machine_first():
+        model, tokenizer = load_policy(config, device, progress)
+    world.share_weights(cast(torch.nn.Module, model))
+    renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model))
+    adapters = Adapters(model, config.lora, derive(config.seed, "lora")) if config.lora.rank > 0 else None
+    # The reference is the policy before any update, also when the run resumes.
+    reference: PreTrainedModel | TokenLogits | None = None
+    if config.algorithm.kl > 0 or config.gradients.every > 0:
+        reference = adapters.without(token_logits(model)) if adapters else copy.deepcopy(model).requires_grad_(False)
+    if start is not None and adapters is not None:
+        adapters.load(start.path)
+    elif start is not None:
+        model.load_state_dict(start.model(model.dtype).state_dict())
+    critic = load_critic(config, model, world)
+    sharded = load_pieces(model, world) if config.parallel.in_pieces and world.size > 1 else None
+    learner = Learner(
+        model,
+        config.algorithm,
+        config.optimizer,
+        temperature=config.sampling.temperature,
+        micro_batch_tokens=config.micro_batch_tokens,
+        reference=reference if config.algorithm.kl > 0 else None,
+        critic=critic,
+        device=device,
+        seed=derive(config.seed, "learner"),
+        world=world,
+        sharded=sharded,
+        recompute=config.gradient_checkpointing,
+    )
+    if config.diagnostics.enabled and world.is_first:
+        load_text_judge()  # now, so that the first step's time is that of a step
+    scorer = HFScorer(model, max_tokens=config.diagnostics.max_tokens)
+    parts = Parts(
+        env=env,
+        model=model,
+        tokenizer=tokenizer,
+        renderer=renderer,
+        tasks=TaskStream(env, "train", derive(config.seed, "tasks"), config.tasks),
+        learner=learner,
+        diagnostician=Diagnostician(
+            config.diagnostics,
+            scorer,
+            config.seed,
+            ThoughtTags(config.tags.open, config.tags.close),
+            renderer.piece,
+            load_judge(config, device) if world.is_first else None,
+        ),
+        selection=Selection(config.filter, config.coverage, None if config.tasks is None else TaskMemory()),
+        anatomist=load_anatomist(config, learner, reference),
+        adapters=adapters,
+    )
+    if start is not None:
+        _restore(parts, start)
+    return parts
+
+
+def load_policy(
+    config: TrainConfig, device: torch.device, progress: Callable[[int, int, float], None]
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model to train: a seedling (grown now if the cache has none) or a loaded one."""
+    if config.model == "seedling":
+        model, tokenizer, _ = load_seedling(
+            config.seedling, config.env, to_json(config.env), config.tags, progress, config.context
+        )
+        cast(torch.nn.Module, model).to(device)
+        return model, tokenizer
+    return load_model(config.model, device, config.dtype)
+
+
+def load_pieces(model: PreTrainedModel, world: World) -> Sharded:
+    """The model in pieces; one in bfloat16 is stepped in float32, as one process does with copies."""
+    half = model.dtype == torch.bfloat16
+    return Sharded(model.float() if half else model, world, half=half)
+
+
+def load_critic(config: TrainConfig, model: PreTrainedModel, world: World) -> Critic | None:
+    """The critic on top of the policy as it is now, if the algorithm's advantages read values."""
+    if config.algorithm.advantage.reads != "values":
+        return None
+    return Critic(
+        model,
+        config.critic,
+        config.optimizer,
+        micro_batch_tokens=config.micro_batch_tokens,
+        device=world.device,
+        world=world,
+        share_prompts=not config.parallel.in_pieces,
+        recompute=config.gradient_checkpointing,
+    )
+
+
+def load_anatomist(
+    config: TrainConfig, learner: Learner, reference: PreTrainedModel | TokenLogits | None
+) -> Anatomist | None:
+    """What measures the gradient's anatomy, if the configuration asks for it; KL is taken to `reference`."""
+    if not config.gradients.every or reference is None:
+        return None
+    return Anatomist(
+        learner.model,
+        reference,
+        config.algorithm,
+        temperature=config.sampling.temperature,
+        token_budget=config.env.turns * config.sampling.tokens_per_turn,
+        memory_mb=config.gradients.memory_mb,
+        critic=learner.critic,
+        seed=derive(config.seed, "gradients"),
+        device=learner.device,
+    )
+
+
+def load_judge(config: TrainConfig, device: torch.device) -> Judge | None:
+    """The outside scorer that the configuration names, if any."""
+    diagnostics = config.diagnostics
+    if diagnostics.judge is None or not diagnostics.enabled:
+        return None
+    model, tokenizer = load_model(diagnostics.judge, device, config.dtype)
+    return Judge(model, tokenizer, judge_name(diagnostics.judge), diagnostics.max_tokens)
+
+
+def stop_ids(model: PreTrainedModel) -> list[int]:
+    """The model's own end-of-sequence ids."""
+    ids = model.generation_config.eos_token_id if model.generation_config else None
+    return [] if ids is None else list(ids) if isinstance(ids, list) else [ids]
+
+
+def _restore(parts: Parts, start: Checkpoint) -> None:
+    state = start.state()
+    parts.learner.load_state_dict(start.learner_state())
+    parts.tasks.cursor = state["tasks"]
+    if parts.selection.memory is not None:
+        parts.selection.memory.load_state(state["memory"])
+    parts.diagnostician.load_state(state["diagnostics"])
+    parts.scores = {int(version): score for version, score in state["scores"].items()}
+    parts.version = start.version

@@ -1,0 +1,115 @@
+"""What a run remembers of the tasks of its pool: visits, successes, when each was last trained on.
+
+Promise: plain numbers that are checkpointed as a JSON tree; the same visits in the same order give the same memory.
+Torch-free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from typing import Any
+
+from heedful.filters import Visit
+from heedful.statistics.group_statistics import scored
+from heedful.types import Group, Metric, Verdict
+
+REMEMBERED = 12
+"""Visits whose values are kept for filters that learn from the past: with a discount of .8 the last counts .07."""
+
+FRESH = "fresh tasks at every step: none is seen twice (--tasks N draws from a pool)"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """One task's past."""
+
+    visits: int = 0
+    """Steps that drew it."""
+    episodes: int = 0
+    """Scored ones."""
+    successes: int = 0
+    trained: int = 0
+    """Visits of which the update took its group."""
+    last_trained: int | None = None
+    """The step of the last of these."""
+    skips: int = 0
+    """Visits since then, or since the first, without being trained on."""
+    earlier: tuple[Visit, ...] = ()
+    """What the filter saw in the last visits, oldest first."""
+
+    def after(self, step: int, group: Group, values: Sequence[float], trained: bool) -> TaskRecord:
+        """The record after one more visit. `values`: the scored ones that the filter looked at."""
+        known = [trajectory.success for trajectory in group.trajectories if trajectory.success is not None]
+        return TaskRecord(
+            self.visits + 1,
+            self.episodes + len(known),
+            self.successes + sum(known),
+            self.trained + trained,
+            step if trained else self.last_trained,
+            0 if trained else self.skips + 1,
+            (*self.earlier, Visit.of(values))[-REMEMBERED:] if values else self.earlier,
+        )
+
+
+class TaskMemory:
+    """The records of a pool's tasks, by id; a task that was never drawn has an empty one."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, TaskRecord] = {}
+
+    @property
+    def records(self) -> Mapping[str, TaskRecord]:
+        """Of the tasks seen so far."""
+        return self._records
+
+    def of(self, task: str) -> TaskRecord:
+        return self._records.get(task, TaskRecord())
+
+    def observe(
+        self,
+        step: int,
+        groups: Sequence[Group],
+        values_PG: Sequence[Sequence[float | None]],
+        verdicts: Sequence[Verdict],
+    ) -> None:
+        """Note one step. Trained on is what the verdicts kept."""
+        for group, values_G, verdict in zip(groups, values_PG, verdicts, strict=True):
+            record = self.of(group.task.id).after(step, group, scored(values_G), verdict.kept)
+            self._records[group.task.id] = record
+
+    def metrics(self, patience: int) -> list[Metric]:
+        """`filter/starved_tasks`, `filter/longest_skip`: of the tasks seen so far."""
+        skips = [record.skips for record in self._records.values()]
+        return [
+            Metric("filter/starved_tasks", float(sum(skipped >= patience for skipped in skips)), len(skips)),
+            Metric("filter/longest_skip", float(max(skips, default=0)), len(skips)),
+        ]
+
+    def state(self) -> dict[str, Any]:
+        return {
+            task: {**_plain(record), "earlier": [astuple(visit) for visit in record.earlier]}
+            for task, record in self._records.items()
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Takes back what `state` gave, also after it has been JSON."""
+        self._records = {
+            task: TaskRecord(**{**tree, "earlier": tuple(Visit(*visit) for visit in tree["earlier"])})
+            for task, tree in state.items()
+        }
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per task seen, by name, without the filter's values: for files and people."""
+        return [{"task": task, **_plain(record)} for task, record in sorted(self._records.items())]
+
+
+def no_memory() -> list[Metric]:
+    """What stands in for the readings of a memory where every step draws fresh tasks."""
+    return [Metric(f"filter/{name}", None, why=FRESH) for name in ("starved_tasks", "longest_skip", "readmitted")]
+
+
+def _plain(record: TaskRecord) -> dict[str, Any]:
+    tree = asdict(replace(record, earlier=()))
+    del tree["earlier"]
+    return tree

@@ -1,0 +1,227 @@
+"""What a person sees while a run goes on: a live table in a terminal, plain lines elsewhere.
+
+Promise: shows what was measured; a value that is missing is shown as a dash, never as a zero.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from heedful.models.replies import Tags
+from heedful.types import Metric, Trajectory
+
+ROWS = 12
+"""Steps shown in the live table."""
+
+_SCOPE = "information/first_turn"
+ROLES = {"prompt": "cyan", "forced tag": "magenta", "thought": "green", "answer": "yellow", "glue": "blue"}
+"""The colour of each part of an episode."""
+
+COLUMNS = ("step", "success", "kept", "H(Z|X)/tok", "MI / ceiling", "gap/tok", "retrieval", "tokens", "s/step", "left")
+
+
+class TerminalView:
+    """Follows one run. Use as a context manager: the live display ends with it."""
+
+    def __init__(self, steps: int, start: int, tags: Tags, console: Console | None = None) -> None:
+        # Neither markup nor wrapping: brackets of intervals and paths are text, and a path must stay in one piece.
+        self.console = console or Console(highlight=False, markup=False, soft_wrap=True)
+        self.steps = steps
+        self._start = start
+        self._tags = tags
+        self._began = time.perf_counter()
+        self._last = self._began
+        self._rows: deque[tuple[str, ...]] = deque(maxlen=ROWS)
+        self._measured = dict.fromkeys(("H", "MI", "gap", "retrieval"), "-")
+        self._live: Live | None = None
+        self._headed = False
+
+    def __enter__(self) -> TerminalView:
+        self._began = self._last = time.perf_counter()  # what came before, such as growing a seedling, is no step
+        if self.console.is_terminal:
+            self._live = Live(console=self.console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+            self.console.print(self._table())
+
+    def note(self, sentence: str) -> None:
+        self.console.print(sentence, style="bold", soft_wrap=not self.console.is_terminal)
+
+    def first_rollout(self, trajectory: Trajectory) -> None:
+        """Print the first episode once, coloured by role."""
+        legend = Text("The first episode: ")
+        for role, colour in ROLES.items():
+            legend.append(role, style=colour)
+            legend.append(", ")
+        legend.append("other replied text plain")
+        self.console.print(legend)
+        self.console.print(episode_text(trajectory, self._tags))
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None:
+        readings = {metric.name: metric for metric in metrics}
+        evaluated = [metric for metric in metrics if metric.name.startswith("eval/")]
+        if evaluated:
+            shown = ", ".join(f"{metric.name.split('/')[2]} {_interval(metric)}" for metric in evaluated)
+            self.note(f"success on held-out tasks after {step} steps: {shown}")
+        if "success/rate" not in readings:
+            return
+        row = self._row(step, readings)
+        self._rows.append(row)
+        if self._live is not None:
+            self._live.update(self._table())
+        else:
+            if not self._headed:
+                self.console.print("  ".join(f"{column:>12}" for column in COLUMNS), soft_wrap=True)
+                self._headed = True
+            self.console.print("  ".join(f"{cell:>12}" for cell in row), soft_wrap=True)
+
+    def _row(self, step: int, readings: dict[str, Metric]) -> tuple[str, ...]:
+        for key, name in (
+            ("H", f"{_SCOPE}/entropy_conditional_per_token"),
+            ("gap", f"{_SCOPE}/gap_per_token"),
+            ("retrieval", "retrieval/first_turn/accuracy"),
+        ):
+            if name in readings:
+                self._measured[key] = _number(readings[name])
+        if f"{_SCOPE}/mi" in readings:
+            ceiling = readings.get(f"{_SCOPE}/mi_ceiling", Metric("", None))
+            self._measured["MI"] = f"{_number(readings[f'{_SCOPE}/mi'])} / {_number(ceiling)}"
+        now = time.perf_counter()
+        pace = (now - self._began) / (step + 1 - self._start)
+        seconds, self._last = now - self._last, now
+        return (
+            f"{step + 1}/{self.steps}",
+            _number(readings["success/rate"]),
+            _number(readings.get("filter/kept_ratio", Metric("", None))),
+            self._measured["H"],
+            self._measured["MI"],
+            self._measured["gap"],
+            self._measured["retrieval"],
+            _number(readings.get("tokens/collect", Metric("", None)), 0),
+            f"{seconds:.1f}",
+            duration(pace * (self.steps - step - 1)),
+        )
+
+    def _table(self) -> Table:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for column in COLUMNS:
+            table.add_column(column, justify="right")
+        for row in self._rows:
+            table.add_row(*row)
+        return table
+
+
+class Silence:
+    """What a process shows that is not the first of its run: nothing."""
+
+    def growth(self, step: int, steps: int, loss: float) -> None: ...
+
+    def first_rollout(self, trajectory: Trajectory) -> None: ...
+
+    def note(self, sentence: str) -> None: ...
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class GrowthBar:
+    """Shows a seedling grow; call it with (step, steps, loss). Nothing is shown when it comes from the cache."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress: Progress | None = None
+
+    def __enter__(self) -> GrowthBar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def __call__(self, step: int, steps: int, loss: float) -> None:
+        if not self._console.is_terminal:
+            if step % 50 == 0 or step == steps:
+                self._console.print(f"growing the seedling from demonstrations: step {step}/{steps}, loss {loss:.3f}")
+            return
+        if self._progress is None:
+            self._progress = Progress(
+                TextColumn("growing the seedling from demonstrations"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("loss {task.fields[loss]:.3f}"),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self._console,
+            )
+            self._progress.add_task("", total=steps, loss=loss)
+            self._progress.start()
+        self._progress.update(self._progress.task_ids[0], completed=step, loss=loss)
+
+
+def episode_text(trajectory: Trajectory, tags: Tags) -> Text:
+    """An episode's turns as text, coloured by `ROLES`; where a window of history restarts, the whole of it."""
+    text = Text()
+    for number, turn in enumerate(trajectory.turns):
+        reply = turn.reply
+        prompt, forced = reply.prompt.text, ""
+        if tags.force and prompt.rstrip().endswith(tags.open):
+            cut = prompt.rindex(tags.open)
+            prompt, forced = prompt[:cut], prompt[cut:]
+        if reply.prompt.restarts:
+            text.append("[read anew]\n", style="dim")
+        text.append(prompt, style=ROLES["prompt" if reply.prompt.restarts or not number else "glue"])
+        text.append(forced, style=ROLES["forced tag"])
+        written = reply.text.removeprefix(forced)
+        thought, close, rest = written.partition(tags.close)
+        text.append(thought + close, style=ROLES["thought"])
+        before, opened, after = rest.partition(tags.answer_open)
+        answer, closed, trailing = after.partition(tags.answer_close)
+        text.append(before)
+        text.append(opened + answer + closed, style=ROLES["answer"])
+        text.append(trailing)
+        text.append("\n")
+    outcome = "never scored" if trajectory.outcome is None else f"outcome {trajectory.outcome:g}"
+    text.append(f"[{trajectory.ending.value}, {outcome}]", style="dim")
+    return text
+
+
+def _number(metric: Metric, digits: int = 3) -> str:
+    return f"{metric.value:.{digits}f}" if isinstance(metric.value, float | int) else "-"
+
+
+def _interval(metric: Metric) -> str:
+    if not isinstance(metric.value, float | int):
+        return f"- ({metric.why})"
+    if metric.low is None or metric.high is None:
+        return f"{metric.value:.3f}"
+    return f"{metric.value:.3f} [{metric.low:.3f}, {metric.high:.3f}]"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as `1h02m`, `3m07s` or `12s`."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"

@@ -1,0 +1,222 @@
+"""The run's conclusion in words: what was gained, whether it is more than sharpening, whether the input is heeded.
+
+Promise: every sentence rests on figures of the run folder, with intervals; what cannot be said is said to be unknown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.run.config import TrainConfig
+from heedful.run.evaluation import paired_gain
+from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts, write_whole
+from heedful.types import Metric
+
+_SCOPE = "information/first_turn"
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a run showed."""
+
+    sentences: tuple[str, ...]
+    regime: str
+    figures: tuple[Metric, ...]
+    """Gains: `gain/sampled` and `gain/greedy`, paired by task."""
+
+
+def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
+    """Read the run folder and draw the conclusion; also written to `verdict.json`."""
+    lines = read_metrics(folder.metrics)
+    gains = {kind: _gain(folder, config, kind) for kind in ("sampled", "greedy")}
+    regime = _last(lines, "regime/first_turn")
+    sentences = [
+        *_success(lines, config, gains),
+        *_sharpening(lines, config, gains),
+        *_baselines(lines, config),
+        *_heeding(lines, regime),
+        *_alarms(lines),
+        _filtering(lines, config),
+        _cost(lines),
+    ]
+    conclusion = Conclusion(
+        tuple(sentence for sentence in sentences if sentence),
+        str(regime.value) if regime and regime.value else "not determined",
+        tuple(gains.values()),
+    )
+    write_whole(folder.verdict, json.dumps(_tree(conclusion), indent=1) + "\n")
+    return conclusion
+
+
+def _tree(conclusion: Conclusion) -> dict[str, object]:
+    figures = {
+        figure.name: {name: getattr(figure, name) for name in ("value", "low", "high", "n", "why")}
+        for figure in conclusion.figures
+    }
+    return {"sentences": conclusion.sentences, "regime": conclusion.regime, "figures": figures}
+
+
+def _gain(folder: RunFolder, config: TrainConfig, kind: str) -> Metric:
+    split = config.evaluation.split
+    before, after = (folder.rollouts(version, f"{split}_{kind}") for version in (0, config.steps))
+    if config.keep_rollouts == "none":
+        return Metric(f"gain/{kind}", None, why="the run kept no rollouts to pair by task (--keep-rollouts none)")
+    if not (Path(before).exists() and Path(after).exists()):
+        return Metric(f"gain/{kind}", None, why="the run was not evaluated both before and after training")
+    return paired_gain(f"gain/{kind}", read_rollouts(before).groups, read_rollouts(after).groups)
+
+
+def _readings(lines: Sequence[StepMetrics], name: str) -> list[tuple[int, Metric]]:
+    found = [(line.step, line.metrics[name]) for line in lines if name in line.metrics]
+    return [(step, metric) for step, metric in found if metric.value is not None]
+
+
+def _last(lines: Sequence[StepMetrics], name: str) -> Metric | None:
+    readings = _readings(lines, name)
+    return readings[-1][1] if readings else None
+
+
+def _number(metric: Metric | None) -> float | None:
+    return float(metric.value) if metric is not None and isinstance(metric.value, int | float) else None
+
+
+def shown(metric: Metric, signed: bool = False) -> str:
+    """A value with its interval, or why there is none."""
+    if not isinstance(metric.value, int | float):
+        return f"unknown ({metric.why})"
+    form = "+.3f" if signed else ".3f"
+    text = f"{metric.value:{form}}"
+    return text if metric.low is None or metric.high is None else f"{text} [{metric.low:{form}}, {metric.high:{form}}]"
+
+
+def _success(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str, Metric]) -> list[str]:
+    sentences = []
+    for kind in ("sampled", "greedy"):
+        readings = _readings(lines, f"eval/{config.evaluation.split}/{kind}/success")
+        if len(readings) < 2:
+            return ["Success on held-out tasks is unknown: the run was not evaluated both before and after training."]
+        before, after, gain = readings[0][1], readings[-1][1], gains[kind]
+        tasks = f"{gain.n} held-out tasks" if gain.n else "held-out tasks"
+        doubt = "" if gain.value is None or _clear(gain) else " - not distinguishable from none"
+        sentences.append(
+            f"{kind.capitalize()} success on {tasks}: {shown(before)} before, {shown(after)} after; "
+            f"gain {shown(gain, signed=True)}, paired by task{doubt}."
+        )
+    return sentences
+
+
+def _clear(gain: Metric) -> bool:
+    return gain.low is not None and gain.high is not None and (gain.low > 0 or gain.high < 0)
+
+
+def _sharpening(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str, Metric]) -> list[str]:
+    """A sampled gain without a greedy one moves probability to what the policy already preferred."""
+    sampled, greedy = gains["sampled"], gains["greedy"]
+    if sampled.low is None or greedy.value is None:
+        return []
+    low = greedy.low if greedy.low is not None else float(greedy.value)
+    high = greedy.high if greedy.high is not None else float(greedy.value)
+    if sampled.low <= 0:
+        return ["No gain to explain: the sampled success did not clearly rise."]
+    if low > 0:
+        return ["More than sharpening: the greedy policy, free of sampling noise, gained too."]
+    if high < 0:
+        return [
+            "Sharpening only, and at a price: the sampled policy gained, but the greedy policy lost; probability moved "
+            "towards what was already preferred, and the best of it was not kept."
+        ]
+    return [
+        "Consistent with sharpening: the sampled policy gained, the greedy policy did not clearly; nothing shows a "
+        "skill that the greedy policy did not have before."
+    ]
+
+
+def _baselines(lines: Sequence[StepMetrics], config: TrainConfig) -> list[str]:
+    split = config.evaluation.split
+    random, fixed, after = (_last(lines, f"eval/{split}/{name}/success") for name in ("random", "fixed", "sampled"))
+    if random is None or fixed is None or after is None or after.low is None:
+        return []
+    above = after.low > max(random.high or 0.0, fixed.high or 0.0)
+    return [
+        f"Without reading the input a random policy reaches {shown(random)} and the best fixed action sequence "
+        f"{shown(fixed)}; the trained policy is {'above both' if above else 'not clearly above both'}."
+    ]
+
+
+def _heeding(lines: Sequence[StepMetrics], regime: Metric | None) -> list[str]:
+    mi, gap = _readings(lines, f"{_SCOPE}/mi"), _readings(lines, f"{_SCOPE}/gap_per_token")
+    ceiling, saturated = _last(lines, f"{_SCOPE}/mi_ceiling"), _last(lines, f"{_SCOPE}/mi_saturated")
+    accuracy, chance = _last(lines, "retrieval/first_turn/accuracy"), _last(lines, "retrieval/first_turn/chance")
+    p_value = _last(lines, "retrieval/first_turn/p_value")
+    if not mi or not gap or ceiling is None or accuracy is None or chance is None:
+        return ["Whether the reasoning depends on the input is unknown: it was not measured."]
+    at_ceiling = _number(saturated) == 1.0
+    reading = " (saturated: this says only that it has not collapsed)" if at_ceiling else ""
+    sentences = [
+        f"The thoughts and the input share {shown(mi[-1][1])} nats of at most {shown(ceiling)}{reading}; the gap per "
+        f"token went from {shown(gap[0][1])} to {shown(gap[-1][1])}; the own prompt is found in {shown(accuracy)} of "
+        f"cases, chance {shown(chance)}{f', p = {p_value.value:.3f}' if p_value else ''} (step {mi[-1][0]})."
+    ]
+    if regime is not None:
+        sentences.append(f"Regime: {regime.value}{f' ({regime.why})' if regime.why else ''}.")
+    return sentences
+
+
+def _alarms(lines: Sequence[StepMetrics]) -> list[str]:
+    """Which alarms were raised and when, collapses with their evidence; that none was, if any could be told."""
+    names = list(dict.fromkeys(name for line in lines for name in line.metrics if name.startswith("alarm/")))
+    readings = {name: _readings(lines, name) for name in names}
+    told = {name: found for name, found in readings.items() if found}
+    if not told:
+        return []
+    raised = {
+        name.removeprefix("alarm/"): next((step, metric.why) for step, metric in found if metric.value)
+        for name, found in told.items()
+        if any(metric.value for _, metric in found)
+    }
+    if not raised:
+        return [f"None of the {len(told)} alarms that had the readings they need was raised."]
+    order = sorted(raised, key=lambda name: raised[name][0])
+    listed = ", ".join(
+        f"{name} at step {raised[name][0]}{'' if told[f'alarm/{name}'][-1][1].value else ' (over since)'}"
+        for name in order
+    )
+    evidence = [f"Evidence of {name}: {raised[name][1]}." for name in order if name.endswith("_collapse")]
+    return [f"Alarms raised: {listed}.", *evidence]
+
+
+def _filtering(lines: Sequence[StepMetrics], config: TrainConfig) -> str:
+    ratios = [_number(metric) for _, metric in _readings(lines, "filter/kept_ratio")]
+    kept = [ratio for ratio in ratios if ratio is not None]
+    if not kept:
+        return ""
+    third = max(1, len(kept) // 3)
+    empty = sum(1 for _, metric in _readings(lines, "filter/empty") if metric.value)
+    steps = "1 step" if empty == 1 else f"{empty} steps"
+    first, last = sum(kept[:third]) / third, sum(kept[-third:]) / third
+    return (
+        f"The filter kept {first:.0%} of the prompts in the first third of the run and {last:.0%} in the last"
+        f"{f'; {steps} had nothing to learn from' if empty else ''}."
+    )
+
+
+def _cost(lines: Sequence[StepMetrics]) -> str:
+    totals: dict[str, float] = {}
+    for line in lines:
+        for name, metric in line.metrics.items():
+            seconds = _number(metric) if name.startswith("time/") else None
+            if seconds is not None:
+                stage = name.removeprefix("time/")
+                totals[stage] = totals.get(stage, 0.0) + seconds
+    in_steps = {stage: seconds for stage, seconds in totals.items() if stage != "evaluate"}
+    whole = sum(in_steps.values())
+    steps = len([line for line in lines if "time/collect" in line.metrics])
+    if not whole or not steps:
+        return ""
+    shares = ", ".join(f"{stage} {seconds / whole:.0%}" for stage, seconds in in_steps.items())
+    cost = f" Diagnosis cost {in_steps['diagnose'] / whole:.1%} of the steps' time." if "diagnose" in in_steps else ""
+    evaluated = totals.get("evaluate", 0.0)
+    return f"A step took {whole / steps:.2f} s: {shares}; evaluations took {evaluated:.0f} s in all.{cost}"

@@ -1,0 +1,1 @@
+"""Intervals, statistics of groups, change points: plain functions of numbers."""

@@ -1,0 +1,145 @@
+"""Does the thought cause the answer? Success when every turn's thought is put into the policy's mouth.
+
+Promise: nothing but the thought is forced. The answer after it is sampled from the same model at the same temperature,
+the environment reads the whole reply as it reads any other, and no weight changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+from heedful.models.render import Renderer
+from heedful.policies.sampling import Sampling
+from heedful.protocols import Policy
+from heedful.rollout.collect import collect
+from heedful.rollout.context import FULL_HISTORY, Context
+from heedful.run.evaluation import success_metric
+from heedful.seeds import derive
+from heedful.types import Conversation, Metric, Prompt, Reply, Task
+
+Kind = Literal["own", "foreign", "empty"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def forced_thought_success(
+    model: Any,
+    renderer: Renderer,
+    sampling: Sampling,
+    env: Any,
+    tasks: Sequence[Task],
+    *,
+    seed: int = 0,
+    context: Context = FULL_HISTORY,
+) -> list[Metric]:
+    """`forced/own/success`, `forced/foreign/success`, `forced/empty/success`: one episode per task and kind.
+
+    own: a thought that the policy samples for this prompt, as in ordinary play; foreign: one that it sampled for
+    another prompt of the same turn; empty: the closing tag alone, which a policy may never have met. Where thoughts
+    cause the answers, own stands above both others, and foreign at chance; where they do not, all three are equal.
+    Intervals are over tasks (Wilson). The policy is the model as it stands; `sampling` and `context` as in training.
+
+    Raises ValueError for fewer than two tasks: there is no foreign thought.
+    """
+    if len(tasks) < 2:
+        raise ValueError(f"Forcing foreign thoughts takes at least two tasks, found {len(tasks)}.")
+    metrics = []
+    for kind in KINDS:
+        policy = ForcedThoughts(model, renderer, sampling, kind, derive(seed, "forced thoughts", kind))
+        groups = collect(policy, env.episode, tasks, 1, env.turns, context)
+        metrics.append(success_metric(f"forced/{kind}/success", groups))
+    return metrics
+
+
+class ForcedThoughts:
+    """A policy whose thoughts are forced and whose answers are sampled after them; see `forced_thought_success`.
+
+    A foreign thought is that of the next conversation in the batch whose last observation differs (else, when all
+    others have ended, of an earlier turn). A forced thought that is not closed stays so and gets no answer. In its
+    replies the log-probabilities and entropies of forced tokens are NaN. Raises ValueError if there is no foreign
+    thought to be had.
+    """
+
+    version = 0
+
+    def __init__(self, model: Any, renderer: Renderer, sampling: Sampling, kind: Kind, seed: int) -> None:
+        # Imported here, so that declaring a study needs no torch.
+        from heedful.policies.hf import HFPolicy
+
+        self.renderer, self.sampling, self.kind = renderer, sampling, kind
+        self._beginnings = _Beginnings(renderer)
+        self._thinker: Policy = HFPolicy(model, renderer, sampling, seed=derive(seed, "thoughts"))
+        self._answerer: Policy = HFPolicy(model, self._beginnings, sampling, seed=derive(seed, "answers"))
+        self._seen: list[tuple[str, tuple[int, ...]]] = []
+
+    @property
+    def temperature(self) -> float:
+        return self.sampling.temperature
+
+    def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
+        """One reply per conversation: a forced thought and the answer sampled after it."""
+        forced_B = self._thoughts(conversations)
+        closed_B = [self.renderer.read(_NOTHING, ids, [0.0] * len(ids)).closed for ids in forced_B]
+        answered = [conversation for conversation, closed in zip(conversations, closed_B, strict=True) if closed]
+        self._beginnings.of = {conversation.key: ids for conversation, ids in zip(conversations, forced_B, strict=True)}
+        rests = {one.key: rest for one, rest in zip(answered, self._answerer.respond(answered), strict=True)}
+        return [
+            self._join(self.renderer.next_prompt(conversation), ids, rests.get(conversation.key))
+            for conversation, ids in zip(conversations, forced_B, strict=True)
+        ]
+
+    def _thoughts(self, conversations: Sequence[Conversation]) -> list[tuple[int, ...]]:
+        if self.kind == "empty":
+            close = self.renderer.tags.close
+            tag = close if self.renderer.opening else self.renderer.tags.open + close
+            return [self.renderer.as_sampled(self.renderer.opening + tag)[:-1]] * len(conversations)
+        own_B = [reply.ids[: reply.thought.end] for reply in self._thinker.respond(conversations)]
+        if self.kind == "own":
+            return own_B
+        prompts_B = [conversation.messages[-1].content for conversation in conversations]
+        pool = list(zip(prompts_B, own_B, strict=True))
+        donors = [*pool, *pool, *self._seen]
+        self._seen = [*pool, *self._seen][:_KEPT]
+        return [_foreign(prompt, donors[number + 1 :]) for number, prompt in enumerate(prompts_B)]
+
+    def _join(self, prompt: Prompt, thought: tuple[int, ...], rest: Reply | None) -> Reply:
+        ids, logprobs, entropies = (rest.ids, rest.logprobs, rest.entropies) if rest else ((), (), ())
+        unknown = (float("nan"),) * len(thought)
+        return self.renderer.read(prompt, thought + ids, unknown + logprobs, unknown + entropies)
+
+
+_KEPT = 256
+"""Thoughts of earlier turns that can serve as foreign ones."""
+
+_NOTHING = Prompt("", ())
+
+
+def _foreign(prompt: str, donors: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
+    """The first thought that was sampled under another observation."""
+    for other, thought in donors:
+        if other != prompt:
+            return thought
+    raise ValueError(
+        "Expected a thought that was sampled under another observation, found none: all conversations ask the same. "
+        "Use tasks with different prompts, or more of them."
+    )
+
+
+class _Beginnings:
+    """A renderer whose contexts end with the given first ids of the reply."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+        self.of: Mapping[str, tuple[int, ...]] = {}
+        self.stop_ids = renderer.stop_ids
+
+    def next_prompt(self, conversation: Conversation) -> Prompt:
+        return self._renderer.next_prompt(conversation)
+
+    def context_ids(self, conversation: Conversation) -> tuple[int, ...]:
+        return (*self._renderer.context_ids(conversation), *self.of[conversation.key])
+
+    def read(
+        self, prompt: Prompt, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()
+    ) -> Reply:
+        return self._renderer.read(prompt, ids, logprobs, entropies)

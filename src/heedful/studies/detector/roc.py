@@ -1,0 +1,167 @@
+"""How well a metric tells two sets of readings apart: ROC curves and the area under them.
+
+Promise: ties share credit by midranks, so a metric that never moves has an area of exactly one half; an interval never
+claims certainty because two sets happen not to overlap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from heedful.statistics.intervals import LEVEL, Interval
+
+Array = npt.NDArray[np.float64]
+Direction = Literal["higher", "lower"]
+
+DIRECTIONS: Mapping[str, Direction] = {
+    "information*/mi": "lower",
+    "information*/mi_*": "lower",
+    "information*/gap_per_token": "lower",
+    "information*/zscore*": "lower",
+    "retrieval*/p_value": "higher",
+    "retrieval*/accuracy*": "lower",
+    "text/judge_accuracy*": "lower",
+    "text/template_share": "higher",
+    "grounding/foreign_thought_obeyed": "lower",
+    "grounding/thought_influence*": "lower",
+    "grounding/input_to_action": "lower",
+    "grounding/reasoning_to_action": "lower",
+    "success/*": "lower",
+    "reward/*": "lower",
+    "format/valid_rate": "lower",
+    "format/closed_rate": "lower",
+}
+"""Where a collapse of the reasoning should move a metric, said before any reading is seen. What is not listed has no
+direction of its own: it gets the one that separates better, and says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """The readings of one metric in one set, and the run that each came from."""
+
+    values: tuple[float, ...]
+    runs: tuple[str, ...] = ()
+    """One name per value; readings of one run hang together. Empty: all values are independent."""
+
+    def __post_init__(self) -> None:
+        if self.runs and len(self.runs) != len(self.values):
+            raise ValueError(f"Expected a run for each of {len(self.values)} readings, found {len(self.runs)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """The area under a ROC curve: the chance that a collapsed reading looks more collapsed than a healthy one."""
+
+    value: float
+    interval: Interval | None
+    why: str
+    """How the interval was taken, or why there is none."""
+    direction: Direction
+    """On which side collapsed readings lie."""
+    declared: bool
+    """The direction was said beforehand; otherwise the data chose it, which flatters areas near one half."""
+    collapsed: int
+    healthy: int
+
+
+def direction_of(metric: str) -> Direction | None:
+    """The declared direction of a metric, if there is one."""
+    return next((side for pattern, side in DIRECTIONS.items() if fnmatchcase(metric, pattern)), None)
+
+
+def area(collapsed: Readings, healthy: Readings, direction: Direction | None = None) -> Area:
+    """The area under the ROC curve with its interval.
+
+    The interval is DeLong's on the log-odds scale; where several runs stand on each side it is Obuchowski's (1997),
+    which treats the readings of a run as one cluster. Sets that do not overlap at all have no spread to take either
+    from: then the limit is the exact one for as many independent pairs as the smaller side has readings.
+
+    Raises:
+        ValueError: one of the sets is empty.
+    """
+    if not collapsed.values or not healthy.values:
+        raise ValueError("Expected readings on both sides, found an empty one.")
+    x, y = np.asarray(collapsed.values, dtype=np.float64), np.asarray(healthy.values, dtype=np.float64)
+    raw = float(_placements(x, y).mean())
+    side: Direction = direction or ("higher" if raw >= 0.5 else "lower")
+    if side == "lower":
+        x, y = -x, -y
+    value = raw if side == "higher" else 1.0 - raw
+    interval, why = _interval(value, x, y, collapsed.runs, healthy.runs)
+    return Area(value, interval, why, side, direction is not None, len(x), len(y))
+
+
+def roc_curve(collapsed: Sequence[float], healthy: Sequence[float], direction: Direction) -> list[tuple[float, float]]:
+    """(false alarm rate, hit rate) at every threshold, from (0, 0) to (1, 1); equal readings move both at once."""
+    sign = 1.0 if direction == "higher" else -1.0
+    x, y = sign * np.asarray(collapsed, dtype=np.float64), sign * np.asarray(healthy, dtype=np.float64)
+    thresholds = np.unique(np.concatenate([x, y]))[::-1]
+    points = [(float(np.mean(y >= limit)), float(np.mean(x >= limit))) for limit in thresholds]
+    return [(0.0, 0.0), *points]
+
+
+def _placements(x: Array, y: Array) -> Array:
+    """For each x the share of y below it, ties counted half: from midranks (Sun and Xu 2014)."""
+    inside: Array = rankdata(x)
+    together: Array = rankdata(np.concatenate([x, y]))[: len(x)]
+    return (together - inside) / len(y)
+
+
+def _interval(
+    value: float, x: Array, y: Array, runs_x: Sequence[str], runs_y: Sequence[str]
+) -> tuple[Interval | None, str]:
+    if value in (0.0, 1.0):
+        pairs = min(len(x), len(y))
+        edge = ((1 - LEVEL) / 2) ** (1 / pairs)
+        bounds = Interval(edge, 1.0) if value == 1.0 else Interval(0.0, 1 - edge)
+        return bounds, f"no overlap: exact for {pairs} independent pairs"
+    clustered = len(set(runs_x)) > 1 and len(set(runs_y)) > 1
+    names_x = runs_x if clustered else [f"x{index}" for index in range(len(x))]
+    names_y = runs_y if clustered else [f"y{index}" for index in range(len(y))]
+    if len(set(names_x)) < 2 or len(set(names_y)) < 2:
+        return None, "a single reading on one side has no spread"
+    error = math.sqrt(_variance(value, x, y, names_x, names_y))
+    how = "readings of a run taken as one cluster" if clustered else "readings taken as independent"
+    if error == 0.0:
+        return None, "no spread among the readings"
+    half = float(ndtri((1 + LEVEL) / 2)) * error / (value * (1 - value))
+    odds = math.log(value / (1 - value))
+    return Interval(_expit(odds - half), _expit(odds + half)), how
+
+
+def _variance(value: float, x: Array, y: Array, names_x: Sequence[str], names_y: Sequence[str]) -> float:
+    """Obuchowski's variance of the area; with one reading per cluster it is DeLong's."""
+    parts_x, parts_y = (
+        _by_cluster(_placements(x, y) - value, names_x),
+        _by_cluster(1 - _placements(y, x) - value, names_y),
+    )
+    variance = 0.0
+    for parts, count in ((parts_x, len(x)), (parts_y, len(y))):
+        clusters = len(parts)
+        variance += clusters / (clusters - 1) * sum(part**2 for part in parts.values()) / count**2
+    both = parts_x.keys() & parts_y.keys()
+    if both:  # a run with readings on both sides ties them together
+        clusters = len(parts_x.keys() | parts_y.keys())
+        cross = sum(parts_x[name] * parts_y[name] for name in both)
+        variance += 2 * clusters / (clusters - 1) * cross / (len(x) * len(y))
+    return max(variance, 0.0)
+
+
+def _by_cluster(deviations: Array, names: Sequence[str]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for name, deviation in zip(names, deviations, strict=True):
+        sums[name] = sums.get(name, 0.0) + float(deviation)
+    return sums
+
+
+def _expit(odds: float) -> float:
+    return 1 / (1 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1 + math.exp(odds))

@@ -1,0 +1,37 @@
+"""LoRA's knobs. Torch-free, so that a command line can be built from them in milliseconds.
+
+Promise: a default is written here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LoraConfig:
+    """Train low-rank additions to the weights instead of the weights (Hu et al. 2021, arXiv:2106.09685); needs peft.
+
+    There is no dropout: the policy that learns must be the policy that sampled.
+    """
+
+    rank: int = 0
+    """Of the additions; 0 = train the weights themselves."""
+    alpha: int | None = None
+    """The addition is multiplied by alpha / rank; none = twice the rank."""
+    targets: tuple[str, ...] = ("all-linear",)
+    """Layers that get an addition: all-linear (every linear layer but the output head), or the ends of their names, for
+    instance q_proj v_proj."""
+
+    def __post_init__(self) -> None:
+        if self.rank < 0:
+            raise ValueError(f"Expected lora.rank of at least 0 (0 = no LoRA), found {self.rank}.")
+        if self.alpha is not None and not self.alpha > 0:
+            raise ValueError(f"Expected lora.alpha above 0 (none = twice the rank), found {self.alpha}.")
+        if not self.targets:
+            raise ValueError("Expected lora.targets to name at least one layer, or all-linear; found none.")
+
+    @property
+    def scaled_by(self) -> int:
+        """alpha, resolved."""
+        return 2 * self.rank if self.alpha is None else self.alpha

@@ -1,0 +1,77 @@
+"""AdamW under its schedule over one set of parameters: the step that policy and critic take alike.
+
+Promise: a gradient that is not finite changes nothing; what `state_dict` gave goes on with the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any
+
+import torch
+
+from heedful.distributed.sharding import Sharded, ShardedWeights, split_state, whole_state, whole_tensor
+from heedful.distributed.world import World
+from heedful.training.master_weights import MasterWeights
+from heedful.training.optimizer_config import OptimizerConfig
+
+
+class Descent:
+    """Descends the gradients of its parameters. Those in half precision get float32 copies to be stepped."""
+
+    def __init__(
+        self,
+        parameters: Iterable[torch.nn.Parameter],
+        config: OptimizerConfig,
+        world: World | None = None,
+        *,
+        sharded: Sharded | None = None,
+    ) -> None:
+        """Of `parameters`, those that require a gradient are stepped, by the sum of the gradients of all processes of
+        `world`. `sharded`: the model that they belong to, if it lies in pieces; its backward pass has taken the sum."""
+        self._world = world if world is not None and sharded is None else World()
+        self.config = config
+        self.steps = 0
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        self._weights = MasterWeights(trained) if sharded is None else ShardedWeights(trained, half=sharded.half)
+        self._optimizer = torch.optim.AdamW(
+            self._weights.optimized, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
+        )
+
+    def step(self, of: str) -> float:
+        """One optimizer step; the gradient's norm before clipping. Gradients are gone afterwards.
+
+        Raises FloatingPointError, before anything is changed, when the norm is not finite; `of` names the descent.
+        """
+        self._weights.take_gradients()
+        self._world.sum_gradients(self._weights.optimized)
+        norm = float(whole_tensor(torch.nn.utils.clip_grad_norm_(self._weights.optimized, self.config.gradient_clip)))
+        if not math.isfinite(norm):
+            raise FloatingPointError(
+                f"The gradient of optimizer step {self.steps + 1} of the {of} is not finite (norm {norm}); the weights "
+                "were left as they were. Lower its learning rate, or look at the metrics of the steps before."
+            )
+        for parameters in self._optimizer.param_groups:
+            parameters["lr"] = self.config.lr_at(self.steps)
+        self._optimizer.step()
+        self._weights.give_weights()
+        self._optimizer.zero_grad(set_to_none=True)
+        self.steps += 1
+        return norm
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer's state, the float32 copies and the number of steps; whole, whatever lies in pieces."""
+        return {
+            "optimizer": whole_state(self._optimizer.state_dict()),
+            "masters": self._weights.copies,
+            "steps": self.steps,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what `state_dict` gave."""
+        # Copied, or this optimizer would go on in place on the tensors of whoever made the state.
+        self._optimizer.load_state_dict(split_state(deepcopy(state["optimizer"]), self._weights.optimized))
+        self._weights.load_copies(state["masters"])
+        self.steps = state["steps"]

@@ -1,0 +1,133 @@
+"""What an update read on the way, and the metrics made of it.
+
+Promise: always the same names; what could not be read is `None` with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from heedful.algorithms import losses
+from heedful.distributed.world import World
+from heedful.training.objective import TokenTerms
+from heedful.types import Metric
+
+EMPTY = "no sample to train on: the filter kept nothing, or nothing was scored"
+_WARMUP = "the critic warms up: the policy was not updated"
+_NO_REFERENCE = "no reference model"
+_OF_THE_POLICY = (
+    "loss",
+    "gradient_norm",
+    "learning_rate",
+    "clip_fraction",
+    "kl_to_sampler",
+    "logprob_error",
+    "kl_to_reference",
+    "entropy_coefficient",
+)
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one optimizer step's batch read, before the step. Sums run over the trained tokens, unweighted."""
+
+    loss: float = 0.0
+    tokens: int = 0
+    clipped: int = 0
+    truncated: int = 0
+    kl_to_sampler: float = 0.0
+    logprob_error: float = 0.0
+    """The largest absolute difference."""
+    kl_to_reference: float | None = None
+    entropy: float | None = None
+
+    @torch.no_grad()
+    def add(self, loss: float, terms: TokenTerms, reference_N: torch.Tensor | None) -> None:
+        """Count one micro-batch in."""
+        difference_N = terms.sampled_N - terms.logprobs_N
+        self.loss += loss
+        self.tokens += len(difference_N)
+        self.clipped += int(terms.clip_binds_N.sum())
+        self.truncated += int(terms.truncated_N.sum())
+        self.kl_to_sampler += float(difference_N.sum())
+        self.logprob_error = max([self.logprob_error, *difference_N.abs().max(dim=0, keepdim=True)[0].tolist()])
+        if reference_N is not None:
+            k3 = float(losses.kl("k3", terms.logprobs_N, reference_N).sum())
+            self.kl_to_reference = (self.kl_to_reference or 0.0) + k3
+        if terms.entropy_N is not None:
+            self.entropy = (self.entropy or 0.0) + float(terms.entropy_N.sum())
+
+    def over(self, world: World) -> Pass:
+        """The same over the micro-batches of all processes."""
+        if world.size == 1:
+            return self
+        readings = world.gather(self)
+        return Pass(
+            loss=math.fsum(reading.loss for reading in readings),
+            tokens=sum(reading.tokens for reading in readings),
+            clipped=sum(reading.clipped for reading in readings),
+            truncated=sum(reading.truncated for reading in readings),
+            kl_to_sampler=math.fsum(reading.kl_to_sampler for reading in readings),
+            logprob_error=max(reading.logprob_error for reading in readings),
+            kl_to_reference=_sum_of_known([reading.kl_to_reference for reading in readings]),
+            entropy=_sum_of_known([reading.entropy for reading in readings]),
+        )
+
+    @property
+    def mean_entropy(self) -> float | None:
+        """Nats per trained token."""
+        return None if self.entropy is None else self.entropy / self.tokens
+
+
+def _sum_of_known(values: Sequence[float | None]) -> float | None:
+    """A process without a sample of its own has read nothing."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) if known else None
+
+
+def update_metrics(
+    passes: Sequence[Pass], norms: Sequence[float], *, lr: float, entropy: float, capped: bool, tokens: int
+) -> list[Metric]:
+    """Of one update: `passes` and gradient `norms` of its optimizer steps, the entropy bonus's coefficient, and whether
+    importance weights were `capped`. `kl_*` and `logprob_error` are those of the first step's batch."""
+    first, n = passes[0], passes[0].tokens
+    if first.kl_to_reference is None:
+        kl_to_reference = Metric("policy/kl_to_reference", None, why=_NO_REFERENCE)
+    else:
+        kl_to_reference = Metric("policy/kl_to_reference", first.kl_to_reference / n, n=n)
+    counted = sum(reading.tokens for reading in passes)
+    metrics = [
+        Metric("filter/empty", 0.0),
+        Metric("policy/loss", math.fsum(reading.loss for reading in passes) / len(passes)),
+        Metric("policy/gradient_norm", math.fsum(norms) / len(norms)),
+        Metric("policy/learning_rate", lr),
+        Metric("policy/clip_fraction", sum(reading.clipped for reading in passes) / counted, n=n),
+        Metric("policy/kl_to_sampler", first.kl_to_sampler / n, n=n),
+        Metric("policy/logprob_error", first.logprob_error, n=n),
+        kl_to_reference,
+        Metric("policy/entropy_coefficient", entropy),
+        Metric("tokens/update", float(tokens)),
+    ]
+    if capped:
+        truncated = sum(reading.truncated for reading in passes) / counted
+        metrics.append(Metric("policy/importance_truncated", truncated, n=n))
+    return metrics
+
+
+def empty_metrics(capped: bool) -> list[Metric]:
+    """Of a step in which there was nothing to train on."""
+    return [Metric("filter/empty", 1.0), *_unread(EMPTY, capped), Metric("tokens/update", 0.0)]
+
+
+def warmup_metrics(capped: bool, tokens: int) -> list[Metric]:
+    """Of a step in which the critic alone learned."""
+    return [Metric("filter/empty", 0.0), *_unread(_WARMUP, capped), Metric("tokens/update", float(tokens))]
+
+
+def _unread(why: str, capped: bool) -> list[Metric]:
+    names = [*_OF_THE_POLICY, *(["importance_truncated"] if capped else [])]
+    return [Metric(f"policy/{name}", None, why=why) for name in names]

@@ -1,0 +1,111 @@
+"""What two processes find out about each other; executed once per process.
+
+RANK=0 WORLD_SIZE=2 ... python world_worker.py FOLDER PORT PORT PORT PORT PORT
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from heedful.distributed.parallel import Place
+from heedful.distributed.world import Joined, ProcessLost, World
+
+
+def together(world: World) -> dict[str, Any]:
+    """Everything a world does, once."""
+    torch.manual_seed(world.rank)
+    layer = torch.nn.Linear(2, 2)
+    world.share_weights(layer)
+    both, first_only, nobody = (torch.zeros(3, requires_grad=True) for _ in range(3))
+    both.grad = torch.full((3,), 1.0 + world.rank)
+    if world.is_first:
+        first_only.grad = torch.arange(3.0)
+    half = torch.zeros(2, dtype=torch.bfloat16, requires_grad=True)
+    half.grad = torch.ones(2, dtype=torch.bfloat16)
+    world.sum_gradients([both, first_only, nobody, half])
+    with world.first_of_machine_first():
+        entered = time.monotonic()
+        time.sleep(0.2 * world.is_first)
+        left = time.monotonic()
+    return {
+        "shares": world.share("abcde"),
+        "united": world.unite([item * 2 for item in world.share("abcde")]),
+        "of one": world.unite(["only the first has one"] if world.is_first else []),
+        "ranks": world.gather(world.rank),
+        "first": world.of_first(f"rank {world.rank}"),
+        "sums": world.sum([0.1, 1e16 * (1 - 2 * world.rank)]),
+        "weights": layer.weight.detach().clone(),
+        "gradients": [None if t.grad is None else t.grad.tolist() for t in (both, first_only, nobody, half)],
+        "entered and left": (entered, left),
+    }
+
+
+def second_raises(world: World) -> None:
+    if world.rank == 1:
+        raise ValueError("the environment is out of ice")
+    world.gather("never met")
+
+
+def first_raises(world: World) -> None:
+    if world.is_first:
+        raise ValueError("no ice")
+    world.sum_gradients([torch.zeros(1, requires_grad=True)])
+
+
+def second_is_late(world: World) -> None:
+    if world.rank == 1:
+        time.sleep(4.5)
+    world.gather("in time")
+
+
+def second_vanishes(world: World) -> None:
+    """In the middle of a meeting and without a word, as by a kill."""
+    world.gather("met")
+    if world.rank == 1:
+        store = world._store
+        assert store is not None
+        store.set("meeting/1", "2")
+        os._exit(0)
+    world.gather("never met")
+
+
+FAULTS: tuple[Callable[[World], None], ...] = (second_raises, first_raises, second_is_late)
+
+
+def main(folder: Path, ports: list[str]) -> None:
+    place = Place.of(os.environ)
+    found: dict[str, Any] = {}
+    os.environ["MASTER_PORT"] = ports[0]
+    with Joined(place, torch.device("cpu"), 60) as world:
+        found["together"] = together(world)
+    found["left standing"] = dist.is_initialized()
+    for fault, port in zip(FAULTS, ports[1:-1], strict=True):
+        found[fault.__name__] = met_with(fault, place, port)
+    torch.save(found, folder / f"found-{place.rank}.pt")
+    found[second_vanishes.__name__] = met_with(second_vanishes, place, ports[-1])
+    torch.save(found, folder / f"found-{place.rank}.pt")
+
+
+def met_with(fault: Callable[[World], None], place: Place, port: str) -> tuple[str, float, bool]:
+    """What was raised, after how many seconds, and whether a process group was left standing."""
+    os.environ["MASTER_PORT"] = port
+    began = time.monotonic()
+    said = ""
+    try:
+        with Joined(place, torch.device("cpu"), 3 if fault is second_is_late else 60) as world:
+            fault(world)
+    except (ProcessLost, ValueError) as error:
+        said = f"{type(error).__name__}: {error}"
+    return said, time.monotonic() - began, dist.is_initialized()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,185 @@
+"""gymnasium's games as environments: four that are known by name, and others by what the user says of them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from heedful import cli
+from heedful.envs.adapters.gymnasium.environment import Gymnasium
+from heedful.envs.adapters.gymnasium.games import plain_ansi, words_of
+from heedful.envs.common.actions import format_reply
+from heedful.envs.common.tasks import TaskStream
+from heedful.rollout.baselines import play, random_reply
+from heedful.run.evaluation import measure_baselines
+from heedful.types import Ending, Step
+
+gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium is not installed")
+
+pytestmark = pytest.mark.filterwarnings("ignore:All seeds of")
+
+ICE = Gymnasium(id="FrozenLake-v1", options="is_slippery=false")
+SLIPPERY = Gymnasium(id="FrozenLake-v1", instructions="brief")
+CLIFF = Gymnasium(id="CliffWalking-v1")
+TAXI = Gymnasium()
+BLACKJACK = Gymnasium(id="Blackjack-v1", actions_per_turn=1)
+CARTPOLE = Gymnasium(id="CartPole-v1", success="20", action_names=("push left", "push right"), turns=15)
+
+every_game = pytest.mark.parametrize(
+    "env", [ICE, SLIPPERY, CLIFF, TAXI, BLACKJACK, CARTPOLE], ids=lambda env: f"{env.id} {env.options}"
+)
+solvable = pytest.mark.parametrize("env", [ICE, CLIFF, TAXI], ids=lambda env: env.id)
+
+
+def at_random(env: Gymnasium, seed: int, member: int = 0) -> list[Step]:
+    rng, task = random.Random(seed), env.task(seed)
+    return play(env, task, member, lambda observation, turn: random_reply(env, task, rng))
+
+
+@every_game
+def test_episodes_are_played_to_a_named_end_and_replayed(env: Gymnasium) -> None:
+    for seed in range(30):
+        steps = at_random(env, seed)
+        assert steps == at_random(env, seed)
+        assert len(steps) <= env.turns
+        assert steps[-1].ending in (Ending.SOLVED, Ending.FAILED, Ending.OUT_OF_TURNS)
+        assert (steps[-1].outcome == 1.0) == (steps[-1].ending is Ending.SOLVED)
+        assert sum(len(step.actions) for step in steps) <= env.turns * env.actions_per_turn
+
+
+@every_game
+def test_a_task_is_a_function_of_its_seed_and_every_split_has_some(env: Gymnasium) -> None:
+    again = Gymnasium(**{name: getattr(env, name) for name in env.__dataclass_fields__})
+    tasks = [env.task(seed) for seed in range(80)]
+    assert tasks == [again.task(seed) for seed in range(80)]
+    assert {task.split for task in tasks} == {"train", "val", "test"}
+    assert env.episode().start(tasks[0], 0) == env.episode().start(tasks[0], 5)
+
+
+@solvable
+def test_the_solver_solves_every_task_within_the_limits(env: Gymnasium) -> None:
+    for seed in range(60):
+        pairs = env.demonstrate(env.task(seed), random.Random(seed))
+        steps = play(env, env.task(seed), 0, lambda observation, turn, pairs=pairs: pairs[turn][1])
+        assert steps[-1].ending is Ending.SOLVED
+        assert [pair[0] for pair in pairs[1:]] == [step.observation.text for step in steps[:-1]]
+
+
+def test_the_members_of_a_group_meet_one_start_and_their_own_noise() -> None:
+    replies = [format_reply(["Down", "Right"], "")] * 10
+
+    def ways(env: Gymnasium) -> set[str]:
+        return {
+            " ".join(step.state for step in play(env, env.task(3), member, lambda o, turn: replies[turn]))
+            for member in range(12)
+        }
+
+    assert len(ways(SLIPPERY)) > 3
+    assert len(ways(Gymnasium(id="FrozenLake-v1", shared_noise=True))) == 1
+
+
+def test_the_dealers_hidden_card_is_noise_and_not_part_of_the_task() -> None:
+    task = BLACKJACK.task(0)
+    stick = format_reply(["Stick"], "")
+    rewards = {play(BLACKJACK, task, member, lambda o, turn: stick)[-1].rewards["game"] for member in range(40)}
+    assert {-1.0, 1.0} <= rewards
+    assert len({BLACKJACK.task(seed).id for seed in range(2_000)}) <= 280
+
+
+def test_a_draw_is_half_a_success() -> None:
+    outcomes = {at_random(BLACKJACK, seed)[-1].outcome for seed in range(80)}
+    assert outcomes == {0.0, 0.5, 1.0}
+
+
+def test_the_state_is_told_in_words_that_an_agent_can_act_on() -> None:
+    assert TAXI.episode().start(TAXI.task(0), 0).text.endswith("taxi 3 0\npassenger B 4 3\nto R 0 0")
+    text = SLIPPERY.episode().start(SLIPPERY.task(0), 0).text
+    assert text.startswith("turns 10 moves 2\nP")
+    assert text.endswith("\nP 0 0 G 3 3")
+    assert "sum " in BLACKJACK.episode().start(BLACKJACK.task(1), 0).text
+
+
+def test_what_garbage_does_not_reach_is_not_won() -> None:
+    acrobot = Gymnasium(id="Acrobot-v1", turns=3)  # its threshold of -100 is "reached" by doing nothing for 6 steps
+    assert at_random(acrobot, 0)[-1].outcome == 0.0
+    steps = play(TAXI, TAXI.task(0), 0, lambda observation, turn: "nothing")
+    assert len(steps) == TAXI.turns
+    assert steps[-1].outcome == 0.0
+    assert all(dict(step.rewards) == {"format": -0.1} for step in steps)
+
+
+def test_a_game_with_one_start_state_says_so_and_can_be_played() -> None:
+    with pytest.warns(UserWarning, match="All seeds of CliffWalking-v1 draw one start state"):
+        task = Gymnasium(id="CliffWalking-v1", turns=9).task(0)
+    assert task.tags == ("one start state",)
+    assert len(TaskStream(CLIFF, "val", 0).next(20)) == 20
+
+
+def test_baselines_of_a_game_with_few_start_states_are_measured() -> None:
+    env = Gymnasium(id="Blackjack-v1", turns=2, actions_per_turn=1)
+    baselines = measure_baselines(env, "val", 12)
+    assert baselines.random.n == 12
+    assert baselines.fixed.value is not None
+    assert set(baselines.sequence) <= set(env.actions)
+
+
+def brackets(environment: Any, observation: Any) -> str:
+    return f"<{int(environment.s)}>"
+
+
+def test_a_renderer_of_ones_own_is_asked() -> None:
+    env = Gymnasium(render=f"{__name__}:brackets", instructions="brief")
+    assert env.episode().start(env.task(0), 0).text.endswith(">")
+
+
+def test_renderings_lose_their_colours_and_keep_what_stood_out() -> None:
+    assert plain_ansi("  (Down)\nS\x1b[41mF\x1b[0mF\n") == "  (Down)\nS[F]F"
+    assert words_of([0.123456, [1, 2.0]]) == "0.1235 [1 2]"
+    assert words_of({"a": 1}) == "a 1"
+
+
+@pytest.mark.parametrize(
+    ("knobs", "sentence"),
+    [
+        ({"id": "Nope-v1"}, "Nope-v1 cannot be made"),
+        ({"id": "Pendulum-v1"}, "only discrete ones"),
+        ({"id": "Blackjack-v1", "options": "foo=1"}, "unexpected keyword argument"),
+        ({"action_names": ("a", "b")}, "has 6 actions, but 2 names"),
+        ({"turns": 2}, "cannot be solved within 2 turns of 2 actions"),
+        ({"id": "MountainCar-v0", "render": "heedful:nothing"}, "cannot be imported"),
+        ({"id": "MountainCarContinuous-v0", "success": "terminated"}, "only discrete ones"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_in_a_sentence(knobs: dict[str, Any], sentence: str) -> None:
+    env = Gymnasium(**knobs)
+    with pytest.raises(ValueError, match=f"^gymnasium: .*{sentence}"):
+        [env.task(seed) for seed in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "sentence"),
+    [
+        ({"success": "often"}, "success must be auto"),
+        ({"action_names": ("a", "A")}, "action_names must differ"),
+        ({"id": "FrozenLake-v1", "options": "map_name=8x8"}, "Set --env.maps library"),
+        ({"actions_per_turn": 0}, "actions_per_turn"),
+    ],
+)
+def test_knobs_that_do_not_fit_are_refused_at_once(knobs: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^gymnasium: .*{sentence}"):
+        Gymnasium(**knobs)
+
+
+def test_only_games_that_list_their_transitions_are_demonstrated() -> None:
+    with pytest.raises(ValueError, match="only games that list their transitions"):
+        BLACKJACK.demonstrate(BLACKJACK.task(0), random.Random(0))
+
+
+@pytest.mark.parametrize("who", ["random", "solver"])
+def test_the_command_line_plays_it(who: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["play", "gymnasium", "--by", who, "--env.id", "CliffWalking-v1"]) == 0
+    shown = capsys.readouterr().out
+    assert "You walk along a cliff" in shown
+    assert ("outcome 1 (success)" in shown) == (who == "solver")

@@ -1,0 +1,730 @@
+"""An environment that keeps every rule, and others that each break one: what `check` must tell apart.
+
+They live in a module of their own because a check hands them to other processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import itertools
+import random
+import re
+import secrets
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heedful.envs.common.actions import format_reply
+from heedful.envs.common.answers import answer_fault_line, read_answer
+from heedful.envs.common.tasks import task_of
+from heedful.types import Ending, Observation, Step, Task
+
+
+@dataclass(frozen=True)
+class Right:
+    """Add two numbers; as many attempts as there are turns."""
+
+    turns: int = 3
+    name = "sums"
+    summary = "Add two numbers."
+
+    def draw(self, seed: int) -> tuple[int, int]:
+        rng = random.Random(f"sums:{seed}")
+        return rng.randrange(10, 100), rng.randrange(10, 100)
+
+    def task(self, seed: int) -> Task:
+        return task_of(self.name, str(self.draw(seed)), seed)
+
+    def episode(self) -> Any:
+        return Attempt(self)
+
+    def random_answer(self, task: Task, rng: random.Random) -> str:
+        return str(rng.randrange(20, 199))
+
+    def blind_answers(self, tasks: Sequence[Task]) -> Sequence[str]:
+        return ["109", "108"]
+
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        episode = self.episode()
+        shown = episode.start(task, 0).text
+        return [(shown, format_reply([str(episode.wanted)], "carry the one"))]
+
+
+class Attempt:
+    """One episode of `Right`; each method is there to be broken by a subclass."""
+
+    def __init__(self, env: Right) -> None:
+        self.env, self.left = env, env.turns
+
+    def start(self, task: Task, member: int) -> Observation:
+        self.task, self.member = task, member
+        first, second = self.env.draw(task.seed)
+        self.wanted = first + second
+        self.rules = f"Add the numbers. You have {self.env.turns} turns; answer in <answer> tags.\n"
+        return self.observe(f"{first} and {second}", first=True)
+
+    def observe(self, text: str, first: bool = False) -> Observation:
+        return Observation(self.rules + text if first else text, self.rules + text)
+
+    def step(self, response: str) -> Step:
+        self.left -= 1
+        read = read_answer(response, 40)
+        digits = read.text.isascii() and read.text.isdigit()
+        right = digits and int(read.text) == self.wanted
+        ending = Ending.SOLVED if right else None if self.left else Ending.OUT_OF_TURNS
+        word = answer_fault_line(read, False) or ("Not so.\n" if digits else "That is no number.\n")
+        return Step(
+            observation=self.observe(f"{word}Turns left: {self.left}. The numbers: {self.env.draw(self.task.seed)}."),
+            rewards={"solved": 1.0} if right else {} if digits else {"format": -0.1},
+            ending=ending,
+            outcome=None if ending is None else float(right),
+            actions=(read.text,) if digits else (),
+            valid=digits,
+            effect="right" if right else "wrong",
+        )
+
+
+_THE_EPISODE = Attempt(Right())
+
+
+def changed(alter: Callable[[Step, str, Attempt], Step]) -> Any:
+    """An episode class whose steps are altered: (step, response, episode) -> step."""
+
+    class Altered(Attempt):
+        def step(self, response: str) -> Step:
+            return alter(super().step(response), response, self)
+
+    return Altered
+
+
+@dataclass(frozen=True)
+class WithoutMake:
+    turns: int = 3
+    name = "sums"
+
+    def task(self, seed: int) -> Task:
+        return Right().task(seed)
+
+
+@dataclass(frozen=True)
+class MisnamedInFolders(Right):
+    name = "sums/of numbers"
+
+
+@dataclass(frozen=True)
+class StartsWithText(Right):
+    def episode(self) -> Any:
+        class Bare(Attempt):
+            def start(self, task: Task, member: int) -> Any:
+                return super().start(task, member).text
+
+        return Bare(self)
+
+
+@dataclass(frozen=True)
+class StepsWithNothing(Right):
+    def episode(self) -> Any:
+        return changed(lambda step, response, episode: None)(self)  # type: ignore[arg-type,return-value]
+
+
+@dataclass(frozen=True)
+class ActionsInAList(Right):
+    def episode(self) -> Any:
+        return changed(lambda step, response, episode: dataclasses.replace(step, actions=list(step.actions)))(self)
+
+
+@dataclass(frozen=True)
+class RaisesAtTheStart(Right):
+    def episode(self) -> Any:
+        class Late(Attempt):
+            def start(self, task: Task, member: int) -> Observation:
+                raise RuntimeError("no board today")
+
+        return Late(self)
+
+
+@dataclass(frozen=True)
+class NeedsALibrary(Right):
+    def task(self, seed: int) -> Task:
+        raise ImportError("The library of sums is not installed: pip install sums")
+
+
+@dataclass(unsafe_hash=True)
+class NotFrozen:
+    turns: int = 3
+    name = "sums"
+    draw, task, episode = Right.draw, Right.task, Right.episode
+
+
+class NoDataclass:
+    name, turns = "sums", 3
+    draw, task, episode = Right.draw, Right.task, Right.episode
+
+
+@dataclass(frozen=True)
+class RaisesWhenAskedItsName(Right):
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        raise RuntimeError("not today")
+
+
+@dataclass(frozen=True)
+class OneEpisodeForAll(Right):
+    def episode(self) -> Any:
+        return _THE_EPISODE
+
+
+@dataclass(frozen=True)
+class CannotAnswerAtRandom(Right):
+    def random_answer(self, task: Task, rng: random.Random) -> str:
+        raise NotImplementedError("no random answers")
+
+
+@dataclass(frozen=True)
+class ActionsOfNoKind(Right):
+    actions: tuple[int, ...] = (12, 13)
+    actions_per_turn: str = "two"
+
+
+@dataclass(frozen=True, eq=False)
+class NeverEqual:
+    turns: int = 3
+    name = "sums"
+    draw, task, episode = Right.draw, Right.task, Right.episode
+
+
+@dataclass(frozen=True)
+class KnobOfNoKind(Right):
+    slope: complex = 1j
+
+
+@dataclass(frozen=True)
+class LongSummary(Right):
+    summary = "Add two numbers.\nThen be proud."
+
+
+@dataclass(frozen=True)
+class NotForThePost(Right):
+    def __reduce__(self) -> Any:
+        raise TypeError("an open file stays here")
+
+
+_COUNT = itertools.count()
+
+
+@dataclass(frozen=True)
+class CountsItsTasks(Right):
+    def draw_at(self, count: int) -> tuple[int, int]:
+        return Right.draw(self, count)
+
+    def task(self, seed: int) -> Task:
+        return task_of(self.name, str(self.draw_at(next(_COUNT))), seed)
+
+
+@dataclass(frozen=True)
+class DrawsFromTheSharedGenerator(Right):
+    def episode(self) -> Any:
+        def alter(step: Step, response: str, episode: Attempt) -> Step:
+            random.random()
+            return step
+
+        return changed(alter)(self)
+
+
+@dataclass(frozen=True)
+class SeedsTheSharedGenerator(Right):
+    def task(self, seed: int) -> Task:
+        random.seed(seed)
+        return super().task(seed)
+
+
+@dataclass(frozen=True)
+class TasksOfTheSharedGenerator(Right):
+    def task(self, seed: int) -> Task:
+        return task_of(self.name, str(random.random()), seed)
+
+
+@dataclass(frozen=True)
+class HashesText(Right):
+    def draw(self, seed: int) -> tuple[int, int]:
+        return 10 + hash(f"one {seed}") % 90, 10 + hash(f"two {seed}") % 90
+
+
+@dataclass(frozen=True)
+class WalksASet(Right):
+    def draw(self, seed: int) -> tuple[int, int]:
+        first, *_ = {f"{number}" for number in range(10 + seed % 80, 14 + seed % 80)}
+        return int(first), 10 + seed % 89
+
+
+@dataclass(frozen=True)
+class ReadsTheClock(Right):
+    def draw(self, seed: int) -> tuple[int, int]:
+        first, second = super().draw(seed)
+        return first, second + int(time.time() // 86_400) % 7
+
+
+@dataclass(frozen=True)
+class ReadsTheCalendar(Right):
+    def episode(self) -> Any:
+        def alter(step: Step, response: str, episode: Attempt) -> Step:
+            return dataclasses.replace(step, effect=f"{step.effect}, {datetime.date.today()}")
+
+        return changed(alter)(self)
+
+
+@dataclass(frozen=True)
+class OneSplit(Right):
+    def task(self, seed: int) -> Task:
+        return dataclasses.replace(super().task(seed), split="train")
+
+
+@dataclass(frozen=True)
+class UnknownSplit(Right):
+    def task(self, seed: int) -> Task:
+        task = super().task(seed)
+        return dataclasses.replace(task, split="dev" if task.split == "val" else task.split)
+
+
+@dataclass(frozen=True)
+class SplitBySeed(Right):
+    def draw(self, seed: int) -> tuple[int, int]:
+        return 10 + seed % 20, 10
+
+    def task(self, seed: int) -> Task:
+        task = super().task(seed)
+        return dataclasses.replace(task, split=("train", "val", "test")[seed // 20 % 3])
+
+
+@dataclass(frozen=True)
+class IdsThatHideNoise(Right):
+    """Ids leave something out that the first observation shows."""
+
+    def draw(self, seed: int) -> tuple[int, int]:
+        return 10 + seed % 20, 10 + seed // 20
+
+    def task(self, seed: int) -> Task:
+        return task_of(self.name, str(self.draw(seed)[0]), seed)
+
+
+@dataclass(frozen=True)
+class IdsThatHoldTheSeed(Right):
+    def draw(self, seed: int) -> tuple[int, int]:
+        return 10 + seed % 20, 10
+
+    def task(self, seed: int) -> Task:
+        return task_of(self.name, f"{self.draw(seed)} {seed}", seed)
+
+
+@dataclass(frozen=True)
+class MembersStartApart(Right):
+    def episode(self) -> Any:
+        class Own(Attempt):
+            def start(self, task: Task, member: int) -> Observation:
+                return Observation(f"{super().start(task, member).text} You are number {member}.")
+
+        return Own(self)
+
+
+@dataclass(frozen=True)
+class NeverTheSame(Right):
+    def episode(self) -> Any:
+        return changed(
+            lambda step, response, episode: dataclasses.replace(step, effect=f"{step.effect} {secrets.token_hex(4)}")
+        )(self)
+
+
+_CURRENT: dict[str, int] = {}
+
+
+@dataclass(frozen=True)
+class SharesItsState(Right):
+    def episode(self) -> Any:
+        class Shared(Attempt):
+            def start(self, task: Task, member: int) -> Observation:
+                observation = super().start(task, member)
+                _CURRENT["wanted"] = self.wanted
+                return observation
+
+            def step(self, response: str) -> Step:
+                self.wanted = _CURRENT["wanted"]
+                step = super().step(response)
+                return dataclasses.replace(step, state=f"looked for {self.wanted}")
+
+        return Shared(self)
+
+
+@dataclass(frozen=True)
+class NeverEnds(Right):
+    def episode(self) -> Any:
+        def alter(step: Step, response: str, episode: Attempt) -> Step:
+            endless = step.ending is Ending.OUT_OF_TURNS
+            return dataclasses.replace(step, ending=None, outcome=None) if endless else step
+
+        return changed(alter)(self)
+
+
+@dataclass(frozen=True)
+class EndsTooSoon(Right):
+    def episode(self) -> Any:
+        def alter(step: Step, response: str, episode: Attempt) -> Step:
+            soon = step.ending is None and episode.left == 1
+            return dataclasses.replace(step, ending=Ending.OUT_OF_TURNS, outcome=0.0) if soon else step
+
+        return changed(alter)(self)
+
+
+@dataclass(frozen=True)
+class KeepsItsLimitsSecret(Right):
+    turns: int = 5
+
+    def episode(self) -> Any:
+        class Silent(Attempt):
+            def start(self, task: Task, member: int) -> Observation:
+                observation = super().start(task, member)
+                self.rules = "Add the numbers.\n"
+                return self.observe(observation.text.splitlines()[-1], first=True)
+
+        return Silent(self)
+
+
+@dataclass(frozen=True)
+class TellsAnotherLimit(Right):
+    """Says three turns, whatever the knob."""
+
+    def episode(self) -> Any:
+        class Fixed(Attempt):
+            def start(self, task: Task, member: int) -> Observation:
+                observation = super().start(task, member)
+                self.rules = "Add the numbers. You have 3 turns; answer in <answer> tags.\n"
+                return self.observe(observation.text.splitlines()[-1], first=True)
+
+        return Fixed(self)
+
+
+def _raising_at(part: str) -> Any:
+    def alter(step: Step, response: str, episode: Attempt) -> Step:
+        if part in response:
+            raise ValueError(f"cannot read {part!r}")
+        return step
+
+    return changed(alter)
+
+
+@dataclass(frozen=True)
+class FearsNul(Right):
+    def episode(self) -> Any:
+        return _raising_at("\x00")(self)
+
+
+@dataclass(frozen=True)
+class FearsLongNumbers(Right):
+    def episode(self) -> Any:
+        class Unlimited(Attempt):
+            def step(self, response: str) -> Step:
+                digits = response.rpartition("<answer>")[2].partition("</answer>")[0]
+                if digits.isdigit() and digits.isascii():
+                    int(digits)  # raises ValueError above the interpreter's limit of digits
+                return super().step(response)
+
+        return Unlimited(self)
+
+
+@dataclass(frozen=True)
+class LeavesTheProcess(Right):
+    def episode(self) -> Any:
+        def alter(step: Step, response: str, episode: Attempt) -> Step:
+            return sys.exit(3) if not response else step
+
+        return changed(alter)(self)
+
+
+@dataclass(frozen=True)
+class HangsOnLongReplies(Right):
+    def episode(self) -> Any:
+        def alter(step: Step, response: str, episode: Attempt) -> Step:
+            if len(response) > 900_000 and response[0] == "x":
+                time.sleep(60)
+            return step
+
+        return changed(alter)(self)
+
+
+@dataclass(frozen=True)
+class ExecutesReplies(Right):
+    def episode(self) -> Any:
+        class Evaluating(Attempt):
+            def step(self, response: str) -> Step:
+                answer = read_answer(response, 400).text
+                if not answer.isdigit():
+                    with contextlib.suppress(Exception):
+                        eval(answer)
+                return super().step(response)
+
+        return Evaluating(self)
+
+
+@dataclass(frozen=True)
+class PaysNan(Right):
+    def episode(self) -> Any:
+        return changed(
+            lambda step, response, episode: (
+                dataclasses.replace(step, rewards={"length": float("nan")}) if not response else step
+            )
+        )(self)
+
+
+@dataclass(frozen=True)
+class PaysWithoutAName(Right):
+    def episode(self) -> Any:
+        return changed(lambda step, response, episode: dataclasses.replace(step, rewards={0: 1.0}))(self)  # type: ignore[dict-item]
+
+
+@dataclass(frozen=True)
+class ScoresBeforeTheEnd(Right):
+    def episode(self) -> Any:
+        return changed(lambda step, response, episode: step if step.ending else dataclasses.replace(step, outcome=0.0))(
+            self
+        )
+
+
+@dataclass(frozen=True)
+class NeverScores(Right):
+    def episode(self) -> Any:
+        return changed(lambda step, response, episode: dataclasses.replace(step, outcome=None))(self)
+
+
+@dataclass(frozen=True)
+class FailsWithOutcomeOne(Right):
+    def episode(self) -> Any:
+        return changed(
+            lambda step, response, episode: (
+                dataclasses.replace(step, outcome=1.0) if step.ending is Ending.OUT_OF_TURNS else step
+            )
+        )(self)
+
+
+@dataclass(frozen=True)
+class ErrsOnUnreadableReplies(Right):
+    def episode(self) -> Any:
+        def alter(step: Step, response: str, episode: Attempt) -> Step:
+            return step if step.valid else dataclasses.replace(step, ending=Ending.ERROR, outcome=None)
+
+        return changed(alter)(self)
+
+
+@dataclass(frozen=True)
+class EndsInWords(Right):
+    def episode(self) -> Any:
+        return changed(
+            lambda step, response, episode: dataclasses.replace(step, ending=step.ending and step.ending.value)  # type: ignore[arg-type]
+        )(self)
+
+
+def _quoting(quote: Callable[[str], str]) -> Any:
+    def alter(step: Step, response: str, episode: Attempt) -> Step:
+        observation = episode.observe(f"You wrote {quote(response)}.\n{step.observation.text}")
+        return dataclasses.replace(step, observation=observation)
+
+    return changed(alter)
+
+
+@dataclass(frozen=True)
+class RepeatsChatTokens(Right):
+    def episode(self) -> Any:
+        return _quoting(lambda response: response[:60].encode(errors="replace").decode())(self)
+
+
+@dataclass(frozen=True)
+class RepeatsSurrogates(Right):
+    def episode(self) -> Any:
+        return _quoting(lambda response: response.count("\ud800") * "\ud800")(self)
+
+
+@dataclass(frozen=True)
+class RepeatsEverything(Right):
+    def episode(self) -> Any:
+        return _quoting(lambda response: "".join(re.findall("[A-Za-z]+", response)))(self)
+
+
+@dataclass(frozen=True)
+class TellsTheAnswer(Right):
+    """Without a demonstration: only a player who copies can find it."""
+
+    demonstrate = property()  # type: ignore[assignment]
+
+    def episode(self) -> Any:
+        class Telling(Attempt):
+            def observe(self, text: str, first: bool = False) -> Observation:
+                return super().observe(f"{text}\n(solution: {self.wanted})\nGood luck", first)
+
+        return Telling(self)
+
+
+@dataclass(frozen=True)
+class TellsTheAnswerWhenDemonstrated(Right):
+    def episode(self) -> Any:
+        class Telling(Attempt):
+            def observe(self, text: str, first: bool = False) -> Observation:
+                return super().observe(f"{self.wanted}\n{text}", first)
+
+        return Telling(self)
+
+
+@dataclass(frozen=True)
+class TellsTheAnswerAfterAFault(Right):
+    def episode(self) -> Any:
+        class Telling(Attempt):
+            def observe(self, text: str, first: bool = False) -> Observation:
+                return super().observe(text if first else f"{text} The answer is {self.wanted}.", first)
+
+        return Telling(self)
+
+
+@dataclass(frozen=True)
+class AnswerAmongTheNumbers(Right):
+    """The sum stands among other numbers: to find it may be the task."""
+
+    demonstrate = property()  # type: ignore[assignment]
+
+    def episode(self) -> Any:
+        class Listing(Attempt):
+            def observe(self, text: str, first: bool = False) -> Observation:
+                return super().observe(f"{text}; one of 1, 2, {self.wanted} is right", first)
+
+        return Listing(self)
+
+
+@dataclass(frozen=True)
+class TellsItsId(Right):
+    def episode(self) -> Any:
+        class Telling(Attempt):
+            def observe(self, text: str, first: bool = False) -> Observation:
+                return super().observe(f"Task {self.task.id}: {text}", first)
+
+        return Telling(self)
+
+
+@dataclass(frozen=True)
+class TellsItsSeed(Right):
+    def episode(self) -> Any:
+        class Telling(Attempt):
+            def observe(self, text: str, first: bool = False) -> Observation:
+                return super().observe(f"Task {self.task.seed}: {text}", first)
+
+        return Telling(self)
+
+
+@dataclass(frozen=True)
+class TellsItsTag(Right):
+    def task(self, seed: int) -> Task:
+        return dataclasses.replace(super().task(seed), tags=("carrying",) if sum(self.draw(seed)) > 99 else ())
+
+    def episode(self) -> Any:
+        class Telling(Attempt):
+            def observe(self, text: str, first: bool = False) -> Observation:
+                return super().observe(f"{' '.join(self.task.tags)} {text}", first)
+
+        return Telling(self)
+
+
+@dataclass(frozen=True)
+class DemonstratesWrongly(Right):
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        pairs = []
+        episode = self.episode()
+        shown = episode.start(task, 0)
+        for _ in range(self.turns):
+            pairs.append((shown.text, format_reply(["1"], "")))
+            shown = episode.step(pairs[-1][1]).observation
+        return pairs
+
+
+@dataclass(frozen=True)
+class RefusesToDemonstrate(Right):
+    """Not broken: with these knobs there is no solver, and it says so."""
+
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        raise ValueError("sums: there is no solver for three turns")
+
+
+@dataclass(frozen=True)
+class DemonstratesNowAndThen(Right):
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        if task.seed % 3 == 2:
+            raise ValueError("sums: that one is too hard")
+        return super().demonstrate(task, rng)
+
+
+@dataclass(frozen=True)
+class DemonstratesUnreadably(Right):
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        return [(shown, reply.replace("<answer>", "answer: ")) for shown, reply in super().demonstrate(task, rng)]
+
+
+@dataclass(frozen=True)
+class DemonstratesAnotherEpisode(Right):
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        return [(f"{shown} ", reply) for shown, reply in super().demonstrate(task, rng)]
+
+
+@dataclass(frozen=True)
+class DemonstratesAtRandom(Right):
+    def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+        return [
+            (shown, reply.replace("carry", secrets.token_hex(4))) for shown, reply in super().demonstrate(task, rng)
+        ]
+
+
+@dataclass(frozen=True)
+class OpensSometimes(Right):
+    def episode(self) -> Any:
+        def alter(step: Step, response: str, episode: Attempt) -> Step:
+            return dataclasses.replace(step, observation=Observation(step.observation.text)) if step.valid else step
+
+        return changed(alter)(self)
+
+
+@dataclass(frozen=True)
+class AnswersAtRandomInWords(Right):
+    def random_answer(self, task: Task, rng: random.Random) -> str:
+        return "a hundred"
+
+
+@dataclass(frozen=True)
+class NamesAnActionTwice(Right):
+    actions: tuple[str, ...] = ("12", "13", "12")
+    actions_per_turn: int = 1
+
+
+@dataclass(frozen=True)
+class ListsWhatItRefuses(Right):
+    actions: tuple[str, ...] = ("12", "thirteen")
+    actions_per_turn: int = 1
+
+
+@dataclass(frozen=True)
+class Slow(Right):
+    def episode(self) -> Any:
+        def alter(step: Step, response: str, episode: Attempt) -> Step:
+            if not response:
+                time.sleep(0.03)
+            return step
+
+        return changed(alter)(self)
+
+
+def an_environment() -> Right:
+    """A factory."""
+    return Right(turns=4)
+
+
+def a_factory_that_raises() -> Right:
+    raise ZeroDivisionError("nothing to divide by")
+
+
+NOT_A_FACTORY = 3

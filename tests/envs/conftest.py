@@ -1,0 +1,1 @@
+"""With a conftest here, pytest lets the folders below import the modules of this folder."""

@@ -1,0 +1,329 @@
+"""Math problems from files: MetaMathQA and GSM8K rows, splits by source problem, and sentences for what is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from heedful.envs.checking.check import Effort, check
+from heedful.envs.common.actions import format_reply
+from heedful.envs.math import hub_datasets
+from heedful.envs.math import verifier as math_verifier
+from heedful.envs.math.answers import Judgement
+from heedful.envs.math.environment import MathProblems
+from heedful.envs.math.files import JsonLines, open_problems, read_row
+from heedful.envs.math.hub_datasets import load_rows
+from heedful.run.evaluation import measure_baselines
+from heedful.types import Ending, Step
+
+METAMATH = {
+    "query": "Ann has 16 eggs and eats 3. How many are left?",
+    "response": "She keeps 16 - 3 = 13 eggs.\n#### 13\nThe answer is: 13",
+    "original_question": "Ann's ducks lay 16 eggs. She eats three. How many remain?",
+    "type": "GSM_Rephrased",
+}
+GSM = {"question": "What is 48/2 + 48?", "answer": "48/2 = <<48/2=24>>24\n24 + 48 = <<24+48=72>>72\n#### 72"}
+ALGEBRA = {"query": "Simplify $\\sqrt{12}$.", "response": "It is $\\boxed{2\\sqrt{3}}$. The answer is: $2\\sqrt{3}$"}
+
+
+def written(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def rephrased(sources: int, each: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "query": f"Way {way}: what is {number} and 1?",
+            "response": f"{number} + 1 = {number + 1}\nThe answer is: {number + 1}",
+            "original_question": f"What is {number} + 1?",
+            "type": "SELF",
+        }
+        for number in range(sources)
+        for way in range(each)
+    ]
+
+
+def answered(env: MathProblems, seed: int, *answers: str) -> list[Step]:
+    episode = env.episode()
+    episode.start(env.task(seed), 0)
+    return [episode.step(format_reply([answer], "hm")) for answer in answers]
+
+
+def test_a_metamath_row_gives_question_answer_way_source_and_kind() -> None:
+    problem = read_row(METAMATH)
+    assert not isinstance(problem, str)
+    assert problem.question == METAMATH["query"]
+    assert problem.answer == "13"
+    assert problem.solution == "She keeps 16 - 3 = 13 eggs."
+    assert problem.source == METAMATH["original_question"]
+    assert problem.kind == "GSM_Rephrased"
+
+
+def test_a_gsm_row_gives_the_answer_behind_the_hashes_and_the_way_without_its_calculator_marks() -> None:
+    problem = read_row(GSM)
+    assert not isinstance(problem, str)
+    assert (problem.answer, problem.source, problem.kind) == ("72", GSM["question"], "")
+    assert problem.solution == "48/2 = 24\n24 + 48 = 72"
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("First I thought the answer is 3. The answer is: 4", "4"),
+        ("so \\boxed{\\frac{1}{2}} it is", "\\frac{1}{2}"),
+        ("the answer is: 5\nThat is all.", "5"),
+        ("42", "42"),
+    ],
+)
+def test_the_last_thing_that_is_said_to_be_the_answer_is_it(response: str, answer: str) -> None:
+    problem = read_row({"query": "q", "response": response})
+    assert not isinstance(problem, str)
+    assert problem.answer == answer
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (
+            {"prompt": "q", "completion": "a"},
+            "expected the columns query and response, or question and answer, but there",
+        ),
+        ({"query": "", "response": "The answer is: 3"}, "query is empty"),
+        ({"query": None, "response": "The answer is: 3"}, "query is empty"),
+        ({"query": "q", "response": 3}, "response is no text but 3"),
+        ({"query": "q", "response": "I\ndo not know"}, "no answer in response"),
+        ({"question": "q", "answer": "#### "}, "no answer in answer"),
+    ],
+)
+def test_a_row_that_lacks_something_says_what(row: dict[str, Any], words: str) -> None:
+    found = read_row(row)
+    assert isinstance(found, str)
+    assert words in found
+
+
+def test_faulty_rows_are_named_by_number_and_can_be_left_out(tmp_path: Path) -> None:
+    faulty = [{"query": "q", "response": ""}] * 7
+    path = written(tmp_path / "rows.jsonl", [METAMATH, *faulty, GSM])
+    with pytest.raises(ValueError, match=r"row 2: response is empty; row 3: .* and 2 more.*--env.skip-faulty true"):
+        MathProblems(path=path).task(0)
+    problems = open_problems(path, "", "train", True)
+    assert [problems[number].answer for number in range(len(problems))] == ["13", "72"]
+    nothing = written(tmp_path / "none.jsonl", faulty)
+    with pytest.raises(ValueError, match="found none in 7 rows"):
+        MathProblems(path=nothing, skip_faulty=True).task(0)
+    empty = written(tmp_path / "empty.jsonl", [])
+    with pytest.raises(ValueError, match="found no row at all"):
+        MathProblems(path=empty).task(0)
+
+
+def test_what_is_no_json_is_named_by_row(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(METAMATH) + "\n\n{broken\n")
+    with pytest.raises(ValueError, match=r"row 2 of .*rows\.jsonl"):
+        MathProblems(path=str(path)).task(0)
+    path.write_text("[1,\n2]\n")
+    with pytest.raises(ValueError, match=r"one JSON list must end in \.json"):
+        MathProblems(path=str(path)).task(0)
+    path.write_text("3\n")
+    with pytest.raises(ValueError, match="expected a JSON object in row 1"):
+        MathProblems(path=str(path)).task(0)
+
+
+def test_a_file_that_is_not_there_or_of_another_kind_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not exist"):
+        MathProblems(path=str(tmp_path / "none.jsonl"))
+    other = tmp_path / "rows.csv"
+    other.write_text("query,response\n")
+    with pytest.raises(ValueError, match=r"must be a file of \.jsonl or \.parquet"):
+        MathProblems(path=str(other))
+    broken = tmp_path / "rows.parquet"
+    broken.write_text("no parquet")
+    with pytest.raises(ValueError, match="expected a parquet file"):
+        MathProblems(path=str(broken)).task(0)
+
+
+def test_rephrasings_of_one_problem_are_in_one_split(tmp_path: Path) -> None:
+    env = MathProblems(path=written(tmp_path / "rows.jsonl", rephrased(200, 5)))
+    splits: dict[str, set[str]] = {}
+    ids: dict[str, set[str]] = {}
+    for seed in range(4000):
+        task, problem = env.task(seed), env.problem(seed)
+        splits.setdefault(problem.source, set()).add(task.split)
+        ids.setdefault(task.id, set()).add(problem.question)
+        assert task.tags == ("SELF",)
+    assert len(splits) == 200
+    assert len(ids) > 950
+    assert all(len(found) == 1 for found in (*splits.values(), *ids.values()))
+    assert {split for found in splits.values() for split in found} == {"train", "val", "test"}
+
+
+def test_sources_that_ask_the_same_question_are_one(tmp_path: Path) -> None:
+    rows = rephrased(300, 2)
+    # A chain: each tenth problem is also told as a rephrasing of the next one's source.
+    rows += [
+        rows[2 * number] | {"original_question": f"What is {number + 1} + 1?"}
+        for number in range(300)
+        if number % 10 < 3
+    ]
+    for order in (rows, rows[::-1]):
+        env = MathProblems(path=written(tmp_path / "rows.jsonl", order))
+        splits: dict[str, set[str]] = {}
+        for seed in range(4000):
+            splits.setdefault(env.problem(seed).question, set()).add(env.task(seed).split)
+        assert len(splits) > 590
+        assert all(len(found) == 1 for found in splits.values())
+        chain = {env.problem(seed).source for seed in range(4000) if env.problem(seed).question.endswith("is 3 and 1?")}
+        assert len(chain) == 1
+        found = {question: next(iter(split)) for question, split in splits.items()}
+        assert found["Way 0: what is 0 and 1?"] == found["Way 1: what is 3 and 1?"]
+
+
+def test_parquet_and_json_lines_give_the_same_tasks(tmp_path: Path) -> None:
+    rows = rephrased(40, 3)
+    lines = MathProblems(path=written(tmp_path / "rows.jsonl", rows))
+    table = pyarrow.Table.from_pylist([row | {"unused": "x"} for row in rows])
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet", row_group_size=7)
+    packed = MathProblems(path=str(tmp_path / "rows.parquet"))
+    assert [lines.task(seed) for seed in range(300)] == [packed.task(seed) for seed in range(300)]
+    assert [lines.problem(seed) for seed in range(50)] == [packed.problem(seed) for seed in range(50)]
+
+
+def test_the_library_datasets_reads_folders_and_json_lists_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets = pytest.importorskip("datasets", reason='pip install "heedful[math]"')
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    rows = rephrased(30, 2)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    lines = MathProblems(path=written(folder / "train.jsonl", rows))
+    listed = tmp_path / "rows.json"
+    listed.write_text(json.dumps(rows))
+    for path in (str(folder), str(listed)):
+        env = MathProblems(path=path)
+        assert [env.task(seed) for seed in range(100)] == [lines.task(seed) for seed in range(100)]
+    with pytest.raises(ValueError, match="the split 'exam', found"):
+        MathProblems(path=str(folder), part="exam").task(0)
+
+
+def test_a_hub_that_cannot_be_reached_ends_in_a_sentence_within_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets = pytest.importorskip("datasets", reason='pip install "heedful[math]"')
+    import huggingface_hub.constants as hub
+
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    for module in (datasets.config, hub):
+        monkeypatch.setattr(module, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub, "ENDPOINT", nobody)
+    began = time.monotonic()
+    with pytest.raises(ValueError, match=r"'somebody/nothing'.*could not be reached.*--env\.path FILE"):
+        MathProblems(path="somebody/nothing").task(0)
+    assert time.monotonic() - began < 15
+    assert not datasets.config.HF_HUB_OFFLINE
+    assert not hub.HF_HUB_OFFLINE
+
+
+def test_a_hub_that_never_answers_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(hub, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub_datasets, "PROBE_SECONDS", 0.2)
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        monkeypatch.setattr(hub, "ENDPOINT", f"http://127.0.0.1:{mute.getsockname()[1]}")
+        began = time.monotonic()
+        assert not hub_datasets.hub_answers()
+        assert time.monotonic() - began < 5
+
+
+def test_a_library_that_is_missing_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "heedful\[math\]"'):
+        load_rows("somebody/something", "", "train")
+    monkeypatch.setattr(math_verifier.importlib.util, "find_spec", lambda name: None)
+    path = written(tmp_path / "rows.jsonl", [GSM])
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "heedful\[math\]".*--env\.algebra false'):
+        MathProblems(path=path).task(0)
+    assert answered(MathProblems(path=path, algebra=False), 0, "$72")[0].ending is Ending.SOLVED
+
+
+def test_a_large_file_is_read_one_row_at_a_time(tmp_path: Path) -> None:
+    path = Path(written(tmp_path / "rows.jsonl", rephrased(3000, 1)))
+    rows = JsonLines(path)
+    assert len(rows) == 3000
+    assert rows[2999]["original_question"] == "What is 2999 + 1?"
+    assert sys.getsizeof(rows._offsets) < 16 * 3000
+
+
+def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.jsonl", [GSM])
+    env = MathProblems(path=path)
+    first = env.task(0)
+    written(tmp_path / "rows.jsonl", [METAMATH])
+    assert env.task(0) != first
+
+
+def test_answers_are_judged_exactly_first_and_by_algebra_then(tmp_path: Path) -> None:
+    pytest.importorskip("math_verify", reason='pip install "heedful[math]"')
+    env = MathProblems(path=written(tmp_path / "rows.jsonl", [ALGEBRA]), patience=30.0)
+    assert answered(env, 0, "$2 \\sqrt{3}$")[0].ending is Ending.SOLVED
+    steps = answered(env, 0, "\\sqrt{13}", "not a clue", "\\sqrt{12}")
+    assert [step.valid for step in steps] == [True, False, True]
+    assert [dict(step.rewards) for step in steps] == [{}, {"format": -0.1}, {"solved": 0.25}]
+    assert steps[-1].outcome == 1.0
+    plain = dataclasses.replace(env, algebra=False)
+    assert [step.valid for step in answered(plain, 0, "\\sqrt{12}", "2\\sqrt{3}")] == [False, True]
+
+
+def test_what_could_not_be_verified_in_time_is_not_right_and_not_invalid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = MathProblems(path=written(tmp_path / "rows.jsonl", [GSM]))
+    monkeypatch.setattr("heedful.envs.math.environment.verify", lambda right, answer, seconds: Judgement.UNDECIDED)
+    step = answered(env, 0, "9^{9^{9^9}}")[0]
+    assert step.valid
+    assert not step.rewards
+    assert step.effect == "attempt 1: not verified"
+
+
+def test_a_file_is_demonstrated_by_its_own_solutions_and_has_baselines(tmp_path: Path) -> None:
+    env = MathProblems(path=written(tmp_path / "rows.jsonl", [*rephrased(900, 1), METAMATH]), instructions="brief")
+    for seed in range(30):
+        task = env.task(seed)
+        ((_, reply),) = env.demonstrate(task, random.Random(seed))
+        assert str(env.problem(seed).solution) in reply
+    baselines = measure_baselines(env, "val", 50)
+    assert baselines.random.value is not None
+    assert len(baselines.sequence) == 3
+
+
+def test_no_observation_shows_the_answer_of_a_file(tmp_path: Path) -> None:
+    row = {"query": "What is it?", "response": "It is hidden.\nThe answer is: 90210", "type": "SELF"}
+    env = MathProblems(path=written(tmp_path / "rows.jsonl", [row]), show_reward=True)
+    episode = env.episode()
+    shown = [episode.start(env.task(0), 0)]
+    shown += [episode.step(format_reply([answer], "hm")).observation for answer in ("1", "words", "3")]
+    assert all("90210" not in text for seen in shown for text in (seen.text, seen.opening))
+
+
+def test_a_file_keeps_the_contract_of_environments_with_adversarial_replies(tmp_path: Path) -> None:
+    pytest.importorskip("math_verify", reason='pip install "heedful[math]"')
+    rows = [*rephrased(300, 2), *[ALGEBRA | {"original_question": str(number)} for number in range(100)]]
+    env = MathProblems(path=written(tmp_path / "rows.jsonl", rows), patience=1.0)
+    report = check(env, Effort(seeds=60, episodes=8, processes=1))
+    assert report.ok, str(report)

@@ -1,0 +1,186 @@
+"""math-verify in its processes: what it decides, what a hanging question costs, and that none is left behind."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from heedful.envs.math import verifier as math_verifier
+from heedful.envs.math.answers import Judgement
+from heedful.envs.math.verifier import MOST_WORKERS, VERIFIER, Verifier, Worker, verify
+
+pytest.importorskip("math_verify", reason='pip install "heedful[math]"')
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[Verifier]:
+    one = Verifier()
+    yield one
+    one.close()
+    assert not one.pids
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be collected does not."""
+    try:
+        os.kill(pid, 0)
+        state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
+    except ProcessLookupError:
+        return False
+    return bool(state) and not state.startswith("Z")
+
+
+def gone_within(pid: int, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and alive(pid):
+        time.sleep(0.05)
+    return not alive(pid)
+
+
+@pytest.mark.parametrize(
+    ("right", "answer", "judgement"),
+    [
+        ("2\\sqrt{3}", "\\sqrt{12}", Judgement.RIGHT),
+        ("x^2+2x+1", "(x+1)^2", Judgement.RIGHT),
+        ("\\{1,2\\}", "\\{2,1\\}", Judgement.RIGHT),
+        ("7", "\\boxed{3+4}", Judgement.RIGHT),
+        ("2\\sqrt{3}", "2\\sqrt{2}", Judgement.WRONG),
+        ("7", "7x", Judgement.WRONG),
+        ("7", "7 or 8", Judgement.WRONG),
+        ("7", "))((", Judgement.UNREADABLE),
+        ("7", "__import__('os').abort()", Judgement.UNREADABLE),
+    ],
+)
+def test_math_verify_decides_what_takes_algebra(right: str, answer: str, judgement: Judgement) -> None:
+    assert verify(right, answer, 30.0) is judgement
+
+
+def test_a_question_that_hangs_is_not_verified_in_its_time_and_the_next_one_is_answered(verifier: Verifier) -> None:
+    verifier.ask("1", "1", 30.0)
+    (before,) = verifier.pids
+    began = time.monotonic()
+    assert verifier.ask("7", "9^{9^{9^{9}}}", 1.0) is None
+    assert time.monotonic() - began < 1.0 + math_verifier.GRACE + 2.0
+    assert gone_within(before, 2.0)
+    assert verifier.ask("7", "3+4", 30.0) == {"read": True, "equal": True}
+    assert before not in verifier.pids
+
+
+def test_a_worker_that_dies_of_a_question_costs_that_one_and_is_replaced(verifier: Verifier) -> None:
+    verifier.ask("1", "1", 30.0)
+    (victim,) = verifier.pids
+    threading.Timer(0.5, os.kill, (victim, signal.SIGKILL)).start()
+    began = time.monotonic()
+    assert verifier.ask("7", "9^{9^{9^{9}}}", 30.0) is None
+    assert time.monotonic() - began < 15.0
+    assert verifier.ask("7", "3+4", 30.0) == {"read": True, "equal": True}
+
+
+def test_a_worker_that_was_killed_while_idle_costs_nothing(verifier: Verifier) -> None:
+    verifier.ask("1", "1", 30.0)
+    (victim,) = verifier.pids
+    os.kill(victim, signal.SIGKILL)
+    assert gone_within(victim, 5.0)
+    assert verifier.ask("7", "3+4", 30.0) == {"read": True, "equal": True}
+    assert victim not in verifier.pids
+
+
+def test_a_process_with_many_open_files_can_ask() -> None:
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(min(allowed - 200, 1500))]
+    try:
+        one = Verifier()
+        assert one.ask("7", "3+4", 30.0) == {"read": True, "equal": True}
+        one.close()
+    finally:
+        for number in spare:
+            os.close(number)
+
+
+def test_a_worker_ends_itself_when_its_question_hangs_and_nobody_kills_it() -> None:
+    worker = Worker()
+    assert worker._process.stdin is not None
+    worker._process.stdin.write(b'{"right": "7", "answer": "9^{9^{9^{9}}}", "seconds": 0.5}\n')
+    worker._process.stdin.flush()
+    assert worker._process.wait(timeout=10) == -signal.SIGALRM
+    worker.close()
+
+
+def test_threads_share_a_few_workers_and_each_gets_its_own_answer(verifier: Verifier) -> None:
+    said: dict[int, object] = {}
+
+    def ask(number: int) -> None:
+        said[number] = verifier.ask(str(number), f"{number - 1}+{1 + number % 2}", 30.0)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(2, 14)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said == {number: {"read": True, "equal": number % 2 == 0} for number in range(2, 14)}
+    assert len(verifier.pids) <= MOST_WORKERS
+
+
+def started_in(child: str) -> int:
+    """The worker's process id that a program printed before it ended as it does."""
+    program = f"""
+import os, signal
+from heedful.envs.math.verifier import VERIFIER, verify
+verify("7", "3+4", 30.0)
+print(VERIFIER.pids[0], flush=True)
+{child}
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=90)
+    assert ended.stdout.strip(), ended.stderr
+    return int(ended.stdout)
+
+
+@pytest.mark.parametrize("end", ["", "os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)", "1 / 0"])
+def test_no_worker_outlives_the_process_that_started_it(end: str) -> None:
+    assert gone_within(started_in(end), 5.0)
+
+
+def _verify_here(_: int) -> tuple[str, list[int]]:
+    return verify("7", "3+4", 30.0).value, VERIFIER.pids
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_worker_processes_of_environments_have_verifiers_of_their_own(method: str) -> None:
+    verify.cache_clear()
+    verify("7", "3+4", 30.0)
+    mine = list(VERIFIER.pids)
+    verify.cache_clear()  # a fork would find the answer there
+    with get_context(method).Pool(1) as pool:
+        ((value, theirs),) = pool.map(_verify_here, [0])
+    assert value == "right"
+    assert theirs
+    assert not set(theirs) & set(mine)
+    assert all(alive(pid) for pid in mine)
+    assert all(gone_within(pid, 5.0) for pid in theirs)
+
+
+def test_without_the_library_a_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "absent.py"
+    source = math_verifier._PROGRAM.read_text().replace("from math_verify import", "from math_verify_absent import")
+    program.write_text(source)
+    monkeypatch.setattr(math_verifier, "_PROGRAM", program)
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "heedful\[math\]"'):
+        Verifier().ask("7", "3+4", 5.0)
+
+
+def test_a_program_that_cannot_start_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "broken.py"
+    program.write_text("raise SystemExit(3)")
+    monkeypatch.setattr(math_verifier, "_PROGRAM", program)
+    with pytest.raises(RuntimeError, match=r"expected to load .* but it died.*broken\.py"):
+        Verifier().ask("7", "3+4", 5.0)

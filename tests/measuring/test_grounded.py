@@ -1,0 +1,115 @@
+"""Exchanged thoughts scored in one go agree with a small model that reads one context at a time."""
+
+import random
+from itertools import product
+
+import numpy as np
+import pytest
+
+from heedful.diagnostics.actions import Exchange
+from heedful.diagnostics.grounding import grounding
+from heedful.measuring.grounded import grounding_metrics, score_exchange
+from heedful.protocols import WindowExceeded
+from heedful.scorers.hf import HFScorer
+from heedful.types import CrossScores, Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn
+from scored_pairs import METHODS, llama, naive_logprobs, qwen2, some_ids
+
+
+def asked(free: str = "") -> Exchange:
+    """Thoughts of 1 to 9 tokens, one of them twice; spellings of unequal length that begin alike."""
+    rng = random.Random(3)
+    thoughts = [tuple(some_ids(rng, rng.randint(1, 9))) for _ in range(7)]
+    return Exchange(
+        prompts_N=tuple(tuple(some_ids(rng, length)) for length in (7, 12, 7)),
+        thoughts_M=(*thoughts, thoughts[0]),
+        own_M=(0, 0, 0, 1, 1, 2, 2, 0),
+        spellings_S=((5,), (6, 7), (6, 8, 9), (6, 8, 4)),
+        action_S=(0, 1, 2, 0),
+        taken_M=(0, 1, 2, 3, 0, 1, 2, 3),
+        free=free,
+    )
+
+
+def one_by_one(model, exchanged: Exchange, temperature: float) -> np.ndarray:
+    shape = len(exchanged.thoughts_M), len(exchanged.prompts_N), len(exchanged.spellings_S)
+    expected = np.full(shape, np.nan)
+    for row, column in product(*map(range, shape[:2])):
+        context = (*exchanged.prompts_N[column], *exchanged.thoughts_M[row])
+        for spelling in exchanged.asked(row):
+            logprobs = naive_logprobs(model, context, exchanged.spellings_S[spelling], temperature)
+            expected[row, column, spelling] = logprobs.sum()
+    return expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_action_behind_every_thought_and_prompt_is_that_of_reading_it_alone(method) -> None:
+    for model in (llama(), qwen2()):
+        scores = score_exchange(HFScorer(model, method=method), asked(), 0.8)
+        expected = one_by_one(model, asked(), 0.8)
+        assert scores == pytest.approx(expected, abs=1e-4)
+        batched, naive = grounding(asked(), scores), grounding(asked(), expected)
+        for one, other in zip(batched, naive, strict=True):
+            assert (one.name, one.n, one.why) == (other.name, other.n, other.why)
+            assert one.value == (None if other.value is None else pytest.approx(other.value, abs=1e-4))
+        assert sum(metric.value is not None for metric in batched) >= 6
+
+
+def test_of_free_text_the_answers_of_the_own_prompt_are_read() -> None:
+    model, exchanged = llama(), asked(free="free text")
+    scores = score_exchange(HFScorer(model), exchanged, 1.0)
+    assert scores == pytest.approx(one_by_one(model, exchanged, 1.0), abs=1e-4, nan_ok=True)
+    assert np.isnan(scores).any(axis=(1, 2)).tolist() == [False] * 3 + [True] * 4 + [False]
+
+
+def test_a_scorer_without_tokens_is_refused() -> None:
+    class Sums:
+        name = ""
+
+        def cross_score(self, prompts_N, thoughts_M, own_M, temperature, keep="sums"):
+            return CrossScores(np.zeros((len(thoughts_M), len(prompts_N))), [1] * len(thoughts_M), own_M)
+
+    with pytest.raises(ValueError, match="needs a scorer that keeps tokens"):
+        score_exchange(Sums(), asked(), 1.0)
+
+
+def sampled(prompts: int = 4, each: int = 3) -> list[Group]:
+    """Replies `thought 1 2 action 3`: the thought ends with 1, the answer runs from 2 to 3."""
+    rng, groups = random.Random(5), []
+    for number in range(prompts):
+        task, prompt = Task(f"lake-{number:016x}", number, "train"), Prompt("", tuple(some_ids(rng, 6)))
+        turns = []
+        for _ in range(each):
+            action = rng.choice((10, 11))
+            ids = (*some_ids(rng, 4), 1, 2, action, 3, 0)
+            reply = Reply(prompt, ids, "", (0.0,) * 9, (), Span(0, 5), Span(5, 8), True, False)
+            turns.append(Turn(reply, {}, (str(action),), True, "", ""))
+        members = (Trajectory(task, m, (turn,), Ending.FAILED, 0.0) for m, turn in enumerate(turns))
+        groups.append(Group(task, tuple(members)))
+    return groups
+
+
+def test_groups_in_metrics_out() -> None:
+    class Counting(HFScorer):
+        reads = 0
+
+        def cross_score(self, *asked, **knobs):
+            Counting.reads += 1
+            return super().cross_score(*asked, **knobs)
+
+    model = llama()
+    found = grounding_metrics(Counting(model), sampled(), 1.0)
+    assert Counting.reads == 1
+    assert [metric.value is None for metric in found] == [False] * 7
+    own, judge = grounding_metrics(HFScorer(model, name="other"), sampled(), 1.0, 8, 2, "/lake")[:2]
+    assert own.name == "grounding@other/lake/reasoning_to_action"
+    assert own.n == 6
+    assert judge.value == pytest.approx(np.log(3))
+
+
+def test_what_does_not_fit_the_window_leaves_the_reason() -> None:
+    model = llama(max_position_embeddings=11)
+    with pytest.raises(WindowExceeded):
+        score_exchange(HFScorer(model), asked(), 1.0)
+    found = grounding_metrics(HFScorer(model), sampled(), 1.0)
+    assert {metric.value for metric in found} == {None}
+    assert "positions" in found[0].why

@@ -1,0 +1,207 @@
+"""Models from a folder: another architecture with its own chat template goes the whole way; what cannot is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
+
+from heedful import cli  # noqa: E402
+from heedful.models.load import load_model, pick_device  # noqa: E402
+from heedful.models.render import Renderer  # noqa: E402
+from heedful.storage import read_metrics, read_rollouts  # noqa: E402
+from heedful.types import Message  # noqa: E402
+from tiny_models import llama, qwen2  # noqa: E402
+
+CPU = torch.device("cpu")
+CHATML = (
+    "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def chatml_tokenizer() -> Any:
+    """Bytes, a few merges and ChatML's special tokens; no token for the tags."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False
+    )
+    tokenizer.train_from_iterator(["You walk on a frozen lake. The actions are Left, Down, Right, Up."] * 3, trainer)
+    ends = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in ends])
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>"
+    )
+    fast.chat_template = CHATML
+    return fast
+
+
+def save(folder: Path, model: Any, tokenizer: Any) -> Path:
+    model.float().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen2 of random weights, shaped unlike any seedling, with two ends of sequence."""
+    tokenizer = chatml_tokenizer()
+    model = qwen2(len(tokenizer) + 5, window=2048)
+    model.generation_config.eos_token_id = tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"])
+    return save(tmp_path_factory.mktemp("models") / "qwen", model, tokenizer)
+
+
+def test_a_foreign_model_is_trained_by_path_end_to_end(
+    qwen: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    # Random weights never act, so all rewards are alike; the entropy bonus gives the update something to do.
+    settings = (
+        "--steps 2 --groups 2 --group-size 2 --filter keep_all --algorithm.entropy 0.01 --optimizer.lr 1e-3 "
+        "--sampling.tokens-per-turn 6 --evaluation.tasks 3 --evaluation.samples 2 --device cpu --checkpoint-every 1"
+    )
+    code = cli.run(["train", "frozen_lake", "--model", str(qwen), "--out", str(run), *settings.split()])
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    assert "it/s]" not in shown.err, "a progress bar of transformers"
+    assert "Verdict" in shown.out
+    assert (run / "report.html").stat().st_size > 0
+
+    config = json.loads((run / "config.json").read_text())
+    assert (config["model"], config["env"]["instructions"]) == (str(qwen), "full")
+    by_step = {line.step: line.metrics for line in read_metrics(run / "metrics.jsonl")}
+    assert sorted(by_step) == [0, 1, 2]
+    assert by_step[1]["filter/empty"].value == 0.0
+    for step in (0, 1):
+        error = by_step[step]["policy/logprob_error"].value
+        assert isinstance(error, float)
+        assert error < 1e-4, "the learner sees other log-probabilities than the sampler"
+
+    model, tokenizer = load_model(str(qwen), CPU)
+    trained, _ = load_model(str(run / "checkpoints" / "step_000002"), CPU)
+    assert type(trained) is type(model)
+    before, after = model.state_dict(), trained.state_dict()
+    assert before.keys() == after.keys()
+    assert not all(torch.equal(before[name], after[name]) for name in before)
+
+    first = read_rollouts(run / "rollouts" / "step_000000.parquet").groups[0].trajectories[0].turns[0].reply
+    assert first.prompt.text.startswith(
+        "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n"
+    )
+    assert first.prompt.text.endswith("<|im_end|>\n<|im_start|>assistant\n<think>")
+    assert tokenizer.decode(list(first.prompt.ids)) == first.prompt.text
+
+
+def test_the_renderer_ends_replies_at_every_end_of_the_loaded_model(qwen: Path) -> None:
+    from heedful.run.parts import stop_ids
+
+    model, tokenizer = load_model(str(qwen), CPU)
+    ends = set(tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"]))
+    renderer = Renderer(tokenizer, stop_ids=stop_ids(model))
+    assert renderer.stop_ids == ends
+    assert renderer.end_of_turn_id == tokenizer.convert_tokens_to_ids("<|im_end|>")
+    glue = renderer.glue([Message("user", "on")], ended=True)
+    assert glue.text == "\n<|im_start|>user\non<|im_end|>\n<|im_start|>assistant\n<think>"
+
+
+def test_a_loaded_model_gives_the_logits_that_were_saved(qwen: Path) -> None:
+    tokenizer = chatml_tokenizer()
+    expected = qwen2(len(tokenizer) + 5, window=2048).float()
+    model, _ = load_model(str(qwen), CPU)
+    ids = torch.arange(20)[None]
+    with torch.no_grad():
+        assert torch.equal(model(input_ids=ids).logits, expected(input_ids=ids).logits)
+    assert not model.training
+    half, _ = load_model(str(qwen), CPU, "bfloat16")
+    assert half.dtype == torch.bfloat16
+
+
+def test_a_missing_path_ends_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = tmp_path / "no" / "such" / "model"
+    with pytest.raises(ValueError, match="no such folder, so a Hugging Face name") as raised:
+        load_model(str(missing), CPU)
+    assert str(missing) in str(raised.value)
+    assert str(raised.value).endswith("or --model seedling.")
+    code = cli.run(["train", "frozen_lake", "--model", str(missing), "--out", str(tmp_path / "run"), "--steps", "1"])
+    assert code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("heedful: Expected a causal language model at")
+    assert "Traceback" not in error
+
+
+def test_a_folder_without_a_model_ends_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"Expected a causal language model in {tmp_path}, but it could not be loaded"):
+        load_model(str(tmp_path), CPU)
+
+
+def test_a_sliding_window_is_refused(tmp_path: Path, tokenizer: Any) -> None:
+    config = transformers.MistralConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, sliding_window=16,
+    )  # fmt: skip
+    folder = save(tmp_path / "mistral", transformers.MistralForCausalLM(config), tokenizer)
+    with pytest.raises(ValueError, match=r"full attention in every layer, found .*(sliding|16)") as raised:
+        load_model(str(folder), CPU)
+    assert "Use a model with full attention" in str(raised.value)
+
+
+def test_an_encoder_decoder_is_refused(tmp_path: Path, tokenizer: Any) -> None:
+    config = transformers.T5Config(
+        vocab_size=len(tokenizer), d_model=32, d_kv=16, d_ff=32, num_layers=1, num_heads=2, decoder_start_token_id=0
+    )
+    folder = save(tmp_path / "t5", transformers.T5ForConditionalGeneration(config), tokenizer)
+    with pytest.raises(ValueError, match="Expected a causal language model"):
+        load_model(str(folder), CPU)
+
+
+@pytest.fixture
+def copied(tmp_path: Path, qwen: Path) -> Path:
+    return Path(shutil.copytree(qwen, tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_damaged_file_ends_in_a_sentence(copied: Path, name: str) -> None:
+    content = (copied / name).read_bytes()
+    (copied / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"could not be loaded: .+\. Give a folder with config.json"):
+        load_model(str(copied), CPU)
+
+
+def test_missing_weights_are_not_replaced_by_random_ones(copied: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(copied / "model.safetensors")
+    del weights["lm_head.weight"]
+    save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"no weights for lm_head\.weight"):
+        load_model(str(copied), CPU)
+
+
+def test_a_tokenizer_without_a_template_is_refused_before_anything_is_sampled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = chatml_tokenizer()
+    tokenizer.chat_template = None
+    folder = save(tmp_path / "base", llama(len(tokenizer)), tokenizer)
+    code = cli.run(["train", "frozen_lake", "--model", str(folder), "--out", str(tmp_path / "run"), "--device", "cpu"])
+    assert code == 2
+    assert "Expected a tokenizer with a chat template" in capsys.readouterr().err
+
+
+def test_devices_that_are_not_there_are_refused() -> None:
+    assert pick_device("cpu") == CPU
+    assert pick_device("auto").type in ("cpu", "cuda", "mps")
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match=r"--device cuda was asked for, but torch sees only: cpu"):
+            pick_device("cuda")

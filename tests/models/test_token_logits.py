@@ -1,0 +1,75 @@
+import pytest
+import torch
+from transformers import (
+    CohereConfig,
+    CohereForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from heedful.models.token_logits import token_logits
+
+SIZES = {
+    "vocab_size": 11,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}
+IDS = torch.tensor([[1, 2, 3, 4, 5], [6, 7, 8, 0, 0]])
+TRAINED = torch.tensor([[False, False, True, False, True], [False, True, True, False, False]])
+
+PLAIN = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES, tie_word_embeddings=True)),
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(vocab_size=11, n_embd=16, n_layer=1, n_head=2)),
+}
+SHAPED = {
+    "gemma2, soft-capped": lambda: Gemma2ForCausalLM(Gemma2Config(**SIZES, head_dim=8, final_logit_softcapping=0.5)),
+    "cohere, scaled": lambda: CohereForCausalLM(CohereConfig(**SIZES, logit_scale=0.3)),
+}
+
+
+def counted(model: PreTrainedModel) -> list[int]:
+    """The rows that the output head computes from here on."""
+    rows: list[int] = []
+    model.get_output_embeddings().register_forward_hook(lambda *call: rows.append(call[2].shape[:-1].numel()))
+    return rows
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *SHAPED])
+def test_the_logits_are_those_of_each_unpadded_sequence_by_itself(name: str) -> None:
+    torch.manual_seed(0)
+    model = (PLAIN | SHAPED)[name]().double().eval()
+    with torch.no_grad():
+        logits_NV = token_logits(model)(IDS, TRAINED)
+        whole = [model(input_ids=IDS[:1]).logits[0, [1, 3]], model(input_ids=IDS[1:, :3]).logits[0, [0, 1]]]
+    torch.testing.assert_close(logits_NV, torch.cat(whole), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", list(PLAIN))
+def test_a_plain_head_runs_only_where_a_trained_token_is_predicted(name: str) -> None:
+    torch.manual_seed(0)
+    model = PLAIN[name]().eval()
+    logits = token_logits(model)
+    rows = counted(model)
+    logits(IDS, TRAINED)
+    assert rows == [4]
+
+
+@pytest.mark.parametrize("name", list(SHAPED))
+def test_a_model_that_shapes_its_logits_runs_whole(name: str) -> None:
+    torch.manual_seed(0)
+    model = SHAPED[name]().eval()
+    logits = token_logits(model)
+    rows = counted(model)
+    logits(IDS, TRAINED)
+    assert rows == [10]

@@ -1,0 +1,92 @@
+"""The gradient's anatomy every few steps of a run: measured, and nothing else changes by a byte."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
+from heedful.distributed.parallel import Fsdp2  # noqa: E402
+from heedful.run import checkpoint  # noqa: E402
+from heedful.run.config import DiagnosticsConfig, EvaluationConfig, GradientsConfig, TrainConfig  # noqa: E402
+from heedful.run.loop import train  # noqa: E402
+from heedful.run.parts import assemble  # noqa: E402
+from heedful.storage import RunFolder, read_metrics  # noqa: E402
+from heedful.storage.trackers import JsonlTracker  # noqa: E402
+from heedful.types import Metric, Trajectory  # noqa: E402
+
+
+class Quiet:
+    def write(self, step: int, metrics: Sequence[Metric]) -> None: ...
+
+    def first_rollout(self, trajectory: Trajectory) -> None: ...
+
+    def note(self, sentence: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def run(config: TrainConfig, path: Path) -> RunFolder:
+    folder = RunFolder.open(path)
+    tracker = JsonlTracker(folder.metrics)
+    train(config, assemble(config, lambda step, steps, loss: None, None), folder, [tracker], Quiet())
+    tracker.close()
+    return folder
+
+
+def lines(folder: RunFolder) -> list[dict[str, Any]]:
+    """The measurements but for durations and what is new."""
+    rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    for row in rows:
+        del row["time"]
+        row["metrics"] = {
+            name: value for name, value in row["metrics"].items() if not name.startswith(("time/", "gradient/"))
+        }
+    return rows
+
+
+@pytest.mark.parametrize("algorithm", [Grpo(), Ppo(kl=0.05, entropy=0.01)], ids=["grpo", "ppo"])
+def test_training_is_the_same_to_the_byte_with_and_without(
+    echo_run: TrainConfig, algorithm: Any, tmp_path: Path
+) -> None:
+    config = replace(
+        echo_run,
+        algorithm=algorithm,
+        steps=3,
+        evaluation=EvaluationConfig(times=0),
+        diagnostics=DiagnosticsConfig(enabled=False),
+        checkpoint_every=1,
+        keep_checkpoints="all",
+    )
+    without = run(config, tmp_path / "without")
+    measured = run(replace(config, gradients=GradientsConfig(every=2, buckets=3)), tmp_path / "with")
+    assert lines(without) == lines(measured)
+    found = [checkpoint.checkpoints(folder.path / "checkpoints") for folder in (without, measured)]
+    assert [each.version for each in found[1]] == [1, 2, 3]  # all are kept
+    for one, other in zip(*found, strict=True):
+        for name in ("model.safetensors", "state.json"):
+            assert (one.path / name).read_bytes() == (other.path / name).read_bytes()
+        states = [each.learner_state()["descent"]["optimizer"]["state"] for each in (one, other)]
+        for key in states[0]:
+            assert all(torch.equal(states[0][key][name], states[1][key][name]) for name in states[0][key])
+    names = [{name for name in line.metrics if name.startswith("gradient/")} for line in read_metrics(measured.metrics)]
+    assert names[0] == names[2] != set()
+    assert names[1] == set()
+    assert {name.split("/")[1] for name in names[0]} == {"bucket_0", "bucket_1", "bucket_2", "all"}
+    assert ("gradient/all/kl_weighted_norm" in names[0]) == (algorithm.kl > 0)
+    last = read_metrics(measured.metrics)[2].metrics
+    assert last["gradient/all/kl_norm"].value > 0
+    assert last["gradient/all/task_norm"].n == 4
+    assert last["time/gradients"].value > 0
+    assert "time/gradients" not in read_metrics(measured.metrics)[1].metrics
+
+
+def test_a_model_in_pieces_is_refused(echo_run: TrainConfig) -> None:
+    with pytest.raises(ValueError, match=r"gradient's anatomy \(--gradients.every\) cannot work on yet"):
+        replace(echo_run, parallel=Fsdp2(), gradients=GradientsConfig(every=5))

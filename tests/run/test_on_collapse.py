@@ -1,0 +1,91 @@
+"""What an alarm does to a run: told once, recorded at every step, and with --on-collapse stop the end of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from test_loop import assert_the_same_run, command, trained, without_time
+
+from heedful import cli
+from heedful.diagnostics.alarms.rules import AlarmConfig, Beyond, Rule
+from heedful.diagnostics.alarms.watch import Alarms
+from heedful.run import checkpoint
+from heedful.run.config import DiagnosticsConfig, TrainConfig
+
+
+@pytest.fixture
+def collapsing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rules that a short run meets for certain: a collapse from step 2 on, a warning from step 1 on."""
+
+    def rules(config: AlarmConfig) -> Sequence[Rule]:
+        def entropy(readings: int) -> Beyond:
+            return Beyond("policy/entropy_per_token", 1e-6, above=True, readings=readings)
+
+        return (
+            Rule("some_collapse", ((entropy(3),),), "Stop here.", collapse=True),
+            Rule("some_warning", ((entropy(2),),), "Look."),
+        )
+
+    monkeypatch.setattr("heedful.diagnostics.alarms.watch.standard_rules", rules)
+
+
+def test_an_alarm_is_told_once_and_recorded_at_every_step(
+    echo_run: TrainConfig, tmp_path: Path, collapsing: None
+) -> None:
+    run = trained(replace(echo_run, steps=5, diagnostics=DiagnosticsConfig(enabled=False)), tmp_path / "run")
+    assert run.outcome.stopped_by == ()
+    assert run.watch.values["alarm/some_collapse"] == [None, None, 1.0, 1.0, 1.0]
+    told = [note for note in run.watch.notes if note.startswith("Alarm")]
+    assert [note.split(":")[0] for note in told] == ["Alarm some_warning at step 1", "Alarm some_collapse at step 2"]
+    assert told[1].endswith(". Stop here.")
+    line = json.loads((run.folder.metrics).read_text().splitlines()[2])
+    assert line["metrics"]["alarm/some_collapse"]["why"].startswith(
+        "policy/entropy_per_token is above 1e-06 since step 0"
+    )
+
+
+def test_a_collapse_stops_the_run_saved_and_it_goes_on_as_if_it_had_only_warned(
+    echo_run: TrainConfig, tmp_path: Path, collapsing: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopping, out = replace(echo_run, on_collapse="stop"), tmp_path / "stopped"
+    assert cli.run(command(stopping, out)) == 3
+    shown = capsys.readouterr().out
+    assert "Alarm some_collapse at step 2" in shown
+    assert f"stopped after step 3 by some_collapse, saved; look at {out / 'report.html'}" in shown
+    assert f"heedful train --resume {out}" in shown
+    assert checkpoint.checkpoints(out / "checkpoints")[-1].version == 3
+    assert [row["step"] for row in without_time(out)] == [0, 1, 2]
+    assert "some_collapse" in (out / "report.html").read_text()
+    assert not (out / "verdict.json").exists(), "the run is not over"
+
+    assert cli.run(["train", "--resume", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "Alarm some_collapse at step" not in shown.partition("Verdict")[0], "it stands since before"
+    assert "Alarms raised: some_warning at step 1, some_collapse at step 2." in shown
+    assert cli.run(command(echo_run, tmp_path / "warned")) == 0
+    assert_the_same_run(tmp_path / "warned", out)
+
+
+def test_a_warning_stops_nothing(echo_run: TrainConfig, tmp_path: Path, collapsing: None, monkeypatch: Any) -> None:
+    monkeypatch.setattr(
+        "heedful.diagnostics.alarms.watch.standard_rules",
+        lambda config: (Rule("w", ((Beyond("policy/entropy_per_token", 1e-6, True, 2),),), "Look."),),
+    )
+    run = trained(replace(echo_run, steps=3, on_collapse="stop"), tmp_path / "run")
+    assert (run.outcome.version, run.outcome.stopped_by) == (3, ())
+
+
+def test_the_alarms_of_a_short_healthy_run_are_null_or_quiet(echo_run: TrainConfig, tmp_path: Path) -> None:
+    values = trained(echo_run, tmp_path / "run").watch.values
+    named = {name: found for name, found in values.items() if name.startswith("alarm/")}
+    assert {name.removeprefix("alarm/") for name in named} == {rule.name for rule in Alarms().rules}
+    assert all(set(found) <= {None, 0.0} for found in named.values())

@@ -1,0 +1,232 @@
+"""From what was collected to what is trained on: surplus, filter, guard and memory, each by hand."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.algorithms.table import Dapo
+from heedful.filters import DropConstant, KeepAll, RandomSubset, Shrunken, SoftWeight, TopK, TopP, Visit, values_on
+from heedful.rollout.refill import Collection, RefillEnding
+from heedful.run.config import TrainConfig
+from heedful.run.coverage import Coverage, readmit
+from heedful.run.selection import Selection
+from heedful.run.task_memory import REMEMBERED, TaskMemory, TaskRecord
+from heedful.types import Ending, Group, Task, Trajectory, Verdict
+
+RNG = random.Random(0)
+KEPT, BELOW = Verdict(1.0, "kept", 0.3), Verdict(0.0, "below_mass", 0.2)
+
+
+def group(name: str, *outcomes: float | None) -> Group:
+    task = Task(name, 0, "train")
+    members = [Trajectory(task, member, (), Ending.FAILED, outcome) for member, outcome in enumerate(outcomes)]
+    return Group(task, tuple(members))
+
+
+def ones(successes: int, episodes: int = 4) -> tuple[float, ...]:
+    return (1.0,) * successes + (0.0,) * (episodes - successes)
+
+
+def collected(*groups: Group, wanted: int | None = None, ending: RefillEnding = "off") -> Collection:
+    return Collection(groups, len(groups) if wanted is None else wanted, ending)
+
+
+def reasons(verdicts: list[Verdict]) -> list[str]:
+    return [verdict.reason for verdict in verdicts]
+
+
+# Without more than a filter -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("filter", [TopP(), KeepAll(), RandomSubset(), SoftWeight(), Shrunken()], ids=repr)
+def test_without_pool_and_refill_the_verdicts_are_the_filters(filter: Any) -> None:
+    groups = [group("a", *ones(2)), group("b", *ones(0)), group("c", *ones(1)), group("d", None, 1.0)]
+    expected = filter(values_on(groups, "outcome"), random.Random(3))
+    selection = Selection(filter)
+    assert selection.choose(0, collected(*groups), random.Random(3)) == expected
+    assert [metric.value for metric in selection.metrics(expected)] == [None, None, None]
+    assert "--tasks N" in selection.metrics(expected)[0].why
+
+
+# Dynamic sampling -----------------------------------------------------------------------------------------------------
+
+
+def test_the_filter_sees_the_first_groups_that_vary_as_many_as_were_asked_for() -> None:
+    groups = [
+        group("solved", *ones(4)),
+        group("even", *ones(2)),
+        group("broken", None, None, None, 1.0),
+        group("odd", *ones(1)),
+        group("later", *ones(2)),
+    ]
+    verdicts = Selection(KeepAll()).choose(0, collected(*groups, wanted=2, ending="enough"), RNG)
+    assert reasons(verdicts) == ["constant", "kept", "unscored", "kept", "surplus"]
+    assert [verdict.weight for verdict in verdicts] == [0, 1, 0, 1, 0]
+    assert [verdict.spread for verdict in verdicts] == [0.0, pytest.approx(1 / 3), None, 0.25, pytest.approx(1 / 3)]
+    chosen = Selection(TopK(k=1)).choose(0, collected(*groups, wanted=2, ending="enough"), RNG)
+    assert reasons(chosen) == ["constant", "kept", "unscored", "below_rank", "surplus"]
+
+
+def test_a_refill_that_fell_short_leaves_what_varies_to_the_filter() -> None:
+    groups = [group("a", *ones(0)), group("b", *ones(1)), group("c", *ones(4))]
+    for ending in ("bound", "pool"):
+        verdicts = Selection(DropConstant()).choose(0, collected(*groups, wanted=2, ending=ending), RNG)
+        assert reasons(verdicts) == ["constant", "kept", "constant"]
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0, None]), min_size=2, max_size=4), max_size=12), st.integers(1, 6))
+def test_every_collected_group_has_one_verdict_and_surplus_only_beyond_enough(
+    outcomes: list[list[float | None]], wanted: int
+) -> None:
+    groups = [group(str(number), *values) for number, values in enumerate(outcomes)]
+    verdicts = Selection(KeepAll()).choose(0, collected(*groups, wanted=wanted, ending="bound"), RNG)
+    assert len(verdicts) == len(groups)
+    kept = sum(verdict.kept for verdict in verdicts)
+    assert kept <= wanted
+    assert kept == wanted or "surplus" not in reasons(verdicts)
+
+
+# Memory ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_memory_counts_visits_successes_and_what_was_passed_over() -> None:
+    selection = Selection(TopK(k=1), memory=TaskMemory())
+    assert selection.memory is not None
+    selection.choose(3, collected(group("a", *ones(2)), group("b", *ones(1))), RNG)
+    selection.choose(5, collected(group("b", *ones(1)), group("c", *ones(2))), RNG)
+    verdicts = selection.choose(6, collected(group("a", *ones(4)), group("c", None, 1.0)), RNG)
+    a, b, c = (selection.memory.of(name) for name in "abc")
+    assert (a.visits, a.episodes, a.successes, a.trained, a.last_trained, a.skips) == (2, 8, 6, 1, 3, 1)
+    assert (b.visits, b.episodes, b.successes, b.trained, b.last_trained, b.skips) == (2, 8, 2, 0, None, 2)
+    assert (c.visits, c.episodes, c.successes, c.trained, c.last_trained, c.skips) == (2, 5, 3, 1, 5, 1)
+    assert b.earlier == (Visit.of(ones(1)), Visit.of(ones(1)))
+    named = {metric.name: (metric.value, metric.n) for metric in selection.metrics(verdicts)}
+    assert named == {
+        "filter/starved_tasks": (0.0, 3),
+        "filter/longest_skip": (2.0, 3),
+        "filter/readmitted": (0.0, 2),
+    }
+    assert selection.memory.metrics(patience=2)[0].value == 1.0
+    assert selection.memory.of("never drawn") == TaskRecord()
+
+
+def test_the_memory_comes_back_from_json_as_it_was() -> None:
+    memory = TaskMemory()
+    for step in range(REMEMBERED + 3):
+        groups = [group("a", *ones(step % 4)), group("b", 0.25, None, 1.0)]
+        memory.observe(step, groups, values_on(groups, "outcome"), [KEPT, BELOW])
+    again = TaskMemory()
+    again.load_state(json.loads(json.dumps(memory.state())))
+    assert again.records == memory.records
+    assert len(memory.of("a").earlier) == REMEMBERED
+    assert [row["task"] for row in memory.table()] == ["a", "b"]
+    assert set(memory.table()[0]) == {
+        "task", "visits", "episodes", "successes", "trained", "last_trained", "skips"
+    }  # fmt: skip
+
+
+def test_the_past_of_a_task_enters_a_filter_that_learns_from_it() -> None:
+    filter = Shrunken(like=TopK(k=1), discount=0.8)
+    selection = Selection(filter, memory=TaskMemory())
+    for step in range(3):  # a is all but solved, b is open
+        selection.choose(step, collected(group("a", *ones(8, 8)), group("b", *ones(4, 8))), RNG)
+    now = collected(group("a", *ones(2)), group("b", *ones(1)))
+    assert reasons(Selection(filter, memory=TaskMemory()).choose(3, now, RNG)) == ["kept", "below_rank"]
+    assert reasons(selection.choose(3, now, RNG)) == ["below_rank", "kept"]
+
+
+def test_under_dynamic_sampling_each_group_keeps_its_own_past() -> None:
+    filter = Shrunken(like=TopK(k=1), discount=0.8)
+    selection = Selection(filter, memory=TaskMemory())
+    for step in range(3):
+        selection.choose(step, collected(group("a", *ones(8, 8)), group("b", *ones(4, 8))), RNG)
+    now = collected(group("z", *ones(4)), group("a", *ones(2)), group("b", *ones(1)), wanted=2, ending="enough")
+    assert reasons(selection.choose(3, now, RNG)) == ["constant", "below_rank", "kept"]
+
+
+# The guard ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_longest_starved_come_first_and_no_more_than_the_rate_allows() -> None:
+    verdicts = [BELOW, BELOW, KEPT, BELOW, BELOW]
+    names, skips = ["a", "b", "c", "d", "e"], [4, 9, 20, 3, 9]
+    chosen = readmit(verdicts, names, skips, [True] * 5, patience=4, most=2)
+    assert reasons(chosen) == ["below_mass", "readmitted", "kept", "below_mass", "readmitted"]
+    assert chosen[1] == Verdict(1.0, "readmitted", 0.2)
+    assert reasons(readmit(verdicts, names, skips, [True] * 5, 4, 1))[1] == "readmitted"  # of equal ones, by name
+    assert readmit(verdicts, names, skips, [True] * 5, 4, 0) == verdicts
+    assert [Coverage(rate=rate).most(16) for rate in (0.0, 0.01, 0.125, 0.13, 1.0)] == [0, 1, 2, 3, 16]
+
+
+def test_a_group_that_does_not_vary_is_never_re_admitted() -> None:
+    verdicts = [Verdict(0.0, "constant", 0.0), BELOW]
+    assert reasons(readmit(verdicts, ["a", "b"], [50, 4], [False, True], 4, 5)) == ["constant", "readmitted"]
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.booleans()), max_size=10),
+    st.integers(1, 6),
+    st.integers(0, 5),
+    st.randoms(use_true_random=False),
+)
+def test_the_guard_takes_back_whom_it_may_and_does_not_depend_on_the_order(
+    rows: list[tuple[bool, int, bool]], patience: int, most: int, rng: random.Random
+) -> None:
+    names = [f"task {number}" for number in range(len(rows))]
+    verdicts = [KEPT if kept else BELOW for kept, _, _ in rows]
+    skips, varies = [skipped for _, skipped, _ in rows], [each for _, _, each in rows]
+    chosen = readmit(verdicts, names, skips, varies, patience, most)
+    may = [i for i, (kept, skipped, each) in enumerate(rows) if each and not kept and skipped >= patience]
+    taken = [i for i, verdict in enumerate(chosen) if verdict.reason == "readmitted"]
+    assert set(taken) <= set(may)
+    assert len(taken) == min(most, len(may))
+    assert all(skips[i] >= skips[j] for i in taken for j in may if j not in taken)
+    assert [verdict for i, verdict in enumerate(chosen) if i not in taken] == [
+        verdict for i, verdict in enumerate(verdicts) if i not in taken
+    ]
+    order = rng.sample(range(len(rows)), len(rows))
+    shuffled = readmit(*([each[i] for i in order] for each in (verdicts, names, skips, varies)), patience, most)
+    assert shuffled == [chosen[i] for i in order]
+
+
+def test_a_task_that_is_always_ranked_out_is_trained_on_again_once_it_is_starved() -> None:
+    selection = Selection(TopK(k=1), Coverage(rate=0.5, patience=2), TaskMemory())
+    seen = [selection.choose(step, collected(group("a", *ones(2)), group("b", *ones(1))), RNG) for step in range(7)]
+    assert [verdicts[1].reason for verdicts in seen] == ["below_rank", "below_rank", "readmitted"] * 2 + ["below_rank"]
+    assert [metric.value for metric in selection.metrics(seen[2])][2] == 1.0
+
+
+def test_surplus_groups_of_starved_tasks_may_come_back_too() -> None:
+    selection = Selection(KeepAll(), Coverage(rate=0.1, patience=1), TaskMemory())
+    groups = [group("a", *ones(2)), group("b", *ones(1))]
+    seen = [selection.choose(step, collected(*groups, wanted=1, ending="enough"), RNG) for step in range(3)]
+    assert [verdicts[1].reason for verdicts in seen] == ["surplus", "readmitted", "surplus"]
+
+
+# Configuration --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"coverage": {"rate": 0.1}}, "every step draws fresh tasks; give a pool with --tasks N"),
+        ({"coverage": {"rate": 1.1}}, "expected 0 to 1, found 1.1"),
+        ({"coverage": {"patience": 0}}, "patience must be at least 1"),
+        ({"algorithm": {"sampling_batches": 0}}, "sampling_batches of at least 1"),
+        ({"algorithm": {"overlong_buffer": 1.5}}, "a share of the token limit"),
+        ({"algorithm": {"overlong_penalty": -1.0}}, "overlong_penalty to be a number of at least 0"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_a_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        TrainConfig(
+            coverage=Coverage(**changes.get("coverage", {})),
+            algorithm=replace(Dapo(), **changes.get("algorithm", {})),
+        )

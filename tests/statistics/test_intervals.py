@@ -1,0 +1,69 @@
+"""Intervals against textbook numbers and against exact coverage."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from heedful.statistics.intervals import Interval, cluster_interval, jackknife_interval, mean_interval, wilson
+
+
+def test_wilson_agrees_with_published_numbers():
+    # Newcombe 1998, table I: 81 of 263 and 15 of 148.
+    assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    assert wilson(15, 148) == pytest.approx((0.0624, 0.1605), abs=5e-5)
+    assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
+    assert wilson(29, 29) == pytest.approx((0.8830, 1.0), abs=5e-5)
+
+
+def test_wilson_has_width_and_exact_ends_where_all_trials_agree():
+    assert wilson(0, 7).low == 0.0
+    assert wilson(7, 7).high == 1.0
+    assert wilson(0, 7).high > 0.2
+
+
+def test_wilson_covers_binomial_rates_about_95_times_in_100():
+    coverage = []
+    for rate in np.linspace(0.05, 0.95, 19):
+        successes = np.arange(65)
+        covered = [low <= rate <= high for low, high in (wilson(int(count), 64) for count in successes)]
+        coverage.append(float(binom.pmf(successes, 64, rate) @ np.array(covered)))
+    assert np.mean(coverage) == pytest.approx(0.95, abs=0.01)
+    assert min(coverage) > 0.9
+
+
+@pytest.mark.parametrize(("successes", "n"), [(1, 0), (3, 2), (-1, 2)])
+def test_wilson_refuses_impossible_counts(successes, n):
+    with pytest.raises(ValueError, match="successes of"):
+        wilson(successes, n)
+
+
+def test_mean_interval_is_students():
+    # Mean 2, sample std 1, t(2) = 4.302653: half width 4.302653 / sqrt 3.
+    assert mean_interval([1.0, 2.0, 3.0]) == pytest.approx((2 - 2.484138, 2 + 2.484138), abs=1e-5)
+    assert mean_interval([1.0]) is None
+    assert mean_interval([]) is None
+
+
+def test_equal_clusters_give_the_interval_of_the_cluster_means():
+    assert cluster_interval([4.0, 2.0, 7.0], [4, 4, 4]) == pytest.approx(mean_interval([1.0, 0.5, 1.75]))
+
+
+def test_clusters_without_values_do_not_count():
+    assert cluster_interval([1.0, 0.0, 2.0], [2, 0, 2]) == cluster_interval([1.0, 2.0], [2, 2])
+    assert cluster_interval([1.0, 0.0], [2, 0]) is None
+
+
+def test_unequal_clusters_jackknife_the_pooled_mean():
+    # Values 1 | 0 0 | 1 1 1: pooled 4/6; without each cluster 3/5, 4/4, 1/3.
+    deleted = np.array([3 / 5, 1.0, 1 / 3])
+    error = math.sqrt(2 / 3 * float(((deleted - deleted.mean()) ** 2).sum()))
+    expected = (4 / 6 - 4.302653 * error, 4 / 6 + 4.302653 * error)
+    assert cluster_interval([1.0, 0.0, 3.0], [1, 2, 3]) == pytest.approx(expected, abs=1e-5)
+    assert jackknife_interval(4 / 6, deleted) == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_interval_is_cut_to_the_range_without_turning_over():
+    assert Interval(-0.2, 1.3).cut(0.0, 1.0) == (0.0, 1.0)
+    assert Interval(1.1, 1.3).cut(0.0, 1.0) == (1.0, 1.0)

@@ -1,0 +1,190 @@
+"""Trackers: the bytes of metrics.jsonl, and dashboards that neither touch the network nor stop a run."""
+
+import inspect
+import json
+import math
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from heedful.storage.measurements import read_metrics
+from heedful.storage.trackers import TRACKERS, JsonlTracker, guarded, open_trackers
+from heedful.types import Metric
+
+READINGS = [
+    Metric("reward/mean", 0.25),
+    Metric("information/first_turn/mi", 1.5, n=16, low=1.25, high=1.75),
+    Metric("text/judge_accuracy", None, why="fewer than 4 thoughts per prompt"),
+    Metric("regime/first_turn", "diverse"),
+]
+
+
+def refuse_to_leave_the_machine(host: str | bytes | None, *_: object, **__: object) -> list[object]:
+    if host not in (None, "localhost", "127.0.0.1", "::1"):
+        raise AssertionError(f"a tracker looked up {host!r}")
+    return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
+
+
+def track_in_a_process_of_its_own(tracker: str, folder: Path) -> None:
+    """One step and a close, without the network, without the user's tokens and stores.
+
+    A process of its own, because trackio fixes the place of its store when it is imported and wandb's service may still
+    be writing when `close` returns; it has finished when the process ends.
+    """
+    program = f"""
+import socket
+from pathlib import Path
+from heedful.storage.trackers import {tracker}
+from heedful.types import Metric
+{inspect.getsource(refuse_to_leave_the_machine)}
+socket.getaddrinfo = refuse_to_leave_the_machine
+tracker = {tracker}(Path({str(folder / "a-run")!r}), {{"steps": 3}})
+tracker.write(0, [Metric("reward/mean", 0.25), Metric("regime/first_turn", "diverse"), Metric("x", None, why="-")])
+tracker.close()
+"""
+    foreign = ("WANDB_MODE", "WANDB_API_KEY", "HF_TOKEN", "TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")
+    homes = ("HF_HOME", "TRACKIO_DIR", "WANDB_CONFIG_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR")
+    environment = {name: value for name, value in os.environ.items() if name not in foreign}
+    environment |= {name: str(folder / name) for name in homes} | {"HF_HUB_OFFLINE": "1"}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def ticking() -> Callable[[], float]:
+    seconds = iter(range(100, 200))
+    return lambda: float(next(seconds))
+
+
+def test_a_number_alone_is_written_as_a_number_and_everything_else_with_its_reason(tmp_path: Path) -> None:
+    tracker = JsonlTracker(tmp_path / "metrics.jsonl", clock=ticking())
+    tracker.write(3, READINGS)
+    tracker.close()
+    line = (tmp_path / "metrics.jsonl").read_text()
+    assert line == (
+        '{"step":3,"time":100.0,"metrics":{"reward/mean":0.25,'
+        '"information/first_turn/mi":{"value":1.5,"low":1.25,"high":1.75,"n":16},'
+        '"text/judge_accuracy":{"value":null,"why":"fewer than 4 thoughts per prompt"},'
+        '"regime/first_turn":{"value":"diverse"}}}\n'
+    )
+
+
+def test_what_is_written_is_read_back_by_the_storage_module(tmp_path: Path) -> None:
+    tracker = JsonlTracker(tmp_path / "metrics.jsonl", clock=ticking())
+    tracker.write(0, READINGS)
+    (row,) = read_metrics(tmp_path / "metrics.jsonl")
+    assert list(row.metrics.values()) == READINGS
+
+
+def test_what_json_cannot_hold_is_written_as_missing_with_the_reason(tmp_path: Path) -> None:
+    tracker = JsonlTracker(tmp_path / "metrics.jsonl")
+    tracker.write(0, [Metric("a", math.nan), Metric("b", 1.0, low=-math.inf, high=2.0)])
+    metrics = json.loads((tmp_path / "metrics.jsonl").read_text())["metrics"]
+    assert metrics["a"] == {"value": None, "why": "the value was nan"}
+    assert metrics["b"] == {"value": 1.0, "high": 2.0, "why": "the interval was not finite"}
+
+
+def test_a_line_is_on_disk_as_soon_as_it_is_written(tmp_path: Path) -> None:
+    tracker = JsonlTracker(tmp_path / "metrics.jsonl")
+    tracker.write(0, READINGS)
+    assert (tmp_path / "metrics.jsonl").read_bytes().endswith(b"}}\n")
+
+
+def test_two_readings_of_one_name_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    tracker = JsonlTracker(tmp_path / "metrics.jsonl")
+    with pytest.raises(ValueError, match="one reading per name in a step, found 'a' twice in step 7"):
+        tracker.write(7, [Metric("a", 1.0), Metric("b", 1.0), Metric("a", 2.0)])
+    assert (tmp_path / "metrics.jsonl").read_bytes() == b""
+
+
+class Failing:
+    """Fails at every call."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+
+    def write(self, step: int, metrics: object) -> None:
+        self.attempts += 1
+        raise ConnectionError("no route")
+
+    def close(self) -> None:
+        raise ConnectionError("no route")
+
+
+def test_a_failing_tracker_warns_once_and_is_still_tried() -> None:
+    failing = Failing()
+    tracker = guarded(failing)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(3):
+            tracker.write(step, [])
+        tracker.close()
+    assert [str(warning.message).split(". ")[0] for warning in caught] == [
+        "Failing could not write step 0: ConnectionError: no route"
+    ]
+    assert failing.attempts == 3
+
+
+def test_an_interrupt_passes_through_a_guarded_tracker() -> None:
+    class Interrupted(Failing):
+        def write(self, step: int, metrics: object) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        guarded(Interrupted()).write(0, [])
+
+
+def test_an_unknown_tracker_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="among tensorboard, trackio, wandb, found 'mlflow'"):
+        open_trackers(["mlflow"], tmp_path, {})
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_a_missing_extra_is_named_when_the_tracker_is_started(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (name, "tensorboard.summary"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ValueError, match=rf'pip install "heedful\[{name}\]"'):
+        open_trackers([name], tmp_path, {})
+
+
+def test_tensorboard_gets_the_numbers_and_only_those(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (tracker,) = open_trackers(["tensorboard"], tmp_path, {})
+    tracker.write(0, READINGS)
+    tracker.write(4, [Metric("reward/mean", 0.5)])
+    tracker.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert set(events.Tags()["tensors"]) == {"reward/mean", "information/first_turn/mi"}
+    readings = [(event.step, event.tensor_proto.float_val[0]) for event in events.Tensors("reward/mean")]
+    assert readings == [(0, 0.25), (4, 0.5)]
+
+
+def test_wandb_keeps_a_run_in_its_folder_unless_told_otherwise(tmp_path: Path) -> None:
+    pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
+    track_in_a_process_of_its_own("WandbTracker", tmp_path)
+    (record,) = (tmp_path / "a-run" / "wandb").glob("offline-run-*/*.wandb")
+    content = record.read_bytes()
+    assert all(word in content for word in (b"reward/mean", b"diverse", b"steps"))
+
+
+def test_trackio_keeps_a_run_on_this_machine(tmp_path: Path) -> None:
+    pytest.importorskip("trackio", reason="the extra `trackio` is not installed")
+    track_in_a_process_of_its_own("TrackioTracker", tmp_path)
+    with sqlite3.connect(tmp_path / "TRACKIO_DIR" / "heedful.db") as store:
+        rows = store.execute("select run_name, step, metrics from metrics").fetchall()
+    assert [(name, step, json.loads(metrics)) for name, step, metrics in rows] == [
+        ("a-run", 0, {"reward/mean": 0.25, "regime/first_turn": "diverse"})
+    ]

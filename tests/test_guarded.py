@@ -1,0 +1,28 @@
+"""What foreign code raises becomes a value, and what stops the process does not."""
+
+import pytest
+
+from heedful.guarded import Answered, Raised, guarded_call
+
+
+def test_an_answer_comes_back_as_one() -> None:
+    assert guarded_call(lambda: 3) == Answered(3)
+
+
+def test_what_is_raised_comes_back_with_its_text_and_its_place() -> None:
+    def broken() -> None:
+        raise KeyError("red")
+
+    found = guarded_call(broken)
+    assert isinstance(found, Raised)
+    assert str(found) == "KeyError: 'red'"
+    assert found.place.startswith("test_foreign.py, line ")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_what_stops_the_process_passes_through(stop: type[BaseException]) -> None:
+    def leave() -> None:
+        raise stop
+
+    with pytest.raises(stop):
+        guarded_call(leave)
