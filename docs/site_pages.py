@@ -118,9 +118,10 @@ def api_page(uri: str) -> str:
     if exports(_read_file(folder / "__init__.py")) or name == "heedful":
         return f"# {name}\n\n::: {name}\n"
     parts = [f"# {name}\n\n::: {name}\n    options:\n      members: false\n"]
-    for module in sorted(folder.glob("*.py")):
-        if module.stem != "__init__" and not module.stem.startswith("_"):
-            parts.append(f"## {name}.{module.stem}\n\n::: {name}.{module.stem}\n    options:\n      heading_level: 3\n")
+    for module in sorted(folder.rglob("*.py")):
+        if not module.stem.startswith("_"):
+            full_name = ".".join(module.relative_to(SOURCE).with_suffix("").parts)
+            parts.append(f"## {full_name}\n\n::: {full_name}\n    options:\n      heading_level: 3\n")
     return "\n".join(parts)
 
 

@@ -74,9 +74,12 @@ def test_a_package_that_exports_names_shows_these_and_another_one_its_modules(
         (folder / "__init__.py").write_text(init)
         (folder / "part.py").write_text("")
         (folder / "_own.py").write_text("")
+        (folder / "inner").mkdir()
+        (folder / "inner" / "deep.py").write_text("")
     monkeypatch.setattr(pages, "SOURCE", tmp_path)
     assert re.findall(r"^::: (.*)$", pages.api_page("api/x.open.md"), flags=re.MULTILINE) == ["x.open"]
-    assert re.findall(r"^::: (.*)$", pages.api_page("api/x.shut.md"), flags=re.MULTILINE) == ["x.shut", "x.shut.part"]
+    shut = re.findall(r"^::: (.*)$", pages.api_page("api/x.shut.md"), flags=re.MULTILINE)
+    assert shut == ["x.shut", "x.shut.inner.deep", "x.shut.part"]
 
 
 def test_every_page_of_the_api_is_a_package(pages: ModuleType) -> None:
