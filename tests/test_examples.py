@@ -91,6 +91,13 @@ def test_small_examples_print_what_they_say(page: str, least: int) -> None:
         assert runner.run(example).failed == 0, f"{page}, block {number}, prints something else; see the output."
 
 
+def test_the_audit_of_the_readme_prints_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    log, shown = re.findall(r"^ {4}heedful audit (\S+)$.*?^```\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)[0]
+    assert cli.run(["audit", str(ROOT / log), "--out", str(tmp_path / "audit")]) == 0
+    assert shown in capsys.readouterr().out
+
+
 def train_commands() -> list[str]:
     """The `heedful train` lines of the pages that read no file."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
