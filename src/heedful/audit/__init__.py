@@ -1,6 +1,6 @@
 """Audits of logged rollouts: any trainer's log in, the metrics of training out, with or without a model.
 
-Promise: reads only; what the log does not say is said to be missing or assumed, never made up.
+Promise: an audit only reads. What the log does not say is reported as missing or assumed, never invented.
 """
 
 from heedful.audit.recognised import open_log

@@ -1,7 +1,7 @@
-"""An audit from end to end: measure a log step by step and write what was found.
+"""An audit from end to end: measure a log step by step and write the results.
 
-Promise: every step is on disk before the next one is read; what could not be read is counted, and a log of which
-nothing could be read is an error, not an empty page.
+Promise: every step is on disk before the next one is read. What could not be read is counted. A log of which nothing
+could be read is an error, not an empty page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from heedful.audit.files import rows_of
 from heedful.audit.measure import judged, sampled_groups, step_metrics
 from heedful.audit.recognised import RecognisedLog, counted
 from heedful.audit.record import RECORD, AuditRecord, claim_folder, fingerprints, resume
-from heedful.audit.records import Faults, LoggedEpisode, Place
+from heedful.audit.records import Faults, Location, LoggedEpisode
 from heedful.audit.scoring import ModelJudge
 from heedful.audit.settings import AuditSettings
 from heedful.audit.steps import LoggedStep, StepStream
@@ -60,7 +60,7 @@ class _Tally:
 
 
 def audit(log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: Watcher) -> Path:
-    """Measure a log and write `metrics.jsonl`, `audit.json`, `verdict.json` and `report.html`; returns their folder.
+    """Measure a log and write `metrics.jsonl`, `audit.json`, `verdict.json` and `report.html`. Returns their folder.
 
     `out` is a new folder, or that of the same audit to go on with; `None` claims `audits/<name>-<n>`.
 
@@ -106,7 +106,7 @@ class _Audit:
         self.record.save(self.folder)
         self.watch.begin(self.log.files.size)
         for file, sentence in self.log.files.refused:
-            self.faults.add(Place(file, 0), "a file that can be read", sentence)
+            self.faults.add(Location(file, 0), "a file that can be read", sentence)
         steps = StepStream(self._episodes(), self.faults, lambda: self.position)
         tracker = JsonlTracker(run.metrics)
         try:
