@@ -1,7 +1,4 @@
-"""`heedful audit`: the metrics of training for logged rollouts, of this trainer or another.
-
-Promise: reads a log and writes a folder of its own; the log is never changed.
-"""
+"""`heedful audit`: the metrics of training for the logged rollouts of any trainer. The log is never changed."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ SHOWN = {
     "gap_per_token": "gap per token",
     "accuracy": "retrieval accuracy",
 }
-"""What the closing table shows: a metric's name, or the end of one of the first turn."""
+"""The rows of the closing table: a metric's name, or the end of the name of a first-turn metric."""
 PAUSE = 5.0
 """Seconds between plain lines."""
 
@@ -125,7 +122,7 @@ class _Progress:
 
 
 def _conclude(console: Console, folder: Path) -> None:
-    """What was read, what was left out, and the first and last reading of what matters."""
+    """Print what was read, what was left out, and the first and last reading of the main metrics."""
     import json
 
     from heedful.audit.record import RECORD

@@ -1,7 +1,6 @@
-"""`heedful eval`: success on held-out tasks, sampled and greedy, beside what can be had without reading the input.
+"""`heedful eval`: success on held-out tasks, sampled and greedy, with baselines that read no input.
 
-Promise: at a run's own settings it plays the same tasks with the same sampling noise as the run's own evaluation, so
-the numbers agree; every number carries its n and, where there is one, its interval.
+Promise: with a run's own settings it gives the numbers of the run's own evaluation: same tasks, same sampling noise.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 class EvaluateWords:
     """Measure success on held-out tasks, sampled and greedy, with 95% intervals.
 
-    Two baselines are measured beside it: a random player, and the best fixed sequence of actions, which reads nothing
+    Two baselines are measured, too: a random player, and the best fixed sequence of actions, which reads nothing
     and is searched on training tasks. Samples of one task are never counted as independent.
 
       heedful eval runs/frozen_lake-grpo-s0-1 --checkpoint best --split test
@@ -62,9 +61,9 @@ class EvaluateSettings:
     """Settings of an evaluation."""
 
     split: Literal["val", "test"]
-    """Whose tasks."""
+    """The split that the tasks are of."""
     tasks: int
-    """Held-out tasks."""
+    """Number of held-out tasks."""
     samples: int
     """Sampled episodes per task."""
     at_once: int
@@ -77,7 +76,7 @@ class EvaluateSettings:
     """The environment and its knobs."""
     context: Context
     collect: Annotated[Collector, Choice(COLLECTORS)]
-    """Who waits for whom while episodes are played: lock_step, or async for environments that are slow."""
+    """How episodes are played at the same time: lock_step, or async for slow environments."""
     env_workers: int
     """Processes in which episodes are played; 0 = in this one."""
     env_timeout: float
@@ -87,12 +86,12 @@ class EvaluateSettings:
     template_options: tuple[str, ...]
     """Options of the chat template as name=value."""
     seed: int
-    """Of the sampling noise; the tasks do not depend on it."""
+    """Seed of the sampling noise; the tasks do not depend on it."""
     threads: int
     """CPU threads."""
     device: Literal["auto", "cpu", "cuda", "mps"]
     dtype: Literal["float32", "bfloat16"]
-    """Of the weights."""
+    """Type of the weights."""
 
     def __post_init__(self) -> None:
         refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1)
@@ -112,7 +111,7 @@ class SeedlingSettings(EvaluateSettings):
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What was measured."""
+    """The results of an evaluation."""
 
     metrics: tuple[Metric, ...]
     """`eval/<split>/<sampled|greedy|random|fixed>/success`, and more of the sampled episodes."""

@@ -1,16 +1,18 @@
-"""`heedful train`: the whole job - seedling, training, evaluation, report, verdict.
+"""`heedful train`: the whole job of seedling, training, evaluation, report and verdict.
 
-Promise: a new run never touches an old one's folder; an interrupted run says how to go on.
+Promise: a new run never writes into an old one's folder, and an interrupted run says how to go on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,7 +49,8 @@ class TrainWords:
     seeds: Annotated[tuple[int, ...], Shown("0,1,2")] = ()
     """Train one run per seed, as processes that share one warm start, and print a table with intervals."""
     resume: Annotated[Path | None, Shown("RUN")] = None
-    """Go on with an interrupted run from its last checkpoint. No other flag is allowed."""
+    """Go on with an interrupted run from its last checkpoint, or with the folder of several seeds. No other flag is
+    allowed."""
 
     def __post_init__(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):
@@ -70,14 +73,7 @@ def main(argv: list[str]) -> int:
         raise ValueError(f"Expected an environment after `heedful train`: one of {known}, or module:Class.")
     config = line.settings(TrainConfig, preset(words.env or "frozen_lake", line.typed("model")))
     if words.seeds:
-        if place.size > 1:
-            raise ValueError(
-                f"--seeds {','.join(map(str, words.seeds))} starts processes of its own, one for each seed, but "
-                f"torchrun has started {place.size} for one run: leave out torchrun, or give one --seed."
-            )
-        from heedful.cli.seeds import run_seeds
-
-        return run_seeds(config, list(words.seeds), words.out)
+        return _train_seeds(config, words.seeds, words.out, place)
     return _run(config, partial(_new_folder, config, words.out), place, resume=False)
 
 
@@ -95,7 +91,52 @@ def _name_of_algorithm(config: TrainConfig) -> str:
     return str(to_json(config)["algorithm"]["type"])
 
 
+def _train_seeds(config: TrainConfig, seeds: Sequence[int], out: Path | None, place: Place) -> int:
+    """One run per seed, as a study with a single arm."""
+    _refuse_torchrun(f"--seeds {','.join(map(str, seeds))}", place)
+    from heedful.studies.catalogue import several_seeds
+    from heedful.studies.progress import wide_console
+    from heedful.studies.runner import Request, run_study
+
+    folder = out or _free_folder(f"runs/{config.env.name}-{_name_of_algorithm(config)}-seeds")
+    try:
+        return run_study(Request(several_seeds(config, seeds), folder), wide_console())
+    except ValueError:
+        if out is None and not any(folder.glob("s[0-9]*")):
+            shutil.rmtree(folder)  # refused before anything was computed
+        raise
+
+
+def _resume_seeds(path: Path, place: Place) -> int:
+    _refuse_torchrun(f"--resume {path}, the folder of several runs,", place)
+    from heedful.studies.progress import wide_console
+    from heedful.studies.runner import Request, run_study
+    from heedful.studies.study_folder import StudyFolder
+
+    return run_study(Request(StudyFolder(path).read_study(), path), wide_console())
+
+
+def _refuse_torchrun(what: str, place: Place) -> None:
+    if place.size > 1:
+        raise ValueError(
+            f"{what} starts processes of its own, one for each seed, but torchrun has started {place.size} for one "
+            "run: leave out torchrun, or train one seed."
+        )
+
+
+def _free_folder(name: str) -> Path:
+    """Make the first `<name>-<n>` that there is not, from 1."""
+    for number in count(1):
+        path = Path(f"{name}-{number}")
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(parents=True)
+            return path
+    raise AssertionError("there is no last number")
+
+
 def _resume(path: Path, place: Place) -> int:
+    if (path / "study.json").is_file():
+        return _resume_seeds(path, place)
     folder = RunFolder.open(path, resume=True)
     try:
         tree = json.loads(folder.config.read_text())
@@ -105,7 +146,7 @@ def _resume(path: Path, place: Place) -> int:
 
 
 def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], place: Place, resume: bool) -> int:
-    # Torch is loaded here, after everything that can be refused without it has been.
+    # Torch is loaded here, after every check that needs no torch.
     from heedful.distributed.world import Joined, local_device
     from heedful.models.load import pick_device
 
@@ -130,7 +171,7 @@ def _code(outcome: Outcome) -> int:
 
 
 def _train(config: TrainConfig, folder: RunFolder, world: World, resume: bool) -> Outcome:
-    """The run in one process. The first one shows it and keeps its record."""
+    """Run one process of the training. The first process shows the run and writes its files."""
     from heedful.run import checkpoint
     from heedful.run.loop import train
     from heedful.run.parts import assemble
@@ -165,7 +206,7 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, resume: bool) -
 
 
 def _conclude(config: TrainConfig, folder: RunFolder, outcome: Outcome) -> int:
-    """What a person reads at the end of a run."""
+    """Print the end of a run: its verdict, or how to go on; returns the exit code."""
     from heedful.report import write_report
     from heedful.run.terminal import TerminalView
     from heedful.run.verdict import conclude

@@ -1,6 +1,6 @@
 """Alarms against falls of success: leads, false alarms of healthy runs, and of simulated ones in which nothing happens.
 
-Promise: counts carry exact limits, and what nobody raised an alarm about is shown beside what everybody did.
+Promise: counts carry exact limits, and falls without an alarm are counted, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Mover:
 
     metric: str
     before: Count
-    """Of the induced runs that fell: it departed before the evaluation that shows the fall."""
+    """Induced runs that fell in which it departed before the evaluation that shows the fall."""
     healthy: Count
     """Healthy runs in which it departed as well."""
 
@@ -136,7 +136,7 @@ def _simulate(spec: Lead, healthy: Sequence[RunRecord]) -> list[Mapping[str, Seq
 
 
 def replayed_alarms(spec: Lead, run: Readings) -> dict[str, list[int]]:
-    """The steps at which each alarm stands raised when this version's alarms read the run."""
+    """The steps at which each alarm of this version is raised on the run's measurements."""
     raised: dict[str, list[int]] = {}
     for observation in replay(run, spec.thresholds):
         for metric in observation.metrics:

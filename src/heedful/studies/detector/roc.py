@@ -1,4 +1,4 @@
-"""How well a metric tells two sets of readings apart: ROC curves and the area under them.
+"""How well a metric separates two sets of readings: ROC curves and the area under them.
 
 Promise: ties share credit by midranks, so a metric that never moves has an area of exactly one half; an interval never
 claims certainty because two sets happen not to overlap.
@@ -66,7 +66,7 @@ class Area:
     why: str
     """How the interval was taken, or why there is none."""
     direction: Direction
-    """On which side collapsed readings lie."""
+    """The side of collapsed readings."""
     declared: bool
     """The direction was said beforehand; otherwise the data chose it, which flatters areas near one half."""
     collapsed: int

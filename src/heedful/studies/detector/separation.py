@@ -1,7 +1,7 @@
 """ROC of every metric between the readings of collapsed and of healthy arms.
 
-Promise: the best metric is chosen on one half of the readings and its area is reported from the other, so that choosing
-among many does not flatter it.
+Promise: the best metric is chosen on one half of the readings, and its area is reported from the other half. So
+choosing among many metrics does not flatter it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_separation(spec: Separation, records: Records) -> SeparationOutcome:
     ranked = sorted(areas, key=lambda name: (-areas[name].value, -even.get(name, (0.0, 0.0))[1], name))
     if not areas:
         return SeparationOutcome(spec, {}, "", None, {}, {}, "no metric has readings on both sides")
-    # Several separate the one half completely, as a rule: the one whose sides lie furthest apart there is the best.
+    # Several separate the one half completely, as a rule: the one whose sides are furthest apart there is the best.
     best = max(even, key=lambda name: even[name], default="")
     odd = [_readings(spec, records, arms, best, parity=1) for arms in (spec.collapsed, spec.healthy)]
     confirmed = area(odd[0], odd[1], areas[best].direction) if best and all(half.values for half in odd) else None
