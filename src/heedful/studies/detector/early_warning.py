@@ -1,6 +1,6 @@
 """Alarms against falls of success: leads, false alarms of healthy runs, and of simulated ones in which nothing happens.
 
-Promise: counts carry exact limits, and what nobody raised an alarm about is shown beside what everybody did.
+Promise: counts carry exact limits, and falls without an alarm are counted, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Mover:
 
     metric: str
     before: Count
-    """Of the induced runs that fell: it departed before the evaluation that shows the fall."""
+    """Induced runs that fell in which it departed before the evaluation that shows the fall."""
     healthy: Count
     """Healthy runs in which it departed as well."""
 
