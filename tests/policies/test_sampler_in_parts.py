@@ -16,7 +16,7 @@ from heedful.models.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.kv import KVBatch  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
-from heedful.protocols import AskedInParts, Joinable  # noqa: E402
+from heedful.protocols import AnswersSubsets, ContinuousBatching  # noqa: E402
 from heedful.rollout.collect import collect  # noqa: E402
 from heedful.rollout.collect_async import collect_async  # noqa: E402
 from heedful.rollout.context import FULL_HISTORY, Context  # noqa: E402
@@ -78,10 +78,10 @@ WAYS: dict[str, Any] = {"joining": lambda policy: policy, "batch by batch": Batc
 
 def test_the_sampler_offers_both_ways(model: Any, renderer: Renderer) -> None:
     policy = policy_of(model, renderer)
-    assert isinstance(policy, AskedInParts)
-    assert isinstance(policy, Joinable)
-    assert isinstance(BatchByBatch(policy), AskedInParts)
-    assert not isinstance(BatchByBatch(policy), Joinable)
+    assert isinstance(policy, AnswersSubsets)
+    assert isinstance(policy, ContinuousBatching)
+    assert isinstance(BatchByBatch(policy), AnswersSubsets)
+    assert not isinstance(BatchByBatch(policy), ContinuousBatching)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -282,7 +282,7 @@ def test_without_a_word_on_who_goes_on_others_are_let_go(
 
 def test_what_is_held_is_at_most_twice_what_goes_on(model: Any, renderer: Renderer) -> None:
     policy, rng = policy_of(model, renderer, tokens_per_turn=3), random.Random(2)
-    assert isinstance(policy, AskedInParts)
+    assert isinstance(policy, AnswersSubsets)
     talks = {str(number): ask(str(number), f"echo {number}") for number in range(40)}
     most = 0
     while talks:

@@ -15,7 +15,7 @@ from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
 from heedful.policies.sampling import Sampling
 from heedful.policies.scripted import ScriptedPolicy
-from heedful.protocols import AskedInParts, Episode
+from heedful.protocols import AnswersSubsets, Episode
 from heedful.rollout.collect import collect
 from heedful.rollout.collect_async import collect_async
 from heedful.rollout.collectors import COLLECTORS, Asynchronous, LockStep
@@ -142,7 +142,7 @@ def test_the_policy_is_asked_in_the_callers_thread_alone() -> None:
     collect_async(policy, slow(LAKE, up_to(0.005)), TASKS, 4, LAKE.turns, threads=8)
     assert policy.threads == {threading.current_thread().name}
     assert policy.at_work.most == 1
-    assert isinstance(policy, AskedInParts)
+    assert isinstance(policy, AnswersSubsets)
 
 
 def test_whoever_becomes_ready_while_the_policy_answers_is_asked_together() -> None:

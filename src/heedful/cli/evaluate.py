@@ -7,7 +7,7 @@ the numbers agree; every number carries its n and, where there is one, its inter
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,8 +17,8 @@ from heedful.cli.subjects import LoadedModel, Subject, find_subject, load, share
 from heedful.cli.words import asks_for_help, take, take_positional
 from heedful.configuration import Choice, parse, to_json
 from heedful.models.replies import Tags
-from heedful.policies.sampling import Sampling
-from heedful.protocols import Policy
+from heedful.policies import POLICIES, PolicySource, Sampling
+from heedful.protocols import AnswersSubsets, ContinuousBatching, Policy
 from heedful.rollout.collectors import COLLECTORS, Collector
 from heedful.rollout.context import Context
 from heedful.rollout.workers import check_timeout, isolated
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from heedful.policies.hf import HFPolicy
 
 HELP = """usage: heedful eval RUN [--checkpoint last|best|STEP] [settings]
        heedful eval ENV [settings]
@@ -80,6 +79,8 @@ class EvaluateSettings:
     """Processes in which episodes are played; 0 = in this one."""
     env_timeout: float
     """Seconds for one start or step of an environment in such a process; 0 = no limit."""
+    policy: Annotated[PolicySource, Choice(POLICIES)]
+    """The sampler of replies: local = the model in this process."""
     sampling: Sampling
     tags: Tags
     template_options: tuple[str, ...]
@@ -97,18 +98,23 @@ class EvaluateSettings:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0, found {getattr(self, name)}")
         check_timeout(self.env_timeout)
-        _ = self.collect.sampling(self.sampling)  # raises where the collector cannot work with it
+        _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
         for name in ("tasks", "samples", "at_once"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
         if self.sampling.greedy:
             raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")
 
+    def asked(self, sampling: Sampling) -> Sampling:
+        """How the policy samples for the collector. Raises ValueError where one of them cannot."""
+        return self.collect.sampling(self.policy.sampling(sampling))
+
 
 _POLICY_SETTINGS = (
     "env",
     "context",
     "collect",
+    "policy",
     "sampling",
     "tags",
     "template_options",
@@ -150,8 +156,11 @@ def main(argv: list[str]) -> int:
     console.print(f"Evaluating {subject.label}", style="bold", soft_wrap=True)
     for note in subject.notes:
         console.print(note, soft_wrap=True)
-    with isolated(settings.env, settings.env_workers, settings.env_timeout) as env:
-        evaluated = evaluate(load(subject, console), env, settings, console)
+    with (
+        isolated(settings.env, settings.env_workers, settings.env_timeout) as env,
+        load(subject, console) as loaded,
+    ):
+        evaluated = evaluate(loaded, env, settings, console)
     console.print(f"{settings.env.name}, {settings.tasks} tasks of {settings.split}", style="bold")
     console.print(_table(evaluated, settings))
     if evaluated.sequence:
@@ -184,11 +193,11 @@ def evaluate(loaded: LoadedModel, env: Any, settings: EvaluateSettings, console:
     def play(kind: str, samples: int) -> list[Group]:
         # The same derivation as the training loop's: equal settings give equal numbers.
         seed = evaluation_seed(settings.seed, kind, loaded.version)
-        sampling = settings.collect.sampling(replace(settings.sampling, greedy=kind == "greedy"))
+        sampling = settings.asked(replace(settings.sampling, greedy=kind == "greedy"))
         with _Progress(console, f"{kind}: {len(tasks)} tasks x {samples}") as tell:
 
             def policy_of(seed: int) -> Policy:
-                return _Told(loaded.policy(sampling, seed), tell, env.turns)
+                return _told(loaded.policy(sampling, seed), tell, env.turns)
 
             return play_tasks(
                 policy_of,
@@ -217,32 +226,44 @@ def evaluate(loaded: LoadedModel, env: Any, settings: EvaluateSettings, console:
     return Evaluated(tuple(metrics), baselines.sequence)
 
 
+def _told(policy: Policy, tell: Callable[[str], None], turns: int) -> Policy:
+    """The policy, with its progress told; it still offers a collector what it offered before."""
+    if isinstance(policy, ContinuousBatching) and isinstance(policy, AnswersSubsets):
+        return _ToldContinuous(policy, tell, turns)
+    return _ToldSubsets(policy, tell, turns) if isinstance(policy, AnswersSubsets) else _Told(policy, tell, turns)
+
+
 class _Told:
     """A policy that says, before each answer, how far the episodes are."""
 
-    def __init__(self, policy: HFPolicy, tell: Callable[[str], None], turns: int) -> None:
+    def __init__(self, policy: Any, tell: Callable[[str], None], turns: int) -> None:
         self._policy, self._tell, self._turns = policy, tell, turns
-        self.keep = policy.keep
-
-    @property
-    def parallel(self) -> int:
-        return self._policy.parallel
-
-    @property
-    def draws_together(self) -> bool:
-        return self._policy.draws_together
-
-    @property
-    def temperature(self) -> float:
-        return self._policy.temperature
-
-    @property
-    def version(self) -> int:
-        return self._policy.version
+        self.temperature: float = policy.temperature
+        self.version: int = policy.version
 
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
         self._say(conversations)
-        return self._policy.respond(conversations)
+        replies: list[Reply] = self._policy.respond(conversations)
+        return replies
+
+    def _say(self, conversations: Sequence[Conversation]) -> None:
+        if conversations:
+            furthest = 1 + max(conversation.turn for conversation in conversations)
+            self._tell(f"turn {furthest} of at most {self._turns}, {len(conversations)} episodes asked")
+
+
+class _ToldSubsets(_Told):
+    """The same for a policy that answers subsets."""
+
+    def __init__(self, policy: Any, tell: Callable[[str], None], turns: int) -> None:
+        super().__init__(policy, tell, turns)
+        self.parallel: int = policy.parallel
+        self.draws_together: bool = policy.draws_together
+        self.keep: Callable[[Collection[str]], None] = policy.keep
+
+
+class _ToldContinuous(_ToldSubsets):
+    """The same for a policy with continuous batching."""
 
     def serve(
         self, arrivals: Callable[[bool], Sequence[Conversation]], hand_over: Callable[[str, Reply], None]
@@ -253,11 +274,6 @@ class _Told:
             return came
 
         self._policy.serve(told, hand_over)
-
-    def _say(self, conversations: Sequence[Conversation]) -> None:
-        if conversations:
-            furthest = 1 + max(conversation.turn for conversation in conversations)
-            self._tell(f"turn {furthest} of at most {self._turns}, {len(conversations)} episodes asked")
 
 
 class _Progress:

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from heedful.protocols import AskedInParts, Episode, Joinable, Policy
+from heedful.protocols import AnswersSubsets, ContinuousBatching, Episode, Policy
 from heedful.rollout.collect import as_groups
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.rollout.player import Player
@@ -38,12 +38,12 @@ def collect_async(
     Whoever has a next observation joins those who are being answered, or, where the policy cannot do that, is answered
     with all others who are ready as soon as the sampler is idle. Each environment is used by one thread at a
     time, not always the same one; `make_environment` is called in the caller's thread, `start` is not. The policy is
-    asked in the caller's thread, or, where it says so (`AskedInParts.parallel`), by several threads at once.
+    asked in the caller's thread, or, where it says so (`AnswersSubsets.parallel`), by several threads at once.
 
     The same policy, tasks and replies give the same episodes however long anything took, if replies do not depend on
     who is asked together. Raises ValueError for a policy that says they do.
     """
-    parts = policy if isinstance(policy, AskedInParts) else None
+    parts = policy if isinstance(policy, AnswersSubsets) else None
     if parts is not None and parts.draws_together:
         raise ValueError(
             "Expected a policy whose replies do not depend on which conversations are asked together, since here that "
@@ -101,7 +101,7 @@ class _Rollout:
     def play(self, beginnings: Iterable[Beginning]) -> list[Player]:
         """The episodes in the order of their beginnings, all ended."""
         begun = [self._work(Player, *beginning) for beginning in beginnings]
-        if isinstance(self._policy, Joinable):
+        if isinstance(self._policy, ContinuousBatching):
             self._policy.serve(self._arrivals, self._replied)
         while self._working or self._ready or self._samplers_at_work:
             self._hear(self._patience)
@@ -120,7 +120,7 @@ class _Rollout:
         self._work(_advanced, self._asked.pop(key), reply)
 
     def _keep(self) -> None:
-        if isinstance(self._policy, AskedInParts):
+        if isinstance(self._policy, AnswersSubsets):
             self._policy.keep(frozenset(self._open))
 
     @property

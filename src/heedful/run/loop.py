@@ -21,9 +21,8 @@ from heedful.diagnostics.gradient import gradient_metrics
 from heedful.distributed.world import World
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.measuring.diagnostician import Diagnosis
-from heedful.policies.hf import HFPolicy
-from heedful.policies.sampling import Sampling
-from heedful.protocols import Tracker
+from heedful.policies import OpenPolicySource, Sampling, Weights
+from heedful.protocols import Policy, Tracker
 from heedful.rollout.overlong import shape_overlong
 from heedful.rollout.refill import Collection, collect_until_enough
 from heedful.rollout.workers import isolated
@@ -84,8 +83,11 @@ def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequen
     processes each plays its share of the tasks and learns from its share of the samples; the first one alone measures,
     stores, writes and saves, and needs `trackers` and something to `watch`.
     """
-    with isolated(parts.env, config.env_workers, config.env_timeout) as env:
-        return _train(_Run(config, parts, folder, [*trackers, watch], env), watch)
+    with (
+        isolated(parts.env, config.env_workers, config.env_timeout) as env,
+        config.policy.open(rank=parts.learner.world.rank, note=watch.note) as source,
+    ):
+        return _train(_Run(config, parts, folder, [*trackers, watch], env, source), watch)
 
 
 def _train(run: _Run, watch: Watcher) -> Outcome:
@@ -94,7 +96,8 @@ def _train(run: _Run, watch: Watcher) -> Outcome:
     with _finish_the_step_first() as interrupt:
         for step in range(parts.version, config.steps):
             clock = Clock()
-            metrics = run.evaluate(step, clock, baselines)
+            metrics = run.hand_over_weights(step, clock)
+            metrics += run.evaluate(step, clock, baselines)
             with clock.stage("collect"):
                 collection = run.collect(step)
             groups = collection.groups
@@ -121,7 +124,8 @@ def _train(run: _Run, watch: Watcher) -> Outcome:
             if asked or stopped_by:
                 return Outcome(step + 1, asked, stopped_by)
     clock = Clock()
-    metrics = run.evaluate(config.steps, clock, baselines)
+    metrics = run.hand_over_weights(config.steps, clock) if config.steps in run.evaluations else []
+    metrics += run.evaluate(config.steps, clock, baselines)
     if metrics:
         run.write(config.steps, metrics, clock, ())
         run.save(config.steps)
@@ -138,6 +142,7 @@ class _Run:
     trackers: Sequence[Tracker]
     env: Any
     """That of the parts, its episodes in worker processes if they are asked for."""
+    source: OpenPolicySource
 
     @property
     def world(self) -> World:
@@ -157,13 +162,20 @@ class _Run:
         asked = evaluation.split, evaluation.tasks, evaluation.search_tasks
         return self.world.of_first(measure_baselines(self.env, *asked))
 
-    def policy(self, sampling: Sampling, step: int, seed: int) -> HFPolicy:
-        sampling = self.config.collect.sampling(sampling)
+    def hand_over_weights(self, version: int, clock: Clock) -> list[Metric]:
+        """Give the source of policies the weights after `version` steps; in every process, before anyone samples."""
+        with clock.stage("collect"):
+            metrics = self.source.weights_changed(Weights(self.parts.model, version, self.parts.saveable))
+            self.world.gather(None)  # no process samples before all have handed over
+        return metrics
+
+    def policy(self, sampling: Sampling, seed: int) -> Policy:
+        sampling = self.config.asked(sampling)
         # Noise of a batch is drawn by each process for itself; the first one's is that of a run of one process. Noise
         # of a conversation is told apart by its key: no two processes play the same one.
         shared = self.world.is_first or sampling.noise == "conversation"
         own = seed if shared else derive(seed, "process", self.world.rank)
-        return HFPolicy(self.parts.model, self.parts.renderer, sampling, seed=own, version=step)
+        return self.source.policy(self.parts.renderer, sampling, own)
 
     def collect(self, step: int) -> Collection:
         """The groups of a step: one draw of tasks, or under dynamic sampling several."""
@@ -182,7 +194,7 @@ class _Run:
         """The episodes of one draw, their rewards shaped."""
         config, env, algorithm = self.config, self.env, self.config.algorithm
         seed = derive(config.seed, "rollout", step, *([draw] if draw else []))
-        policy, mine = self.policy(config.sampling, step, seed), self.world.share(tasks)
+        policy, mine = self.policy(config.sampling, seed), self.world.share(tasks)
         with self.parts.learner.whole():
             groups = self.world.unite(
                 config.collect(policy, env.episode, mine, config.group_size, env.turns, config.context)
@@ -221,7 +233,7 @@ class _Run:
                 sampling = replace(self.config.sampling, greedy=kind == "greedy")
                 with self.parts.learner.whole():
                     mine = play_tasks(
-                        partial(self.policy, sampling, version),
+                        partial(self.policy, sampling),
                         evaluation_seed(self.config.seed, kind, version),
                         env,
                         self.world.share(tasks),
