@@ -105,7 +105,7 @@ class PlainPolicy:
             token = int(logprobs_V.argmax() if self.sampling.greedy else drawn)
             ids.append(token)
             logprobs.append(float(logprobs_V[token]))
-        return self.renderer.read(self.renderer.next_prompt(conversation), ids, logprobs)
+        return self.renderer.parse(self.renderer.next_prompt(conversation), ids, logprobs)
 
 
 def events(folder: Path) -> list[str]:

@@ -19,8 +19,7 @@ from heedful.configuration import Choice, parse, to_json
 from heedful.models.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Policy
-from heedful.rollout.collectors import COLLECTORS, Collector
-from heedful.rollout.context import Context
+from heedful.rollout import COLLECTORS, Collector, Context
 from heedful.rollout.workers import check_timeout, isolated
 from heedful.types import Conversation, Group, Metric, Reply
 

@@ -158,8 +158,7 @@ def _play(
     """Fresh episodes, their rewards shaped as in training; of the run's pool of tasks where it has one."""
     from heedful.envs.common.tasks import TaskStream
     from heedful.policies import Weights, open_with
-    from heedful.rollout.overlong import shape_overlong
-    from heedful.rollout.workers import isolated
+    from heedful.rollout import Request, isolated, shape_overlong
     from heedful.seeds import derive
 
     env, algorithm, limit = config.env, config.algorithm, config.sampling.tokens_per_turn
@@ -176,7 +175,9 @@ def _play(
             seed = derive(config.seed, "gradients", settings.seed, step, start)
             policy = source.policy(parts.renderer, config.asked(config.sampling), seed)
             chunk = tasks[start : start + size]
-            groups += config.collect(policy, played.episode, chunk, settings.group_size, env.turns, config.context)
+            groups += config.collect(
+                policy, Request(played.episode, chunk, settings.group_size, env.turns, config.context)
+            )
             tell(len(groups) * settings.group_size, settings.groups * settings.group_size)
     if not algorithm.overlong_buffer:
         return groups

@@ -1,7 +1,7 @@
-"""A key-value cache for ragged batches that live over many turns, for any Hugging Face causal LM with full attention.
+"""A KV cache for ragged batches over many turns, for any Hugging Face causal LM with full attention.
 
-Promise: every row sees exactly its own tokens, whatever the other rows hold. Rows are right-aligned; columns that
-hold no token of a row are masked for it. Keys and values are written in place, never concatenated.
+Promise: every row attends to its own tokens only, whatever the other rows hold. Rows are right-aligned; columns without
+a token of a row are masked for it. Keys and values are written in place, never concatenated.
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.models.replies import Tags
 from heedful.policies import POLICIES, Local, PolicySource
 from heedful.policies.sampling import Sampling
-from heedful.rollout.collectors import COLLECTORS, Collector, LockStep
-from heedful.rollout.context import Context
+from heedful.rollout import COLLECTORS, Collector, Context, LockStep
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout
 from heedful.run.coverage import Coverage
 from heedful.run.evaluation import BASELINE_TASKS

@@ -23,9 +23,7 @@ from heedful.envs.common.tasks import evaluation_tasks
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
 from heedful.protocols import Policy, Tracker
-from heedful.rollout.overlong import shape_overlong
-from heedful.rollout.refill import Collection, collect_until_enough
-from heedful.rollout.workers import isolated
+from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
 from heedful.run import checkpoint
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
@@ -197,7 +195,7 @@ class _Run:
         policy, mine = self.policy(config.sampling, seed), self.world.share(tasks)
         with self.parts.learner.whole():
             groups = self.world.unite(
-                config.collect(policy, env.episode, mine, config.group_size, env.turns, config.context)
+                config.collect(policy, Request(env.episode, mine, config.group_size, env.turns, config.context))
             )
         if not algorithm.overlong_buffer:
             return groups

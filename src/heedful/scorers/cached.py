@@ -1,6 +1,6 @@
-"""Method "cached": thoughts in padded batches behind a shared key-value cache; works for any causal language model.
+"""Method "cached": thoughts in padded batches after a shared KV cache; works for any causal language model.
 
-Promise: a thought token sees just what it would see in its pair alone; the cache of a prompt is read, never written.
+Promise: a thought token attends to exactly the tokens of its own pair. The KV cache of a prompt is never written.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import Targets
-from heedful.scorers.tally import Tally
+from heedful.scorers.score_sums import ScoreSums
 
 Ids = tuple[int, ...]
 
 CPU_TOKENS = 512
-"""On a CPU larger passes leave its caches: 29 us a token at 448 tokens, 35 at 3,584 (0.85M parameters, one thread)."""
+"""Larger passes do not fit a CPU's caches: 29 us a token at 448 tokens, 35 at 3,584 (0.85M parameters, one thread)."""
 _PREFIX_COPIES = 16
-"""Prompt positions that a layer may copy for one pass, as a multiple of the tokens of that pass."""
+"""Most prompt positions that a layer copies for one pass, as a multiple of the tokens of that pass."""
 
 
-def score_cached(head: OutputHead, prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int, tally: Tally) -> None:
-    """Every thought behind every prompt into `tally`; `budget`: most tokens, padding included, of one pass."""
+def score_cached(
+    head: OutputHead, prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int, sums: ScoreSums
+) -> None:
+    """Add every thought under every prompt to `sums`. `budget`: most tokens of one pass, padding included."""
     device = cast(torch.Tensor, next(head.body.parameters())).device
     together = max(1, budget // max(1, sum(map(len, thoughts))))
     plan = plan_rows(list(map(len, thoughts)), budget // together, longest_prompt=max(map(len, prompts)))
@@ -41,11 +43,11 @@ def score_cached(head: OutputHead, prompts: Sequence[Ids], thoughts: Sequence[Id
             prefix = _shared(cache, part)
             for batch in batches:
                 logprobs_PBT = _read_batch(head, prefix, batch, first_PM[part])
-                tally.add(batch.rows, columns[part], logprobs_PBT)
+                sums.add(batch.rows, columns[part], logprobs_PBT)
 
 
 def equally_long(prompts: Sequence[Ids], budget: int) -> Iterator[list[int]]:
-    """Columns of prompts that are read in one pass: of one length, so that no position is padding."""
+    """Columns of the prompts of each pass. They have one length, so that no position is padding."""
     by_length: dict[int, list[int]] = {}
     for column, ids in enumerate(prompts):
         by_length.setdefault(len(ids), []).append(column)
@@ -55,26 +57,26 @@ def equally_long(prompts: Sequence[Ids], budget: int) -> Iterator[list[int]]:
 
 
 def read_prompts(body: nn.Module, prompts: list[Ids], device: torch.device) -> tuple[Cache, torch.Tensor]:
-    """The keys and values of equally long prompts, and the state after each."""
+    """The KV cache of prompts of one length, and the state after each prompt."""
     cache = DynamicCache()
     return cache, states_behind(body, torch.tensor(prompts, device=device), cache)[:, -1]
 
 
 def states_behind(body: nn.Module, ids_RT: torch.Tensor, cache: Cache) -> torch.Tensor:
-    """The states R x T of tokens that follow what is in the cache; logits, where the body is a whole model."""
+    """The states R x T of tokens after those in the cache. They are logits if the body is a whole model."""
     output = body(input_ids=ids_RT, past_key_values=cache, use_cache=True, return_dict=True)
     return cast(torch.Tensor, output.logits if "logits" in output else output.last_hidden_state)
 
 
 class FirstTokens:
-    """The first tokens of thoughts: scored from the state after the prompt, each distinct one once."""
+    """The first tokens of thoughts, scored from the state after the prompt, each distinct one once."""
 
     def __init__(self, thoughts: Sequence[Ids]) -> None:
         self._tokens, self._places = np.unique([ids[0] for ids in thoughts if ids] or [0], return_inverse=True)
         self._real_M = np.array([bool(ids) for ids in thoughts], dtype=bool)
 
     def logprobs(self, head: OutputHead, last_PH: torch.Tensor) -> np.ndarray:
-        """Log-probabilities P x M (float64) of every thought's first token; 0 where a thought has none."""
+        """Log-probabilities P x M (float64) of every thought's first token; 0 for a thought without tokens."""
         distinct = head.logprobs(last_PH, Targets.every(len(last_PH), self._tokens))
         logprobs_PM = np.zeros((len(last_PH), len(self._real_M)))
         if self._real_M.any():
@@ -85,8 +87,8 @@ class FirstTokens:
 class _Prefix(DynamicLayer):
     """One layer's keys and values of N prompts, shared by N x B rows and never written.
 
-    A plain cache layer would keep every layer's copy of the prompt for every row until the pass ends; here a copy lives
-    as long as the attention that reads it.
+    A plain cache layer would keep a copy of the prompt for every row and layer until the pass ends. Here a copy is
+    freed after the attention that needs it.
     """
 
     def __init__(self, keys_NHTD: torch.Tensor, values_NHTD: torch.Tensor) -> None:
@@ -106,7 +108,7 @@ def _shared(cache: Cache, part: slice) -> Cache:
 
 
 def _continued(prefix_NHTD: torch.Tensor, states_BHTD: torch.Tensor) -> torch.Tensor:
-    """Each row's states behind those of its prompt; rows are ordered prompt by prompt."""
+    """Each row's states after those of its prompt. Rows are ordered prompt by prompt."""
     shape = (len(prefix_NHTD), len(states_BHTD) // len(prefix_NHTD))
     shared = prefix_NHTD[:, None].expand(-1, shape[1], -1, -1, -1)
     return torch.cat([shared, states_BHTD.unflatten(0, shape)], dim=-2).flatten(0, 1)
@@ -114,15 +116,15 @@ def _continued(prefix_NHTD: torch.Tensor, states_BHTD: torch.Tensor) -> torch.Te
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Thoughts that are read in one pass. Padding stands on the right, where no real token can see it."""
+    """The thoughts of one pass. Padding is on the right, where no real token attends to it."""
 
     rows: list[int]
     inputs_BT: torch.Tensor
-    """Every token of a thought but its last."""
+    """All tokens of each thought but the last."""
     targets_BT: np.ndarray
-    """Every token of a thought but its first."""
+    """All tokens of each thought but the first."""
     real_BT: np.ndarray
-    """True = the target is a token of the thought."""
+    """True where the target is a token of the thought."""
 
     @classmethod
     def of(cls, rows: list[int], thoughts: Sequence[Ids], device: torch.device) -> _Batch:
@@ -134,7 +136,7 @@ class _Batch:
 
 
 def _read_batch(head: OutputHead, prefix: Cache, batch: _Batch, first_PM: np.ndarray) -> np.ndarray:
-    """Log-probabilities P x B x T (float64) of a batch behind each of P prompts; 0 at padding."""
+    """Log-probabilities P x B x T (float64) of a batch under each of P prompts; 0 at padding."""
     prompts = len(first_PM)
     real_RT = np.tile(batch.real_BT, (prompts, 1))
     rest_RT = np.zeros(real_RT.shape)
@@ -147,9 +149,10 @@ def _read_batch(head: OutputHead, prefix: Cache, batch: _Batch, first_PM: np.nda
 
 
 def plan_rows(lengths: list[int], budget: int, longest_prompt: int) -> list[list[int]]:
-    """The rows of each pass: non-empty thoughts sorted by length and cut where padding plus passes cost least.
+    """The rows of each pass: non-empty thoughts, sorted by length and split at the least total cost.
 
-    A pass is taken to cost, besides its tokens, an eighth of the budget (measured: 48 tokens of 512 on a CPU).
+    The cost of a pass is its tokens, padding included, plus an eighth of the budget (measured on a CPU: 48 tokens of
+    512).
     """
     rows = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: lengths[row])
     most = max(1, _PREFIX_COPIES * budget // longest_prompt)

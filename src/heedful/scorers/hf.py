@@ -1,7 +1,7 @@
-"""Cross-scoring with a Hugging Face causal language model: M thoughts under N prompts, every prompt read once.
+"""Cross-scoring with a Hugging Face causal language model: M thoughts under N prompts, every prompt computed once.
 
-Promise: the numbers are those of scoring each (prompt, thought) pair alone, up to the rounding that `CrossScores.noise`
-states; a model for which a shared prompt cache would not be exact is refused with a sentence.
+Promise: the numbers are those of scoring each (prompt, thought) pair alone, up to the rounding in `CrossScores.noise`.
+A model for which a shared KV cache would not be exact is refused with a sentence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from heedful.protocols import WindowExceeded
 from heedful.scorers import cached, packed
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import worth_sharing
-from heedful.scorers.tally import Tally
+from heedful.scorers.score_sums import ScoreSums
 from heedful.types import CrossScores
 
 Ids = tuple[int, ...]
@@ -34,23 +34,29 @@ _NOT_FINITE = (
 class HFScorer:
     """Scores thoughts under prompts, with the weights that a causal language model holds at the time of the call.
 
-    A prompt is read once; its keys and values serve all thoughts. Thoughts are scored once per distinct token
-    sequence; the last token of a thought is scored but never read. This is exact: under causal full attention a token
-    sees just what it would see in its pair alone. Reading takes N x prompt + M x N x thought tokens, where scoring pair
-    by pair takes M x N x (prompt + thought).
+    A prompt is computed once, and its KV cache is used for all thoughts. Equal thoughts are scored once. The last token
+    of a thought is scored, but needs no forward pass. This is exact: under causal full attention a token attends to the
+    same tokens as in its pair alone. The cost is N x prompt + M x N x thought tokens. Scoring pair by pair would cost
+    M x N x (prompt + thought).
 
-    Methods: `packed` reads thoughts as one flat row without padding, each token attending to the prompt and to its own
-    thought; `trie` reads in the same way, and what thoughts begin with in common once; `cached` reads padded batches
-    behind copies of the prompt's keys, and works for any model. `auto` is `trie` where that leaves less than 3/4 of the
-    tokens, else `packed`; `cached` for a model that a small probe finds unable to be read in packs (`method`).
+    Methods:
 
-    `model`: full causal attention in every layer. ValueError for sliding, chunked, linear, sparse or bidirectional
-    attention, shared or recurrent states, encoder-decoders. If it transforms its logits after the output layer (caps,
-    scales) it is scored through its whole forward pass, which holds the logits of all tokens of a pass.
-    `name`: empty for the policy that sampled. `max_tokens`: most tokens, padding included, of one forward pass (a
-    longer sequence passes alone); on a CPU 512 to 1,024 at most, which is faster. It changes speed and
-    memory, and scores by no more than rounding. `head_tokens`: for each k the sums over the first min(k, T_i) tokens
-    are returned too.
+    - `packed`: one flat row of thoughts without padding. Each token attends to the prompt and to its own thought.
+    - `trie`: as `packed`, and a common prefix of several thoughts is computed once.
+    - `cached`: padded batches after copies of the prompt's KV cache. It works for any model.
+    - `auto`: `cached` if a small probe fails on `packed`; `trie` if it leaves less than 3/4 of the tokens; else
+      `packed`.
+
+    Args:
+        model: has full causal attention in every layer. If it transforms its logits after the output layer (caps,
+            scales), its whole forward pass is used, which holds the logits of all tokens of a pass.
+        name: part of the metrics' names; empty for the policy that sampled.
+        max_tokens: most tokens of one forward pass, padding included. A longer sequence has a pass of its own. On a CPU
+            512 to 1,024 are the limit, since more are slower. Scores change by no more than rounding.
+        head_tokens: for each k, the sums over the first min(k, T_i) tokens are returned as well.
+
+    Raises ValueError for sliding, chunked, linear, sparse or bidirectional attention, for shared or recurrent states,
+    and for encoder-decoders.
     """
 
     def __init__(
@@ -82,9 +88,9 @@ class HFScorer:
 
     @property
     def obstacle(self) -> str:
-        """Why the model cannot be read in packs, as half a sentence; empty if it can.
+        """The reason why the model cannot be read in packs, as half a sentence; empty if it can.
 
-        Reads a few tokens, once. ValueError if that gives NaN.
+        Computes a few tokens, at the first call only. Raises ValueError if they give NaN.
         """
         if self._obstacle is None:
             with _evaluating(self._model), torch.no_grad():
@@ -95,9 +101,9 @@ class HFScorer:
 
     @property
     def method(self) -> Method:
-        """How this model is read: `cached` or `packed`; `trie` where asked for (`auto` decides on it for each call).
+        """The method for this model: `cached`, `packed`, or `trie` if it was asked for (`auto` decides at each call).
 
-        ValueError if packs were asked for and the model cannot be read so.
+        Raises ValueError if packs were asked for and the model cannot be read in packs.
         """
         if self._asked == "cached":
             return "cached"
@@ -120,10 +126,10 @@ class HFScorer:
     ) -> CrossScores:
         """log p(z_i | x_j) under log softmax(logits / temperature), summed over tokens, for every i and j, in nats.
 
-        Prompts must be distinct and not empty (ValueError): equal prompts are one column with a larger share of the
-        rows. Thoughts may repeat; one without tokens scores 0. The model's weights, the train or eval state of its
-        modules and the global random state are left as they were. `keep="tokens"`: `CrossScores.tokens` holds each
-        token's log-probability too, 4 N sum(T_i) bytes. `CrossScores.method` says how the pairs were read.
+        Equal prompts are one column, so prompts must be distinct and not empty (else ValueError). Thoughts may repeat,
+        and one without tokens scores 0. The model's weights, the train or eval state of its modules and the global
+        random state do not change. `keep="tokens"`: `CrossScores.tokens` also holds the log-probability of each token,
+        in 4 N sum(T_i) bytes. `CrossScores.method` names the method that was used.
         """
         prompts: list[Ids] = [tuple(map(int, ids)) for ids in prompts_N]
         thoughts: list[Ids] = [tuple(map(int, ids)) for ids in thoughts_M]
@@ -132,18 +138,18 @@ class HFScorer:
         row_of = {ids: row for row, ids in enumerate(dict.fromkeys(thoughts))}
         rows_M = [row_of[ids] for ids in thoughts]
         lengths = list(map(len, row_of))
-        tally = Tally(lengths, len(prompts), self._head_tokens, keep_tokens=keep == "tokens")
-        method = self._read(prompts, list(row_of), temperature, tally)
-        if np.isnan(tally.sums_SMN).any():
+        sums = ScoreSums(lengths, len(prompts), self._head_tokens, keep_tokens=keep == "tokens")
+        method = self._read(prompts, list(row_of), temperature, sums)
+        if np.isnan(sums.sums_SMN).any():
             raise ValueError(_NOT_FINITE)
-        whole, *heads = [cast(Sequence[Sequence[float]], sums_MN[rows_M]) for sums_MN in tally.sums_SMN]
+        whole, *heads = [cast(Sequence[Sequence[float]], sums_MN[rows_M]) for sums_MN in sums.sums_SMN]
         return CrossScores(
             scores_MN=whole,
             lengths_M=list(map(len, thoughts)),
             own_M=list(own_M),
             heads=dict(zip(self._head_tokens, heads, strict=True)),
-            noise=_rounding_error(self._model, tally.sums_SMN[0], lengths),
-            tokens=None if tally.tokens_MNT is None else cast(Any, [tally.tokens_MNT[row] for row in rows_M]),
+            noise=_rounding_error(self._model, sums.sums_SMN[0], lengths),
+            tokens=None if sums.tokens_MNT is None else cast(Any, [sums.tokens_MNT[row] for row in rows_M]),
             method=method,
         )
 
@@ -154,8 +160,8 @@ class HFScorer:
             self._heads[key] = OutputHead(self._model, temperature)
         return self._heads[key]
 
-    def _read(self, prompts: list[Ids], thoughts: list[Ids], temperature: float, tally: Tally) -> Method:
-        """Distinct thoughts under distinct prompts into `tally`; the method that was used."""
+    def _read(self, prompts: list[Ids], thoughts: list[Ids], temperature: float, sums: ScoreSums) -> Method:
+        """Add distinct thoughts under distinct prompts to `sums`. Returns the method that was used."""
         method = self.method
         if method == "packed" and self._asked == "auto" and worth_sharing(thoughts):
             method = "trie"
@@ -165,23 +171,24 @@ class HFScorer:
             head = self._head_at(temperature)
             if method == "cached":
                 budget = min(self._max_tokens, cached.CPU_TOKENS) if on_cpu else self._max_tokens
-                cached.score_cached(head, prompts, thoughts, budget, tally)
+                cached.score_cached(head, prompts, thoughts, budget, sums)
             else:
                 budget = min(self._max_tokens, packed.cpu_tokens(self._model)) if on_cpu else self._max_tokens
                 share = method == "trie"
-                packed.score_packed(self._model, head, prompts, thoughts, budget, tally, share=share)
+                packed.score_packed(self._model, head, prompts, thoughts, budget, sums, share=share)
         return method
 
 
 def _rounding_error(model: PreTrainedModel, sums_MN: np.ndarray, lengths_M: list[int]) -> float:
-    """Rounding error of one sum in nats, as stated in `CrossScores.noise`; about the largest one measured.
+    """Rounding error of one sum in nats, for `CrossScores.noise`: about the largest one measured.
 
-    Float32 (and wider): 9 eps (largest sum + 10 nats), that is 1e-6 relative and 1e-5 at least. Against float64 the
-    largest error was 5.5 eps of the largest sum, over random models of 0.85M to 0.5B parameters, 15 and 100 tokens,
-    weights of standard deviation .02 to .2.
-    Half precision and TF32: eps |sum| / sqrt(T), at its largest. Errors of single tokens are coarse and independent
-    there, so they grow with the root of the length. On the smaller models the largest error was .6 of this at standard
-    deviations up to .05 and 1.9 at .1: a typical error, not a bound, since a bound would call everything a tie.
+    Float32 and wider: 9 eps (largest sum + 10 nats), that is 1e-6 relative and at least 1e-5. Measured against float64:
+    at most 5.5 eps of the largest sum, for random models of 0.85M to 0.5B parameters, 15 and 100 tokens, and weights of
+    standard deviation .02 to .2.
+
+    Half precision and TF32: the largest eps |sum| / sqrt(T). Errors of single tokens are large and independent, so they
+    grow with the root of the length. On the smaller models the largest error was .6 of this at standard deviations up
+    to .05, and 1.9 at .1. This is a typical error and no bound, since a bound would call everything a tie.
     """
     finite_MN = np.where(np.isfinite(sums_MN), np.abs(sums_MN), 0.0)
     eps = max(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point() and p.itemsize > 1)
@@ -195,7 +202,7 @@ def _rounding_error(model: PreTrainedModel, sums_MN: np.ndarray, lengths_M: list
 
 @contextmanager
 def _evaluating(model: PreTrainedModel) -> Iterator[None]:
-    """Dropout off; afterwards every module is back in the state it was in, which need not be the model's."""
+    """Dropout is off. Afterwards every module has its own earlier state again."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -228,7 +235,7 @@ def _refuse_malformed(prompts: list[Ids], thoughts: list[Ids], own_M: Sequence[i
 
 
 def _refuse_unreadable(model: PreTrainedModel, prompts: list[Ids], thoughts: list[Ids]) -> None:
-    """Ids that the model has no embedding for, and positions for which it was not made."""
+    """Raise ValueError for ids without an embedding, and for more positions than the model has."""
     vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
     ids = set().union(*prompts, *thoughts)
     if min(ids) < 0 or max(ids) >= vocabulary:

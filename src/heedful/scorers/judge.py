@@ -1,7 +1,7 @@
-"""Another model as the judge: the policy's thoughts under the policy's prompts, read as text.
+"""Another model as a judge: it scores the policy's thoughts under the policy's prompts, as text.
 
-Promise: what the judge scores is the text that a person would read, tokenised by the judge's own tokenizer; the
-policy's ids and temperature play no part.
+Promise: the judge scores the text that a person would read, tokenised by the judge's own tokenizer. The policy's ids
+and temperature are not used.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from heedful.types import CrossScores
 
 
 class Judge:
-    """A causal language model that says how likely it finds each thought under each prompt.
+    """A causal language model that scores each thought under each prompt.
 
-    Its numbers are entropies and information under the judge's distribution, not the policy's: a cross-check by a
-    reader that does not share the policy's habits, not a bound. Raises ValueError for models that `HFScorer` refuses.
+    Its numbers are entropies and information under the judge's distribution. They are a cross-check by a model without
+    the policy's habits, and no bound on the policy's numbers. Raises ValueError for models that `HFScorer` refuses.
     """
 
     def __init__(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str, max_tokens: int = 4096
     ) -> None:
         self.name = name
-        """As it stands in the metrics' names."""
+        """Part of the metrics' names."""
         self._scorer = HFScorer(model, name=name, max_tokens=max_tokens)
         self._tokenizer = tokenizer
 
     def score(
         self, prompts_N: Sequence[str], thoughts_M: Sequence[str], own_M: Sequence[int]
     ) -> tuple[CrossScores, list[bool]]:
-        """Scores at temperature 1 of the thoughts that have a text, and which ones these are.
+        """The scores, at temperature 1, of the thoughts that have a text, and a mask of these thoughts.
 
-        Prompts that are equal to the judge share a column. A prompt starts as the judge's tokenizer starts any text
-        (with its own beginning-of-text token, if it has one); a thought is tokenised for itself.
+        Prompts with equal ids share a column. A prompt begins with the beginning-of-text token of the judge's
+        tokenizer, if it has one. A thought is tokenised separately.
         """
         columns: dict[Ids, int] = {}
         column_N = [columns.setdefault(self._ids(text, start=True), len(columns)) for text in prompts_N]
@@ -45,7 +45,7 @@ class Judge:
         if not any(readable_M):
             return CrossScores([], [], []), readable_M
         own = [column_N[own] for own, readable in zip(own_M, readable_M, strict=True) if readable]
-        # A prompt that only unreadable thoughts came from would be a column without a row.
+        # A prompt whose thoughts all have no text would be a column without a row.
         used = sorted(set(own))
         prompts = list(columns)
         scores = self._scorer.cross_score(

@@ -1,7 +1,7 @@
-"""From the states of a causal language model to log-probabilities of chosen tokens, without a row of the vocabulary.
+"""Log-probabilities of chosen tokens from the states of a causal language model, without vocabulary-sized rows.
 
-Promise: memory is a block of rows times a block of the vocabulary, however many rows and tokens there are; softmax and
-its sums are taken in float32 or wider.
+Promise: memory is a block of rows times a block of the vocabulary, for any number of rows and tokens. Softmax and its
+sums are taken in float32 or wider.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from transformers import PreTrainedModel
 from heedful.scorers.packs import Targets
 
 _CPU_BLOCK = (512, 2048)
-"""Rows x vocabulary of one block: 4 MB in float32 stay in the caches. 1,024 rows of 256 into 32k take 206 ms so, the
+"""Rows x vocabulary of one block. 4 MB in float32 fit a CPU's caches: 1,024 rows of 256 into 32k take 206 ms, the
 matrix product alone 180, a whole log softmax 300-420 (one thread)."""
 _DEVICE_BLOCK = (4096, 8192)
 _FUSED_COLUMNS = (1024, 8192)
 
 
 class OutputHead:
-    """log softmax(logits / temperature) at chosen tokens, and `body`: the module whose states it expects.
+    """log softmax(logits / temperature) at chosen tokens. `body` is the module that computes the states for it.
 
-    Where the model does more to its logits than apply its output layer (caps, scales), `body` is the whole model and
-    its states are its logits.
+    If the model changes its logits after its output layer (caps, scales), `body` is the whole model, and its states are
+    its logits.
     """
 
     def __init__(self, model: PreTrainedModel, temperature: float) -> None:
@@ -66,7 +66,7 @@ class OutputHead:
         return chosen_E - total_R[rows_E]
 
     def _blocks(self, states_RH: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """The logits over the temperature, a block of the vocabulary at a time, with the block's first token."""
+        """Blocks of the vocabulary: the first token of each, and its logits divided by the temperature."""
         if self._linear is None:
             logits_RV = states_RH if self._head is None else self._head(states_RH)
             yield 0, _wide(logits_RV) / self._temperature
@@ -80,10 +80,10 @@ class OutputHead:
 
 
 def _body_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module | None]:
-    """What to call for states, and what makes them logits; `(model, None)` where the whole model must be called.
+    """The module that computes states, and the one that turns them into logits; `(model, None)` for the whole model.
 
-    Whether the model does more to its logits than apply its output layer is seen by comparing both on a few tokens, bit
-    by bit: the computation is the same one.
+    Both ways are compared bit by bit on a few tokens. A difference means that the model changes its logits after its
+    output layer.
     """
     body, head = model.get_decoder(), model.get_output_embeddings()
     if head is None or body is model:
@@ -97,10 +97,10 @@ def _body_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module | None]
 
 
 def _log_sum_exp(logits_RV: torch.Tensor) -> torch.Tensor:
-    """As `torch.logsumexp` over the columns; for 2,048 in .6 of its time on a CPU: log softmax is one fused pass.
+    """`torch.logsumexp` over the columns, for 2,048 columns in .6 of its time on a CPU: log softmax is one fused pass.
 
-    The largest log softmax is the largest logit minus what is sought; a row without a finite logit has -inf. With few
-    columns log softmax is the slower one, with very many the less accurate one.
+    The largest log softmax of a row is its largest logit minus its log-sum-exp. A row without a finite logit gives
+    -inf. log softmax is slower for few columns, and less accurate for very many.
     """
     if not _FUSED_COLUMNS[0] <= logits_RV.shape[1] <= _FUSED_COLUMNS[1]:
         return torch.logsumexp(logits_RV, dim=1)

@@ -1,10 +1,10 @@
-"""Method "packed": thoughts in one flat row without padding behind each prompt; shared prefixes of thoughts read once.
+"""Methods "packed" and "trie": thoughts in one flat row without padding after each prompt.
 
-Promise: used only for models that a small probe has shown to give the same states as their own forward pass.
+Promise: used only for models for which a small probe gives the same states as their own forward pass.
 
-The model's own modules run as they are; only the attention is replaced, through the interface that transformers keeps
-for it. So whatever a layer does around its attention (norms of queries and keys, biases, multipliers, positions of any
-kind) is the model's own, and any model that calls the interface and passes its arguments on can be read this way.
+Only the attention is replaced, through the interface of transformers for it. The model's other modules run unchanged:
+norms of queries and keys, biases, multipliers and positions are the model's own. Any model that calls the interface and
+passes its arguments on can be scored in this way.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from heedful.scorers.cached import FirstTokens, equally_long, read_prompts, stat
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packed_attention import PackedAttention, groups_of, packed_attention
 from heedful.scorers.packs import Ids, Pack, plan_packs
-from heedful.scorers.tally import Tally
+from heedful.scorers.score_sums import ScoreSums
 
 _PATHS = 16
-"""Tokens of thoughts, shared ones counted for each, per token of a pass."""
+"""Tokens of thoughts per token of a pass; a shared token counts once for each of its thoughts."""
 
 
 def cpu_tokens(model: PreTrainedModel) -> int:
-    """Tokens of one pass beyond which a CPU is not faster: 4 times the width of the states, 512 to 1,024.
+    """Tokens of one pass above which a CPU is not faster: 4 times the width of the states, 512 to 1,024.
 
-    One thread: at 128 wide 512 tokens take .29 s where 1,024 take .32; at 256 wide 1,024 take 1.34 s, 512 1.45.
+    Measured with one thread. Width 128: .29 s with passes of 512 tokens, .32 s with 1,024. Width 256: 1.45 s with 512,
+    1.34 s with 1,024.
     """
     width = int(model.config.get_text_config(decoder=True).hidden_size)
     return max(512, min(1024, 4 * width))
@@ -44,13 +45,13 @@ def score_packed(
     prompts: Sequence[Ids],
     thoughts: Sequence[Ids],
     budget: int,
-    tally: Tally,
+    sums: ScoreSums,
     *,
     share: bool,
 ) -> None:
-    """Every thought behind every prompt into `tally`; `budget`: most tokens of one pass.
+    """Add every thought under every prompt to `sums`. `budget`: most tokens of one pass.
 
-    `share`: read what thoughts begin with in common once.
+    `share`: compute common prefixes of thoughts once.
     """
     packs = plan_packs(thoughts, budget, share=share)
     weight = max((max(len(pack.ids_R), pack.scored_BT.size // _PATHS, 1) for pack in packs), default=1)
@@ -63,11 +64,11 @@ def score_packed(
             part = slice(start, start + together)
             for pack in packs:
                 rest_PE = _read_pack(model, head, cache, part, pack, len(first_PM[part]))
-                tally.add(pack.rows, columns[part], _by_thought(first_PM[part][:, pack.rows], rest_PE, pack.scored_BT))
+                sums.add(pack.rows, columns[part], _by_thought(first_PM[part][:, pack.rows], rest_PE, pack.scored_BT))
 
 
 def _by_thought(first_PB: np.ndarray, rest_PE: np.ndarray, scored_BT: np.ndarray) -> np.ndarray:
-    """Log-probabilities P x B x T of whole thoughts from those of first tokens and of a pack's targets."""
+    """Log-probabilities P x B x T of whole thoughts, from those of first tokens and of a pack's targets."""
     with_padding = np.concatenate([rest_PE, np.zeros((len(rest_PE), 1))], axis=1)
     return np.concatenate([first_PB[:, :, None], with_padding[:, scored_BT]], axis=2)
 
@@ -75,7 +76,7 @@ def _by_thought(first_PB: np.ndarray, rest_PE: np.ndarray, scored_BT: np.ndarray
 def _read_pack(
     model: PreTrainedModel, head: OutputHead, cache: Cache, part: slice, pack: Pack, prompts: int
 ) -> np.ndarray:
-    """Log-probabilities P x E (float64) of a pack's targets behind each of P prompts."""
+    """Log-probabilities P x E (float64) of a pack's targets under each of P prompts."""
     if not len(pack.ids_R):
         return np.zeros((prompts, 0))
     packed = PackedAttention.of(cache, part, groups_of(pack, prompts, model))
@@ -87,7 +88,7 @@ def _read_pack(
 def packed_states(
     model: PreTrainedModel, body: nn.Module, pack: Pack, packed: PackedAttention, prompts: int
 ) -> torch.Tensor:
-    """The states P x R of a pack's read tokens behind each of P equally long prompts."""
+    """The states P x R of a pack's read tokens after each of P prompts of one length."""
     ids_1R = torch.from_numpy(pack.ids_R).to(model.device)[None]
     behind = packed.prefixes[0][0].shape[2]
     positions_1R = torch.from_numpy(pack.depths_R + behind).to(model.device)[None]
@@ -103,11 +104,11 @@ def packed_states(
 
 
 def obstacle_to_packing(model: PreTrainedModel, body: nn.Module) -> str | None:
-    """Why this model cannot be read in packs, as half a sentence; empty if it can, `None` if its states are not finite.
+    """The reason why this model cannot be read in packs, as half a sentence; empty if it can.
 
-    Two prompts and three thoughts, two of them with a common prefix, are read in a pack and in the model's own way. The
-    states may differ by 1e-5 of their norm; in half precision by 4 eps, or by ten times as much as the model's own
-    cached pass differs from its uncached one, since that is what rounding does.
+    `None` if its states are not finite. The probe has two prompts and three thoughts, two of them with a common prefix.
+    It compares the states of a pack with the model's own. They may differ by 1e-5 of their norm; in half precision by 4
+    eps, or by ten times the difference between the model's own cached and uncached pass.
     """
     passed_on = inspect.signature(body.forward).parameters.values()
     if not getattr(model, "_supports_attention_backend", False) or all(p.kind is not p.VAR_KEYWORD for p in passed_on):
@@ -154,5 +155,5 @@ def _probe(vocabulary: int) -> tuple[list[Ids], list[Ids]]:
 
 
 def _paths(pack: Pack) -> list[np.ndarray]:
-    """For each thought of a pack the places of the tokens that it reads."""
+    """For each thought of a pack, the positions of its read tokens."""
     return [pack.targets.rows_E[scored[scored >= 0]] for scored in pack.scored_BT]

@@ -1,7 +1,7 @@
-"""Which tokens of which thoughts are read in one flat row, with no padding, and who sees whom in it.
+"""Plans of packs: the tokens of thoughts in one flat row without padding, and which tokens attend to which.
 
-Promise: arrays over token ids only, the same for every prompt; each scored token of each thought has exactly one read
-token, or the prompt, in front of it.
+Promise: a plan depends on token ids only and is the same for every prompt. Each scored token of each thought is
+predicted from exactly one read token, or from the prompt.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ Ids = tuple[int, ...]
 Ints = npt.NDArray[np.int64]
 
 SHARE_BELOW = 0.75
-"""Share prefixes where that leaves less than this share of the tokens to be read."""
+"""Prefixes are shared if this leaves less than this fraction of the tokens to be read."""
 _PATH_COPIES = 16
-"""Keys that the thoughts of a pack may see in all, as a multiple of the budget: bounds what sharing keeps in memory."""
+"""Most keys that the thoughts of a pack attend to in total, as a multiple of the budget. It bounds the memory."""
 _BUCKET_COPIES = 4
-"""The same for the thoughts whose attention is taken in one go."""
+"""The same limit for the thoughts of one bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Tokens to be scored: which row of states predicts each, in ascending order of rows. A row may predict several."""
+    """Tokens to be scored, and the row of states that predicts each, in ascending order. A row may predict several."""
 
     rows_E: Ints
     tokens_E: Ints
 
     @classmethod
     def every(cls, rows: int, tokens: Ints) -> Targets:
-        """All `tokens` behind each of `rows` rows."""
+        """All `tokens`, predicted from each of `rows` rows."""
         return cls(np.repeat(np.arange(rows), len(tokens)), np.tile(tokens, rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Thoughts of a pack of similar length, for attention among a thought's own tokens. Padding stands on the right."""
+    """Thoughts of a pack with similar lengths, for attention among a thought's own tokens. Padding is on the right."""
 
     queries_BQ: Ints
-    """The tokens that a thought was the first to bring."""
+    """The tokens of each thought that no earlier thought of the pack has."""
     keys_BK: Ints
-    """All tokens that it reads: the shared ones, then its own."""
+    """All tokens of each thought: the shared ones, then its own."""
     starts_B: Ints
-    """How many are shared: query q sees the keys up to starts + q."""
+    """Number of shared tokens. Query q attends to the keys up to starts + q."""
     real_BQ: npt.NDArray[np.bool_]
-    """True = a query, False = padding."""
+    """True where there is a query, False at padding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """Thoughts read in one flat row. Read are all tokens with a successor; a shared prefix once."""
+    """Thoughts in one flat row. All tokens but the last of each thought are read; a shared prefix is read once."""
 
     rows: list[int]
     ids_R: Ints
     depths_R: Ints
-    """Place of a read token in its thought, from 0."""
+    """Position of each read token in its thought, from 0."""
     targets: Targets
-    """The scored tokens: all but first ones, those of a shared prefix once. Its rows are read tokens."""
+    """The scored tokens: all but the first of each thought, those of a shared prefix once. Rows are read tokens."""
     scored_BT: Ints
-    """For each thought the targets of its second, third, ... token; -1 at padding."""
+    """For each thought, the targets of its second, third, ... token; -1 at padding."""
     buckets: list[Bucket]
 
 
 def reads(thoughts: Sequence[Ids], *, share: bool) -> int:
-    """How many tokens are read behind each prompt when all thoughts fit one pack."""
+    """Number of tokens that are read after each prompt if all thoughts fit into one pack."""
     order = _order(thoughts, share)
     total = 0
     previous: Ids = ()
@@ -77,13 +77,16 @@ def reads(thoughts: Sequence[Ids], *, share: bool) -> int:
 
 
 def worth_sharing(thoughts: Sequence[Ids]) -> bool:
-    """Prefixes that thoughts have in common spare more reading than keeping track of them costs."""
+    """Whether common prefixes save more reading than the bookkeeping costs."""
     alone = reads(thoughts, share=False)
     return alone > 0 and reads(thoughts, share=True) < SHARE_BELOW * alone
 
 
 def plan_packs(thoughts: Sequence[Ids], budget: int, *, share: bool) -> list[Pack]:
-    """Packs of at most `budget` read tokens, even in size; a longer thought is a pack of its own. No empty thoughts."""
+    """Packs of at most `budget` read tokens, of similar sizes. A longer thought is a pack of its own.
+
+    Empty thoughts are in no pack.
+    """
     target = reads(thoughts, share=share)
     target = -(-target // max(1, -(-target // budget)))
     packs: list[Pack] = []
@@ -102,7 +105,7 @@ def plan_packs(thoughts: Sequence[Ids], budget: int, *, share: bool) -> list[Pac
 
 
 def _order(thoughts: Sequence[Ids], share: bool) -> list[int]:
-    """Neighbours are alike: in their tokens where prefixes are shared, else in their length."""
+    """Non-empty thoughts, sorted by their tokens if prefixes are shared, else by their length."""
     rows = [row for row, ids in enumerate(thoughts) if ids]
     return sorted(rows, key=lambda row: thoughts[row]) if share else sorted(rows, key=lambda row: -len(thoughts[row]))
 
@@ -115,17 +118,17 @@ def _common(one: Ids, other: Ids) -> int:
 
 
 def _new_reads(previous: Ids, thought: Ids, share: bool) -> int:
-    """Tokens to be read for a thought that the one before it, in order of tokens, has not read."""
+    """Number of tokens of a thought that were not read with the one before it, in order of tokens."""
     shared = min(_common(previous, thought), max(0, len(previous) - 1)) if share else 0
     return len(thought) - 1 - shared
 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """The tokens that one thought was the first to bring: `own` of them behind `start` shared ones."""
+    """One thought in a pack: `start` tokens shared with earlier thoughts, then `own` new ones."""
 
     path: Ints
-    """All tokens that the thought reads, by their place in the pack."""
+    """All read tokens of the thought, as positions in the pack."""
     start: int
 
     @property
@@ -174,12 +177,12 @@ def _pack(rows: list[int], thoughts: Sequence[Ids], budget: int, share: bool) ->
 
 
 def _grown(shared: Ints, start: int, length: int) -> Ints:
-    """`shared`, and as many new numbers from `start` as make `length`."""
+    """`shared`, extended to `length` by consecutive numbers from `start`."""
     return np.concatenate([shared, np.arange(start, start + length - len(shared))])
 
 
 def _buckets(segments: list[_Segment], most_keys: int) -> Iterator[Bucket]:
-    """Segments from long to short, cut where one has less than 3/4 of the longest one's tokens, less 4."""
+    """Buckets of segments from long to short. A new bucket begins below 3/4 of the longest one's tokens, minus 4."""
     segments = sorted(segments, key=lambda segment: -segment.own)
     chosen: list[_Segment] = []
     width = 0

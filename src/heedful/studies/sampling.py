@@ -19,7 +19,7 @@ from heedful.envs.common.tasks import TaskStream
 from heedful.models.load import pick_device
 from heedful.policies import OpenPolicySource, Weights, open_with
 from heedful.report import write_report
-from heedful.rollout.workers import isolated
+from heedful.rollout import Request, isolated
 from heedful.run.config import TrainConfig
 from heedful.run.parts import Parts, assemble
 from heedful.run.terminal import GrowthBar
@@ -111,7 +111,7 @@ def _sample(config: TrainConfig, parts: Parts, source: OpenPolicySource, folder:
     tasks = TaskStream(env, "train", derive(config.seed, "tasks", batch), config.tasks).next(config.groups)
     noise = derive(config.seed, "rollout", batch)
     policy = source.policy(parts.renderer, config.asked(config.sampling), noise)
-    groups = config.collect(policy, env.episode, tasks, config.group_size, env.turns, config.context)
+    groups = config.collect(policy, Request(env.episode, tasks, config.group_size, env.turns, config.context))
     verdicts = config.filter(values_on(groups, config.filter.on), stream(config.seed, "filter", batch))
     diagnosis = parts.diagnostician.measure(batch, groups, verdicts, config.filter.on)
     if config.keep_rollouts == "all":

@@ -19,7 +19,7 @@ from heedful.models.load import load_model  # noqa: E402
 from heedful.models.render import Renderer  # noqa: E402
 from heedful.policies import Local, OpenPolicySource, Sampling, Weights, open_with  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
-from heedful.rollout.collect import collect  # noqa: E402
+from heedful.rollout import LockStep, Request  # noqa: E402
 from heedful.studies.detector.forced_thoughts import KINDS, ForcedThoughts, Kind, forced_thought_success  # noqa: E402
 from heedful.types import Conversation, Group, Message, Reply, Turn  # noqa: E402
 
@@ -46,7 +46,9 @@ def renderer(seedling_folder: Path) -> Renderer:
 
 
 def forced(source: OpenPolicySource, renderer: Renderer, kind: Kind, sampling: Sampling = SAMPLED) -> list[Group]:
-    return collect(ForcedThoughts(source, renderer, sampling, kind, seed=3), ECHO.episode, TASKS, 1, ECHO.turns)
+    return LockStep()(
+        ForcedThoughts(source, renderer, sampling, kind, seed=3), Request(ECHO.episode, TASKS, 1, ECHO.turns)
+    )
 
 
 def turns_of(groups: list[Group]) -> list[Turn]:
@@ -60,7 +62,7 @@ def thought_of(reply: Reply) -> str:
 def test_with_its_own_thoughts_a_greedy_policy_plays_as_it_always_does(
     model: Any, source: OpenPolicySource, renderer: Renderer
 ) -> None:
-    plain = collect(HFPolicy(model, renderer, GREEDY, seed=0), ECHO.episode, TASKS, 1, ECHO.turns)
+    plain = LockStep()(HFPolicy(model, renderer, GREEDY, seed=0), Request(ECHO.episode, TASKS, 1, ECHO.turns))
     own = forced(source, renderer, "own", GREEDY)
     assert [turn.reply.ids for turn in turns_of(own)] == [turn.reply.ids for turn in turns_of(plain)]
     assert [turn.reply.prompt for turn in turns_of(own)] == [turn.reply.prompt for turn in turns_of(plain)]

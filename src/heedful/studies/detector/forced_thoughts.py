@@ -11,8 +11,7 @@ from typing import Any, Literal, get_args
 
 from heedful.models.render import Renderer
 from heedful.policies import OpenPolicySource, Sampling
-from heedful.rollout.collect import collect
-from heedful.rollout.context import FULL_HISTORY, Context
+from heedful.rollout import FULL_HISTORY, Context, LockStep, Request
 from heedful.run.evaluation import success_metric
 from heedful.seeds import derive
 from heedful.types import Conversation, Metric, Prompt, Reply, Task
@@ -46,7 +45,7 @@ def forced_thought_success(
     metrics = []
     for kind in KINDS:
         policy = ForcedThoughts(source, renderer, sampling, kind, derive(seed, "forced thoughts", kind))
-        groups = collect(policy, env.episode, tasks, 1, env.turns, context)
+        groups = LockStep()(policy, Request(env.episode, tasks, 1, env.turns, context))
         metrics.append(success_metric(f"forced/{kind}/success", groups))
     return metrics
 
@@ -78,7 +77,7 @@ class ForcedThoughts:
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
         """One reply per conversation: a forced thought and the answer sampled after it."""
         forced_B = self._thoughts(conversations)
-        closed_B = [self.renderer.read(_NOTHING, ids, [0.0] * len(ids)).closed for ids in forced_B]
+        closed_B = [self.renderer.parse(_NOTHING, ids, [0.0] * len(ids)).closed for ids in forced_B]
         answered = [conversation for conversation, closed in zip(conversations, closed_B, strict=True) if closed]
         self._beginnings.of = {conversation.key: ids for conversation, ids in zip(conversations, forced_B, strict=True)}
         rests = {one.key: rest for one, rest in zip(answered, self._answerer.respond(answered), strict=True)}
@@ -106,7 +105,7 @@ class ForcedThoughts:
         unknown = (float("nan"),) * len(thought)
         # A source that reports no entropies leaves all of them out.
         known = unknown + entropies if len(entropies) == len(ids) else ()
-        return self.renderer.read(prompt, thought + ids, unknown + logprobs, known)
+        return self.renderer.parse(prompt, thought + ids, unknown + logprobs, known)
 
 
 _KEPT = 256
@@ -140,7 +139,7 @@ class _Beginnings:
     def context_ids(self, conversation: Conversation) -> tuple[int, ...]:
         return (*self._renderer.context_ids(conversation), *self.of[conversation.key])
 
-    def read(
+    def parse(
         self, prompt: Prompt, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()
     ) -> Reply:
-        return self._renderer.read(prompt, ids, logprobs, entropies)
+        return self._renderer.parse(prompt, ids, logprobs, entropies)

@@ -1,6 +1,6 @@
-"""Where log-probabilities of single tokens become the sums of a cross-score.
+"""Sums of token log-probabilities into cross-scores.
 
-Promise: sums are taken in float64, whatever the model computes in; what no one asked to keep is not kept.
+Promise: sums are taken in float64, whatever dtype the model computes in.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
-class Tally:
-    """Sums of M distinct thoughts under N prompts: over all tokens, and over the first k for each k of `head_tokens`.
+class ScoreSums:
+    """Sums for M distinct thoughts under N prompts: over all tokens, and over the first k for each k of `head_tokens`.
 
-    `keep_tokens`: float32 log-probabilities of single tokens too, one N x T_i array per thought.
+    `keep_tokens`: also keep the log-probability of every token in float32, one N x T_i array per thought.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Tally:
             self.tokens_MNT = [np.zeros((prompts, length), dtype=np.float32) for length in lengths_M]
 
     def add(self, rows_B: Sequence[int], columns_P: Sequence[int], logprobs_PBT: Floats) -> None:
-        """Take in the tokens of some thoughts under some prompts: right-padded with zeros, each pair once."""
+        """Add the tokens of some thoughts under some prompts, right-padded with zeros. Each pair is added once."""
         cells = np.ix_(rows_B, columns_P)
         for sums_MN, cut in zip(self.sums_SMN, self._cuts, strict=True):
             sums_MN[cells] = logprobs_PBT[:, :, :cut].sum(axis=2).T
