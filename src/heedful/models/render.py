@@ -149,7 +149,7 @@ class Renderer:
         opening = self.opening if text.startswith(self.opening) else self.opening.rstrip()
         if not text.startswith(opening):
             raise ValueError(
-                f"Expected a reply that begins with {opening!r}, which already stands in the prompt, found "
+                f"Expected a reply that begins with {opening!r}, which the prompt already ends with, found "
                 f"{text[:40]!r}. Write the tag in front of the reply, or set tags.force to false."
             )
         return (*self._encode(text[len(opening) :]), self.end_of_turn_id)

@@ -1,6 +1,6 @@
 """Policies: what answers conversations, how it samples, and the seam by which a run chooses it.
 
-Importing this package loads no torch; `HFPolicy` does, when it is first asked for.
+Importing this package loads no torch. `HFPolicy` loads it when it is first used.
 """
 
 from __future__ import annotations

@@ -211,8 +211,8 @@ class HFPolicy:
         width = max(map(len, fresh), default=0) + room
         batch = self._store.gather([cached for _, cached in known], width) if known else None
         # The gathered rows are copies: free the originals before further memory is taken.
-        asked = {row.key for row in rows}
-        self._store.keep_only({key for key in self._open if key not in asked})
+        gathered = {row.key for row in rows}
+        self._store.keep_only({key for key in self._open if key not in gathered})
         continued = [row for row, _ in known]
         if batch is None:
             return new, *self._prefill_whole(new, room)

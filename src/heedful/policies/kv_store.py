@@ -1,7 +1,7 @@
 """The KV caches of conversations between their turns.
 
-Promise: a cache is freed as soon as its conversation is not asked again. At least half of the rows that are held belong
-to open conversations, however few of them each call answers.
+Promise: the cache of a conversation that has ended is freed. At least half of the rows that are held belong to open
+conversations, however few of them each call answers.
 """
 
 from __future__ import annotations

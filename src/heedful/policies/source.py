@@ -52,8 +52,8 @@ class OpenPolicySource(Protocol):
     def policy(self, renderer: ReplyRenderer, sampling: Sampling, seed: int) -> Policy:
         """A policy for one collection, with the version of the weights that were handed over last.
 
-        `sampling`: as `PolicySource.sampling` and the collector want it; `seed`: of the sampling noise. A policy is
-        not asked again after the next `weights_changed`.
+        `sampling`: has passed `PolicySource.sampling` and the collector's; `seed`: seeds the sampling noise. The policy
+        is not used after the next `weights_changed`.
         """
         ...
 

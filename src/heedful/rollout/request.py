@@ -1,4 +1,4 @@
-"""What a collector is asked for, and what a collector is."""
+"""The request for episodes, and the collector that plays it."""
 
 from __future__ import annotations
 

@@ -59,10 +59,10 @@ def equally_long(prompts: Sequence[Ids], budget: int) -> Iterator[list[int]]:
 def read_prompts(body: nn.Module, prompts: list[Ids], device: torch.device) -> tuple[Cache, torch.Tensor]:
     """The KV cache of prompts of one length, and the state after each prompt."""
     cache = DynamicCache()
-    return cache, states_behind(body, torch.tensor(prompts, device=device), cache)[:, -1]
+    return cache, states_after(body, torch.tensor(prompts, device=device), cache)[:, -1]
 
 
-def states_behind(body: nn.Module, ids_RT: torch.Tensor, cache: Cache) -> torch.Tensor:
+def states_after(body: nn.Module, ids_RT: torch.Tensor, cache: Cache) -> torch.Tensor:
     """The states R x T of tokens after those in the cache. They are logits if the body is a whole model."""
     output = body(input_ids=ids_RT, past_key_values=cache, use_cache=True, return_dict=True)
     return cast(torch.Tensor, output.logits if "logits" in output else output.last_hidden_state)
@@ -141,7 +141,7 @@ def _read_batch(head: OutputHead, prefix: Cache, batch: _Batch, first_PM: np.nda
     real_RT = np.tile(batch.real_BT, (prompts, 1))
     rest_RT = np.zeros(real_RT.shape)
     if real_RT.shape[1]:
-        states_RTH = states_behind(head.body, batch.inputs_BT.repeat(prompts, 1), prefix)
+        states_RTH = states_after(head.body, batch.inputs_BT.repeat(prompts, 1), prefix)
         read_EH = states_RTH[torch.from_numpy(real_RT).to(states_RTH.device)]
         tokens_E = np.tile(batch.targets_BT, (prompts, 1))[real_RT]
         rest_RT[real_RT] = head.logprobs(read_EH, Targets(np.arange(len(tokens_E)), tokens_E)).double().cpu().numpy()

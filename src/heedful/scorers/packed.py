@@ -19,7 +19,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache
 
-from heedful.scorers.cached import FirstTokens, equally_long, read_prompts, states_behind
+from heedful.scorers.cached import FirstTokens, equally_long, read_prompts, states_after
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packed_attention import PackedAttention, groups_of, packed_attention
 from heedful.scorers.packs import Ids, Pack, plan_packs
@@ -90,8 +90,8 @@ def packed_states(
 ) -> torch.Tensor:
     """The states P x R of a pack's read tokens after each of P prompts of one length."""
     ids_1R = torch.from_numpy(pack.ids_R).to(model.device)[None]
-    behind = packed.prefixes[0][0].shape[2]
-    positions_1R = torch.from_numpy(pack.depths_R + behind).to(model.device)[None]
+    prompt_length = packed.prefixes[0][0].shape[2]
+    positions_1R = torch.from_numpy(pack.depths_R + prompt_length).to(model.device)[None]
     with packed_attention(model):
         output = body(
             input_ids=ids_1R.expand(prompts, -1),
@@ -120,7 +120,8 @@ def obstacle_to_packing(model: PreTrainedModel, body: nn.Module) -> str | None:
     packed = PackedAttention.of(cache, slice(None), groups_of(pack, len(prompts), model))
     states_PRH = packed_states(model, body, pack, packed, len(prompts))
     if packed.asked_for:
-        return f"its layers ask their attention for {', '.join(sorted(packed.asked_for))}"
+        unsupported = ", ".join(sorted(packed.asked_for))
+        return f"its layers pass arguments to their attention that packs do not support: {unsupported}"
     if len(packed.layers) != len(packed.prefixes):
         return f"{len(packed.prefixes) - len(packed.layers)} of its layers have an attention of their own"
     ours, cached, own = [], [], []
@@ -130,9 +131,9 @@ def obstacle_to_packing(model: PreTrainedModel, body: nn.Module) -> str | None:
             output = body(input_ids=ids, use_cache=False, return_dict=True)
             whole = output.logits if "logits" in output else output.last_hidden_state
             own.append(whole[0, len(prompt) :])
-            behind = DynamicCache()
-            states_behind(body, ids[:, : len(prompt)], behind)
-            cached.append(states_behind(body, ids[:, len(prompt) :], behind)[0])
+            cache_of_pair = DynamicCache()
+            states_after(body, ids[:, : len(prompt)], cache_of_pair)
+            cached.append(states_after(body, ids[:, len(prompt) :], cache_of_pair)[0])
             ours.append(states_PRH[place, reads])
     own_RH = torch.cat(own).double()
     error, rounding = ((torch.cat(other).double() - own_RH).norm() / own_RH.norm() for other in (ours, cached))
