@@ -8,10 +8,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # PyTorch comes first and alone, so that pip takes the build it prefers for this machine; the rest fits itself to it.
 TORCH := $(shell grep '^torch==' constraints.txt)
-EXTRAS := train,text,dev,tensorboard,trl,math,gymnasium,reasoning-gym,textarena
+EXTRAS := train,text,dev,docs,release,tensorboard,trl,math,gymnasium,reasoning-gym,textarena
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test lint proofs clean
+.PHONY: help setup train test lint metrics docs dist proofs clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,20 @@ lint: setup ## Check style, formatting and types.
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+
+metrics: setup ## Write the tables of docs/metrics.md from the catalogue of metrics.
+	$(BIN)/python -m heedful.diagnostics.catalogue docs/metrics.md
+
+# Without --quiet, under which --strict sees no warning.
+docs: setup ## Build the pages as a site in build/site; a dead link fails.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+dist: setup ## Build wheel and source distribution, check them, and try the wheel without torch.
+	rm -rf dist
+	@mkdir -p build
+	$(BIN)/python -m build > build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python tests/installed_wheel.py dist/*.whl
 
 proofs: setup ## Run the property proofs at full size and write docs/results/proofs.md.
 	@mkdir -p build

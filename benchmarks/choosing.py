@@ -1,14 +1,18 @@
-"""What choosing tasks by few episodes is worth where the truth is known: ranks, coverage, refills. No model involved.
+"""Simulations of choosing tasks by few episodes, with known success probabilities: ranks, coverage, refills. No model.
 
-Every case is simulated with its own generator through the functions that a run calls; on one core it takes about three
-minutes. Intervals are 95%, over simulated batches or runs.
+Every case has its own generator and calls the functions that a run calls. It takes about three minutes on one core.
+Intervals are 95%, over simulated batches or runs.
 
-    python benchmarks/choosing.py         # writes results/choosing.json beside this file and docs/results/choosing.md
+    python benchmarks/choosing.py         # writes benchmarks/results/choosing.json and docs/results/choosing.md
     python benchmarks/choosing.py --quick # a tenth of the cases, printed and not written
 
-The tasks. A task is its chance of success. `u-shaped`: Beta(1/2, 1/2), most tasks nearly solved or nearly hopeless;
-`flat`: uniform; `hard`: Beta(1/2, 2), a mean of .2. Between two visits the log-odds of every task drift by a normal
-step: 0 (a policy that stands still), .3, or 1.
+A task is its probability of success, drawn from one of three distributions:
+
+- `u-shaped`: Beta(1/2, 1/2), most tasks almost solved or almost hopeless
+- `flat`: uniform
+- `hard`: Beta(1/2, 2), a mean of .2
+
+Between two visits the log-odds of every task drift by a normal step: 0 (an unchanged policy), .3, or 1.
 """
 
 from __future__ import annotations
@@ -58,7 +62,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def spread_of(values: Sequence[float]) -> tuple[float, float]:
-    """`interval`, of values that may all be one."""
+    """`interval` for values that may all be equal."""
     return interval(values) if len(set(values)) > 1 else (values[0], 0.0)
 
 
@@ -75,7 +79,7 @@ def drift(p: float, step: float, rng: random.Random) -> float:
 
 
 def one_batch(chances: str, size: int, step: float, missing: float, rng: random.Random) -> dict[str, Row] | None:
-    """Agreement of every estimate with the truth on one batch; `None` where fewer than three groups vary."""
+    """Agreement of every estimate with the truth on one batch, or `None` if fewer than three groups vary."""
 
     def members() -> int:
         return max(2, sum(rng.random() >= missing for _ in range(size)))
@@ -151,11 +155,11 @@ GUARDS: Mapping[str, tuple[float, float]] = {
     "draw 1/4 among the starved": (0.0, 0.25),
     "both": (0.125, 0.25),
 }
-"""Name -> share of groups re-admitted, share of draws given to starved tasks, the one not seen for longest first."""
+"""Name -> share of groups re-admitted, share of draws given to starved tasks (the longest unseen task first)."""
 
 
 def one_run(filter: Ranking, rate: float, drawn: float, rng: random.Random) -> Row:
-    """A toy run: each task is a chance of its own, and every group trained on moves its log-odds by GRPO's gradient."""
+    """A toy run with one probability per task. Training on a group moves its task's log-odds by GRPO's gradient."""
     odds = [math.log(p / (1 - p)) for p in (min(max(rng.betavariate(0.5, 0.5), 1e-3), 1 - 1e-3) for _ in range(POOL))]
     skips, trained, passed, seen = [0] * POOL, [0] * POOL, [0] * POOL, [-1] * POOL
     constant = longest = 0
@@ -294,31 +298,35 @@ def page(rows: Sequence[Row]) -> str:
     ]
     return f"""# Choosing tasks by few episodes
 
-Written by `benchmarks/choosing.py`; do not edit. Simulations in which the truth is known: a task is its chance p of
-success, no model is involved. ± is half of a 95% interval.
+Written by `benchmarks/choosing.py`. Do not edit. These are simulations with known truth: a task is its probability p of
+success, and no model is involved. ± is half of a 95% interval.
 
 ## Does a better variance give a better ranking?
 
-{GROUPS} groups, chances drawn from Beta(.5, .5) (`u-shaped`), uniformly (`flat`) or from Beta(.5, 2) (`hard`); the
-number is the group size. Before the batch each task was visited up to {MOST_VISITS} times, and between two visits its
-log-odds drifted by a normal step of .3 unless the head says otherwise. The first row of each table is the sample
-variance, the others are differences to it, batch by batch, over up to {batches} batches (those with at least three
-groups that vary). "Shrunken" alone knows the batch only; "n visits" adds as many earlier visits under Jeffreys' prior.
+Each batch has {GROUPS} groups. Their probabilities are drawn from Beta(.5, .5) (`u-shaped`), uniformly (`flat`) or from
+Beta(.5, 2) (`hard`). The number in a column's name is the group size. Before the batch each task was visited up to
+{MOST_VISITS} times. Between two visits its log-odds drifted by a normal step of .3, unless the column's name says
+otherwise.
 
-Kendall's tau between the estimate and p (1 - p), over the groups that vary (1 = the same order, 0 = none):
+The first row of each table is the sample variance. The other rows are differences from it, batch by batch, over up to
+{batches} batches (those with at least three groups that vary). "Shrunken" without visits uses the batch only.
+"n visits" adds n earlier visits under Jeffreys' prior.
+
+Kendall's tau between the estimate and p (1 - p), over the groups that vary (1 = the same order, 0 = no relation):
 
 {ranks_table(rows, "tau", sizes)}
 
-Overlap (kept by both / kept by either) of what `top_k` with k = 4 keeps under the estimate and under p (1 - p):
+The next table compares what `top_k` with k = 4 keeps under the estimate and under p (1 - p). The overlap is the number
+of groups kept by both, divided by the number kept by either:
 
 {ranks_table(rows, "top_k", sizes)}
 
-The same of `top_p` with p = .9:
+The same for `top_p` with p = .9:
 
 {ranks_table(rows, "top_p", sizes)}
 
-A policy that stands still, one that drifts fast, and one whose groups lost a quarter of their members; tau, then the
-overlap of `top_k`:
+Three more cases: a policy that does not drift, a policy that drifts fast, and groups that lost a quarter of their
+members. The first table is tau, the second the overlap of `top_k`:
 
 {ranks_table(rows, "tau", others)}
 
@@ -326,18 +334,21 @@ overlap of `top_k`:
 
 ## What does a guard against starved tasks do?
 
-{runs} toy runs of {STEPS} steps: a pool of {POOL} tasks with chances from Beta(.5, .5), {GROUPS} groups of {SIZE} per
-step. Training on a group moves its task's own log-odds by GRPO's gradient; tasks share nothing. Starved after
-{PATIENCE} visits. `never`: share of the pool never trained on; `passed over`: most groups of one task that varied and
-were dropped without one being trained on in between; `constant`: share of all groups played that were constant, and so
-wasted; success at the end, of all tasks and of the worst quarter.
+There are {runs} toy runs of {STEPS} steps, with a pool of {POOL} tasks and {GROUPS} groups of {SIZE} per step. The
+probabilities are drawn from Beta(.5, .5). Training on a group moves its task's own log-odds by GRPO's gradient. Tasks
+share nothing. A task is starved after {PATIENCE} visits without training. The columns:
+
+- `never`: share of the pool never trained on.
+- `passed over`: the longest series of dropped groups of one task that varied, with none trained on in between.
+- `constant`: share of all groups played that were constant, and so wasted.
+- `success`, `worst quarter`: success at the end, over all tasks and over the worst quarter.
 
 {table(["filter", "guard", "never", "passed over", "constant", "success", "worst quarter"], covered)}
 
 ## What does the size of refills save?
 
-{steps} steps of {GROUPS} groups, at most 3 draws, for four shares of groups that vary. `groups`: collected in all;
-`enough`: share of steps that ended with {GROUPS} varying groups.
+There are {steps} steps of {GROUPS} groups, with at most 3 draws, for four shares of groups that vary. `groups` is the
+total number collected. `enough` is the share of steps that ended with {GROUPS} varying groups.
 
 {table(["share that varies", "refill", "groups", "draws", "enough"], refilled)}
 """

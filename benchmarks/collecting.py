@@ -1,19 +1,19 @@
 """Asynchronous collection against lock-step in slow environments: the same number of threads and the same episodes.
 
 Both collectors play one step of FrozenLake's preset (16 tasks x 8 episodes, up to 5 turns) with one model. Each step of
-an environment sleeps: log-normal seconds of mean 0.2, drawn by task, member and turn, so that both face the same ones.
-The noise belongs to the conversations, so both play the same episodes, token for token; that is checked. Lock-step
-steps its environments in as many threads as asynchronous collection has. The two take turns in one process, a first one
-first, then the other. Time of the model is part of every figure.
+an environment sleeps for log-normal seconds of mean 0.2. The seconds are drawn by task, member and turn, so they are
+the same for both. The sampling noise is drawn per conversation, so both play the same episodes, token for token. This
+is checked. Lock-step has as many threads for its environments as asynchronous collection. The two alternate in one
+process, and each goes first in every second pair. Time of the model is part of every figure.
 
     python benchmarks/collecting.py --quick       # one pair of each, printed and not written
-    python benchmarks/collecting.py               # 8 pairs of each; writes results/collecting.{json,md}
-    python benchmarks/collecting.py --replay      # the model's time is slept: see below
+    python benchmarks/collecting.py               # 8 pairs of each, writes results/collecting.{json,md}
+    python benchmarks/collecting.py --replay      # the policy sleeps instead of computing: see below
     python benchmarks/collecting.py --starts      # starts sleep like steps
 
-On a machine that others use, too, the model takes longer than it should. With --replay the policy answers with recorded
-replies and sleeps what they cost in CPU seconds: so much per call or join, per token step, per row of a step, fitted to
-calls of all sizes, and per row that newcomers join. The least of several measurements is taken.
+On a shared machine the model takes longer than it should. With --replay the policy answers with recorded replies and
+sleeps for their cost in CPU seconds. The cost has a part per call or join, per token step, per row of a step (fitted to
+calls of all sizes) and per row that must be copied in a join. Each is the minimum of several measurements.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class AtWork:
 
 
 class SlowEnvironment:
-    """FrozenLake whose every step first sleeps for its drawn time."""
+    """FrozenLake with a sleep of the drawn time before every step."""
 
     def __init__(self, inner: Episode, sigma: float, repetition: int, at_work: AtWork, starts: bool) -> None:
         self._inner, self._sigma, self._repetition, self._at_work = inner, sigma, repetition, at_work
@@ -123,7 +123,7 @@ class Call:
     steps: int
     """Tokens of the longest reply."""
     tokens: int
-    """Of all replies."""
+    """Tokens of all replies."""
     cpu: float
 
 
@@ -132,16 +132,16 @@ class Costs:
     """CPU seconds of the model."""
 
     call: float
-    """Of a call, or of a join: reading the new text, and copying caches."""
+    """Cost of a call or a join: reading the new text, and copying caches."""
     step: float
     row: float
-    """Of a row in a step."""
+    """Cost of a row in a step."""
     joined: float
-    """Of each row that grows already when others join: it is copied."""
+    """Cost of each active row when others join, because the row is copied."""
 
 
 class Timed:
-    """A policy that is asked batch by batch, and notes what that takes."""
+    """A policy that answers batch by batch, and records its time."""
 
     parallel = 1
     draws_together = False
@@ -165,7 +165,7 @@ class Timed:
 
 
 class TimedJoining(Timed):
-    """A policy whose conversations join each other, and that notes what that takes."""
+    """A policy that lets conversations join a running batch, and records its time."""
 
     def serve(
         self, arrivals: Callable[[bool], Sequence[Conversation]], hand_over: Callable[[str, Reply], None]
@@ -185,7 +185,7 @@ class TimedJoining(Timed):
 
 
 class Recorded:
-    """Answers with recorded replies after having slept what they cost."""
+    """A policy that sleeps for the cost of a recorded reply and then returns it."""
 
     version = 0
 
@@ -226,7 +226,7 @@ class Recorded:
 
 @dataclass
 class Bench:
-    """One model, one batch of tasks, and what is played with them."""
+    """One model, one batch of tasks, and the settings of their collections."""
 
     config: TrainConfig
     tasks: list[Task]
@@ -238,7 +238,7 @@ class Bench:
     expected: list[Group] = field(default_factory=list)
 
     def policy(self, limit: int | None = None) -> Any:
-        """`limit`: most tokens of a reply, if not the preset's."""
+        """`limit`: maximum tokens of a reply, if not the preset's."""
         if self.recorded is not None:
             return self.recorded
         sampling = Asynchronous().sampling(self.config.sampling)
@@ -246,7 +246,7 @@ class Bench:
         return HFPolicy(self.model, self.renderer, limited, seed=0, version=0)
 
     def play(self, collector: LockStep | Asynchronous, sigma: float, repetition: int) -> Row:
-        """One collection, and what it took."""
+        """One collection and its times."""
         policy, at_work, env = self.policy(), AtWork(), self.config.env
         timed, passes = TimedJoining(policy), Passes()
         policy.passes = passes
@@ -274,7 +274,7 @@ class Bench:
         }
 
     def _differing(self, groups: list[Group]) -> int:
-        """Replies with other tokens than in the first collection of all."""
+        """Number of replies with other tokens than in the first collection."""
         self.expected = self.expected or groups
         return sum(ids != its for ids, its in zip(_replies(groups), _replies(self.expected), strict=False))
 
@@ -284,20 +284,20 @@ def _replies(groups: Sequence[Group]) -> list[tuple[int, ...]]:
 
 
 def record(bench: Bench) -> Costs:
-    """What the model costs, in CPU seconds, the least of several calls of each size; from then on it is slept.
+    """Costs of the model in CPU seconds, the minimum of several calls of each size. Later calls sleep for them.
 
     The replies are those of the collection that was played before.
     """
     begun = [Player(bench.config.env.episode(), task, member, 5) for task in bench.tasks for member in range(8)]
     asked = [episode.conversation for episode in begun]
     weights, seconds = [], []
-    # Replies of one token as well: else calls and steps could not be told apart.
+    # Replies of one token are included: without them the cost of a call and the cost of a step are not identifiable.
     for size, limit in product((1, 2, 4, 8, 16, 32, 64, 128), (1, 8, bench.config.sampling.tokens_per_turn)):
         calls = [Timed(bench.policy(limit)) for _ in range(3)]
         for timed in calls:
             timed.respond(asked[:: 128 // size])
         best = min((timed.calls[0] for timed in calls), key=lambda call: call.cpu)
-        # Divided by what is explained, so that small calls are fitted as well as large ones.
+        # Divided by the measured time, so that small calls are fitted as well as large ones.
         weights.append([1 / best.cpu, best.steps / best.cpu, best.tokens / best.cpu])
         seconds.append(1.0)
     call, step, row = (float(cost) for cost in nnls(weights, seconds)[0])
@@ -313,7 +313,7 @@ def record(bench: Bench) -> Costs:
 
 
 def _cost_of_joining(bench: Bench, asked: Sequence[Conversation]) -> float:
-    """CPU seconds to copy one row of a batch, as is done when others join it."""
+    """CPU seconds to copy one row of a batch, as in a join."""
     policy = bench.policy()
     with torch.inference_mode():
         _, batch, _ = policy._prefill([policy._row(conversation) for conversation in asked[:64]])
@@ -326,7 +326,7 @@ def _cost_of_joining(bench: Bench, asked: Sequence[Conversation]) -> float:
 
 
 def compare(bench: Bench, sigma: float, threads: int, pairs: int) -> Row:
-    """Both collectors in turns."""
+    """Both collectors, alternating."""
     arms = {"lock_step": LockStep(threads), "async": Asynchronous(threads)}
     found: dict[str, list[Row]] = {name: [] for name in arms}
     for pair in range(pairs):
@@ -341,7 +341,7 @@ def compare(bench: Bench, sigma: float, threads: int, pairs: int) -> Row:
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Geometric mean and Student's 95% interval of it."""
+    """Geometric mean and its 95% interval by Student's t."""
     logs = [math.log(ratio) for ratio in ratios]
     mean = statistics.fmean(logs)
     if len(logs) < 2:
@@ -394,7 +394,7 @@ HEADINGS = (
 
 
 def table(result: Row) -> str:
-    """One line per setting, lock-step and asynchronous side by side."""
+    """One line per setting, with lock-step and asynchronous figures."""
     lines = [f"| {HEADINGS} |", "|" + "---|" * 9]
     for row in result["rows"]:
         one, other = row["lock_step"], row["async"]
@@ -409,19 +409,24 @@ def table(result: Row) -> str:
 
 
 def page(results: dict[str, Row]) -> str:
-    """Markdown on what was measured, live and replayed."""
+    """The page in Markdown: the live and the replayed measurements."""
     some = next(iter(results.values()))
     parts = [
-        "# Asynchronous collection beside lock-step",
+        "# Asynchronous collection and lock-step",
         "",
-        "Written by `python benchmarks/collecting.py` and `python benchmarks/collecting.py --replay`: one step of the "
-        f"FrozenLake preset ({some['episodes']} episodes of up to {some['turns']} turns, {some['replies']} replies), "
-        "its seedling, one CPU thread for the model. Each environment step sleeps, log-normal seconds of mean 0.2 "
-        "(sigma of the logarithm: first column), drawn by task, member and turn: both collectors face the same ones "
-        "and play the same episodes. Lock-step steps its environments in as many threads as asynchronous collection "
-        "has. They take turns in one process; ratios of wall time are geometric means with Student's 95% intervals "
-        "over the pairs of a setting, model time included. The other columns are means, lock-step / async; "
-        "waiting is the time in which the policy had nobody to answer.",
+        "Written by `python benchmarks/collecting.py` and `python benchmarks/collecting.py --replay`.",
+        "",
+        f"- Both collectors play one step of the FrozenLake preset with its seedling: {some['episodes']} episodes of "
+        f"up to {some['turns']} turns, {some['replies']} replies. The model has one CPU thread.",
+        "- Each environment step sleeps for log-normal seconds of mean 0.2. The first column is the sigma of the "
+        "logarithm. The seconds are drawn by task, member and turn, so both collectors have the same ones and play the "
+        "same episodes.",
+        "- Lock-step has as many threads for its environments as asynchronous collection. The two alternate in one "
+        "process.",
+        "- Ratios of wall time include the model. They are geometric means with Student's 95% intervals over the pairs "
+        "of a setting.",
+        "- The other columns are means, lock-step / async. Waiting is the time in which the policy had no conversation "
+        "to answer.",
     ]
     for mode, result in sorted(results.items()):
         live = mode.startswith("live")
@@ -432,16 +437,17 @@ def page(results: dict[str, Row]) -> str:
                 statistics.fmean(row[arm]["sampling_cpu"] for row in result["rows"]) for arm in ("lock_step", "async")
             ]
             parts.append(
-                "On whatever else the machine did: the model took "
-                f"{cpu[0]:.2f} / {cpu[1]:.2f} s of CPU time for what the column sampling shows as wall time. Where the "
-                "second is much longer, the model was what everybody waited for, and nothing can be gained."
+                "Other work ran on the machine. The column sampling is wall time, for which the model took "
+                f"{cpu[0]:.2f} / {cpu[1]:.2f} s of CPU time. If the wall time is much longer than the CPU "
+                "time, the model was the bottleneck and async cannot be faster."
             )
         else:
             cost = {name: 1000 * value for name, value in result["model_seconds"].items()}
             parts.append(
-                f"The model's time is slept: {cost['call']:.1f} ms for each call or join, {cost['step']:.2f} ms for "
-                f"each token step and {cost['row']:.3f} ms for each row in it, {cost['joined']:.3f} ms for each row "
-                "that others join, measured as CPU time. So what else the machine did is not in these figures."
+                "The policy sleeps for the model's time, measured as CPU time: "
+                f"{cost['call']:.1f} ms for each call or join, {cost['step']:.2f} ms for each token step, "
+                f"{cost['row']:.3f} ms for each row in it, and {cost['joined']:.3f} ms for each row that is copied in "
+                "a join. So other work on the machine is not in these figures."
             )
         differing = sum(
             row[arm]["differing"] * row["pairs"] for row in result["rows"] for arm in ("lock_step", "async")

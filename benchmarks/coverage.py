@@ -1,15 +1,15 @@
-"""What readings are worth where the truth is known: bias, coverage, errors of tests, planted templates.
+"""Accuracy of the diagnostics where the truth is known: bias, coverage, errors of tests, planted templates.
 
-Every case is simulated with its own generator, so that cases can be added without changing others, and every number
-comes out of the functions that a run calls. No model is involved; on one core it takes about two minutes.
+Every case has its own generator, so cases can be added without changing others. Every number comes from the functions
+that a run calls. No model is involved. It takes about two minutes on one core.
 
-    python benchmarks/coverage.py                   # writes results/coverage.json and .md beside this file
+    python benchmarks/coverage.py                   # writes benchmarks/results/coverage.json and coverage.md
     python benchmarks/coverage.py --docs docs/diagnostics.md     # and the tables of that page
 
-The channels. In all of them prompts are drawn anew for every batch, and I(X;Z) is that of the whole population:
+In all channels the prompts are drawn again for every batch, and I(X;Z) is that of the whole population:
 
 - `gaussian`: prompts x ~ N(0, 1), thoughts z ~ N(x, s^2), I = log(1 + 1 / s^2) / 2. Its information has no ceiling.
-- `bits`: a prompt is 16 bits, a thought its copy, each bit flipped with chance e: I = 16 (log 2 - h(e)).
+- `bits`: a prompt is 16 bits, a thought its copy, each bit flipped with probability e: I = 16 (log 2 - h(e)).
 - `templates`: as `bits`, but half of the thoughts are 16 random bits marked as a template: I = 16 (log 2 - h(e)) / 2.
 """
 
@@ -51,10 +51,10 @@ INFORMATION = {
     "bits": (0.1, 0.5, 1.0, 2.0, 6.0),
     "templates": (0.1, 0.5, 1.0, 4.0),
 }
-"""True mutual information in nats; the last of each presses against the ceiling."""
+"""True mutual information in nats. The last value of each channel is near the ceiling."""
 READ = ("mi", "mi_loo", "gap_per_token", "entropy_conditional", "accuracy", "accuracy_2way", "accuracy_8way")
 TARGET = 0.7
-"""Share of the ceiling below which intervals of `mi` are promised to cover 90 to 98%."""
+"""Share of the ceiling below which intervals of `mi` should cover 90 to 98%."""
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 JUDGED = ("text/judge_accuracy", "text/judge_accuracy_8way", "text/template_share")
 
@@ -64,7 +64,7 @@ def generator(*names: object) -> np.random.Generator:
 
 
 def flip_chance(nats: float) -> float:
-    """The chance of a flip that leaves so much information in 16 bits."""
+    """The flip probability that leaves `nats` of information in 16 bits."""
 
     def left(e: float) -> float:
         return BITS * (math.log(2) + e * math.log(e) + (1 - e) * math.log(1 - e))
@@ -81,7 +81,7 @@ def gaussian(rng: np.random.Generator, prompts: int, members: int, nats: float) 
 
 
 def bits(rng: np.random.Generator, prompts: int, members: int, nats: float, share: float = 0.0) -> CrossScores:
-    """`share` of the thoughts are templates: as long, random, and recognisable as such."""
+    """Scores of copied bits. A fraction `share` of the thoughts are recognisable random templates of equal length."""
     flip = flip_chance(nats / (1 - share))
     drawn_N = rng.choice(2**BITS, prompts, replace=False)
     x_NT, own_M = drawn_N[:, None] >> np.arange(BITS) & 1, np.repeat(np.arange(prompts), members)
@@ -106,7 +106,7 @@ CHANNELS: dict[str, Callable[[np.random.Generator, int, int, float], CrossScores
 
 
 def channel_row(channel: str, prompts: int, members: int, nats: float, batches: int) -> Row:
-    """Means over the batches, and how often the interval held the mean: the expected reading at this N."""
+    """Means over the batches, and how often the interval held the mean, which is the expected value at this N."""
     rng = generator(channel, prompts, members, nats)
     readings = []
     for _ in range(batches):
@@ -123,7 +123,7 @@ def channel_row(channel: str, prompts: int, members: int, nats: float, batches: 
 
 
 def _expected(metrics: Sequence[Metric]) -> Row:
-    """The mean with its standard error, how many readings had an interval, and what share of these held the mean."""
+    """The mean with its standard error, the number of values with an interval, and the share that held the mean."""
     values = np.array([metric.value for metric in metrics], dtype=np.float64)
     mean = float(values.mean())
     error = float(values.std(ddof=1) / math.sqrt(len(values)))
@@ -134,8 +134,9 @@ def _expected(metrics: Sequence[Metric]) -> Row:
 
 
 def null_scores(kind: str, rng: np.random.Generator, prompts: int, own_M: npt.NDArray[np.intp]) -> Floats:
-    """Scores that hold nothing about the own prompt. `hubs`: some prompts win often. `shared`: the thoughts of a group
-    have an accident in common."""
+    """Scores without information about the own prompt.
+
+    `hubs`: some prompts win often. `shared`: the thoughts of a group have an accident in common."""
     scores_MN = rng.normal(size=(len(own_M), prompts))
     if "hubs" in kind:
         scores_MN += rng.normal(size=prompts)
@@ -145,7 +146,7 @@ def null_scores(kind: str, rng: np.random.Generator, prompts: int, own_M: npt.ND
 
 
 def null_row(kind: str, batches: int, prompts: int = 16, members: int = 8) -> Row:
-    """How often two tests of retrieval accuracy call nothing significant at 5%."""
+    """How often two tests of retrieval accuracy give a false positive at 5%."""
     rng, own_M = generator("null", kind), np.repeat(np.arange(prompts), members)
     binomial = permutation = 0
     for _ in range(batches):
@@ -158,8 +159,9 @@ def null_row(kind: str, batches: int, prompts: int = 16, members: int = 8) -> Ro
 
 
 def planted_thoughts(share: float, seeds: int, prompts: int = 16, members: int = 8) -> Iterator[list[list[str]]]:
-    """The first thoughts of FrozenLake's solver, of which `share` are fluent sentences that ignore the map; maps and
-    thoughts are new with each seed."""
+    """The first thoughts of FrozenLake's solver. A fraction `share` are fluent sentences that ignore the map.
+
+    Maps and thoughts are new for each seed."""
     env = FrozenLake(template=share)
     tasks = evaluation_tasks(env, "train", prompts * seeds)
     for seed in range(seeds):
@@ -168,7 +170,7 @@ def planted_thoughts(share: float, seeds: int, prompts: int = 16, members: int =
 
 
 def planted_row(share: float, seeds: int) -> Row:
-    """One reading as a run would show it, and means over readings."""
+    """One value as a run would show it, and means over values."""
     readings = []
     for seed, thoughts in enumerate(planted_thoughts(share, seeds)):
         found = text_metrics(thoughts, np.random.default_rng(seed))
@@ -218,7 +220,7 @@ def bias_table(result: Row) -> str:
 
 
 def coverage_table(result: Row) -> str:
-    """Case by case, with a star where not every batch had an interval, nothing where hardly any had."""
+    """Table by case. A star: some batches had no interval. A dash: fewer than a quarter had one."""
     rows = []
     for row in result["channels"]:
         cells = [row[name] for name in READ]
@@ -279,7 +281,7 @@ def full_measurements(result: Row) -> Row:
 
 
 def with_tables(page: str, result: Row, tables: Mapping[str, Callable[[Row], str]]) -> str:
-    """The page with what stands between `<!-- table: NAME -->` and `<!-- end -->` written anew."""
+    """The page with new tables between `<!-- table: NAME -->` and `<!-- end -->`."""
     for name, make in tables.items():
         mark = f"<!-- table: {name} -->\n"
         before, found, rest = page.partition(mark)
@@ -298,10 +300,8 @@ def main() -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     page = "".join(f"<!-- table: {name} -->\n<!-- end -->\n\n" for name in IN_FULL)
-    page = (
-        f"# Readings where the truth is known\n\nWritten by `benchmarks/coverage.py`; do not edit.\n\n{page}".rstrip()
-        + "\n"
-    )
+    head = "# Diagnostics where the truth is known\n\nWritten by `benchmarks/coverage.py`. Do not edit."
+    page = f"{head}\n\n{page}".rstrip() + "\n"
     out.with_suffix(".md").write_text(with_tables(page, result, IN_FULL), encoding="utf-8")
     if arguments.docs:
         page = arguments.docs.read_text(encoding="utf-8")

@@ -1,17 +1,18 @@
-"""Times cross-scoring by every method beside a pass shaped like the published code's, in one run.
+"""Time of every method of cross-scoring, compared with a pass like that of the published code, in one run.
 
-The opponents, all on the same random weights, prompts and thoughts:
+The methods, all on the same random weights, prompts and thoughts:
 
-    full     every pair as one sequence, thoughts right-padded to the longest of all, in micro-batches; logits and log
-             softmax at every position, as a trainer's log-probability pass takes them (entropy left out)
+    full     every pair as one sequence, thoughts right-padded to the longest of all, in micro-batches, with logits and
+             log softmax at every position, like a trainer's log-probability pass (entropy left out)
     sliced   the same, with the log softmax at the thought's positions only
-    cached   `HFScorer(method="cached")`: padded batches behind a shared key-value cache
+    cached   `HFScorer(method="cached")`: padded batches with a shared KV cache of the prompt
     packed   `HFScorer(method="packed")`: flat packs without padding
     trie     `HFScorer(method="trie")`: the same, shared prefixes of thoughts read once
 
-Every method of a case has a process of its own; they score in turns, one at a time, on one thread. CPU seconds are the
-best of a method's turns; memory is the highest resident set over the one before its first. FLOP counts are the matrix
-products that a method has to do, padding included, so the ratio of two says what to expect of equally efficient code.
+Every method of a case has its own process. The processes score in turns, one at a time, on one thread. CPU seconds are
+the best of a method's turns. Memory is the highest resident set minus the resident set before the first turn. FLOP
+counts cover the matrix products that a method must compute, padding included. The ratio of two counts is therefore the
+speed ratio of equally efficient code.
 
     python benchmarks/cross_scoring.py --out benchmarks/results/cross_scoring
 """
@@ -121,7 +122,7 @@ CASES = (
 def score_whole(
     model: PreTrainedModel, prompt: Sequence[int], thoughts: Sequence[Sequence[int]], micro_batch: int, *, sliced: bool
 ) -> list[float]:
-    """The opponent: summed log-probabilities from whole sequences and whole logits."""
+    """The baseline: summed log-probabilities from whole sequences and whole logits."""
     width = max(map(len, thoughts))
     sums: list[float] = []
     for start in range(0, len(thoughts), micro_batch):
@@ -140,7 +141,7 @@ def score_whole(
 
 
 def operations(case: Case, model: PreTrainedModel, method: str) -> float:
-    """Floating-point operations of the matrix products, attention scores included."""
+    """Number of floating-point operations of the matrix products, attention scores included."""
     shape = SHAPES[case.shape]
     body = 2 * sum(p.numel() for p in model.get_decoder().layers.parameters() if p.dim() == 2)
     head = 2 * shape.hidden * shape.vocabulary
@@ -165,7 +166,7 @@ def operations(case: Case, model: PreTrainedModel, method: str) -> float:
 
 
 def serve(case: Case, method: str) -> None:
-    """One method of one case, in this process: scores once for every line that it is sent."""
+    """One method of one case, in this process: scores once for every line on stdin."""
     torch.set_num_threads(1)
     model = SHAPES[case.shape].build()
     prompt, thoughts = case.draw()
@@ -223,7 +224,7 @@ def measure(case: Case, turns: int) -> list[dict[str, object]]:
 
 
 def _most_turns(case: Case, method: str) -> int:
-    """Whole passes take long: two turns, of the large shape one."""
+    """Number of turns. Whole passes are slow: two turns, and one for the large shape."""
     if method not in THEIRS:
         return 100 if case.shape == "small" else 2
     return 2 if case.shape == "small" else 1
@@ -243,13 +244,13 @@ def _timed(work: Callable[[], object]) -> tuple[float, float, object]:
 
 
 def _resident(field: str) -> int:
-    """Kilobytes of this process, by the name that Linux gives them."""
+    """Memory of this process in kilobytes, by its field in /proc/self/status."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 
 
 def compare(case: Case, rows: list[dict[str, object]]) -> dict[str, object]:
-    """Speed and operations against the first method, and the largest differences of scores from it."""
+    """Speed and operations relative to the first method, and the largest differences of scores from it."""
     _, thoughts = case.draw()
     lengths = np.array([len(ids) for ids in thoughts])
     first = rows[0]
@@ -270,13 +271,14 @@ def compare(case: Case, rows: list[dict[str, object]]) -> dict[str, object]:
 def markdown(result: dict[str, object]) -> str:
     """The figures as a table, one row per method."""
     lines = [
-        "# Cross-scoring, side by side",
+        "# Methods of cross-scoring compared",
         "",
-        "Written by `benchmarks/cross_scoring.py`; do not edit. What the methods are stands at its top. One prompt",
-        "column, float32, one thread, CPU seconds (best of a method's turns), "
+        "Written by `benchmarks/cross_scoring.py`. Do not edit. The script explains the methods at its top.",
+        "",
+        "One prompt column, float32, one thread, CPU seconds (best of a method's turns), "
         f"torch {torch.__version__}, transformers {transformers.__version__}.",
-        "The machine was shared, so differences under 10% mean nothing. Speed and FLOP ratios are against the first",
-        "method of each case; memory is what scoring added at its highest.",
+        "The machine was shared, so differences under 10% mean nothing. Speed and FLOP ratios are relative to the",
+        "first method of each case. Memory is the highest amount that scoring added.",
         "",
         "| case | M | thought tokens (least, mean, most) | method | CPU s | speed | FLOP ratio | GFLOP/s | extra MB | "
         "largest error per token |",
@@ -321,10 +323,12 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", nargs="*", help="names of cases; default: all. Others keep what OUT says of them")
+    parser.add_argument("--cases", nargs="*", help="names of cases (default: all). OUT keeps its figures of the others")
     parser.add_argument("--turns", type=int, default=5, help="scorings per method (fewer of whole passes)")
     parser.add_argument("--out", type=Path, help="write the figures here, as .json and .md")
-    parser.add_argument("--serve", nargs=2, metavar=("CASE", "METHOD"), help="what the processes are started with")
+    parser.add_argument(
+        "--serve", nargs=2, metavar=("CASE", "METHOD"), help="internal: how the processes of the methods are started"
+    )
     return parser.parse_args()
 
 

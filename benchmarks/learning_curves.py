@@ -1,10 +1,10 @@
-"""A figure of how several seeds of one configuration learn: success on held-out tasks over the training steps.
+"""A figure of the learning curves of several seeds: success on held-out tasks over the training steps.
 
     heedful train countdown --seeds 0,1,2 --out runs/countdown
     python benchmarks/learning_curves.py runs/countdown docs/images/countdown.svg
 
-Reads the folders of the seeds (`s0`, `s1`, ...) alone. A line per seed and kind (sampled, greedy) with 95% intervals
-over tasks as bars; the random and the best input-blind player as dashed lines.
+It reads the folders of the seeds (`s0`, `s1`, ...) only. There is a line per seed and kind (sampled, greedy), with 95%
+intervals over tasks as bars. The random and the best input-blind player are dashed lines.
 """
 
 from __future__ import annotations

@@ -1,11 +1,16 @@
-"""What the scorers of reasoning-gym pay for replies that answer nothing: every dataset, every kind of reply.
+"""Scores that reasoning-gym pays for replies that answer nothing: every dataset, every kind of reply.
 
     PYTHONHASHSEED=0 python benchmarks/reasoning_gym_scorers.py              # writes docs/results/reasoning_gym.md
     PYTHONHASHSEED=0 python benchmarks/reasoning_gym_scorers.py --entries 3  # fewer entries, printed and not written
 
-A dataset whose scorer pays nothing for them is clean; one that pays less than full marks is gated (nothing below full
-marks counts, or with partial credit only what exceeds the floor); one that pays in full, or has no right answer that
-its scorer pays in full, is refused. Entries come from the library's default settings.
+A dataset is
+
+- clean if its scorer pays nothing for such replies,
+- gated if its scorer pays less than full marks for them (then nothing below full marks counts, or with partial credit
+  only the part above the floor),
+- refused if its scorer pays for them in full, or has no right answer that it pays in full.
+
+Entries come from the library's default settings.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ from heedful.envs.adapters.reasoning_gym.scoring import (
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "reasoning_gym.md"
 SECONDS = 20.0
-"""So long a dataset's entries are drawn; slow ones have fewer."""
+"""Time limit for drawing a dataset's entries. Slow datasets have fewer entries."""
 
 REPLIES = {
     "empty": lambda question: "",
@@ -133,10 +138,14 @@ def page(rows: Sequence[Sequence[str]]) -> str:
             f"default settings of {len(rows)} datasets: {counts['clean']} clean, {counts['gated']} gated, "
             f"{counts['refused']} refused.",
             "",
-            "Columns: the least that is paid for a right answer (of "
-            f"{examples}: for the example in the metadata), the most that is paid for each reply, and the share of "
-            "entries for which the right answer of another entry is paid in full (where it differs). `0` is right now "
-            "and then, so it does not count for the rule; times depend on the machine's load.",
+            "Columns:",
+            "",
+            f"- right answer: the lowest score of a right answer ({examples}: of the example in the metadata).",
+            "- a reply's name: the highest score of that reply. `0` is sometimes right, so it does not count for the "
+            "rule.",
+            "- another's answer, in full: the share of entries that pay in full for the right answer of another entry "
+            "(where it differs).",
+            "- ms per entry: depends on the machine's load.",
             "",
             *table,
             "",

@@ -1,9 +1,9 @@
-"""Times the sampler beside `transformers.generate` on the same multi-turn episodes, in one run.
+"""Speed of the sampler compared with `transformers.generate` on the same multi-turn episodes, in one run.
 
-Both play the same tasks with the same weights, temperature and stop tokens, one after the other and in turns. The
-opponent is what one writes without a cache over turns: left-padded contexts, `generate` with its own dynamic cache,
-every turn read again from the start. Tokens differ with the noise, so the figure is sampled tokens per second of
-whole episodes, environments and tokenising included.
+Both play the same tasks with the same weights, temperature and stop tokens. They alternate. The baseline has no KV
+cache across turns: it uses left-padded contexts and `generate` with its own dynamic cache, and reads every turn from
+the start. Tokens differ with the noise, so the figure is sampled tokens per second of whole episodes, environments and
+tokenising included.
 
     python benchmarks/sampler.py                       # the FrozenLake seedling (grown if the cache has none)
     python benchmarks/sampler.py --model PATH --env frozen_lake
@@ -36,7 +36,7 @@ from heedful.types import Conversation, Reply
 
 
 class GeneratePolicy:
-    """The opponent: `model.generate` on left-padded whole contexts, once per turn, without log-probabilities."""
+    """The baseline: `model.generate` on left-padded whole contexts, once per turn, without log-probabilities."""
 
     version = 0
 

@@ -1,9 +1,9 @@
-"""One training step of heedful beside one of TRL's GRPOTrainer, by stage: same model, prompts, group size and limits.
+"""One training step of heedful and one of TRL's GRPOTrainer, by stage: same model, prompts, group size and limits.
 
-Both train GRPO on an environment's seedling: one reply per episode, which TRL samples by itself, and whole episodes of
-several turns, which it samples through a `rollout_func`. The learning rate is next to nothing, so both sample from one
-policy all along and tokens per step stay alike. TRL takes the micro-batch that is fastest here. The two take turns,
-step by step, in one process; neither filters nor measures.
+Both train GRPO on an environment's seedling, in two cases. Episodes of one reply are sampled by TRL itself. Episodes of
+several turns are sampled through a `rollout_func`. The learning rate is almost zero, so both always sample from the
+same policy, and tokens per step stay similar. TRL takes the micro-batch that is fastest here. The two alternate step by
+step in one process. Neither filters nor measures.
 
     python benchmarks/training_step.py --repeats 5 --out benchmarks/results/training_step.json
 """
@@ -49,7 +49,7 @@ from heedful.types import Message, Task, Verdict
 
 STAGES = ("sample", "score", "update")
 STILL = 1e-9
-"""A learning rate at which the policy stays what it is."""
+"""A learning rate that does not change the policy."""
 
 
 class Clock:
@@ -63,7 +63,7 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str, within: str | None = None) -> Iterator[None]:
-        """Time a stage; `within` another one, whose time it is not."""
+        """Time a stage. If it runs `within` another stage, its time is not counted there."""
         start = time.process_time()
         yield
         seconds = time.process_time() - start
@@ -73,7 +73,7 @@ class Clock:
 
 
 class Job:
-    """The model, the tasks and the limits that both sides share."""
+    """The model, the tasks and the limits of both sides."""
 
     def __init__(self, given: argparse.Namespace, turns: int) -> None:
         config = preset(given.env)
@@ -112,7 +112,7 @@ def ours(job: Job) -> tuple[Clock, Callable[[], None]]:
 
 
 class StepByStep(GRPOTrainer):
-    """TRL's trainer, whose stages are timed and whose loop waits for its turn after each step."""
+    """TRL's trainer with timed stages. Its loop waits for its turn after each step."""
 
     clock: Clock
 
@@ -133,7 +133,7 @@ class StepByStep(GRPOTrainer):
 
 
 def theirs(job: Job, folder: str, parts: int) -> tuple[Clock, Callable[[int], None]]:
-    """A clock, and a function that takes so many steps, each batch in `parts` micro-batches."""
+    """A clock, and a function that takes a number of steps, each batch in `parts` micro-batches."""
     given, clock = job.given, Clock()
     options = GRPOConfig(
         output_dir=folder,
@@ -168,7 +168,7 @@ def theirs(job: Job, folder: str, parts: int) -> tuple[Clock, Callable[[int], No
 
 
 class _Stepper(transformers.TrainerCallback):
-    """Begins a step of the clock, and adds what stands between the backward pass and the end of the step."""
+    """Begins a step of the clock, and adds the time from the backward pass to the end of the step."""
 
     def __init__(self, clock: Clock, parts: int) -> None:
         self.clock, self.parts, self.after = clock, parts, 0.0
@@ -210,7 +210,7 @@ def several_turns(job: Job) -> dict[str, Any]:
 
 
 def compare(given: argparse.Namespace, turns: int) -> dict[str, Any]:
-    """Both, in turns, after one step each to warm up."""
+    """Compare both in alternation, after one step each to warm up."""
     job = Job(given, turns)
     clock, step = ours(job)
     step()
@@ -261,7 +261,7 @@ def _best_parts(job: Job, given: argparse.Namespace) -> tuple[int, dict[int, flo
 
 
 def _rows(clock: Clock, given: argparse.Namespace) -> list[dict[str, float]]:
-    """The mean step of each repeat, the steps that warmed up left out."""
+    """The mean step of each repeat, without the warm-up steps."""
     steps = clock.steps[-given.repeats * given.steps :]
     chunks = [steps[start : start + given.steps] for start in range(0, len(steps), given.steps)]
     return [{name: statistics.fmean(row[name] for row in chunk) for name in chunk[0]} for chunk in chunks]

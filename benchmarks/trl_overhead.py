@@ -1,9 +1,9 @@
-"""What heedful costs and saves inside TRL: CPU seconds per training step of one GRPO job, with and without it.
+"""Cost and savings of heedful inside TRL: CPU seconds per training step of one GRPO job, with and without it.
 
-Every variant trains the same model on the same prompts and the same episodes: those that a plain trainer sampled once,
-played back to all. So the times hold rewards, filter, diagnostics, forward and backward passes and the optimiser, and
-no noise of sampling; what sampling costs is measured by itself, through TRL's engine and through heedful's sampler. The
-variants take turns, in another order in each repeat.
+Every variant trains the same model on the same prompts and the same recorded episodes, which a plain trainer sampled
+once. So the times contain rewards, filter, diagnostics, forward and backward passes and the optimiser, but no noise of
+sampling. The cost of sampling is measured separately, through TRL's engine and through heedful's sampler. The variants
+take turns, in another order in each repeat.
 
     python benchmarks/trl_overhead.py --repeats 3 --out benchmarks/results/trl_overhead.json
 """
@@ -51,11 +51,11 @@ VARIANTS: dict[str, HeedfulConfig | None] = {
     "filter_diagnostics": HeedfulConfig(filter=TopP(on="outcome")),
     "probe": HeedfulConfig(filter=KeepAll(on="outcome")),
 }
-"""Name -> settings; None = TRL alone."""
+"""Name -> settings. None = TRL alone."""
 
 
 class Tape(EnvironmentRollouts):
-    """Plays episodes, or plays back what was recorded, batch by batch."""
+    """Plays episodes, or plays back recorded ones, batch by batch."""
 
     def __init__(self, played: EnvironmentRollouts) -> None:
         self.__dict__ |= played.__dict__
@@ -72,7 +72,7 @@ class Tape(EnvironmentRollouts):
 
 
 class Clock(TrainerCallback):
-    """CPU seconds of each step, from the end of the one before."""
+    """CPU seconds of each step, counted from the end of the previous step."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -86,7 +86,7 @@ class Clock(TrainerCallback):
 
 
 class Job:
-    """One job of TRL, made anew for each variant."""
+    """One job of TRL, created again for each variant."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         config = preset(arguments.env)
@@ -149,7 +149,7 @@ class Job:
         return clock.seconds
 
     def sample(self, repeats: int) -> dict[str, list[float]]:
-        """Sampled tokens per CPU second of one batch of episodes, environments included, the samplers in turns."""
+        """Sampled tokens per CPU second of one batch of episodes, environments included. The samplers alternate."""
         ways = {"engine": self.rollouts(), "heedful": self.rollouts(self.own_sampler)}
         found: dict[str, list[float]] = {name: [] for name in ways}
         with tempfile.TemporaryDirectory() as folder:
@@ -207,7 +207,7 @@ def main() -> None:
 
 
 def _row(runs: list[list[float]], plain: list[list[float]]) -> dict[str, Any]:
-    """Means over the steps of a run: their median over the repeats, and their spread; and the ratio to plain TRL."""
+    """Means over the steps of a run: median and spread over the repeats, and the ratio to plain TRL."""
     means = [statistics.fmean(run) for run in runs]
     ratios = [mean / statistics.fmean(other) for mean, other in zip(means, plain, strict=True)]
     full, cheap = DiagnosticsConfig().full_every, DiagnosticsConfig().every

@@ -11,7 +11,7 @@ from heedful.types import Observation, Step, Task
 @dataclass(frozen=True)
 class Careless(Backwards):
     def number(self, seed: int) -> str:
-        random.seed(seed)  # a generator that the whole process shares
+        random.seed(seed)  # a generator shared by the whole process
         return "".join(random.choices("123456789", k=self.digits))
 
     def episode(self) -> "CarelessGame":
@@ -23,11 +23,11 @@ class CarelessGame(Game):
         super().start(task, member)
         return Observation(
             f"Answer as in <answer>321</answer>. Write backwards: {self.number}"
-        )  # how many turns there are is nowhere told
+        )  # the number of turns is never stated
 
     def step(self, response: str) -> Step:
         step = super().step(response)
         answer = response.partition("<answer>")[2].partition("</answer>")[0]
         wrong = f"{int(answer)} is not it." if answer.isdigit() else "That is no number."  # "\u00b2".isdigit() is True
-        note = Observation(f"{wrong} You wrote: {response}")  # what the agent wrote, as it is
+        note = Observation(f"{wrong} You wrote: {response}")  # the agent's reply, unchanged
         return Step(note, step.rewards, step.ending, step.outcome)

@@ -1,6 +1,6 @@
-"""Turns the JUnit report of `make proofs` into `docs/results/proofs.md`: what was proved, on how many cases, with what.
+"""The page `docs/results/proofs.md`, made from the JUnit report of `make proofs`.
 
-Promise: the page says what the report says, failures included; a report without a single proof is refused.
+The page shows every proof of the report, failures included, and refuses a report without a single proof.
 
 A proof states its size with `record_property("cases", 10_000)`.
 """
@@ -20,7 +20,7 @@ PACKAGES = ("heedful", "numpy", "scipy", "torch", "hypothesis")
 
 
 def page(report: ElementTree.Element, origin: str) -> str:
-    """The page in Markdown. Raises ValueError for a report in which no test ran."""
+    """The page in Markdown. Raises ValueError if the report contains no test."""
     # A module whose library is missing is reported as one skipped case without a class: it is no proof.
     cases = [case for case in report.iter("testcase") if case.get("classname")]
     cases.sort(key=lambda case: (case.get("classname", ""), case.get("name", "")))
@@ -34,7 +34,7 @@ def page(report: ElementTree.Element, origin: str) -> str:
         [
             "# Property proofs at full size",
             "",
-            f"Written by `make proofs`; do not edit. {held} of {len(cases)} hold. {origin}",
+            f"Written by `make proofs`. Do not edit. {held} of {len(cases)} hold. {origin}",
             "",
             "| proof | cases | result | seconds |",
             "|---|---:|---|---:|",
@@ -68,7 +68,7 @@ def _result(case: ElementTree.Element) -> str:
 
 
 def _origin() -> str:
-    """The day, the commit and the versions that the result rests on."""
+    """The day, the commit and the versions of the result."""
     git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     commit = f", commit {git.stdout.strip()}" if git.returncode == 0 else ""
     versions = [f"Python {platform.python_version()}"]
@@ -77,7 +77,7 @@ def _origin() -> str:
             versions.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    return f"{datetime.now(UTC):%Y-%m-%d}{commit}; {', '.join(versions)}."
+    return f"{datetime.now(UTC):%Y-%m-%d}{commit}, {', '.join(versions)}."
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from heedful.configuration import Choice, from_json, parse
+from heedful.configuration import Choice, CommandLine, Positional, Shown, from_json, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +272,138 @@ def test_a_class_whose_setting_hides_a_flag_of_every_command_is_refused() -> Non
 def test_printed_settings_are_plain_json_for_numbers_that_json_lacks(capsys: pytest.CaptureFixture[str]) -> None:
     printed = shown(capsys, "--env.slip", "inf", "--print-config")
     assert json.loads(printed)["env"] == {"slip": "inf", "shared_noise": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """Do a thing with one place.
+
+    A second paragraph that is long enough to be wrapped where the terminal is narrow, whatever its source looks like.
+
+      heedful do frozen_lake   --into here
+    """
+
+    place: Annotated[str, Positional("PLACE", example="somewhere")]
+    """The place."""
+    others: Annotated[tuple[str, ...], Positional("OTHER")] = ()
+    """More places."""
+    into: Annotated[Path | None, Shown("DIR")] = None
+    """The folder."""
+    numbers: Annotated[tuple[int, ...], Shown("0,1")] = ()
+    by: str = "person"
+    """Who does it."""
+    loud: bool = False
+    """Say it."""
+
+    def __post_init__(self) -> None:
+        if self.by == "nobody":
+            raise ValueError("by must be somebody")
+
+
+def command(*argv: str) -> CommandLine[Words]:
+    return CommandLine(Words, argv, "heedful do")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["a"], Words(place="a")),
+        (["a", "b,c", "d"], Words(place="a", others=("b,c", "d"))),
+        (["--into", "x", "a"], Words(place="a", into=Path("x"))),
+        (["a", "--steps", "3", "--into=x"], Words(place="a", into=Path("x"))),
+        (["--numbers", "1,2", "a", "--loud", "b"], Words(place="a", others=("b",), numbers=(1, 2), loud=True)),
+        (["--loud", "a", "--by", "me", "--by", "you"], Words(place="a", by="you", loud=True)),
+    ],
+    ids=lambda argv: " ".join(argv) if isinstance(argv, list) else "",
+)
+def test_the_words_of_a_command_are_found_wherever_they_are(argv: list[str], words: Words) -> None:
+    assert command(*argv).words == words
+
+
+def test_the_words_decide_the_defaults_of_the_settings_that_follow() -> None:
+    line = command("a", "--seeds", "4", "5", "--into", "x", "--env.slip", "1", "--env.slip", "0.5")
+    assert line.settings(Run, Run(note=line.words.place)) == Run(note="a", seeds=(4, 5), env=Lake(slip=0.5))
+    assert (line.typed("env.slip"), line.typed("note")) == ("0.5", None)
+    assert line.touches("env")
+    assert not line.touches("note")
+    assert line.besides("into") == ["a", "--seeds", "--env.slip", "--env.slip"]
+
+
+def test_a_word_may_stand_for_a_setting() -> None:
+    line = command("a", "--env.slip", "1")
+    assert line.settings(Run, Run(), {"env.slip": 0.25, "note": None}).env.slip == 0.25
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        ([], "expected PLACE after `heedful do`. PLACE: The place."),
+        (["a", "-x"], "unexpected argument '-x'; settings are given as --name value"),
+        (["a", "--into"], "--into: expected DIR, found nothing"),
+        (["a", "--by"], "--by: expected text, found nothing"),
+        (["a", "--numbers", "1,b"], '--numbers: expected a whole number, found "b"'),
+        (["a", "--by", "nobody"], "by must be somebody"),
+    ],
+    ids=lambda argv: " ".join(argv) if isinstance(argv, list) else "",
+)
+def test_a_wrong_word_is_told_before_any_setting_is_read(
+    capsys: pytest.CaptureFixture[str], argv: list[str], problem: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        command(*argv, "--stepz", "4")
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"heedful do: {problem}",
+        "See `heedful do --help` for all settings.",
+    ]
+
+
+def test_a_wrong_setting_names_the_line_whose_help_explains_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command("a", "--by", "me", "--stepz", "4").settings(Run, Run())
+    assert capsys.readouterr().err.splitlines() == [
+        "heedful do a: --stepz: unknown flag; did you mean --steps?",
+        "See `heedful do a --by me --help` for all settings.",
+    ]
+
+
+def test_a_command_without_settings_refuses_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        command("a", "--config", "x.json", "--loude").end()
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.splitlines()[:2] == [
+        "heedful do: --config: unknown flag",
+        "heedful do: --loude: unknown flag; did you mean --loud?",
+    ]
+    command("a", "--loud").end()
+
+
+def test_one_help_shows_the_words_first_and_then_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    line = command("--help", "--filter", "count")
+    with pytest.raises(SystemExit) as stopped:
+        line.settings(Run, Run(note=line.words.place))
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    assert "\n\n  heedful do frozen_lake   --into here\n\n" in text  # an example keeps its form
+    together = " ".join(text.split())
+    assert together.startswith(
+        "usage: heedful do PLACE [OTHER ...] [--into DIR] [--numbers 0,1] [--by TEXT] [--loud] [--config FILE] "
+        "[--print-config] [--SETTING VALUE ...] Do a thing with one place. A second paragraph that is"
+    )
+    assert "PLACE The place. OTHER ... More places. --into DIR The folder. --numbers 0,1" in together
+    assert "--by TEXT Who does it. (default: person) --loud Say it. --config FILE Settings as JSON" in together
+    assert "--note TEXT (default: somewhere)" in together
+    assert "--filter.k INT How many. (default: 8)" in together
+    assert text.count("--help") == 1
+
+
+def test_a_word_that_hides_a_setting_is_refused() -> None:
+    @dataclass
+    class Hidden:
+        by: str = ""
+
+    with pytest.raises(TypeError, match="Hidden and Words both have by"):
+        command("a").settings(Hidden, Hidden())
 
 
 def test_the_machinery_loads_neither_torch_nor_numpy() -> None:

@@ -1,4 +1,4 @@
-"""The README's own code: the file to copy is the one that is run here, and its small examples print what they say."""
+"""The code of README and docs: the file to copy is the one that is run here, and small examples print what they say."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from heedful.run.presets import preset
 from heedful.types import Conversation, Ending
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLE = ROOT / "examples" / "my_game.py"
 
 
@@ -43,8 +43,13 @@ def bisect(conversation: Conversation) -> str:
     return f"<think>between {low} and {high}</think><answer>{(low + high) // 2}</answer>"
 
 
-def test_the_readme_holds_the_example_word_for_word() -> None:
-    assert f"```python\n{EXAMPLE.read_text(encoding='utf-8')}```" in README
+def test_the_page_on_environments_holds_the_example_word_for_word() -> None:
+    page = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
+    assert f"```python\n{EXAMPLE.read_text(encoding='utf-8')}```" in page
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
 def test_the_example_is_solved_by_a_policy_that_listens(game: Any) -> None:
@@ -75,33 +80,41 @@ def test_the_example_can_be_trained_on_by_name(game: Any) -> None:
     assert len({task.id for task in tasks}) == config.evaluation.tasks
 
 
-def test_the_small_examples_of_the_readme_print_what_they_say() -> None:
-    blocks = re.findall(r"^```python\n(>>> .*?)^```", README, flags=re.DOTALL | re.MULTILINE)
-    assert len(blocks) >= 3
+@pytest.mark.parametrize(("page", "least"), [("README.md", 1), ("docs/pieces.md", 4)])
+def test_small_examples_print_what_they_say(page: str, least: int) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(>>> .*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    assert len(blocks) >= least
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(verbose=False)
     for number, block in enumerate(blocks):
-        example = parser.get_doctest(block, {}, f"README block {number}", "README.md", 0)
-        assert runner.run(example).failed == 0, f"README block {number} prints something else; see the output."
+        example = parser.get_doctest(block, {}, f"block {number}", page, 0)
+        assert runner.run(example).failed == 0, f"{page}, block {number}, prints something else; see the output."
+
+
+def test_the_audit_of_the_readme_prints_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    log, shown = re.findall(r"^ {4}heedful audit (\S+)$.*?^```\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)[0]
+    assert cli.run(["audit", str(ROOT / log), "--out", str(tmp_path / "audit")]) == 0
+    assert shown in capsys.readouterr().out
 
 
 def train_commands() -> list[str]:
-    """The README's `heedful train` lines that need no file of an earlier line."""
-    lines = re.findall(r"^ {4}heedful train ([a-z_]+ .*)$", README, flags=re.MULTILINE)
-    return [line.partition(" > ")[0] for line in lines if "--config" not in line]
+    """The `heedful train` lines of the pages that read no file."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    lines = re.findall(r"^ {4}heedful train ([a-z_]+ .*)$", text, flags=re.MULTILINE)
+    without_files = [line for line in lines if "--config" not in line and "--env.path" not in line]
+    return sorted({line.partition(" > ")[0].partition(" #")[0].strip() for line in without_files})
 
 
 @pytest.mark.parametrize("command", train_commands())
-def test_the_flags_of_the_readme_are_understood(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.run(["train", *shlex.split(command.replace("--print-config", "")), "--print-config"])
-    assert stopped.value.code == 0, capsys.readouterr().err
-    assert json.loads(capsys.readouterr().out)["env"]["type"] == command.split()[0]
+def test_the_flags_of_the_pages_are_understood(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train", *shlex.split(command.replace("--print-config", "")), "--print-config"]) == 0
+    assert json.loads(capsys.readouterr().out)["env"]["type"] == to_json(preset(command.split()[0]))["env"]["type"]
 
 
 def relative_links() -> list[tuple[str, str]]:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     found = []
-    for page in pages:
+    for page in PAGES:
         text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
             if not re.match(r"[a-z]+:|#", target):

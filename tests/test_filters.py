@@ -21,10 +21,11 @@ from heedful.filters import (
     TopK,
     TopP,
     TopPStd,
+    check_filter,
     values_on,
 )
 from heedful.statistics.group_statistics import is_constant, sample_variance, scored
-from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn
+from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 RNG = random.Random(0)
 # Sample variances 2, 1/2, 1/8, 0: deviations sqrt 2, 1/sqrt 2, 1/sqrt 8, 0.
@@ -328,3 +329,31 @@ def test_values_are_read_off_the_groups_by_name():
     assert values_on([group], "reward") == [[pytest.approx(0.8), -0.1, None]]
     assert values_on([group], "solved") == [[1.0, 0.0, None]]
     assert values_on([group], "sloved") == [[None, None, None]]
+
+
+class EveryOther:
+    """An own filter: keeps the groups of even number."""
+
+    on = "reward"
+    share = None
+
+    def __call__(self, values_PG, rng):
+        numbers = range(len(values_PG))
+        return [Verdict(float(number % 2 == 0), "odd" if number % 2 else "kept", None) for number in numbers]
+
+
+def test_an_own_filter_needs_to_say_what_it_looks_at_and_what_share_it_asks_for():
+    check_filter(EveryOther())
+    for chosen in FILTERS.values():
+        check_filter(chosen())
+    with pytest.raises(ValueError, match="function is no filter, since it has no on and no share"):
+        check_filter(kept)
+
+
+def test_only_filters_that_ask_for_a_share_have_one():
+    shares = {name: chosen().share for name, chosen in FILTERS.items()}
+    assert {name: share for name, share in shares.items() if share is not None} == {
+        "top_p": 0.9,
+        "top_p_std": 0.9,
+        "shrunken": 0.9,
+    }

@@ -16,7 +16,7 @@ def test_what_is_raised_comes_back_with_its_text_and_its_place() -> None:
     found = guarded_call(broken)
     assert isinstance(found, Raised)
     assert str(found) == "KeyError: 'red'"
-    assert found.place.startswith("test_foreign.py, line ")
+    assert found.place.startswith("test_guarded.py, line ")
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])

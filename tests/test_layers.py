@@ -44,7 +44,9 @@ NEEDS_TORCH = {
     "algorithms.losses",
     "distributed.sharding",
     "distributed.world",
-    "gradients",
+    "gradients.meter",
+    "gradients.projection",
+    "gradients.trajectory_gradients",
     "integrations",
     "models.attention",
     "models.folders",
@@ -242,4 +244,4 @@ before = set(sys.modules)
 import heedful
 print(*sorted({name for name in set(sys.modules) - before if name.split(".")[0] not in sys.stdlib_module_names}))
 """)
-    assert set(loaded.split()) <= {"heedful", "heedful.types", "heedful.protocols"}
+    assert set(loaded.split()) <= {"heedful", "heedful.exports"}

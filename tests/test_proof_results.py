@@ -19,7 +19,7 @@ REPORT = """
 
 def test_every_proof_gets_a_row_with_its_size_and_result() -> None:
     lines = page(ElementTree.fromstring(REPORT), "Today.").splitlines()
-    assert lines[2] == "Written by `make proofs`; do not edit. 2 of 3 hold. Today."
+    assert lines[2] == "Written by `make proofs`. Do not edit. 2 of 3 hold. Today."
     assert lines[6:] == [
         "| a constant group earns nothing | 10,000 | holds | 12.5 |",
         "| ties share credit (top_p) | - | holds | 1.2 |",

@@ -27,9 +27,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from heedful import cli
 from heedful.algorithms.entropy_control import EntropyTarget
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
-from heedful.distributed.parallel import Place
+from heedful.distributed.parallel import ProcessRank
 from heedful.distributed.sharding import Sharded, whole_tensor
 from heedful.distributed.world import Joined, World
+from heedful.protocols import UsesCritic
 from heedful.training.critic import Critic
 from heedful.training.critic_config import CriticConfig
 from heedful.training.learner import Learner
@@ -95,7 +96,7 @@ def row_of(name: str) -> Algorithm:
 
 def learner_of(world: World, algorithm: Algorithm, model: Any, *, pieces: bool, dtype: torch.dtype) -> Learner:
     critic = None
-    if algorithm.advantage.reads == "values":
+    if isinstance(algorithm.advantage, UsesCritic):
         kind = CriticConfig(kind="head", trunk=0.5, clip=0.2)
         critic = Critic(model, kind, OPTIMIZER, micro_batch_tokens=40, world=world)
     half = dtype == torch.bfloat16
@@ -116,7 +117,7 @@ def learner_of(world: World, algorithm: Algorithm, model: Any, *, pieces: bool, 
 def gradient(world: World, name: str, *, pieces: bool = False) -> dict[str, Any]:
     """Loss and gradient of one batch, in float32."""
     algorithm = row_of(name)
-    valued = algorithm.advantage.reads == "values"
+    valued = isinstance(algorithm.advantage, UsesCritic)
     learner = learner_of(world, algorithm, tiny(torch.float32), pieces=pieces, dtype=torch.float32)
     reading = learner.accumulate_gradient(samples(valued=valued), token_budget=BUDGET)
     parameters = list(learner.model.parameters())
@@ -131,7 +132,7 @@ def updates(
 ) -> dict[str, Any]:
     """Two updates in float64, the second of a batch of which only one process has a sample."""
     algorithm = row_of(name)
-    valued = algorithm.advantage.reads == "values"
+    valued = isinstance(algorithm.advantage, UsesCritic)
     model = tiny(dtype)
     learner = learner_of(world, algorithm, model, pieces=pieces, dtype=dtype)
     metrics = learner.update(samples(valued=valued), scale=0.5, token_budget=BUDGET)
@@ -150,7 +151,7 @@ def updates(
         found["values"] = learner.critic.values(rows)
     if learner.sharded is not None and folder is not None:
         weights = learner.sharded.weights()
-        if world.is_first:
+        if world.is_rank_0:
             model.save_pretrained(folder, state_dict=weights)
     return found
 
@@ -189,7 +190,7 @@ def train_alike(folder: Path, ports: Sequence[str], config: str) -> None:
 
 def main(folder: Path, ports: Sequence[str], config: str) -> None:
     torch.set_num_threads(1)
-    place = Place.of(os.environ)
+    place = ProcessRank.of(os.environ)
     with Joined(place, torch.device("cpu"), 60) as world:
         found: dict[str, Any] = {
             "gradients": {name: gradient(world, name) for name in ALGORITHMS},

@@ -1,6 +1,65 @@
 """heedful: reinforcement learning of LLM agents that keep listening to their input.
 
-Promise: importing this package loads the plain-data types only - no torch, no numpy.
+    import heedful
+
+    run = heedful.train("echo")                          # or a TrainConfig; heedful.preset("echo") gives one
+    heedful.evaluate(run.path, split="test")
+    heedful.audit("logs/completions", model="MODEL")
+    heedful.measure(scores)                              # log p(thought i | prompt j) from any model
+
+The packages below are loaded when they are first named: `heedful.filters`, `heedful.algorithms`, `heedful.envs`,
+`heedful.diagnostics`, `heedful.rollout`, `heedful.policies`, `heedful.scorers`, `heedful.storage`, `heedful.studies`,
+`heedful.integrations`. What a package lists in `__all__` is public; everything else may change without notice.
+
+Importing heedful itself loads neither torch nor numpy.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from heedful.exports import lazily
+
+if TYPE_CHECKING:
+    from heedful.auditing import audit
+    from heedful.measuring.measure import measure
+    from heedful.run.config import TrainConfig
+    from heedful.run.evaluate import evaluate
+    from heedful.run.presets import preset
+    from heedful.run.train import Run, resume, train
+
 __version__ = "0.1.0"
+
+__all__ = ["Run", "TrainConfig", "audit", "evaluate", "measure", "preset", "resume", "train"]
+
+_HOMES = {
+    "Run": "heedful.run.train",
+    "TrainConfig": "heedful.run.config",
+    "audit": "heedful.auditing",
+    "evaluate": "heedful.run.evaluate",
+    "measure": "heedful.measuring.measure",
+    "preset": "heedful.run.presets",
+    "resume": "heedful.run.train",
+    "train": "heedful.run.train",
+}
+"""Public name -> the module that is loaded when the name is first used."""
+
+_PACKAGES = frozenset(
+    {
+        *("algorithms", "auditing", "diagnostics", "distributed", "envs", "filters", "gradients", "integrations"),
+        *("measuring", "models", "policies", "report", "rollout", "run", "scorers", "seedlings", "serving"),
+        *("statistics", "storage", "studies", "training", "types", "protocols"),
+    }
+)
+
+
+_find = lazily(__name__, _HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    return import_module(f"heedful.{name}") if name in _PACKAGES else _find(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *_PACKAGES})

@@ -7,9 +7,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
-from heedful.types import Conversation, CrossScores, Metric, Observation, Reply, Step, Task, Verdict
+from heedful.types import (
+    Conversation,
+    CrossScores,
+    Metric,
+    Observation,
+    Reply,
+    SampledTrajectory,
+    Step,
+    Task,
+    TokenCredit,
+    Trajectory,
+    Verdict,
+)
 
 
 class Episode(Protocol):
@@ -143,13 +155,58 @@ class Filter(Protocol):
         """What the values are: `outcome`, `reward` or the name of a reward component."""
         ...
 
+    @property
+    def share(self) -> float | None:
+        """What the loss scale `rho` multiplies by; `None` where the filter asks for no share of anything."""
+        ...
+
     def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]: ...
 
 
-class AdvantageEstimator(Protocol):
-    """Credit within one group. Plain floats in, plain floats out; unscored members get 0."""
+@runtime_checkable
+class CreditsMembers(Protocol):
+    """An advantage estimator that gives each member of a group one advantage; all tokens of the member share it."""
 
-    def __call__(self, rewards_G: Sequence[float | None]) -> list[float]: ...
+    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
+        """One advantage per member, in order. A member whose `reward` is `None` or NaN gets 0.
+
+        The members are those of one group, or some of them: the gradient's noise is measured on halves of a group.
+        """
+        ...
+
+
+@runtime_checkable
+class CreditsTurns(Protocol):
+    """An advantage estimator that gives each turn of a member one advantage; all tokens of the turn share it."""
+
+    def turn_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
+        """For each member, in order, one advantage per turn; an empty list for a member without a reward.
+
+        The members are those of one group, or some of them: the gradient's noise is measured on halves of a group.
+        """
+        ...
+
+
+@runtime_checkable
+class CreditsTokens(Protocol):
+    """An advantage estimator that gives each sampled token an advantage of its own. The most general kind."""
+
+    def token_credits(self, trajectories_B: Sequence[SampledTrajectory]) -> list[TokenCredit]:
+        """The credit of every trajectory that is trained on in one step, in order; called once a step."""
+        ...
+
+
+@runtime_checkable
+class UsesCritic(CreditsTokens, Protocol):
+    """An estimator that reads a critic's values. The run trains a critic for it, on the returns it gives."""
+
+    def observed_returns(self, trajectories_B: Sequence[SampledTrajectory]) -> list[list[float]]:
+        """For each trajectory the rewards observed after each sampled token, discounted, without any value."""
+        ...
+
+
+Estimator: TypeAlias = CreditsMembers | CreditsTurns | CreditsTokens
+"""An advantage estimator: a frozen dataclass with the method of exactly one of these kinds."""
 
 
 class Tracker(Protocol):

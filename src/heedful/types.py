@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,35 @@ class Verdict:
     @property
     def kept(self) -> bool:
         return self.weight > 0
+
+
+class TokenCredit(NamedTuple):
+    """What an advantage estimator gives the sampled tokens of one trajectory, one number per token."""
+
+    advantages_T: Sequence[float]
+    returns_T: Sequence[float] = ()
+    """What a critic should have estimated before each token; empty without a critic."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledTrajectory:
+    """One trajectory to be trained on, as an estimator of token credit sees it."""
+
+    group: Group
+    """All members, those that are not trained on included."""
+    trajectory: Trajectory
+    values_T: tuple[float, ...] = ()
+    """The critic's estimate before each sampled token; empty without a critic."""
+
+    @property
+    def rewards_K(self) -> list[float]:
+        """The reward of each turn."""
+        return [turn.reward for turn in self.trajectory.turns]
+
+    @property
+    def turns_T(self) -> list[int]:
+        """For each sampled token the number of its turn, from 0."""
+        return [number for number, turn in enumerate(self.trajectory.turns) for _ in turn.reply.ids]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """`heedful eval`: a run's own numbers again, baselines beside them, and sentences for what cannot be evaluated."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -68,12 +69,54 @@ def test_an_environment_alone_evaluates_its_untrained_seedling(
 def test_what_cannot_be_evaluated_is_refused_before_anything_is_loaded(
     flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as stop:
-        cli.run(["eval", "echo", *flags])
-    assert stop.value.code == 2
+    assert cli.run(["eval", "echo", *flags]) == 2
     assert sentence in capsys.readouterr().err
 
 
 def test_without_a_subject_it_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["eval"]) == 2
-    assert "Expected a run, an environment, or a model and an environment" in capsys.readouterr().err
+    assert "expected RUN|ENV|MODEL after `heedful eval`. RUN|ENV|MODEL: A run's folder" in capsys.readouterr().err
+
+
+OWN = """
+from dataclasses import dataclass
+from heedful.envs.toys.echo import Echo
+
+@dataclass(frozen=True)
+class Mine(Echo):
+    pass
+"""
+
+TINY = [f"--seedling.{knob}" for knob in ("hidden=16", "heads=2", "kv-heads=1", "layers=1", "ffn=16")]
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An environment of one's own, for which a seedling can be grown."""
+    (tmp_path / "own_echo.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "own_echo:Mine"
+
+
+def test_a_seedling_of_ones_own_environment_is_looked_at_with_the_recipe_that_is_asked_for(
+    own: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [*TINY, "--seedling.steps", "2", "--tasks", "4", "--samples", "1", "--search-tasks", "0"]
+    assert cli.run(["eval", own, *flags, "--json", "e.json"]) == 0
+    assert "the untrained seedling in echo" in capsys.readouterr().out
+    settings = json.loads(Path("e.json").read_text())["settings"]
+    assert (settings["seedling"]["steps"], settings["seedling"]["hidden"]) == (2, 16)
+    assert cli.run(["play", own, "--by", "seedling", *TINY, "--seedling.steps", "2", "--references", "0"]) == 0
+    assert "the untrained seedling in echo" in capsys.readouterr().out
+    grown = [path for path in Path(os.environ["HEEDFUL_CACHE"]).rglob("config.json") if _hidden(path) == 16]
+    assert len(grown) == 1  # both commands looked at one seedling
+
+
+def _hidden(path: Path) -> int:
+    return int(json.loads(path.read_text())["hidden_size"])
+
+
+def test_a_trained_run_has_no_seedling_to_be_changed(echo_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["eval", str(echo_run)], ["play", "--by", str(echo_run)]):
+        assert cli.run([*command, "--seedling.steps", "2"]) == 2
+        assert "--seedling.steps: unknown flag" in capsys.readouterr().err

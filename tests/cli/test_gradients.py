@@ -60,7 +60,7 @@ def test_what_cannot_be_measured_is_answered_by_a_sentence(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments, sentence in (
-        ([], "Expected the folder of a run after `heedful gradients`"),
+        ([], "expected RUN after `heedful gradients`. RUN: The folder of a run"),
         (["echo"], "a gradient belongs to an algorithm, which only a run has"),
         ([str(run), "--checkpoint", "7"], "one of the steps kept"),
     ):

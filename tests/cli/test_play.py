@@ -30,7 +30,7 @@ class Door:
     def task(self, seed):
         return task_of("door", str(seed), seed)
 
-    def make(self):
+    def episode(self):
         return Attempt(self.word)
 
 class Attempt:

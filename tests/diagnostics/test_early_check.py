@@ -1,6 +1,6 @@
 import json
 
-from heedful.diagnostics.alarms.early_check import Suspicion, cheap_rows, suspect
+from heedful.diagnostics.alarms.early_check import EarlyCheck, cheap_rows, check_gap
 from heedful.types import Metric
 
 
@@ -10,9 +10,9 @@ def gap(low, high):
 
 def after(*intervals, pause=10, start=None):
     """Feed intervals at steps 0, 4, 8, ... and return the steps at which a full measurement was called for."""
-    state, raised = start or Suspicion(), []
+    state, raised = start or EarlyCheck(), []
     for number, interval in enumerate(intervals):
-        state, suspicious = suspect(state, gap(*interval), 4 * number, pause)
+        state, suspicious = check_gap(state, gap(*interval), 4 * number, pause)
         raised += [4 * number] if suspicious else []
     return state, raised
 
@@ -45,10 +45,10 @@ def test_the_first_three_are_never_suspicious_and_missing_intervals_do_not_count
 
 def test_a_resumed_run_becomes_suspicious_where_the_uninterrupted_one_did() -> None:
     half, _ = after(*BASELINE, (0.1, 0.2))
-    resumed = Suspicion.from_json(json.loads(json.dumps(half.to_json())))
+    resumed = EarlyCheck.from_json(json.loads(json.dumps(half.to_json())))
     assert resumed == half
-    assert suspect(resumed, gap(0.1, 0.2), 20, 10) == suspect(half, gap(0.1, 0.2), 20, 10) == (half, False)
-    assert suspect(resumed, gap(0.1, 0.2), 22, 10)[1]
+    assert check_gap(resumed, gap(0.1, 0.2), 20, 10) == check_gap(half, gap(0.1, 0.2), 20, 10) == (half, False)
+    assert check_gap(resumed, gap(0.1, 0.2), 22, 10)[1]
 
 
 def test_a_full_measurement_holds_the_rows_of_a_cheap_one() -> None:

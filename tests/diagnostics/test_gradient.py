@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from heedful.diagnostics.gradient import GRAMS, PARTS, Anatomy, Side, bucket_numbers, gradient_metrics, noise2, signal2
+from heedful.diagnostics.gradient import (
+    GRAMS,
+    PARTS,
+    GradientNoise,
+    Side,
+    bucket_numbers,
+    gradient_metrics,
+    noise2,
+    signal2,
+)
 from heedful.types import Metric
 
 Vectors = dict[str, np.ndarray]
@@ -32,7 +41,7 @@ def side_of(vectors: Vectors, **changes: object) -> Side:
 
 
 def readings(whole: Side, halves: tuple[Side, Side] | None = None, buckets: int = 2) -> dict[str, Metric]:
-    metrics = gradient_metrics(Anatomy(whole, halves or (whole, whole)), buckets)
+    metrics = gradient_metrics(GradientNoise(whole, halves or (whole, whole)), buckets)
     found = {metric.name.removeprefix("gradient/"): metric for metric in metrics}
     assert len(found) == len(metrics)
     return found
@@ -274,7 +283,7 @@ def test_what_cannot_be_told_says_why() -> None:
 
 def test_regularisers_are_also_shown_with_the_coefficients_of_the_loss() -> None:
     whole = side_of(random_vectors(np.random.default_rng(11), 6))
-    metrics = gradient_metrics(Anatomy(whole, (whole, whole)), 2, {"kl": 0.1, "entropy": 0.0})
+    metrics = gradient_metrics(GradientNoise(whole, (whole, whole)), 2, {"kl": 0.1, "entropy": 0.0})
     found = {metric.name: metric for metric in metrics}
     norm, weighted = found["gradient/all/kl_norm"], found["gradient/all/kl_weighted_norm"]
     assert weighted.value == pytest.approx(0.1 * norm.value)

@@ -20,7 +20,7 @@ import training_worker as worker  # noqa: E402
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import ALGORITHMS, Grpo, Ppo  # noqa: E402
 from heedful.configuration import from_json, to_json  # noqa: E402
-from heedful.distributed.parallel import DataParallel, Fsdp2, Place  # noqa: E402
+from heedful.distributed.parallel import DataParallel, Fsdp2, ProcessRank  # noqa: E402
 from heedful.distributed.sharding import Sharded  # noqa: E402
 from heedful.distributed.world import World  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
@@ -181,7 +181,7 @@ def test_each_process_draws_noise_of_its_own_and_the_first_that_of_one_process(
 ) -> None:
     parts = assemble(echo_run, lambda step, steps, loss: None, None)
     seeds = []
-    for place in (Place(), Place(0, 2, 0), Place(1, 2, 1)):
+    for place in (ProcessRank(), ProcessRank(0, 2, 0), ProcessRank(1, 2, 1)):
         parts.learner.world = World(place)
         run = loop._Run(echo_run, parts, RunFolder(tmp_path), [], parts.env)
         seeds.append(run.policy(echo_run.sampling, 3, 17)._generator.initial_seed())
@@ -237,11 +237,11 @@ def assert_goes_on(run: Path, before: Path) -> None:
 
 
 def test_what_pieces_cannot_do_is_refused_before_anything_is_loaded(echo_run: TrainConfig) -> None:
-    with pytest.raises(ValueError, match=r"fsdp2 keeps the model in pieces, which a critic \(--algorithm ppo\) cannot"):
+    with pytest.raises(ValueError, match=r"fsdp2 shards the model, and a critic \(--algorithm ppo\) cannot"):
         replace(echo_run, parallel=Fsdp2(), algorithm=Ppo())
-    with pytest.raises(ValueError, match=r"which LoRA \(--lora.rank\) cannot work on yet; use --parallel data"):
+    with pytest.raises(ValueError, match=r"and LoRA \(--lora.rank\) cannot work on shards yet; use --parallel data"):
         replace(echo_run, parallel=Fsdp2(), lora=LoraConfig(rank=2))
-    with pytest.raises(ValueError, match=r"which the gradient's anatomy \(--gradients.every\) cannot work on yet"):
+    with pytest.raises(ValueError, match=r"measurement of gradients \(--gradients.every\) cannot work on shards yet"):
         replace(echo_run, parallel=Fsdp2(), gradients=GradientsConfig(every=1))
 
 

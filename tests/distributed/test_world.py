@@ -14,7 +14,7 @@ from hypothesis import strategies as st  # noqa: E402
 from processes import free_ports, run_in_two  # noqa: E402
 
 from heedful.distributed import world as distributed  # noqa: E402
-from heedful.distributed.parallel import DataParallel, Place  # noqa: E402
+from heedful.distributed.parallel import DataParallel, ProcessRank  # noqa: E402
 from heedful.distributed.world import Joined, World, local_device, shares_by_tokens  # noqa: E402
 
 Found = dict[str, Any]
@@ -32,10 +32,10 @@ def test_one_process_is_given_back_what_it_puts_in() -> None:
     tensor = torch.zeros(2, requires_grad=True)
     tensor.grad = torch.ones(2)
     world.sum_gradients([tensor])
-    world.share_weights(torch.nn.Linear(1, 1))
-    with world.first_of_machine_first(), Joined(Place(), torch.device("cpu")) as joined:
+    world.broadcast_weights(torch.nn.Linear(1, 1))
+    with world.local_rank_0_first(), Joined(ProcessRank(), torch.device("cpu")) as joined:
         assert joined.size == 1
-    assert (world.share("abc"), world.unite(["a"]), world.gather(7), world.of_first("x")) == (
+    assert (world.scatter("abc"), world.merge(["a"]), world.gather(7), world.broadcast("x")) == (
         list("abc"),
         ["a"],
         [7],
@@ -43,34 +43,34 @@ def test_one_process_is_given_back_what_it_puts_in() -> None:
     )
     assert world.sum([0.5, 2.0]) == [0.5, 2.0]
     assert tensor.grad.tolist() == [1, 1]
-    assert world.is_first
+    assert world.is_rank_0
     assert not torch.distributed.is_initialized()
 
 
 def test_the_place_is_read_from_what_torchrun_sets() -> None:
-    assert Place.of({}) == Place.of({"RANK": "0", "WORLD_SIZE": "1"}) == Place(0, 1, 0)
-    assert Place.of(FOUR) == Place(rank=3, size=4, local_rank=1)
+    assert ProcessRank.of({}) == ProcessRank.of({"RANK": "0", "WORLD_SIZE": "1"}) == ProcessRank(0, 1, 0)
+    assert ProcessRank.of(FOUR) == ProcessRank(rank=3, size=4, local_rank=1)
     with pytest.raises(ValueError, match="LOCAL_RANK, MASTER_ADDR, MASTER_PORT is not set: start several"):
-        Place.of({"RANK": "0", "WORLD_SIZE": "2"})
+        ProcessRank.of({"RANK": "0", "WORLD_SIZE": "2"})
     with pytest.raises(ValueError, match="Expected whole numbers in RANK, WORLD_SIZE, LOCAL_RANK, found 3, four, 1"):
-        Place.of(FOUR | {"WORLD_SIZE": "four"})
+        ProcessRank.of(FOUR | {"WORLD_SIZE": "four"})
 
 
 def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
-    assert local_device(cuda, Place()) == cuda
-    assert local_device(cuda, Place(3, 4, 1)) == torch.device("cuda", 1)
-    assert local_device(cpu, Place(3, 4, 3)) == cpu
+    assert local_device(cuda, ProcessRank()) == cuda
+    assert local_device(cuda, ProcessRank(3, 4, 1)) == torch.device("cuda", 1)
+    assert local_device(cpu, ProcessRank(3, 4, 3)) == cpu
     with pytest.raises(ValueError, match=r"found 2 for process number 2 .* --nproc-per-node 2"):
-        local_device(cuda, Place(2, 4, 2))
+        local_device(cuda, ProcessRank(2, 4, 2))
     with pytest.raises(ValueError, match="mps takes one process"):
-        local_device(torch.device("mps"), Place(0, 2, 0))
+        local_device(torch.device("mps"), ProcessRank(0, 2, 0))
 
 
 def test_who_has_not_joined_is_told_so() -> None:
     with pytest.raises(ValueError, match="Process 0 of 2 has not joined the others"):
-        World(Place(0, 2, 0)).gather(1)
+        World(ProcessRank(0, 2, 0)).gather(1)
 
 
 def test_a_wait_of_no_time_is_refused() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from heedful.distributed.parallel import Place
+from heedful.distributed.parallel import ProcessRank
 from heedful.distributed.world import Joined, ProcessLost, World
 
 
@@ -23,24 +23,24 @@ def together(world: World) -> dict[str, Any]:
     """Everything a world does, once."""
     torch.manual_seed(world.rank)
     layer = torch.nn.Linear(2, 2)
-    world.share_weights(layer)
+    world.broadcast_weights(layer)
     both, first_only, nobody = (torch.zeros(3, requires_grad=True) for _ in range(3))
     both.grad = torch.full((3,), 1.0 + world.rank)
-    if world.is_first:
+    if world.is_rank_0:
         first_only.grad = torch.arange(3.0)
     half = torch.zeros(2, dtype=torch.bfloat16, requires_grad=True)
     half.grad = torch.ones(2, dtype=torch.bfloat16)
     world.sum_gradients([both, first_only, nobody, half])
-    with world.first_of_machine_first():
+    with world.local_rank_0_first():
         entered = time.monotonic()
-        time.sleep(0.2 * world.is_first)
+        time.sleep(0.2 * world.is_rank_0)
         left = time.monotonic()
     return {
-        "shares": world.share("abcde"),
-        "united": world.unite([item * 2 for item in world.share("abcde")]),
-        "of one": world.unite(["only the first has one"] if world.is_first else []),
+        "shares": world.scatter("abcde"),
+        "united": world.merge([item * 2 for item in world.scatter("abcde")]),
+        "of one": world.merge(["only the first has one"] if world.is_rank_0 else []),
         "ranks": world.gather(world.rank),
-        "first": world.of_first(f"rank {world.rank}"),
+        "first": world.broadcast(f"rank {world.rank}"),
         "sums": world.sum([0.1, 1e16 * (1 - 2 * world.rank)]),
         "weights": layer.weight.detach().clone(),
         "gradients": [None if t.grad is None else t.grad.tolist() for t in (both, first_only, nobody, half)],
@@ -55,7 +55,7 @@ def second_raises(world: World) -> None:
 
 
 def first_raises(world: World) -> None:
-    if world.is_first:
+    if world.is_rank_0:
         raise ValueError("no ice")
     world.sum_gradients([torch.zeros(1, requires_grad=True)])
 
@@ -72,7 +72,7 @@ def second_vanishes(world: World) -> None:
     if world.rank == 1:
         store = world._store
         assert store is not None
-        store.set("meeting/1", "2")
+        store.set("collective/1", "2")
         os._exit(0)
     world.gather("never met")
 
@@ -81,7 +81,7 @@ FAULTS: tuple[Callable[[World], None], ...] = (second_raises, first_raises, seco
 
 
 def main(folder: Path, ports: list[str]) -> None:
-    place = Place.of(os.environ)
+    place = ProcessRank.of(os.environ)
     found: dict[str, Any] = {}
     os.environ["MASTER_PORT"] = ports[0]
     with Joined(place, torch.device("cpu"), 60) as world:
@@ -94,7 +94,7 @@ def main(folder: Path, ports: list[str]) -> None:
     torch.save(found, folder / f"found-{place.rank}.pt")
 
 
-def met_with(fault: Callable[[World], None], place: Place, port: str) -> tuple[str, float, bool]:
+def met_with(fault: Callable[[World], None], place: ProcessRank, port: str) -> tuple[str, float, bool]:
     """What was raised, after how many seconds, and whether a process group was left standing."""
     os.environ["MASTER_PORT"] = port
     began = time.monotonic()

@@ -180,7 +180,7 @@ def test_connections_are_kept_and_closed_ones_made_anew() -> None:
     with serving(Perilous(turns=50)) as server:
         env = remote(server)
         episode = Player(env.episode(), env.task(0), 0, 50)
-        from heedful.envs.remote.environment import environment as module
+        from heedful.envs.remote import environment as module
 
         for connection in module._host(env).calls._idle:
             connection.sock.shutdown(2)  # as a server does that has waited for too long

@@ -16,7 +16,7 @@ from heedful.algorithms.returns import TurnReturns
 from heedful.algorithms.table import Algorithm
 from heedful.diagnostics.gradient import GRAMS, gradient_metrics
 from heedful.gradients import meter as anatomy
-from heedful.gradients.meter import Anatomist
+from heedful.gradients.meter import GradientMeter
 from heedful.training.critic import Critic
 from heedful.training.critic_config import CriticConfig
 from heedful.training.learner import Learner
@@ -112,10 +112,10 @@ class Kept:
         return collection._vectors[side][collection._source[part]].sum(dim=0) / collection._sizes[side].sum()
 
 
-def anatomist(
+def gradient_meter(
     model: torch.nn.Module, reference: torch.nn.Module, algorithm: Algorithm, memory_mb: int = 64
-) -> Anatomist:
-    return Anatomist(model, reference, algorithm, temperature=TEMPERATURE, token_budget=BUDGET, memory_mb=memory_mb)
+) -> GradientMeter:
+    return GradientMeter(model, reference, algorithm, temperature=TEMPERATURE, token_budget=BUDGET, memory_mb=memory_mb)
 
 
 ESTIMATORS = {
@@ -144,7 +144,7 @@ def test_the_parts_add_up_to_the_gradient_of_the_learner(
     for restarts in (False, True):
         groups = groups_of(model, REWARDS, restarts)
         expected = gradient_of_the_learner(model, reference, algorithm, groups)
-        anatomist(model, reference, algorithm).measure(groups)
+        gradient_meter(model, reference, algorithm).measure(groups)
         found = kept.mean("task") + 0.3 * kept.mean("kl") + 0.2 * kept.mean("entropy")
         assert float((found - expected).norm() / expected.norm()) < 1e-5
 
@@ -163,7 +163,7 @@ def test_credit_of_a_critic_adds_up_to_the_gradient_of_the_learner(
     learner.accumulate_gradient(credit(rows, groups, algorithm.advantage, critic.values(rows)), token_budget=BUDGET)
     expected = torch.cat([parameter.grad.flatten() for parameter in wide(model)])
     model.zero_grad(set_to_none=True)
-    Anatomist(
+    GradientMeter(
         model, reference, algorithm, temperature=TEMPERATURE, token_budget=BUDGET, memory_mb=64, critic=critic
     ).measure(groups)
     found = kept.mean("task")
@@ -175,8 +175,8 @@ def test_credit_of_a_critic_adds_up_to_the_gradient_of_the_learner(
 
 def test_grams_are_the_inner_products_of_the_groups_whose_mean_is_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     model, reference, kept = llama(VOCABULARY), llama(VOCABULARY, seed=1), Kept(monkeypatch)
-    found = anatomist(model, reference, Algorithm()).measure(groups_of(model, REWARDS))
-    sides = (found.anatomy.whole, *found.anatomy.halves)
+    found = gradient_meter(model, reference, Algorithm()).measure(groups_of(model, REWARDS))
+    sides = (found.noise.whole, *found.noise.halves)
     for number, (side, groups) in enumerate(zip(sides, (4, 3, 3), strict=True)):
         for one, other in GRAMS:
             product = float(side.grams[one, other].sum()) / groups**2
@@ -191,7 +191,7 @@ def test_halves_have_baselines_of_their_own_and_the_products_average_over_splits
     model, reference = llama(VOCABULARY), llama(VOCABULARY, seed=1)
     algorithm = Algorithm(advantage=GroupRelative(standardize=False), average="sequence")
     groups = groups_of(model, REWARDS[:2])
-    found = anatomist(model, reference, algorithm).measure(groups).anatomy
+    found = gradient_meter(model, reference, algorithm).measure(groups).noise
     for place, group in enumerate(groups):
         scores = []
         for trajectory in group.trajectories:
@@ -229,7 +229,7 @@ def test_the_measurement_leaves_no_gradient_and_no_weight_changed() -> None:
     before = [parameter.detach().clone() for parameter in model.parameters()]
     state = torch.random.get_rng_state()
     told = []
-    anatomist(model, reference, Algorithm()).measure(groups_of(model, REWARDS), lambda *at: told.append(at))
+    gradient_meter(model, reference, Algorithm()).measure(groups_of(model, REWARDS), lambda *at: told.append(at))
     assert all(parameter.grad is None for parameter in model.parameters())
     assert all(map(torch.equal, model.parameters(), before))
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -239,17 +239,17 @@ def test_the_measurement_leaves_no_gradient_and_no_weight_changed() -> None:
 def test_gradients_that_do_not_fit_are_projected_and_agree_within_the_sketch() -> None:
     model, reference = llama(VOCABULARY), llama(VOCABULARY, seed=1)
     groups = groups_of(model, REWARDS)
-    whole = anatomist(model, reference, Algorithm()).measure(groups)
-    sketched = anatomist(model, reference, Algorithm(), memory_mb=1).measure(groups)
+    whole = gradient_meter(model, reference, Algorithm()).measure(groups)
+    sketched = gradient_meter(model, reference, Algorithm(), memory_mb=1).measure(groups)
     assert whole.parameters > sketched.sketched == 4096
-    squares, about = (one.anatomy.whole.grams["task", "task"].sum() for one in (whole, sketched))
+    squares, about = (one.noise.whole.grams["task", "task"].sum() for one in (whole, sketched))
     assert about == pytest.approx(squares, rel=4 * math.sqrt(2 / 4096))
     assert about != squares
 
 
 def test_a_policy_that_is_its_own_reference_has_no_kl_gradient() -> None:
     model = llama(VOCABULARY)
-    metrics = gradient_metrics(anatomist(model, model, Algorithm()).measure(groups_of(model, REWARDS)).anatomy, 3)
+    metrics = gradient_metrics(gradient_meter(model, model, Algorithm()).measure(groups_of(model, REWARDS)).noise, 3)
     readings = {metric.name: metric for metric in metrics}
     assert readings["gradient/all/kl_norm"].value == pytest.approx(0.0, abs=1e-12)
     assert readings["gradient/all/entropy_norm"].value > 0
@@ -258,7 +258,7 @@ def test_a_policy_that_is_its_own_reference_has_no_kl_gradient() -> None:
 def test_nothing_sampled_is_nothing_measured() -> None:
     model = llama(VOCABULARY)
     broken = groups_of(model, [[None, None]])
-    found = anatomist(model, model, Algorithm()).measure(broken)
+    found = gradient_meter(model, model, Algorithm()).measure(broken)
     assert found.trajectories == 0
-    metrics = gradient_metrics(found.anatomy, 2)
+    metrics = gradient_metrics(found.noise, 2)
     assert {metric.value for metric in metrics} == {None}

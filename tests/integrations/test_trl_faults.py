@@ -193,7 +193,7 @@ def test_reward_functions_of_one_name_add_up_and_cannot_be_referred_to(tiny_mode
 @pytest.mark.parametrize(
     ("heedful", "sentence"),
     [
-        (filtering(TopP(on="outcome")), "nothing says which completions succeeded"),
+        (filtering(TopP(on="outcome")), "no reward function measures success"),
         (filtering(TopP(on="wrong")), r"reward, outcome or a reward function \(right, form\), found 'wrong'"),
         (filtering(outcome="wrong"), "expected one of right, form, found 'wrong'"),
         (filtering(TopP(on="form")), "'form', which has the weight 0"),

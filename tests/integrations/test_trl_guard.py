@@ -87,7 +87,7 @@ def test_an_attribute_that_is_gone_stops_the_trainer_when_it_is_made(
 def test_a_filter_of_trls_own_makes_ours_step_aside(tiny_model: Path, tmp_path: Path) -> None:
     args = arguments(tmp_path, num_generations=2, per_device_train_batch_size=4)
     setattr(args, compatibility.FILTER_OF_TRL, "top_p")
-    with pytest.warns(UserWarning, match="TRL filters by itself .* steps aside; the diagnostics go on"):
+    with pytest.warns(UserWarning, match="TRL filters by itself .* is disabled. The diagnostics continue"):
         trainer = trainer_of(tiny_model, args, Script(written([[1, 1], [0, 1]])), heedful=filtering())
     trainer.train()
     assert trainer.state.log_history[0]["filter/kept_ratio"] == 1
@@ -110,6 +110,6 @@ def test_a_filter_of_trls_own_that_is_off_leaves_ours_on(chosen: Any, tiny_model
 
 @pytest.mark.parametrize("soft", [SoftWeight(), RandomSubset(like=SoftWeight()), Shrunken(like=SoftWeight())], ids=repr)
 def test_a_filter_that_weighs_softly_is_refused_when_it_is_configured(soft: Any) -> None:
-    with pytest.raises(ValueError, match=rf"{type(soft).__name__} weighs softly .* choose a filter without weights"):
+    with pytest.raises(ValueError, match=rf"{type(soft).__name__} gives soft weights .* Choose a filter"):
         HeedfulConfig(filter=soft)
     assert HeedfulConfig(filter=Shrunken()).filter == Shrunken()

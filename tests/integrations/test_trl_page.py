@@ -16,7 +16,7 @@ pytest.importorskip("trl", reason="TRL is not installed")
 import transformers
 from trl import GRPOConfig
 
-from heedful.audit import AuditSettings, open_log
+from heedful.auditing import AuditSettings, open_log
 from heedful.integrations.trl import compatibility
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.run.presets import preset

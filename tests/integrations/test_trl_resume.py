@@ -141,5 +141,5 @@ def test_a_checkpoint_of_trl_alone_begins_anew_and_says_so(
 def test_a_damaged_state_is_a_sentence(whole: tuple[Path, torch.Tensor], tiny_model: Path, tmp_path: Path) -> None:
     shutil.copytree(whole[0] / "checkpoint-4", tmp_path / "checkpoint-4")
     (tmp_path / "checkpoint-4" / "heedful.json").write_text('{"generation": 4')
-    with pytest.raises(ValueError, match="Delete the file to go on with new baselines"):
+    with pytest.raises(ValueError, match="Delete the file to continue with new baselines"):
         trainer_at(tiny_model, tmp_path).train(resume_from_checkpoint=True)

@@ -21,7 +21,7 @@ import transformers
 from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from heedful.audit import AuditSettings, audit, open_log
+from heedful.auditing import AuditSettings, measure_log, open_log
 from heedful.envs.toys.echo import Echo
 from heedful.filters import TopP
 from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer, Probe, environment_reward, to_trl_rollout_func
@@ -54,7 +54,7 @@ def measured(folder: Path) -> dict[int, dict[str, Metric]]:
 
 def audited(log: Path, out: Path, **settings: Any) -> dict[int, dict[str, Metric]]:
     chosen = AuditSettings(device="cpu", **settings)
-    return measured(audit(open_log(log, chosen), chosen, out, Witness()))
+    return measured(measure_log(open_log(log, chosen), chosen, out, Witness()))
 
 
 def arguments_of(folder: Path, steps: int, **changes: Any) -> GRPOConfig:

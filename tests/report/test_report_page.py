@@ -14,7 +14,6 @@ from synthetic_run import HOSTILE, PROMPTS, STEPS, make_run
 
 from heedful.report import write_comparison, write_report
 from heedful.report.chart import LEFT, RIGHT, Axis, Curve, Frame, Mark, draw_lines, draw_shares
-from heedful.report.definitions import DEFINITIONS, definition_of
 from heedful.report.embedding import inert_json, shortened, spread
 from heedful.report.numerals import numeral, ticks
 from heedful.report.record import Point, Series, read_run
@@ -315,28 +314,6 @@ def test_numbers_keep_three_digits_and_a_true_minus() -> None:
     assert shown == ["0", "1", "−0.500", "0.0417", "12.3", "1,234", "3.1e-05", "128", "1.000", "2.5e+08"]
     assert ticks(0, 1, 5) == [0, 0.2, 0.4, 0.6, 0.8, 1]
     assert ticks(0, 3, 6, whole=True) == [0, 1, 2, 3]
-
-
-def test_every_definition_names_its_own_metrics() -> None:
-    for name, text in (
-        ("information/first_turn/mi", "Mutual information of thought"),
-        ("information@judge/any_turn/lake/mi", "Mutual information of thought"),
-        ("information/first_turn/entropy_conditional_per_token", "per token: how much thoughts vary when"),
-        ("reward/mean", "sum of all reward components"),
-        ("reward/step", "this component"),
-        ("retrieval/first_turn_closed/accuracy@5", "this many best"),
-        ("eval/val/fixed/success", "never reads its input"),
-        ("gradient/all/task_prompt_signal2", "a prompt's own expected gradient"),
-        ("gradient/bucket_3/task_group_norm", "single group's gradient"),
-        ("gradient/all/kl_norm", "of the mean gradient"),
-        ("grounding/thought_influence", "replaced by one from another prompt"),
-        ("grounding@judge/lake/direct_input_to_action", "follows the thought alone"),
-    ):
-        known = definition_of(name)
-        assert known is not None
-        assert text in known.text, name
-    assert definition_of("mystery/number") is None
-    assert len({known.pattern for known in DEFINITIONS}) == len(DEFINITIONS)
 
 
 def test_embedded_json_is_inert_and_valid() -> None:

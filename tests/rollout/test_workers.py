@@ -296,14 +296,14 @@ def test_closing_a_pool_ends_its_processes_and_what_they_have_started(tmp_path: 
 PARENT = """
 import signal, sys
 from perilous import Perilous
-from heedful.rollout.player import Episode
+from heedful.rollout.player import Player
 from heedful.rollout.workers import WorkerPool
 from heedful.types import Conversation
 from heedful.policies.scripted import ScriptedPolicy
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests run in the background it is ignored
 pool = WorkerPool(Perilous(), 2, timeout=0.0)
-busy, _ = [Episode(pool.make(), Perilous().task(seed), 0, 5) for seed in (0, 1)]
+busy, _ = [Player(pool.episode(), Perilous().task(seed), 0, 5) for seed in (0, 1)]
 print(*pool.process_ids(), flush=True)
 try:
     busy.advance(ScriptedPolicy(lambda conversation: sys.argv[1]).respond([Conversation("k", ())])[0])

@@ -15,7 +15,7 @@ from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
 from heedful.distributed.parallel import Fsdp2  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, GradientsConfig, TrainConfig  # noqa: E402
-from heedful.run.loop import train  # noqa: E402
+from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.storage import RunFolder, read_metrics  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
@@ -35,7 +35,7 @@ class Quiet:
 def run(config: TrainConfig, path: Path) -> RunFolder:
     folder = RunFolder.open(path)
     tracker = JsonlTracker(folder.metrics)
-    train(config, assemble(config, lambda step, steps, loss: None, None), folder, [tracker], Quiet())
+    train_steps(config, assemble(config, lambda step, steps, loss: None, None), folder, [tracker], Quiet())
     tracker.close()
     return folder
 
@@ -88,5 +88,5 @@ def test_training_is_the_same_to_the_byte_with_and_without(
 
 
 def test_a_model_in_pieces_is_refused(echo_run: TrainConfig) -> None:
-    with pytest.raises(ValueError, match=r"gradient's anatomy \(--gradients.every\) cannot work on yet"):
+    with pytest.raises(ValueError, match=r"measurement of gradients \(--gradients.every\) cannot work on shards yet"):
         replace(echo_run, parallel=Fsdp2(), gradients=GradientsConfig(every=5))

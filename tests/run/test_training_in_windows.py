@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -26,7 +26,7 @@ from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.rollout import Context, LockStep, Request  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
-from heedful.run.loop import train  # noqa: E402
+from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.statistics.group_statistics import values_on  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
@@ -178,10 +178,8 @@ def test_an_early_turn_keeps_its_gradient_whatever_the_window(model: Any, groups
 
     @dataclass(frozen=True)
     class FirstTurnAlone:
-        reads: ClassVar[str] = "turns"
-
-        def __call__(self, rewards_GK: Sequence[Any]) -> list[list[float]]:
-            return [[1.0, *[0.0] * (len(rewards_K) - 1)] for rewards_K in rewards_GK]
+        def turn_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
+            return [[1.0, *[0.0] * (len(trajectory.turns) - 1)] for trajectory in trajectories_G]
 
     samples = credit(merge_rows(groups_of[turns], [KEPT] * 3), groups_of[turns], FirstTurnAlone())
     for trajectory in groups_of[turns][1].trajectories:
@@ -221,7 +219,7 @@ def trained(config: TrainConfig, path: Path) -> tuple[RunFolder, Quiet, dict[str
     parts, watch, folder = assemble(config, lambda step, steps, loss: None, None), Quiet(), RunFolder.open(path)
     folder.config.write_text(json.dumps(to_json(config)), encoding="utf-8")
     tracker = JsonlTracker(folder.metrics)
-    train(config, parts, folder, [tracker], watch)
+    train_steps(config, parts, folder, [tracker], watch)
     tracker.close()
     return folder, watch, {name: tensor.clone() for name, tensor in parts.model.state_dict().items()}
 

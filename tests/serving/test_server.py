@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import signal
 import socket
@@ -45,7 +44,7 @@ def test_an_episode_over_http_is_the_episode_itself() -> None:
             if step.ending is not None:
                 break
         status, refused = ask("POST", f"/sessions/{begun['session']}/step", {"response": LEFT})
-        assert (status, "is over; begin another one" in refused["error"]) == (409, True)
+        assert (status, "is over: begin another one" in refused["error"]) == (409, True)
         assert ask("DELETE", f"/sessions/{begun['session']}") == (200, {"closed": True})
         assert ask("DELETE", f"/sessions/{begun['session']}") == (200, {"closed": False})
 
@@ -57,7 +56,7 @@ def test_the_environment_is_described_and_its_digest_names_its_knobs() -> None:
         assert (env["knobs"]["slip"], env["offers"]) == (0.4, ["demonstrate"])
         assert Asker(other)("GET", "/environment")[1]["digest"] != env["digest"]
         status, refused = Asker(other)("POST", "/sessions", {"seed": 0, "digest": env["digest"]})
-        assert (status, "was started anew with other ones" in refused["error"]) == (409, True)
+        assert (status, "was restarted with other ones" in refused["error"]) == (409, True)
 
 
 def test_a_repeated_turn_gets_the_same_answer_and_is_executed_once() -> None:
@@ -108,7 +107,7 @@ def test_a_session_that_is_not_used_is_closed() -> None:
     now[0] = 11.0
     assert sessions.sweep() == 1
     assert (sessions.open, sessions.expired) == (1, 1)
-    with pytest.raises(Refusal, match=r"There is no session .*idle for more than 10 s, or the server has been started"):
+    with pytest.raises(Refusal, match=r"There is no session .*idle for more than 10 s, or the server was restarted"):
         sessions.step(unused, LEFT, None)
     sessions.step(used, LEFT, None)
 
@@ -287,13 +286,12 @@ def test_the_command_explains_itself_and_refuses_in_sentences(
     assert "usage: heedful serve-env ENV" in capsys.readouterr().out
     (tmp_path / "token").write_text("two words\n")
     for words, sentence in (
-        ([], "Expected an environment after `heedful serve-env`"),
+        ([], "expected ENV after `heedful serve-env`. ENV: An environment"),
         (["echo", "--sessions", "0"], "sessions must be at least 1"),
         (["echo", "--env-timeout", "-1"], "env_timeout must be a number of seconds of at least 0"),
         (["echo", "--idle", "0"], "idle must be a number of seconds above 0"),
         (["echo", "--port", "70000"], "port must be at most 65535"),
         (["echo", "--token-file", str(tmp_path / "token")], "as ASCII characters without spaces"),
     ):
-        with contextlib.suppress(SystemExit):
-            assert cli.run(["serve-env", *words]) == 2
+        assert cli.run(["serve-env", *words]) == 2
         assert sentence in capsys.readouterr().err

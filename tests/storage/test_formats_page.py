@@ -16,7 +16,7 @@ KINDS = {
 
 
 def test_the_page_lists_every_rollout_column_in_order_with_its_type() -> None:
-    table = PAGE[PAGE.index("| `schema_version` |") : PAGE.index("The ids that stood before")]
+    table = PAGE[PAGE.index("| `schema_version` |") : PAGE.index("The context of turn k")]
     listed = [
         (name, kind)
         for names, kind in re.findall(r"^\| (`[^|]+`) \| ([^|]+) \|", table, re.MULTILINE)

@@ -9,6 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from heedful.algorithms.entropy_control import EntropyTarget, LinearEntropy
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
+from heedful.protocols import UsesCritic
 from heedful.training.learner import Learner
 from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.samples import make_samples
@@ -21,7 +22,7 @@ KEPT = Verdict(1.0, "kept", 0.25)
 DROPPED = Verdict(0.0, "constant", 0.0)
 
 
-CRITIC_FREE = [name for name, row in ALGORITHMS.items() if row().advantage.reads != "values"]
+CRITIC_FREE = [name for name, row in ALGORITHMS.items() if not isinstance(row().advantage, UsesCritic)]
 
 
 def tiny(seed: int = 0, dtype: torch.dtype = torch.float64) -> LlamaForCausalLM:

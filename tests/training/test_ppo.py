@@ -20,7 +20,7 @@ from heedful.configuration import from_json, to_json  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
-from heedful.run.loop import train  # noqa: E402
+from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import Parts, assemble  # noqa: E402
 from heedful.run.presets import preset  # noqa: E402
 from heedful.storage import RunFolder  # noqa: E402
@@ -67,7 +67,7 @@ class Watch:
 def trained(config: TrainConfig, path: Path, start: checkpoint.Checkpoint | None = None) -> tuple[Parts, Watch]:
     parts, watch, folder = assemble(config, silent, start), Watch(), RunFolder.open(path)
     tracker = JsonlTracker(folder.metrics)
-    train(config, parts, folder, [tracker], watch)
+    train_steps(config, parts, folder, [tracker], watch)
     tracker.close()
     return parts, watch
 

@@ -6,8 +6,21 @@ import pytest
 
 from heedful.algorithms.advantages import GroupRelative
 from heedful.algorithms.loss_scale import loss_scale_factor
+from heedful.algorithms.table import Grpo
 from heedful.training.samples import make_samples, merge_rows
-from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
+from heedful.types import (
+    Ending,
+    Group,
+    Prompt,
+    Reply,
+    SampledTrajectory,
+    Span,
+    Task,
+    TokenCredit,
+    Trajectory,
+    Turn,
+    Verdict,
+)
 
 KEPT = Verdict(1.0, "kept", 0.25)
 DROPPED = Verdict(0.0, "constant", 0.0)
@@ -132,21 +145,59 @@ def test_all_makes_the_mean_run_over_everything_collected() -> None:
     assert math.isclose((1.0 + 3.0) / 2 * loss_scale_factor("all", 2, 3), (1.0 + 3.0 + 0.0) / 3)
 
 
-class Own:
+class OwnTurns:
     """Each turn's own reward as its advantage."""
 
-    reads = "turns"
+    def turn_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
+        return [
+            [] if trajectory.reward is None else [turn.reward for turn in trajectory.turns]
+            for trajectory in trajectories_G
+        ]
 
-    def __call__(self, rewards_GK: list[list[float] | None]) -> list[list[float]]:
-        assert rewards_GK[1] is None
-        return [[] if rewards_K is None else rewards_K for rewards_K in rewards_GK]
+
+class BestOfGroup:
+    """1 for the members of the highest reward."""
+
+    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
+        rewards = [trajectory.reward for trajectory in trajectories_G]
+        best = max(reward for reward in rewards if reward is not None)
+        return [float(reward == best) for reward in rewards]
 
 
-def test_an_estimator_that_reads_turns_gives_each_turn_its_own_credit() -> None:
+class TokensLeft:
+    """The number of sampled tokens that follow, over the size of the group: per token, and without a critic."""
+
+    def token_credits(self, trajectories_B: Sequence[SampledTrajectory]) -> list[TokenCredit]:
+        return [
+            TokenCredit([left / len(one.group.trajectories) for left in reversed(range(len(one.turns_T)))])
+            for one in trajectories_B
+        ]
+
+
+def test_an_own_estimator_credits_the_members_of_a_group() -> None:
+    samples = make_samples([group(1, 0, None, 1)], [KEPT], BestOfGroup())
+    assert [set(sample.advantages) - {0.0} for sample in samples] == [{1.0}, set(), {1.0}]
+
+
+def test_a_kind_of_estimator_that_nobody_foresaw_needs_no_line_outside_its_class() -> None:
+    two_turns = trajectory([turn([1, 2], [3, 4]), turn([5], [6])])
+    unscored = trajectory([turn([1, 2], [6])], member=1, outcome=None)
+    algorithm = Grpo(advantage=TokensLeft())
+    (sample,) = make_samples([Group(two_turns.task, (two_turns, unscored))], [KEPT], algorithm.advantage)
+    assert sample.advantages == (0, 0, 2 / 2, 1 / 2, 0, 0 / 2)
+    assert sample.values == sample.returns == ()
+
+
+def test_an_object_without_a_method_of_credit_is_refused() -> None:
+    with pytest.raises(ValueError, match="float is no advantage estimator: expected a method member_advantages"):
+        Grpo(advantage=1.0)  # type: ignore[arg-type]
+
+
+def test_an_own_estimator_gives_each_turn_its_own_credit() -> None:
     base = group(1, None)
     turns = [replace(base.trajectories[0].turns[0], rewards={"step": reward}) for reward in (0.5, -0.25)]
     both = replace(base, trajectories=(replace(base.trajectories[0], turns=tuple(turns)), base.trajectories[1]))
-    (sample,) = make_samples([both], [KEPT], Own())
+    (sample,) = make_samples([both], [KEPT], OwnTurns())
     given = [value for value, one in zip(sample.advantages, sample.trained, strict=True) if one]
     half = len(given) // 2
     assert given == [0.5] * half + [-0.25] * half

@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import ClassVar, Literal
 
 from heedful.statistics.group_statistics import is_constant, sample_variance, scored
+from heedful.types import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,6 @@ class GroupRelative:
     1e-4), since a group whose range is at most 1e-6 max(1, largest absolute reward) has got exact zeros before any
     division; a group of one earns 0, not its raw reward.
     """
-
-    reads: ClassVar[Literal["rewards"]] = "rewards"
 
     standardize: bool = True
     """Divide by the group's sample standard deviation."""
@@ -42,6 +40,10 @@ class GroupRelative:
         divisor = math.sqrt(sample_variance(values)) if self.standardize else 1.0
         return [0.0 if reward is None or math.isnan(reward) else (reward - mean) / divisor for reward in rewards_G]
 
+    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
+        """As `CreditsMembers` asks: from the total reward of each trajectory."""
+        return self([trajectory.reward for trajectory in trajectories_G])
+
 
 @dataclass(frozen=True, slots=True)
 class LeaveOneOut:
@@ -52,8 +54,6 @@ class LeaveOneOut:
     of one earn exactly 0.
     """
 
-    reads: ClassVar[Literal["rewards"]] = "rewards"
-
     def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
         """As `GroupRelative`: one advantage per member, 0 for the unscored. Raises ValueError for infinite rewards."""
         values = _finite(rewards_G)
@@ -63,6 +63,10 @@ class LeaveOneOut:
         return [
             0.0 if reward is None or math.isnan(reward) else reward - (total - reward) / others for reward in rewards_G
         ]
+
+    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
+        """As `CreditsMembers` asks: from the total reward of each trajectory."""
+        return self([trajectory.reward for trajectory in trajectories_G])
 
 
 def _finite(rewards_G: Sequence[float | None]) -> list[float]:

@@ -1,7 +1,7 @@
 """The advantage estimators, by the name that configurations and the command line use.
 
-Promise: an estimator says what it reads: `rewards` (one total per member of a group), `turns` (each member's reward per
-turn) or `values` (a critic's estimates too); whoever calls it needs to know no more.
+An own estimator is one frozen dataclass with the method of one of the protocols `CreditsMembers`, `CreditsTurns` or
+`CreditsTokens` (`heedful.protocols`). It is chosen as `--algorithm.advantage module:Class`; a row here gives it a name.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.gae import Gae
 from heedful.algorithms.returns import TurnReturns
+from heedful.protocols import Estimator
 
-ESTIMATORS: dict[str, type] = {
+ESTIMATORS: dict[str, type[Estimator]] = {
     "group": GroupRelative,
     "leave_one_out": LeaveOneOut,
     "turns": TurnReturns,

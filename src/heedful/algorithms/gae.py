@@ -12,20 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from heedful.statistics.group_statistics import is_constant, sample_variance
+from heedful.types import SampledTrajectory, TokenCredit
 
 Per = Literal["token", "turn"]
-
-
-class TokenCredit(NamedTuple):
-    """Per sampled token of one trajectory."""
-
-    advantages_T: list[float]
-    """Not whitened."""
-    returns_T: list[float]
-    """Advantage plus value: what the critic is to learn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +37,6 @@ class Gae:
     that were not sampled do not exist here, so no reward can be lost by standing on one.
     """
 
-    reads: ClassVar[Literal["values"]] = "values"
-
     gamma: float = 1.0
     """What a reward one step later counts for; steps are tokens or turns, see per."""
     lam: float = 1.0
@@ -64,9 +54,10 @@ class Gae:
             raise ValueError(f"Expected per to be token or turn, found {self.per!r}.")
 
     def __call__(self, rewards_K: Sequence[float], values_T: Sequence[float], turns_T: Sequence[int]) -> TokenCredit:
-        """The credit of one trajectory's sampled tokens: their values, and the number of the turn that sampled each.
+        """The credit of one trajectory's sampled tokens, before whitening; a return is advantage plus value.
 
-        Rewards of turns before the first sampled token are nobody's and left out. Raises ValueError for rewards that
+        `values_T`, `turns_T`: for each sampled token the value before it, and the number of its turn. A reward of a
+        turn before the first sampled token is left out, since no token earned it. Raises ValueError for rewards that
         are not finite, and for turns that do not fit.
         """
         if not all(math.isfinite(reward) for reward in rewards_K):
@@ -90,9 +81,22 @@ class Gae:
             next_value, next_turn = values_T[place], turns_T[place]
         return TokenCredit(advantages, [one + value for one, value in zip(advantages, values_T, strict=True)])
 
+    def token_credits(self, trajectories_B: Sequence[SampledTrajectory]) -> list[TokenCredit]:
+        """As `CreditsTokens` asks: the credit of all trajectories of a step, their advantages whitened together."""
+        credits_B = [self(one.rewards_K, one.values_T, one.turns_T) for one in trajectories_B]
+        whitened_BT = self.whitened([credit.advantages_T for credit in credits_B])
+        return [
+            TokenCredit(advantages_T, credit.returns_T)
+            for advantages_T, credit in zip(whitened_BT, credits_B, strict=True)
+        ]
+
+    def observed_returns(self, trajectories_B: Sequence[SampledTrajectory]) -> list[list[float]]:
+        """As `UsesCritic` asks."""
+        return [self.observed(one.rewards_K, one.turns_T) for one in trajectories_B]
+
     def observed(self, rewards_K: Sequence[float], turns_T: Sequence[int]) -> list[float]:
-        """Per sampled token, the discounted rewards that came from it on: no estimate of a critic is in it."""
-        return replace(self, lam=1.0)(rewards_K, [0.0] * len(turns_T), turns_T).returns_T
+        """For each sampled token the discounted rewards from this token on; no estimate of a critic is in them."""
+        return list(replace(self, lam=1.0)(rewards_K, [0.0] * len(turns_T), turns_T).returns_T)
 
     def whitened(self, advantages_BT: Sequence[Sequence[float]]) -> list[list[float]]:
         """The advantages of all trained tokens of a step, whitened together if asked for.

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
-from heedful.statistics.group_statistics import is_constant, sample_variance
+from heedful.statistics.group_statistics import is_constant, sample_variance, scored
+from heedful.types import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,6 @@ class TurnReturns:
     of turn t that its exact gradient has.
     """
 
-    reads: ClassVar[Literal["turns"]] = "turns"
-
     gamma: float = 1.0
     """What a reward one turn later counts for."""
     standardize: bool = False
@@ -50,21 +48,30 @@ class TurnReturns:
         everything in a group with one scored member. Raises ValueError for a reward that is not finite.
         """
         returns_GK = [None if rewards is None else self._to_go(rewards) for rewards in rewards_GK]
-        scored = [returns for returns in returns_GK if returns is not None]
-        turns = max((len(returns) for returns in scored), default=0)
+        of_scored = [returns for returns in returns_GK if returns is not None]
+        turns = max((len(returns) for returns in of_scored), default=0)
         totals_K, divisors_K = [0.0] * turns, [math.inf] * turns
         for turn in range(turns):
-            returns_G = [returns[turn] if turn < len(returns) else 0.0 for returns in scored]
+            returns_G = [returns[turn] if turn < len(returns) else 0.0 for returns in of_scored]
             if not is_constant(returns_G):
                 totals_K[turn] = math.fsum(returns_G)
                 divisors_K[turn] = math.sqrt(sample_variance(returns_G)) if self.standardize else 1.0
         return [
             [
-                (to_go - (total - to_go) / (len(scored) - 1)) / divisor if math.isfinite(divisor) else 0.0
+                (to_go - (total - to_go) / (len(of_scored) - 1)) / divisor if math.isfinite(divisor) else 0.0
                 for to_go, total, divisor in zip(returns or (), totals_K, divisors_K, strict=False)
             ]
             for returns in returns_GK
         ]
+
+    def turn_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
+        """As `CreditsTurns` asks: from the reward of each turn of each trajectory."""
+        return self(
+            [
+                [turn.reward for turn in trajectory.turns] if scored([trajectory.reward]) else None
+                for trajectory in trajectories_G
+            ]
+        )
 
     def _to_go(self, rewards_K: Sequence[float]) -> list[float]:
         if not all(math.isfinite(reward) for reward in rewards_K):

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
-from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, ConstantEntropy
+from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, ConstantEntropy, EntropyControl
 from heedful.algorithms.estimators import ESTIMATORS
 from heedful.algorithms.gae import Gae
 from heedful.configuration import Choice
+from heedful.protocols import Estimator
 
 Average = Literal["token", "sequence", "fixed"]
 Surrogate = Literal["clip", "weight"]
@@ -38,7 +39,7 @@ def check_kl_kind(kind: str) -> None:
 class Algorithm:
     """Per token: surrogate + kl * KL estimate - entropy * entropy; then one average over all of them."""
 
-    advantage: Annotated[Any, Choice(ESTIMATORS)] = field(default_factory=GroupRelative)
+    advantage: Annotated[Estimator, Choice(ESTIMATORS)] = field(default_factory=GroupRelative)
     """How credit is given: group, leave_one_out, turns or gae."""
     surrogate: Surrogate = "clip"
     """clip: the smaller of r A and clip(r) A. weight: clip(r) A log p, with clip(r) held constant, so that every token
@@ -61,7 +62,7 @@ class Algorithm:
     """k2 descends KL(policy || reference), k3 KL(reference || policy); k3_straight: k3's value, k2's gradient."""
     entropy: float = 0.0
     """Coefficient of the entropy bonus, in nats per token; with a control, the first one."""
-    entropy_control: Annotated[Any, Choice(ENTROPY_CONTROLS)] = field(default_factory=ConstantEntropy)
+    entropy_control: Annotated[EntropyControl, Choice(ENTROPY_CONTROLS)] = field(default_factory=ConstantEntropy)
     """How that coefficient moves: constant, linear or target."""
     epochs: int = 1
     """Passes over each batch."""
@@ -75,6 +76,11 @@ class Algorithm:
     """What a reply costs that reaches the limit, in units of reward; less in a straight line within the buffer."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.advantage, Estimator):
+            raise ValueError(
+                f"{type(self.advantage).__name__} is no advantage estimator: expected a method member_advantages, "
+                "turn_advantages or token_credits, found none of them; see heedful.protocols.Estimator."
+            )
         check_kl_kind(self.kl_kind)
         for field_name, chosen, kinds in (
             ("average", self.average, get_args(Average)),
@@ -159,7 +165,9 @@ class DrGrpo(Algorithm):
     over trajectories is kept beside the division by the token budget, so the scale does not grow with the batch.
     """
 
-    advantage: Annotated[Any, Choice(ESTIMATORS)] = field(default_factory=lambda: GroupRelative(standardize=False))
+    advantage: Annotated[Estimator, Choice(ESTIMATORS)] = field(
+        default_factory=lambda: GroupRelative(standardize=False)
+    )
     average: Average = "fixed"
 
 
@@ -189,7 +197,7 @@ class Rloo(Algorithm):
     clipped surrogate's gradient is that of REINFORCE; no KL in the reward.
     """
 
-    advantage: Annotated[Any, Choice(ESTIMATORS)] = field(default_factory=LeaveOneOut)
+    advantage: Annotated[Estimator, Choice(ESTIMATORS)] = field(default_factory=LeaveOneOut)
     average: Average = "fixed"
 
 
@@ -233,7 +241,7 @@ class Ppo(Algorithm):
     mini-batches and one epoch, where the paper takes up to 15 epochs.
     """
 
-    advantage: Annotated[Any, Choice(ESTIMATORS)] = field(default_factory=Gae)
+    advantage: Annotated[Estimator, Choice(ESTIMATORS)] = field(default_factory=Gae)
     average: Average = "token"
     minibatches: int = 2
 

@@ -57,6 +57,8 @@ def run(argv: Sequence[str]) -> int:
     sys.path.append(os.getcwd())
     try:
         return int(importlib.import_module(COMMANDS[name][0]).main(list(rest)))
+    except SystemExit as stop:  # the parser has printed its help, or what is wrong with the line
+        return int(stop.code or 0)
     except KeyboardInterrupt:
         print("heedful: interrupted at once; what the last checkpoint holds is safe.", file=sys.stderr)
         return 130

@@ -5,45 +5,38 @@ Promise: reads a log and writes a folder of its own; the log is never changed.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from heedful.audit.settings import AuditSettings
-from heedful.cli.words import asks_for_help, take, take_positional
-from heedful.configuration import parse
+from rich.console import Console
+
+from heedful.auditing.settings import AuditSettings
+from heedful.configuration import CommandLine, Positional, Shown
 from heedful.types import Metric
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress
 
-    from heedful.audit.steps import LoggedStep
+@dataclass(frozen=True, slots=True)
+class AuditWords:
+    """Measure what a trainer logged, as `heedful train` measures its own runs.
 
-HELP = """usage: heedful audit LOG [--model PATH] [--out FOLDER] [settings]
+    Measured are the spread of rewards within groups, success, format, the text of thoughts and, with --model, whether
+    thoughts still depend on their prompts. The log is never changed. Pickles are refused: opening one can run code.
 
-What a trainer logged, measured as `heedful train` measures: reward spread within groups, success, format, the text of
-thoughts and, with --model, whether thoughts still depend on their prompts.
+      heedful audit trl-output/completions
+      heedful audit rollout_dumps --model Qwen/Qwen2.5-0.5B-Instruct --every 5
+      heedful audit runs/frozen_lake-grpo-s0-1 --model runs/frozen_lake-grpo-s0-1/checkpoints/step_000040
 
-  LOG              a file or a folder: a run of ours or its rollouts, JSON lines of the same columns, TRL completions
-                   (log_completions=True), verl rollouts (rollout_data_dir), verifiers traces or results, RAGEN's JSONL
-  --model PATH     a causal model, folder or Hugging Face name, that reads prompts and thoughts. The checkpoint that
-                   sampled them gives the training-time metrics; another model's are marked with its name
-  --out FOLDER     where to write metrics.jsonl, audit.json and report.html (default: audits/<name>-<n>). The folder of
-                   an interrupted audit of the same log goes on where it stopped
-  --tags O,C       what opens and closes a thought (default: <think>,</think>)
-  --temperature T  of sampling, where the log does not hold it (default: 1)
-  --rewards A,B    the columns whose sum is the reward
-  --success NAME   the column that holds success
-  --every N        read thoughts at every N-th step; --prompts 32 --thoughts 4 say how many
+    The checkpoint that sampled the thoughts gives the metrics of training; those of another model carry its name.
+    """
 
-  heedful audit trl-output/completions
-  heedful audit rollout_dumps --model Qwen/Qwen2.5-0.5B-Instruct --every 5
-  heedful audit runs/frozen_lake-grpo-s0-1 --model runs/frozen_lake-grpo-s0-1/checkpoints/step_000040
+    log: Annotated[str, Positional("LOG")]
+    """A file or a folder: a run of heedful or its rollouts, JSON lines of the same columns, TRL completions
+    (log_completions=True), verl rollouts (rollout_data_dir), verifiers traces or results, RAGEN's JSONL."""
+    out: Annotated[Path | None, Shown("FOLDER")] = None
+    """Where to write metrics.jsonl, audit.json and report.html; default: audits/<name>-<n>. In the folder of an
+    interrupted audit of the same log the audit goes on."""
 
-With a log, `heedful audit LOG --help` lists all settings. Pickles are refused: opening one can run code."""
 
 SHOWN = {
     "reward/mean": "reward",
@@ -55,87 +48,34 @@ SHOWN = {
     "accuracy": "retrieval accuracy",
 }
 """What the closing table shows: a metric's name, or the end of one of the first turn."""
-PAUSE = 5.0
-"""Seconds between plain lines."""
 
 
 def main(argv: list[str]) -> int:
-    out = take(argv, "out")
-    name = take_positional(argv)
-    if asks_for_help(argv):
-        print(HELP)
-        if name is None:
-            return 0
-    if name is None:
-        raise ValueError("Expected a log, a file or a folder, after `heedful audit`.")
-    settings = parse(AuditSettings, AuditSettings(), argv, f"heedful audit {name}", "The settings in full:")
+    line = CommandLine(AuditWords, argv, "heedful audit")
+    words, settings = line.words, line.settings(AuditSettings, AuditSettings())
 
-    from rich.console import Console
-
-    from heedful.audit import audit, open_log
+    from heedful.auditing.progress import AuditProgress
+    from heedful.auditing.recognised import open_log
+    from heedful.auditing.run import measure_log
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    log = open_log(Path(name), settings)
-    console.print(f"{log.format} in {name}", style="bold")
+    log = open_log(Path(words.log), settings)
+    console.print(f"{log.format} in {words.log}", style="bold")
     for sentence in log.reader.knowledge.found:
         console.print(sentence)
     for sentence in log.reader.knowledge.assumed:
         console.print(f"assumed: {sentence}")
-    with _Progress(console) as progress:
-        folder = audit(log, settings, None if out is None else Path(out), progress)
+    with AuditProgress(console) as progress:
+        folder = measure_log(log, settings, words.out, progress)
     _conclude(console, folder)
     return 0
-
-
-class _Progress:
-    """A bar over the bytes of the log in a terminal, plain lines elsewhere."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bar: Progress | None = None
-        self._size, self._told = 1, 0.0
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def begin(self, size: int) -> None:
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._size = max(1, size)
-        if self._console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=self._console, transient=True)
-            self._bar.add_task("reading", total=self._size)
-            self._bar.start()
-
-    def step(self, step: LoggedStep, metrics: Sequence[Metric]) -> None:
-        now = time.monotonic()
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=step.read, description=f"step {step.number}")
-        elif now - self._told >= PAUSE:
-            self._told = now
-            share = min(100, round(100 * step.read / self._size))
-            reward = next((metric for metric in metrics if metric.name == "reward/mean"), None)
-            self._console.print(
-                f"step {step.number}: {step.episodes} episodes of {len(step.groups)} groups, reward "
-                f"{_value(reward)}, {share}% of the log read"
-            )
-
-    def note(self, sentence: str) -> None:
-        self._console.print(sentence)
 
 
 def _conclude(console: Console, folder: Path) -> None:
     """What was read, what was left out, and the first and last reading of what matters."""
     import json
 
-    from heedful.audit.record import RECORD
+    from heedful.auditing.record import RECORD
     from heedful.storage import read_metrics
 
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
@@ -157,8 +97,8 @@ def _conclude(console: Console, folder: Path) -> None:
 def _is(metric: str, name: str) -> bool:
     if "/" in name:
         return metric == name
-    env, _, rest = metric.partition("/")
-    return env.partition("@")[0] in ("information", "retrieval") and rest == f"first_turn/{name}"
+    kind, _, rest = metric.partition("/")
+    return kind.partition("@")[0] in ("information", "retrieval") and rest == f"first_turn/{name}"
 
 
 def _value(metric: Metric | None) -> str:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from heedful import envs
-from heedful.cli.words import asks_for_help, take_positional
-from heedful.configuration import Choice, ConfigurationError, parse
+from heedful.configuration import Choice, CommandLine, ConfigurationError, Positional
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Finding, Report
 from heedful.guarded import Raised, guarded_call
@@ -25,46 +24,34 @@ from heedful.run.presets import PRESETS, preset
 if TYPE_CHECKING:
     from rich.console import Console
 
-_RULES = "\n".join(f"  {rule.name:<15} {rule.says}" for rule in RULES)
 
-HELP = f"""usage: heedful check-env ENV [--env.KNOB VALUE ...] [--quick] [--skip RULE ...] [--json]
+@dataclass(frozen=True, slots=True)
+class CheckWords:
+    """Play an environment with all kinds of replies, and say rule by rule whether it keeps the contract.
 
-Play an environment with well-formed, empty, huge, broken and adversarial replies, and say rule by rule whether it keeps
-the contract (docs/environments.md). Nothing is trained, and no model is needed.
+    The replies are well-formed, empty, huge, broken and adversarial. Nothing is trained, and no model is needed.
+    docs/environments.md explains the contract.
 
-  ENV              an environment or preset (heedful envs lists them), or your own: module:Class, or module:factory,
-                   any callable without arguments that returns an environment; the module is in this folder or on
-                   PYTHONPATH
-  --env.KNOB VALUE another setting of a knob: check the ones you train with
-  --quick          fewer seeds and episodes: seconds, for a first look
-  --seeds N        tasks that are drawn (default: {Effort().seeds}, quick {QUICK.seeds})
-  --episodes N     episodes of well-formed replies (default: {Effort().episodes}, quick {QUICK.episodes})
-  --processes N    other processes in which tasks and episodes must be the same (default: {Effort().processes}, quick {
-    QUICK.processes
-})
-  --slowest S      warn of a reply of ordinary length that takes longer (default: {Effort().slowest:g} s)
-  --patience S     a call that takes longer counts as hanging (default: {Effort().patience:g} s)
-  --skip RULE ...  leave rules out
-  --json           the findings as JSON
+      heedful check-env sokoban --env.boxes 2
+      heedful check-env my_game:GuessNumber --quick
 
-  heedful check-env sokoban --env.boxes 2
-  heedful check-env my_game:GuessNumber
+    Each rule ends as `pass`, `warning` (look at it; it may be right), `broken`, or `not applicable` with the reason. A
+    broken rule comes with what was expected, what was found, on which task, member and reply, and what to do. Exit
+    code 0: no rule is broken; 1: one is; 2: the environment could not be found or made. The same in a test of your own:
 
-The rules:
+      from heedful.envs.checking.check import QUICK, check
 
-{_RULES}
+      def test_my_environment_keeps_the_contract():
+          report = check(MyFamily(), effort=QUICK)
+          assert report.ok, str(report)
+    """
 
-Each one ends as `pass`, `warning` (look at it; it may be as it should), `broken`, or `not applicable` with the reason.
-A broken rule comes with what was expected, what was found, on which task, member and reply, and what to do. Exit code
-0: no rule is broken; 1: one is; 2: the environment could not be found or made.
+    env: Annotated[str, Positional("ENV", example="frozen_lake")]
+    """An environment or preset (heedful envs lists them), or your own as module:Class or module:factory: any callable
+    without arguments that returns an environment. The module is in this folder or on PYTHONPATH."""
 
-The same in a test of your own:
 
-  from heedful.envs.checking.check import QUICK, check
-
-  def test_my_environment_keeps_the_contract():
-      report = check(MyEnvironment(), effort=QUICK)
-      assert report.ok, str(report)"""
+EFFORTS = (Effort(), QUICK)
 
 STYLES = {"pass": "green", "warning": "yellow", "broken": "bold red", "not applicable": "dim"}
 
@@ -76,11 +63,12 @@ class CheckSettings:
     quick: bool = False
     """Fewer seeds and episodes: for a first look, and for test suites."""
     seeds: int | None = None
-    """Tasks that are drawn; none = as many as --quick or its absence says."""
+    """Tasks that are drawn; none = the number above."""
     episodes: int | None = None
-    """Episodes of well-formed replies; none = likewise."""
+    """Episodes of well-formed replies; none = the number above."""
     processes: int | None = None
-    """Other processes, each with its own string hash, that must draw and play the same; none = likewise."""
+    """Other processes, each with its own string hash, that must draw and play the same; none = the number
+    above."""
     slowest: float = 1.0
     """Seconds; a reply of ordinary length that takes longer is warned of."""
     patience: float = 30.0
@@ -92,7 +80,7 @@ class CheckSettings:
 
     @property
     def effort(self) -> Effort:
-        usual = QUICK if self.quick else Effort()
+        usual = EFFORTS[self.quick]
         given = {name: getattr(self, name) for name in ("seeds", "episodes", "processes")}
         counts = {name: value for name, value in given.items() if value is not None}
         return dataclasses.replace(usual, **counts, slowest=self.slowest, patience=self.patience)
@@ -107,15 +95,12 @@ class KnobSettings(CheckSettings):
 
 
 def main(argv: list[str]) -> int:
-    name = take_positional(argv)
-    if asks_for_help(argv):
-        print(HELP)
-        if name is None:
-            return 0
-    if name is None:
-        raise ValueError(f"Expected an environment after `heedful check-env`: one of {_known()}, or module:factory.")
-    env, origin = find_environment(name)
-    settings, configured = _settings(name, env, argv)
+    rules = "\n".join(f"  {rule.name:<15} {rule.says}" for rule in RULES)
+    sizes = (f"{effort.seeds} tasks, {effort.episodes} episodes, {effort.processes} processes" for effort in EFFORTS)
+    amount = "How much is played: {}; with --quick: {}.".format(*sizes)
+    line = CommandLine(CheckWords, argv, "heedful check-env", f"{amount}\n\nThe rules:\n\n{rules}")
+    env, origin = find_environment(line.words.env)
+    settings, configured = _settings(line, env)
     report = _checked(configured, settings, origin if configured is env else "")
     return 0 if report.ok else 1
 
@@ -159,16 +144,15 @@ def _known() -> str:
     return ", ".join(dict.fromkeys([*envs.REGISTRY, *PRESETS]))
 
 
-def _settings(name: str, env: Any, argv: list[str]) -> tuple[CheckSettings, Any]:
+def _settings(line: CommandLine[CheckWords], env: Any) -> tuple[CheckSettings, Any]:
     """The settings, and the environment with its knobs as they were given (the same object where none was)."""
-    prog, head = f"heedful check-env {name}", "The settings in full:"
-    knobs = any(word.startswith("--env") or word in ("--help", "-h", "--config", "--print-config") for word in argv)
-    if not (knobs and dataclasses.is_dataclass(env)):
-        return parse(CheckSettings, CheckSettings(), argv, prog, head), env
+    asked = line.helping or line.touches("env", "config", "print_config")
+    if not (asked and dataclasses.is_dataclass(env)):
+        return line.settings(CheckSettings, CheckSettings()), env
     try:
-        settings = parse(KnobSettings, KnobSettings(env=env), argv, prog, head)
+        settings = line.settings(KnobSettings, KnobSettings(env=env))
     except (TypeError, ConfigurationError) as error:
-        raise ValueError(f"The knobs of {name} cannot be set on a command line: {error}") from error
+        raise ValueError(f"The knobs of {line.words.env} cannot be set on a command line: {error}") from error
     return settings, env if settings.env == env else settings.env
 
 

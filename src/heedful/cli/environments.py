@@ -10,21 +10,26 @@ import inspect
 import shutil
 import textwrap
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from heedful import envs
-from heedful.cli.words import asks_for_help
+from heedful.configuration import CommandLine
 from heedful.envs.adapters.extras import LIBRARIES, how_to_install, is_installed
 from heedful.run.presets import PRESETS
 
 MOST_ACTIONS = 12
 """So many actions of an environment are listed, of more only the first."""
 
-HELP = """usage: heedful envs
 
-List the environments (at their default knobs) with the environment they are of - heedful's own, or a library's - and
-the presets that `heedful train` starts from.
-`heedful play ENV --help` lists an environment's knobs; `heedful play ENV` plays it."""
+@dataclass(frozen=True, slots=True)
+class EnvironmentsWords:
+    """List the environments at their default knobs, and the presets that `heedful train` starts from.
+
+    Each environment is heedful's own or a library's. `heedful play ENV --help` lists the knobs of one, and
+    `heedful play ENV` plays it.
+    """
+
 
 OWN = (
     "An environment of your own: a frozen dataclass whose fields are its knobs, named as module:Class,",
@@ -38,12 +43,7 @@ OWN = (
 
 
 def main(argv: list[str]) -> int:
-    if asks_for_help(argv):
-        print(HELP)
-        return 0
-    if argv:
-        found = " ".join(argv)
-        raise ValueError(f"`heedful envs` takes no arguments, found {found}. For knobs: heedful play ENV --help.")
+    CommandLine(EnvironmentsWords, argv, "heedful envs").end()
     width = min(max(shutil.get_terminal_size().columns, 60), 120)
     own = [name for name in envs.REGISTRY if name not in LIBRARIES]
     lines = ["Environments: heedful's own", *_table(((name, _told(name)) for name in own), width), ""]

@@ -10,45 +10,46 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from heedful.cli.subjects import choose_checkpoint, find_subject, is_run, read_config
-from heedful.cli.words import asks_for_help, take, take_positional
-from heedful.configuration import parse, refuse_below, to_json
+from heedful.configuration import CommandLine, Positional, Shown, refuse_below, to_json
 from heedful.run.config import GradientsConfig, TrainConfig
+from heedful.run.subjects import choose_checkpoint, find_subject, is_run, read_config
 from heedful.storage import RunFolder
 from heedful.types import Group, Metric
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from heedful.gradients.meter import Dissection
+    from heedful.gradients.meter import GradientMeasurement
     from heedful.run.parts import Parts
 
-HELP = """usage: heedful gradients RUN [--checkpoint 40,80] [settings]
 
-Fresh episodes of training tasks are played with a checkpoint, and the gradient of every trajectory is taken: of the
-task, of the KL penalty and of the entropy bonus. Groups are sorted by the variance of their rewards; for each bucket
-squared signal and squared noise are told apart without bias, with 95% intervals over groups.
+@dataclass(frozen=True, slots=True)
+class GradientsWords:
+    """Measure signal and noise of the policy gradient at a checkpoint, by the variance of rewards.
 
-  RUN               a run's folder, or one of its checkpoints
-  --checkpoint A,B  which of its checkpoints, by step, or last (default), best; 0 is the policy that the run began with.
-                    A run keeps the last two and the best; train with --keep-checkpoints all to keep them all
-  --groups P        tasks (default: 64)
-  --group-size G    episodes of each; 8 or more, so that halves of halves exist (default: 16)
-  --buckets B       of reward variance: one for constant groups, the rest are quantiles (default: 6)
-  --memory-mb M     room for all gradients; what takes more is projected, without bias (default: 3072)
+    Fresh episodes of training tasks are played, and the gradient of every trajectory is taken: of the task, of the KL
+    penalty and of the entropy bonus. Groups are sorted by the variance of their rewards. For each bucket the squared
+    signal and the squared noise are estimated without bias, with 95% intervals over groups.
 
-  heedful train frozen_lake --keep-checkpoints all
-  heedful gradients runs/frozen_lake-grpo-s0-1 --checkpoint 0,40,80
+      heedful train frozen_lake --keep-checkpoints all
+      heedful gradients runs/frozen_lake-grpo-s0-1 --checkpoint 0,40,80
 
-Written into the run's folder: gradients_<step>.json, and gradients.html over all of them. In training:
-heedful train ENV --gradients.every 20 measures the groups of every 20th step."""
+    The run's folder gets gradients_<step>.json, and gradients.html over all of them. In training,
+    `heedful train ENV --gradients.every 20` measures the groups of every 20th step.
+    """
+
+    run: Annotated[str, Positional("RUN")]
+    """The folder of a run, or one of its checkpoints."""
+    checkpoint: Annotated[tuple[str, ...], Shown("A,B")] = ()
+    """Checkpoints of the run: steps, last (default) or best; 0 is the policy that the run began with. A run keeps the
+    last two and the best, with --keep-checkpoints all every one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientsSettings:
-    """What can be set on the command line of `heedful gradients`."""
+    """Settings of a measurement of gradients."""
 
     groups: int = 64
     """Tasks of the training split."""
@@ -61,26 +62,21 @@ class GradientsSettings:
     at_once: int = 1024
     """Most episodes played at once: lower it when memory is short."""
     seed: int = 0
-    """Of the tasks and of the sampling noise: another seed, other episodes."""
-    threads: int
-    """CPU threads."""
-    device: Literal["auto", "cpu", "cuda", "mps"]
+    """Seed of the tasks and of the sampling noise."""
+    threads: int | None = None
+    """CPU threads; none = as many as the run had."""
+    device: Literal["auto", "cpu", "cuda", "mps"] | None = None
+    """none = the run's."""
 
     def __post_init__(self) -> None:
         refuse_below(self, groups=2, group_size=2, buckets=2, memory_mb=1, at_once=1, threads=1)
 
 
 def main(argv: list[str]) -> int:
-    checkpoint, name = take(argv, "checkpoint"), take_positional(argv)
-    if asks_for_help(argv):
-        print(HELP)
-        if name is None:
-            return 0
-    if name is None:
-        raise ValueError("Expected the folder of a run after `heedful gradients`.")
-    folder, config, steps = _chosen(name, checkpoint)
-    defaults = GradientsSettings(threads=config.threads, device=config.device)
-    settings = parse(GradientsSettings, defaults, argv, f"heedful gradients {name}", "The settings in full:")
+    line = CommandLine(GradientsWords, argv, "heedful gradients")
+    settings = line.settings(GradientsSettings, GradientsSettings())
+    folder, config, steps = _chosen(line.words.run, line.words.checkpoint)
+    config = replace(config, threads=settings.threads or config.threads, device=settings.device or config.device)
 
     from rich.console import Console
 
@@ -103,11 +99,11 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _chosen(name: str, checkpoint: str | None) -> tuple[RunFolder, TrainConfig, list[int]]:
+def _chosen(name: str, checkpoints: tuple[str, ...]) -> tuple[RunFolder, TrainConfig, list[int]]:
     """The run, its configuration, and the steps to measure at."""
     path = Path(name)
     if not is_run(path):
-        subject = find_subject(name, None, checkpoint)
+        subject = find_subject(name, None, ",".join(checkpoints) or None)
         if subject.weights is None:
             raise ValueError(
                 f"Expected the folder of a run, or one of its checkpoints, found {name}: a gradient belongs to an "
@@ -116,8 +112,9 @@ def _chosen(name: str, checkpoint: str | None) -> tuple[RunFolder, TrainConfig, 
         return RunFolder(subject.weights.parent.parent), subject.config, [subject.version]
     folder = RunFolder(path)
     config = read_config(folder)
-    choices = (checkpoint or "last").split(",")
-    steps = [0 if choice == "0" else choose_checkpoint(folder, config, choice)[0] for choice in choices]
+    steps = [
+        0 if choice == "0" else choose_checkpoint(folder, config, choice)[0] for choice in checkpoints or ("last",)
+    ]
     return folder, config, sorted(set(steps))
 
 
@@ -134,20 +131,18 @@ def _measure(folder: RunFolder, config: TrainConfig, step: int, settings: Gradie
         config,
         gradients=gradients,
         diagnostics=replace(config.diagnostics, enabled=False),
-        threads=settings.threads,
-        device=settings.device,
     )
     with GrowthBar(console) as bar:
         parts = assemble(asked, bar, Checkpoint(folder.checkpoint(step), step) if step else None)
-    assert parts.anatomist is not None
+    assert parts.gradient_meter is not None
     began = time.perf_counter()
     total = settings.groups * settings.group_size
     with _progress(console, f"step {step}: playing {total} episodes") as tell:
         groups = _play(asked, parts, step, settings, tell)
     with _progress(console, f"step {step}: gradients of {total} episodes") as tell:
-        measured = parts.anatomist.measure(groups, tell)
+        measured = parts.gradient_meter.measure(groups, tell)
     coefficients = {"kl": config.algorithm.kl, "entropy": parts.learner.entropy_coefficient}
-    metrics = gradient_metrics(measured.anatomy, settings.buckets, coefficients)
+    metrics = gradient_metrics(measured.noise, settings.buckets, coefficients)
     facts = _facts(asked, settings, measured) | {"seconds": round(time.perf_counter() - began, 1)}
     write_gradients(folder.gradients(step), step, facts, [*metrics, _success(groups)])
 
@@ -185,7 +180,7 @@ def _play(
 
 
 def _facts(
-    config: TrainConfig, settings: GradientsSettings, measured: Dissection
+    config: TrainConfig, settings: GradientsSettings, measured: GradientMeasurement
 ) -> dict[str, str | int | float | None]:
     """What a measurement rests on, in words where words are needed."""
     algorithm = to_json(config)["algorithm"]
@@ -205,7 +200,7 @@ def _facts(
         "parameters": measured.parameters,
         "gradients": "kept whole" if measured.sketched is None else f"projected to {measured.sketched} numbers",
         "seed": settings.seed,
-        "threads": settings.threads,
+        "threads": config.threads,
     }
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from heedful import envs
 from heedful.cli.human_reply import reply_of, ways_to_answer
-from heedful.cli.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
-from heedful.cli.words import asks_for_help, take, take_positional
-from heedful.configuration import Choice, parse
+from heedful.configuration import Choice, CommandLine, Positional, Shown
 from heedful.models.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import Episode
 from heedful.rollout.context import Context
 from heedful.run.presets import preset, starting_points
+from heedful.run.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
+from heedful.seedlings.recipe import Seedling
 from heedful.types import Observation, Reply, Step, Task, Turn
 
 if TYPE_CHECKING:
@@ -28,57 +28,51 @@ if TYPE_CHECKING:
 
     from heedful.rollout.player import Player
 
-HELP = """usage: heedful play ENV [--by WHO] [--seed S] [--split val] [--member M] [--env.KNOB VALUE ...]
 
-Play one episode: see what an agent sees, answer, see what the environment makes of it.
+@dataclass(frozen=True, slots=True)
+class PlayWords:
+    """Play one episode: see what an agent sees, answer, and see what the environment makes of the answer.
 
-  ENV              an environment (heedful envs lists them), or your own as module:Class; may be left out for a run
-  --by person      you (default): answer `down right`, `Down, Down`, `d r`, or with the tags; `quit` leaves
-  --by solver      the solver whose demonstrations a seedling learns from
-  --by random      random actions
-  --by seedling    the untrained seedling of ENV's preset
-  --by RUN         a run's folder or checkpoint, or a model (folder or Hugging Face name): its prompts, thoughts and
-                   answers in colour, how sure it was in each turn, and which words of its thoughts listen
-  --checkpoint WHICH   of a RUN: last (default), best, or a step
-  --seed S         another task, and other random draws (default: 0)
-  --split SPLIT    whose tasks: val (default), train or test
-  --member M       another noise on the same task, where the environment has noise (default: 0)
-  --references N   with a model: evaluation tasks that each thought's words are weighed against (default: 15; 0: none)
+    A person types `down right`, `Down, Down`, `d r`, or a reply with its tags; `quit` leaves. A model's prompts,
+    thoughts and answers are shown in colour, with how sure it was in each turn, and what each word of its thoughts
+    tells about the prompt.
 
-  heedful play frozen_lake --env.slip 0.2
-  heedful play --by runs/frozen_lake-grpo-s0-1 --seed 3 --sampling.greedy
+      heedful play frozen_lake --env.slip 0.2
+      heedful play frozen_lake --by solver
+      heedful play --by runs/frozen_lake-grpo-s0-1 --seed 3 --sampling.greedy
+      heedful play my_game:Maze --by seedling --seedling.steps 500
+    """
 
-With an ENV or a RUN, --help also lists the environment's knobs."""
+    env: Annotated[str | None, Positional("ENV")] = None
+    """An environment or preset (heedful envs lists them), or your own as module:Class. Leave it out for a run."""
+    by: Annotated[str, Shown("WHO")] = "person"
+    """Who plays: person; solver (whose demonstrations a seedling learns from); random; seedling (the untrained one of
+    ENV's preset); or a run's folder, a checkpoint, a model's folder or a Hugging Face name."""
+    checkpoint: Annotated[str | None, Shown("WHICH")] = None
+    """The checkpoint of a run: last (default), best, or a step."""
+
 
 SCRIPTED = ("person", "solver", "random")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedSettings:
-    """What can be set where no model plays."""
+    """Settings of an episode that no model plays."""
 
     seed: int = 0
-    """Chooses the task, and the draws of a random player."""
+    """Chooses the task, and the random draws of the player."""
     split: Literal["train", "val", "test"] = "val"
-    """Whose tasks."""
+    """The split that the task is drawn from."""
     member: int = 0
-    """Selects the environment's noise."""
+    """Another noise of the environment on the same task, and other draws of a model."""
     env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
     """The environment and its knobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSettings:
-    """What can be set where a model plays."""
+class ModelSettings(ScriptedSettings):
+    """Settings of an episode that a model plays."""
 
-    seed: int = 0
-    """Chooses the task, and the model's draws."""
-    split: Literal["train", "val", "test"] = "val"
-    """Whose tasks."""
-    member: int = 0
-    """Selects the environment's noise, and other draws of the model."""
-    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
-    """The environment and its knobs."""
     references: int = 15
     """Evaluation tasks that the words of each thought are weighed against; 0 = none."""
     context: Context
@@ -95,31 +89,31 @@ class ModelSettings:
     """Of the weights."""
 
 
-_POLICY_SETTINGS = ("env", "context", "policy", "sampling", "tags", "template_options", "threads", "device", "dtype")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedlingSettings(ModelSettings):
+    """Settings of an episode that an untrained seedling plays."""
+
+    seedling: Seedling
+    """Recipe of the seedling."""
 
 
 def main(argv: list[str]) -> int:
-    by, checkpoint = take(argv, "by") or "person", take(argv, "checkpoint")
-    name = take_positional(argv)
-    if asks_for_help(argv):
-        print(HELP)
-        if name is None and by in SCRIPTED:
-            return 0
+    line = CommandLine(PlayWords, argv, "heedful play")
+    name, by, checkpoint = line.words.env, line.words.by, line.words.checkpoint
     if name is None and by in (*SCRIPTED, "seedling"):
-        raise ValueError(
-            f"Expected an environment after `heedful play`: one of {', '.join(starting_points())}, or module:Class."
-        )
-    prog = f"heedful play {name or ''} --by {by}".replace("  ", " ")
+        if not line.helping:
+            known = ", ".join(starting_points())
+            raise ValueError(f"Expected an environment after `heedful play`: one of {known}, or module:Class.")
+        name = "frozen_lake"
     if by not in SCRIPTED:
         subject = find_subject(by, name, checkpoint)
-        defaults = ModelSettings(**(shared_fields(ModelSettings, subject.config) | {"seed": 0}))
-        settings = parse(ModelSettings, defaults, argv, prog, "The settings in full:")
-        return _play_model(with_settings(subject, settings, _POLICY_SETTINGS), settings)
+        kind = SeedlingSettings if subject.is_seedling else ModelSettings
+        settings = line.settings(kind, kind(**(shared_fields(kind, subject.config) | {"seed": 0})))
+        return _play_model(with_settings(subject, settings), settings)
     if checkpoint is not None:
         raise ValueError(f"--checkpoint is for --by RUN, but --by is {by}. Leave it out, or name a run.")
     env = _in_full(preset(str(name)).env)
-    seated = parse(ScriptedSettings, ScriptedSettings(env=env), argv, prog, "The settings in full:")
-    return _play_scripted(by, seated)
+    return _play_scripted(by, line.settings(ScriptedSettings, ScriptedSettings(env=env)))
 
 
 def _in_full(env: Any) -> Any:
@@ -128,7 +122,7 @@ def _in_full(env: Any) -> Any:
     return replace(env, instructions="full") if spoken else env
 
 
-def _task(settings: ScriptedSettings | ModelSettings) -> Task:
+def _task(settings: ScriptedSettings) -> Task:
     from heedful.envs.common.tasks import TaskStream
 
     if settings.member < 0:

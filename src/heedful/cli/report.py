@@ -5,41 +5,43 @@ Promise: reads run folders and writes pages; it never changes what a run measure
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from heedful.cli.words import asks_for_help, take
+from heedful.configuration import CommandLine, Positional, Shown
 
-HELP = """usage: heedful report RUN
-       heedful report RUN_A RUN_B ... [--out FILE]
-       heedful report SEEDS
 
-  RUN              a run's folder, finished or not: writes its report.html again
-  RUN_A RUN_B ...  two to six runs: curves and final values on one page, and where their settings differ
-  SEEDS            the folder of a `heedful train --seeds ...`: its table again, after a seed was resumed and finished
-  --out FILE       the comparison's file (default: comparison.html, in this folder)
+@dataclass(frozen=True, slots=True)
+class ReportWords:
+    """Write the page of a run again, or compare two to six runs on one page.
 
-The page needs no network and no server: open the file in a browser."""
+    A comparison shows curves and final values, and where the settings of the runs differ. A page needs no network and
+    no server: open the file in a browser.
+
+      heedful report runs/frozen_lake-grpo-s0-1
+      heedful report runs/frozen_lake-grpo-s0-1 runs/frozen_lake-dr_grpo-s0-1 --out both.html
+      heedful report runs/frozen_lake-grpo-seeds-1
+    """
+
+    runs: Annotated[tuple[Path, ...], Positional("RUN")]
+    """A run's folder, finished or not. The folder of several seeds (heedful train --seeds) gets its table again."""
+    out: Annotated[Path | None, Shown("FILE")] = None
+    """The file of a comparison; default: comparison.html, in this folder."""
 
 
 def main(argv: list[str]) -> int:
-    if asks_for_help(argv):
-        print(HELP)
-        return 0
-    out = take(argv, "out")
-    flags = [word for word in argv if word.startswith("-")]
-    if flags:
-        raise ValueError(f"`heedful report` knows --out only, found {' '.join(flags)}.")
-    if not argv:
-        raise ValueError("Expected one or more run folders after `heedful report`.")
-    paths = [Path(word) for word in argv]
+    line = CommandLine(ReportWords, argv, "heedful report")
+    line.end()
+    paths, out = line.words.runs, line.words.out
     missing = [str(path) for path in paths if not path.is_dir()]
     if missing:
         raise ValueError(f"Expected the folders of runs, found no folder at {', '.join(missing)}.")
-    if len(paths) == 1:
-        if out is not None:
-            raise ValueError(f"--out is for comparisons; the page of one run is its {paths[0] / 'report.html'}.")
-        return _one(paths[0])
-    return _several(paths, Path(out or "comparison.html"))
+    if len(paths) > 1:
+        return _several(list(paths), out or Path("comparison.html"))
+    if out is not None:
+        raise ValueError(f"--out is for comparisons; the page of one run is its {paths[0] / 'report.html'}.")
+    return _one(paths[0])
 
 
 def _one(path: Path) -> int:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.cli.subjects import read_config
 from heedful.report import write_comparison
 from heedful.report.comparison import MOST_RUNS
 from heedful.run.evaluation import paired_gain, success_metric
+from heedful.run.subjects import read_config
 from heedful.storage import RunFolder, read_rollouts, write_whole
 from heedful.studies.seed_statistics import PooledGain, pool, task_gains, task_rates
 from heedful.types import Metric

@@ -12,47 +12,43 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from heedful import envs
-from heedful.cli.words import asks_for_help, take_positional
-from heedful.configuration import Choice, parse, refuse_below
+from heedful.configuration import Choice, CommandLine, Positional, refuse_below
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout, isolated
-from heedful.run.presets import preset, starting_points
+from heedful.run.presets import preset
 
-HELP = """usage: heedful serve-env ENV [--env.KNOB VALUE ...] [--host H] [--port P] [settings]
 
-Serve the episodes of an environment over HTTP, as JSON: many sessions at once, each with an id. The protocol stands in
-docs/environments.md. Whoever trains plays it as the environment `remote`.
+@dataclass(frozen=True, slots=True)
+class ServeWords:
+    """Serve the episodes of an environment over HTTP, as JSON: many sessions at once, each with an id.
 
-  ENV                  an environment (heedful envs lists them), or your own as module:Class
-  --host H             127.0.0.1 (default): this machine alone; another address needs a token
-  --port P             8765 (default); 0 = any free one, told in the first line
-  --sessions N         most episodes open at once (default: 1024)
-  --idle SECONDS       a session that was not used for so long is closed (default: 600)
-  --env-workers N      play the episodes in N processes: one that crashes or hangs costs its own episodes (default: 0)
-  --env-timeout S      seconds for one start or step in such a process (default: 60; 0 = no limit)
-  --largest-reply B    bytes of the longest request (default: 4194304)
-  --token-file FILE    its first line is the token that clients must send; without it HEEDFUL_ENV_TOKEN, if set
+    docs/environments.md explains the protocol. A trainer plays it as the environment `remote`.
 
-  heedful serve-env frozen_lake --env.slip 0.2 --env-workers 2
-  heedful play remote --env.url http://127.0.0.1:8765
-  heedful train remote --env.url http://127.0.0.1:8765 --model Qwen/Qwen2.5-0.5B-Instruct"""
+      heedful serve-env frozen_lake --env.slip 0.2 --env-workers 2
+      heedful play remote --env.url http://127.0.0.1:8765
+      heedful train remote --env.url http://127.0.0.1:8765 --model Qwen/Qwen2.5-0.5B-Instruct
+    """
+
+    env: Annotated[str, Positional("ENV", example="frozen_lake")]
+    """An environment or preset (heedful envs lists them), or your own as module:Class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """What can be set on the command line of `heedful serve-env`."""
+    """Settings of an environment server."""
 
     env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
     """The environment and its knobs."""
     host: str = "127.0.0.1"
-    """Address to listen on."""
+    """Address to listen on. 127.0.0.1 serves this machine alone; another address needs a token."""
     port: int = 8765
-    """Port to listen on; 0 = any free one."""
+    """Port to listen on; 0 = any free one, which the first line of output names."""
     sessions: int = 1024
     """Most episodes open at once."""
     idle: float = 600.0
     """Seconds after which a session that was not used is closed."""
     env_workers: int = 0
-    """Processes in which the episodes are played; 0 = in the server's own."""
+    """Processes in which the episodes are played; one that crashes or hangs costs its own episodes. 0 = the server's
+    own process."""
     env_timeout: float = field(default=DEFAULT_TIMEOUT)
     """Seconds for one start or step in such a process; 0 = no limit."""
     largest_reply: int = 2**22
@@ -62,7 +58,7 @@ class ServeSettings:
     log_every: int = 10_000
     """Requests between two lines of log."""
     token_file: str = ""
-    """A file whose first line is the token that clients must send; empty = HEEDFUL_ENV_TOKEN, if it is set."""
+    """A file whose first line is the token that clients must send; empty = the variable HEEDFUL_ENV_TOKEN, if set."""
 
     def __post_init__(self) -> None:
         refuse_below(self, port=0, sessions=1, env_workers=0, largest_reply=1024, connections=1, log_every=1)
@@ -74,18 +70,11 @@ class ServeSettings:
 
 
 def main(argv: list[str]) -> int:
-    name = take_positional(argv)
-    if asks_for_help(argv):
-        print(HELP)
-        if name is None:
-            return 0
-    if name is None:
-        raise ValueError(
-            f"Expected an environment after `heedful serve-env`: {', '.join(starting_points())}, or module:Class."
-        )
+    line = CommandLine(ServeWords, argv, "heedful serve-env")
+    name = line.words.env
     # As itself, not as a preset makes it for a seedling: its rules are spelled out.
     env = envs.get(name)() if name in envs.REGISTRY else preset(name).env
-    settings = parse(ServeSettings, ServeSettings(env=env), argv, f"heedful serve-env {name}", "The settings:")
+    settings = line.settings(ServeSettings, ServeSettings(env=env))
     return serve(settings)
 
 

@@ -6,64 +6,87 @@ Promise: the same command goes on where an earlier one was interrupted, and noth
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from heedful.cli.words import asks_for_help, take, take_positional
+from heedful.configuration import CommandLine, Positional, Shown, refuse_below
 
 if TYPE_CHECKING:
     from heedful.studies.runner import Request
 
-USAGE = """usage: heedful study
-       heedful study NAME [--out DIR] [--seeds 0,1,2] [--arms a,b] [--steps N] [--processes N]
 
-Without a name: the studies there are. NAME is one of them, or a JSON file of your own (docs/studies.md).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyWords:
+    """Run a declared study: arms x seeds, tables with intervals, and a page.
 
-  --out DIR      the study's folder (default: runs/study-NAME); the same one goes on with what was interrupted
-  --seeds 0,1,2  in place of the declared ones
-  --arms a,b     some of the arms
-  --steps N      steps of every arm, for a quick look (default folder: runs/study-NAME-N-steps)
-  --processes N  runs side by side (default: as many as there are cores for their threads)
-  --remeasure    read finished runs with changed measures; noted in study.json and on the page
-  --print        print the declaration as JSON, every setting of every arm
+    Without a name the studies are listed. The same command goes on where an earlier one was interrupted, and finished
+    runs are never run again.
 
-Exit codes: 0 done, 1 a run failed (the others went on), 2 bad input, 130 interrupted and saved."""
+      heedful study
+      heedful study smoke --help
+      heedful study filter_on_collapse --processes 2
+
+    Exit codes: 0 done, 1 a run failed (the others went on), 2 bad input, 130 interrupted and saved.
+    """
+
+    name: Annotated[str | None, Positional("NAME")] = None
+    """A declared study, or a JSON file of your own (docs/studies.md)."""
+    out: Annotated[Path | None, Shown("DIR")] = None
+    """The study's folder; default: runs/study-NAME, with --steps runs/study-NAME-N-steps."""
+    seeds: Annotated[tuple[int, ...], Shown("0,1,2")] = ()
+    """Seeds in place of the declared ones."""
+    arms: Annotated[tuple[str, ...], Shown("A,B")] = ()
+    """Run some of the arms only."""
+    steps: Annotated[int | None, Shown("N")] = None
+    """Steps of every arm, for a quick look."""
+    processes: Annotated[int | None, Shown("N")] = None
+    """Runs at the same time; default: as many as there are cores for their threads."""
+    remeasure: bool = False
+    """Read finished runs with changed measures; noted in study.json and on the page."""
+    print: bool = False
+    """Print the declaration as JSON, with every setting of every arm."""
+    job: Annotated[Path | None, Shown("FILE")] = None
+    """Run one sampling job; a study starts its runs in this way."""
+    seed: Annotated[int | None, Shown("N")] = None
+    """The seed of --job."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, steps=1, processes=1)
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds must be distinct, found {', '.join(map(str, self.seeds))}")
 
 
 def main(argv: list[str]) -> int:
-    helping = asks_for_help(argv)
-    argv = [word for word in argv if word not in ("--help", "-h")]
-    job = take(argv, "job")
-    if job is not None:
-        return _job(Path(job), argv)
-    words = {name: take(argv, name) for name in ("out", "seeds", "arms", "steps", "processes")}
-    switches = {name: _switch(argv, name) for name in ("remeasure", "print")}
-    name = take_positional(argv)
-    if argv:
-        raise ValueError(f"`heedful study` does not know {' '.join(argv)}; see heedful study --help.")
-    if name is None:
-        print(USAGE if helping else _listing())
+    line = CommandLine(StudyWords, argv, "heedful study")
+    words = line.words
+    if words.name is None or not line.helping:
+        line.end()
+    if words.job is not None:
+        return _job(words, line.besides("job"))
+    if words.name is None:
+        print(_listing())
         return 0
     from heedful.studies import find_study
-    from heedful.studies.declaration import narrowed, study_to_json
+    from heedful.studies.declaration import study_to_json
     from heedful.studies.runner import Request, run_study
 
-    study = find_study(name)
-    steps = _count("steps", words["steps"])
+    study = find_study(words.name)
+    folder = f"runs/study-{study.name}{f'-{words.steps}-steps' if words.steps else ''}"
     request = Request(
         study,
-        Path(words["out"] or f"runs/study-{study.name}{f'-{steps}-steps' if steps else ''}"),
-        tuple(filter(None, (words["arms"] or "").split(","))),
-        _seeds(words["seeds"]),
-        steps,
-        _count("processes", words["processes"]),
-        switches["remeasure"],
+        words.out or Path(folder),
+        words.arms,
+        words.seeds,
+        words.steps,
+        words.processes,
+        words.remeasure,
     )
-    if helping:
-        print(_help(request))
+    if line.helping:
+        print(f"{_about(request)}\n\n{line.help()}")
         return 0
-    if switches["print"]:
-        print(json.dumps(study_to_json(narrowed(study, request.arms, request.seeds, steps)), indent=2))
+    if words.print:
+        print(json.dumps(study_to_json(request.selected), indent=2))
         return 0
     from rich.console import Console
 
@@ -71,13 +94,13 @@ def main(argv: list[str]) -> int:
     return run_study(request, console if console.is_terminal else Console(highlight=False, width=160))
 
 
-def _job(path: Path, argv: list[str]) -> int:
+def _job(words: StudyWords, others: list[str]) -> int:
     """One run of a job that has no command of its own; the runner starts it so."""
     from heedful.storage import RunFolder
     from heedful.studies.jobs import SamplingJob, job_from_json
 
-    out, seed = take(argv, "out"), take(argv, "seed")
-    if out is None or seed is None or argv:
+    path = words.job
+    if path is None or words.out is None or words.seed is None or sorted(others) != ["--out", "--seed"]:
         raise ValueError("Expected heedful study --job FILE --out DIR --seed N.")
     try:
         job = job_from_json(json.loads(path.read_text(encoding="utf-8")))
@@ -85,8 +108,7 @@ def _job(path: Path, argv: list[str]) -> int:
         raise ValueError(f"Expected a job in {path}, which cannot be read: {error.strerror}.") from error
     if not isinstance(job, SamplingJob):
         raise ValueError(f"Expected a sampling job in {path}; a training job is begun with heedful train.")
-    number = _whole("seed", seed)
-    return job.run(RunFolder(Path(out)), number)
+    return job.run(RunFolder(words.out), words.seed)
 
 
 def _listing() -> str:
@@ -100,7 +122,7 @@ def _listing() -> str:
     return "\n".join([*lines, "", "heedful study NAME --help shows one; heedful study NAME runs it."])
 
 
-def _help(request: Request) -> str:
+def _about(request: Request) -> str:
     from heedful.studies.runner import estimate
 
     study = request.selected
@@ -118,8 +140,6 @@ def _help(request: Request) -> str:
             "",
             f"Cost: {estimate(study, request.processes)}",
             f"Folder: {request.out}",
-            "",
-            USAGE,
         ]
     )
 
@@ -132,33 +152,3 @@ def _kind(job: object) -> str:
     if isinstance(job, SamplingJob):
         return f"samples {job.batches} batches of {job.config.groups} x {job.config.group_size} from a warm start"
     return type(job).__name__
-
-
-def _switch(argv: list[str], name: str) -> bool:
-    found = f"--{name}" in argv
-    if found:
-        argv.remove(f"--{name}")
-    return found
-
-
-def _seeds(text: str | None) -> tuple[int, ...]:
-    seeds = tuple(_whole("seeds", part) for part in text.split(",")) if text else ()
-    if len(set(seeds)) < len(seeds):
-        raise ValueError(f"Expected distinct --seeds, found {text!r}.")
-    return seeds
-
-
-def _count(name: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    number = _whole(name, text)
-    if number < 1:
-        raise ValueError(f"Expected --{name} of at least 1, found {text!r}.")
-    return number
-
-
-def _whole(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise ValueError(f"Expected --{name} in whole numbers, found {text!r}.") from error

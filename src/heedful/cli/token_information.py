@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from heedful.cli.subjects import LoadedModel
     from heedful.policies.sampling import Sampling
+    from heedful.run.subjects import LoadedModel
 
 FULL_COLOUR = 2.0
 """Nats from which a token has the strongest colour."""

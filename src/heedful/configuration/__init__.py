@@ -1,7 +1,6 @@
 """Configuration from frozen dataclasses: strict JSON both ways, and a command line that explains itself.
 
-Promise: torch-free, and a default is written once, on the dataclass. Whatever a tree or a command line says is either
-applied or answered by a sentence that names the setting; nothing is ignored.
+Promise: torch-free. Every setting of a tree or a command line is applied, or refused with a sentence that names it.
 
 A field is a nested dataclass, a plain value, or a *choice*: one of several dataclasses, picked by name.
 
@@ -15,20 +14,36 @@ A field is a nested dataclass, a plain value, or a *choice*: one of several data
     from_json(Train, {"filter": {"p": 0.5}}, base=Train())  # a partial tree overrides a base
     parse(Train, Train(), ["--filter", "top_k", "--filter.k", "4"], "heedful train", "Trains an agent.")
 
+A command of the command line has words of its own beside its settings, in a dataclass, too. Its docstring and the field
+docstrings are the command's help.
+
+    @dataclass(frozen=True)
+    class TrainWords:
+        \"\"\"Train an agent.\"\"\"
+        env: Annotated[str, Positional("ENV")]
+        out: Annotated[Path | None, Shown("DIR")] = None
+
+    line = CommandLine(TrainWords, argv, "heedful train")   # heedful train frozen_lake --out runs/a --steps 5
+    config = line.settings(Train, preset(line.words.env))
+
 Types of fields: bool, int, float, str, Path, Literal, Enum, None, unions of these, tuples, dataclasses and choices.
 The string literal under a field is its documentation.
 """
 
+from heedful.configuration.command import CommandLine
 from heedful.configuration.command_line import parse
 from heedful.configuration.limits import refuse_below
-from heedful.configuration.schema import Choice, Setting, settings_of
+from heedful.configuration.schema import Choice, Positional, Setting, Shown, settings_of
 from heedful.configuration.tree import ConfigurationError, Problem, from_json, to_json
 
 __all__ = [
     "Choice",
+    "CommandLine",
     "ConfigurationError",
+    "Positional",
     "Problem",
     "Setting",
+    "Shown",
     "from_json",
     "parse",
     "refuse_below",

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from heedful.configuration.explain import flag_of, help_text, is_switch, negation_of
 from heedful.configuration.schema import (
@@ -38,11 +38,9 @@ from heedful.configuration.tree import Problem, Tree, class_in, fits, merge, rea
 
 T = TypeVar("T")
 
-_RESERVED_PATHS = {(name,) for name in RESERVED}
-
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class Given:
     """One flag as typed, with the values that follow it."""
 
     flag: str
@@ -59,23 +57,38 @@ def parse(cls: type[T], default: T | None, argv: Sequence[str], prog: str, descr
     Later wins: the default, then each `--config FILE` (JSON, may be partial), then the flags. `--help` and
     `--print-config` print to standard output and exit with code 0; problems go to standard error, with code 2.
     """
+    givens, bare = split(argv, {})
+    problems = [stray(word) for word in bare]
+    return read_settings(
+        cls, default, givens, problems, prog, prog, lambda tree: help_text(prog, description, None, (cls, tree))
+    )
+
+
+def read_settings(
+    cls: type[T],
+    default: T | None,
+    givens: Sequence[Given],
+    problems: list[Problem],
+    prog: str,
+    line: str,
+    explain: Callable[[Tree], str],
+) -> T:
+    """What `parse` does, for flags that are split already; `line` is what to add `--help` to, `explain` the help."""
     clash = [setting.name for setting in settings_of(cls) if setting.name in RESERVED]
     if clash:
         raise TypeError(f"{cls.__name__}.{clash[0]} needs another name: --{clash[0]} is a flag of every command.")
-    problems: list[Problem] = []
-    givens = _split(argv, problems)
     tree = start(cls, default)
     for given in givens:
         if given.path == ("config",):
             tree = _merge_file(cls, tree, given, problems)
     tree = _choose(cls, tree, givens)
     if any(given.path == ("help",) for given in givens):
-        print(help_text(cls, tree, prog, description))
+        print(explain(tree))
         raise SystemExit(0)
-    tree = merge(cls, tree, _flags(cls, tree, givens, problems))
+    tree = merge(cls, tree, read_flags(cls, tree, givens, problems))
     found = read(cls, tree, problems)
     if problems:
-        _refuse(problems, {given.path for given in givens}, prog)
+        refuse(problems, {given.path for given in givens}, prog, line)
     assert isinstance(found, cls)
     if any(given.path == ("print_config",) for given in givens):
         print(json.dumps(to_json(found), indent=2, allow_nan=False))
@@ -83,22 +96,32 @@ def parse(cls: type[T], default: T | None, argv: Sequence[str], prog: str, descr
     return found
 
 
-def _split(argv: Sequence[str], problems: list[Problem]) -> list[_Given]:
-    givens: list[_Given] = []
+def split(argv: Sequence[str], most: Mapping[tuple[str, ...], int]) -> tuple[list[Given], list[str]]:
+    """The flags with the values that follow them, and the bare words.
+
+    `most` says how many values a flag takes at most; a flag that is not in it takes every word up to the next flag.
+    """
+    givens: list[Given] = []
+    bare = []
     for argument in argv:
         if argument == "-h":
-            givens.append(_Given("--help", ()))
+            givens.append(Given("--help", ()))
         elif argument.startswith("--"):
             flag, equals, value = argument.partition("=")
-            givens.append(_Given(flag, (value,) if equals else ()))
-        elif givens:
-            givens[-1] = _Given(givens[-1].flag, (*givens[-1].values, argument))
+            givens.append(Given(flag, (value,) if equals else ()))
+        elif givens and len(givens[-1].values) < most.get(givens[-1].path, len(argv)):
+            givens[-1] = Given(givens[-1].flag, (*givens[-1].values, argument))
         else:
-            problems.append(Problem("", f"unexpected argument {argument!r}; settings are given as --name value"))
-    return givens
+            bare.append(argument)
+    return givens, bare
 
 
-def _merge_file(cls: type, tree: Tree, given: _Given, problems: list[Problem]) -> Tree:
+def stray(word: str) -> Problem:
+    """The problem of a bare word that has no place on the line."""
+    return Problem("", f"unexpected argument {word!r}; settings are given as --name value")
+
+
+def _merge_file(cls: type, tree: Tree, given: Given, problems: list[Problem]) -> Tree:
     if len(given.values) != 1:
         problems.append(Problem("--config", f"expected one file, found {' '.join(given.values) or 'nothing'}"))
         return tree
@@ -118,7 +141,7 @@ def _merge_file(cls: type, tree: Tree, given: _Given, problems: list[Problem]) -
     return merged
 
 
-def _choose(cls: type, tree: Tree, givens: Sequence[_Given]) -> Tree:
+def _choose(cls: type, tree: Tree, givens: Sequence[Given]) -> Tree:
     """Apply the flags that choose, outer ones first: what they choose may bring choices of its own."""
     wanted = {given.path: given.values[0] for given in givens if given.values}
     chosen: Tree = {}
@@ -137,13 +160,15 @@ def _choose(cls: type, tree: Tree, givens: Sequence[_Given]) -> Tree:
         _place(chosen, path, _interpret(kind, wanted[path]))
 
 
-def _flags(cls: type, tree: Tree, givens: Sequence[_Given], problems: list[Problem]) -> Tree:
-    """The settings that the flags set, as a partial tree."""
+def read_flags(
+    cls: type, tree: Tree, givens: Sequence[Given], problems: list[Problem], reserved: Sequence[str] = RESERVED
+) -> Tree:
+    """The settings that the flags set, as a partial tree; flags named in `reserved` are left to others."""
     settings = {path: setting for path, setting, _ in walk(cls, tree)}
     negations = {negation_of(path): path for path, setting in settings.items() if is_switch(setting.kind)}
     flags: Tree = {}
     for given in givens:
-        if given.path in _RESERVED_PATHS:
+        if given.path in [(name,) for name in reserved]:
             continue
         if given.path in negations and given.path not in settings:
             if given.values:
@@ -163,7 +188,7 @@ def _flags(cls: type, tree: Tree, givens: Sequence[_Given], problems: list[Probl
     return flags
 
 
-def _misfit(given: _Given, kind: Kind, cls: type, tree: Tree) -> str:
+def _misfit(given: Given, kind: Kind, cls: type, tree: Tree) -> str:
     """What is wrong with the number of values, or nothing."""
     if isinstance(kind, Nested):
         inner = [flag_of(path) for path, _, _ in walk(cls, tree) if path[:-1] == given.path]
@@ -178,7 +203,7 @@ def _misfit(given: _Given, kind: Kind, cls: type, tree: Tree) -> str:
     return f"expected one value, found {' '.join(given.values)}" if surplus else ""
 
 
-def _unknown(given: _Given, cls: type, tree: Tree, known: Sequence[str]) -> str:
+def _unknown(given: Given, cls: type, tree: Tree, known: Sequence[str]) -> str:
     """The sentence about a flag that there is not; empty if the choice it belongs to is refused anyway."""
     for path, setting, value in walk(cls, tree):
         kind = setting.kind
@@ -258,13 +283,13 @@ def _place(tree: Tree, path: Sequence[str], value: object) -> None:
     tree[path[-1]] = value
 
 
-def _refuse(problems: Sequence[Problem], given: set[tuple[str, ...]], prog: str) -> None:
-    """Say what is wrong, naming settings as they were typed, and exit."""
+def refuse(problems: Sequence[Problem], given: set[tuple[str, ...]], prog: str, line: str) -> NoReturn:
+    """Say what is wrong, naming settings as they were typed, and exit with code 2; `line` is what to add --help to."""
     lines = []
     for problem in problems:
         path = tuple(problem.path.partition("[")[0].removesuffix(".type").split("."))
         where = flag_of(path) if path in given else problem.path
         lines.append(str(Problem(where, problem.sentence)))
     print("\n".join(f"{prog}: {line}" for line in lines), file=sys.stderr)
-    print(f"See `{prog} --help` for all settings.", file=sys.stderr)
+    print(f"See `{line} --help` for all settings.", file=sys.stderr)
     raise SystemExit(2)

@@ -7,10 +7,24 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from heedful.configuration.docs import field_docs, paragraph
-from heedful.configuration.schema import MISSING, Chosen, Kind, Nested, Plain, Setting, inner_kinds, metavar, spell
+from heedful.configuration.schema import (
+    MISSING,
+    Chosen,
+    Kind,
+    Many,
+    Nested,
+    Plain,
+    Positional,
+    Setting,
+    inner_kinds,
+    metavar,
+    settings_of,
+    spell,
+)
 from heedful.configuration.tree import Tree, class_in, walk
 
 _INDENT = 26
@@ -21,6 +35,7 @@ _GENERAL = (
     ("--print-config", "Print the resulting settings as JSON and exit."),
     ("-h, --help", "Explain the settings. Choices on the same command line decide which are shown."),
 )
+_HELP_ALONE = ("-h, --help", "Explain the command.")
 
 
 def flag_of(path: Sequence[str]) -> str:
@@ -38,20 +53,61 @@ def is_switch(kind: Kind) -> bool:
     return any(isinstance(each, Plain) and each.type is bool for each in inner_kinds(kind))
 
 
-def help_text(cls: type, tree: Tree, prog: str, description: str) -> str:
-    """The whole help for a configuration class whose current values are in `tree`."""
+Described: TypeAlias = tuple[type, Tree]
+"""A dataclass and the current values of its fields."""
+
+
+def help_text(prog: str, description: str, words: Described | None, settings: Described | None) -> str:
+    """The whole help: usage, description, the command's own words, and the settings with their current values."""
     width = min(max(shutil.get_terminal_size().columns, 60), 120)
-    usage = textwrap.wrap(
-        f"usage: {prog} [--config FILE] [--print-config] [--SETTING VALUE ...]", width, subsequent_indent="  "
-    )
-    told = [wrapped for line in description.splitlines() for wrapped in textwrap.wrap(line, width) or [""]]
-    lines = [*usage, "", *told, ""]
-    for flag, text in _GENERAL:
+    named = list(_words(*words, width)) if words else []
+    usage = [prog, *(use for use, _ in named)]
+    if settings:
+        usage += ["[--config FILE]", "[--print-config]", "[--SETTING VALUE ...]"]
+    # A stand-in for its spaces keeps what is in brackets on one line.
+    kept = " ".join(part.replace(" ", "\0") for part in ["usage:", *usage])
+    lines = [line.replace("\0", " ") for line in textwrap.wrap(kept, width, subsequent_indent="  ")]
+    lines += ["", *_paragraphs(description, width), ""]
+    for _, entry in named:
+        lines += entry
+    for flag, text in _GENERAL if settings else [_HELP_ALONE]:
         lines += _entry(flag, text, width)
-    for title, block in _sections(cls, tree, width):
+    if not settings:
+        return "\n".join(lines)
+    for title, block in _sections(*settings, width):
         lines += ["", title, *block]
     notes = "Dashes and underscores are the same; lists are separated by commas or spaces."
     return "\n".join([*lines, "", *textwrap.wrap(notes, width)])
+
+
+def _paragraphs(text: str, width: int) -> list[str]:
+    """Text that fits the width; lines that are indented, such as examples, are kept as they are."""
+    lines: list[str] = []
+    for block in text.split("\n\n"):
+        if lines:
+            lines.append("")
+        kept = all(line.startswith(" ") for line in block.splitlines())
+        lines += block.splitlines() if kept else textwrap.wrap(" ".join(block.split()), width)
+    return lines
+
+
+def _words(cls: type, said: Tree, width: int) -> Iterator[tuple[str, list[str]]]:
+    """Each of a command's own words: how the usage line shows it, and its entry."""
+    docs = field_docs(cls)
+    settings = sorted(settings_of(cls), key=lambda setting: not isinstance(setting.shown, Positional))
+    for setting in settings:
+        name = setting.shown.name if setting.shown else metavar(setting.kind)
+        if isinstance(setting.shown, Positional):
+            use = head = f"{name} ..." if isinstance(setting.kind, Many) else name
+        elif is_switch(setting.kind):
+            use = head = flag_of([setting.name])
+        else:
+            use = head = f"{flag_of([setting.name])} {name}"
+        default = setting.default()
+        told = docs.get(setting.name, "")
+        if default is not MISSING and default is not False and default not in (None, (), ""):
+            told = f"{told} ({_current(said[setting.name])})"
+        yield use if default is MISSING else f"[{use}]", _entry(head, told, width)
 
 
 def _sections(cls: type, tree: Tree, width: int) -> list[tuple[str, list[str]]]:

@@ -1,13 +1,11 @@
-"""Limits of knobs, said in one way.
-
-Promise: torch-free; a value outside its limits is answered by a sentence that names the knob.
-"""
+"""One sentence for every number that is too small."""
 
 from __future__ import annotations
 
 
 def refuse_below(config: object, **least: int) -> None:
-    """Raise ValueError for the first field of `config` that lies below its least value."""
+    """Raise ValueError for the first field of `config` that is below its least value; a field that is None is not."""
     for name, value in least.items():
-        if getattr(config, name) < value:
-            raise ValueError(f"{name} must be at least {value}, found {getattr(config, name)}")
+        found = getattr(config, name)
+        if found is not None and found < value:
+            raise ValueError(f"{name} must be at least {value}, found {found}")

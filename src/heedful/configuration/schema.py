@@ -84,6 +84,21 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """Names the value of a flag in a help text: with `out: Annotated[Path, Shown("DIR")]` it reads `--out DIR`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Positional(Shown):
+    """Marks a field that is typed as a bare word, without a flag: `run: Annotated[Path, Positional("RUN")]`."""
+
+    example: str = ""
+    """The word whose defaults a help text shows when none was typed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plain:
     """A bool, int, float, str or Path."""
 
@@ -146,6 +161,8 @@ class Setting:
     name: str
     kind: Kind
     field: dataclasses.Field[Any]
+    shown: Shown | None = None
+    """How it is typed, where the annotation says so."""
 
     def default(self) -> object:
         """The default value, or `MISSING`."""
@@ -171,7 +188,13 @@ def _settings_of(cls: type) -> tuple[Setting, ...]:
             "Import the type at run time, not under TYPE_CHECKING."
         ) from error
     fields = [field for field in dataclasses.fields(cls) if field.init]
-    return tuple(Setting(f.name, kind_of(hints[f.name], f"{cls.__name__}.{f.name}"), f) for f in fields)
+    return tuple(
+        Setting(f.name, kind_of(hints[f.name], f"{cls.__name__}.{f.name}"), f, _shown(hints[f.name])) for f in fields
+    )
+
+
+def _shown(hint: Any) -> Shown | None:
+    return next((extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Shown)), None)
 
 
 def kind_of(hint: Any, where: str) -> Kind:

@@ -56,14 +56,16 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Anatomy:
+class GradientNoise:
     """The same groups as a whole and in halves; member by member the halves are disjoint."""
 
     whole: Side
     halves: tuple[Side, Side]
 
 
-def gradient_metrics(anatomy: Anatomy, buckets: int, coefficients: Mapping[str, float] | None = None) -> list[Metric]:
+def gradient_metrics(
+    measured: GradientNoise, buckets: int, coefficients: Mapping[str, float] | None = None
+) -> list[Metric]:
     """Every `gradient/<b>/...` of all groups together and of each bucket of reward variance.
 
     `coefficients` of the loss: a part with one above 0 also has its `<part>_weighted_norm`; everything else of `kl` and
@@ -74,7 +76,7 @@ def gradient_metrics(anatomy: Anatomy, buckets: int, coefficients: Mapping[str, 
     of half as many members. Where one way finds fewer than three groups and the other has more, the latter alone counts
     (but for the variances). n counts groups.
     """
-    whole, halves = anatomy.whole, anatomy.halves
+    whole, halves = measured.whole, measured.halves
     metrics = _scope_metrics("gradient/all", _Scope((whole,), (~np.isnan(whole.variance_P),)), None)
     numbers = bucket_numbers([half.variance_P for half in halves], buckets)
     # A half is sorted by the other one.

@@ -1,7 +1,4 @@
-"""Metrics that a foreign source cannot give: missing with the reason, never a number read off a placeholder.
-
-Promise: names and nothing else; whoever knows what a source lacks says so in its own words.
-"""
+"""Metrics that a log or another trainer cannot give: missing with the reason, never a number from a placeholder."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from heedful.types import Metric
 
 SUCCESS_METRICS = ("success/rate", "success/any_of_group", "signal/solved", "signal/blind", "signal/failed")
-"""What cannot be told without knowing which episodes succeeded."""
+"""Metrics that need to know which episodes succeeded."""
 SPREAD_METRICS = (
     "signal/reward_std",
     "signal/reward_variance",
@@ -21,11 +18,11 @@ SPREAD_METRICS = (
     "signal/failed",
     "filter/mass_kept",
 )
-"""What rests on the values that the filter looks at."""
+"""Metrics of the values that the filter reads."""
 
 
-def withheld(metrics: Sequence[Metric], unknown: Mapping[str, str]) -> list[Metric]:
-    """The same metrics, those that `unknown` names replaced by its reason for them."""
+def unavailable(metrics: Sequence[Metric], reasons: Mapping[str, str]) -> list[Metric]:
+    """The same metrics. Those that `reasons` names are missing, with that reason."""
     return [
-        Metric(metric.name, None, why=unknown[metric.name]) if metric.name in unknown else metric for metric in metrics
+        Metric(metric.name, None, why=reasons[metric.name]) if metric.name in reasons else metric for metric in metrics
     ]

@@ -1,6 +1,6 @@
-"""Which processes work on one run, and how they share it. Torch-free: a command line is built from it.
+"""Which processes work on one run, and what each holds. Torch-free, since a command line is built from it.
 
-Promise: how many processes there are is decided by `torchrun` alone; nothing here changes a run of one process.
+The number of processes is decided by `torchrun` alone. Nothing here changes a run of a single process.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class DataParallel:
-    """Each process holds the whole model and its optimizer."""
+    """Each rank holds the whole model and its optimizer."""
 
     timeout: int = 1800
-    """Seconds that a process waits for the others before it ends with an error. One of them measures alone: more than
-    its longest measurement."""
-    in_pieces: ClassVar[bool] = False
+    """Seconds that a process waits for the others before it ends with an error. Rank 0 measures while the others wait,
+    so this must be more than its longest measurement."""
+    sharded: ClassVar[bool] = False
+    """Whether each rank holds a shard of the model only."""
 
     def __post_init__(self) -> None:
         if self.timeout < 1:
@@ -26,10 +27,10 @@ class DataParallel:
 
 @dataclass(frozen=True, slots=True)
 class Fsdp2(DataParallel):
-    """Each process holds its piece of every layer and of the optimizer's state; layers are put together while they are
-    used, and the whole model while it samples. One process holds all of it, as under `data`."""
+    """Each rank holds its shard of every layer and of the optimizer's state. A layer is gathered while it is used, and
+    the whole model while it samples. A single process holds the whole model, as under `data`."""
 
-    in_pieces: ClassVar[bool] = True
+    sharded: ClassVar[bool] = True
 
 
 Parallel = DataParallel | Fsdp2
@@ -39,8 +40,8 @@ PARALLEL: dict[str, type[DataParallel]] = {"data": DataParallel, "fsdp2": Fsdp2}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Which of how many processes this one is."""
+class ProcessRank:
+    """The rank of this process, and how many processes there are."""
 
     rank: int = 0
     size: int = 1
@@ -48,13 +49,13 @@ class Place:
     """Its number on this machine: the number of its GPU."""
 
     @staticmethod
-    def of(environment: Mapping[str, str]) -> Place:
+    def of(environment: Mapping[str, str]) -> ProcessRank:
         """From the variables that torchrun sets; one process where there are none.
 
         Raises ValueError when only some of them are set, or one is no number.
         """
         if environment.get("WORLD_SIZE", "1") == "1":
-            return Place()
+            return ProcessRank()
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
         missing = [name for name in names if name not in environment]
         if missing:
@@ -69,8 +70,8 @@ class Place:
                 f"Expected whole numbers in {', '.join(names[:3])}, found "
                 f"{', '.join(environment[name] for name in names[:3])}: start several processes with torchrun."
             ) from error
-        return Place(rank, size, local_rank)
+        return ProcessRank(rank, size, local_rank)
 
     @property
-    def is_first(self) -> bool:
+    def is_rank_0(self) -> bool:
         return self.rank == 0

@@ -1,12 +1,12 @@
-"""A model whose parameters lie in pieces on several processes (FSDP2), put together layer by layer while it is used.
+"""A model whose parameters are sharded over several ranks (FSDP2); each layer is gathered while it is used.
 
-Promise: loss, gradient and step are those of the whole model on one process to rounding; what is saved is whole and can
-be read by any number of processes.
+Loss, gradient and step equal those of the whole model on one process, to rounding. A checkpoint holds the whole model
+and can be read by any number of processes.
 
-Parameters are split per decoder layer, and what is left (embeddings, last norm, output head) as one more piece.
-Training needs the same number of forward and backward passes in every process, since each puts the others' pieces
-together. Sampling and measuring cannot promise that: replies end when they end. For that time every process holds the
-whole weights (`whole`), as many bytes as the model has in the dtype it computes in.
+Parameters are split per decoder layer; embeddings, last norm and output head are split together as one more unit.
+Training needs the same number of forward and backward passes on every rank, since each pass gathers the shards of all
+ranks. Sampling and measuring need different numbers of passes, because replies differ in length. During that time every
+rank holds the whole weights (`whole`): as many bytes as the model has in the dtype it computes in.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _ROWS = "heedful_token_logits"
 
 
 class Sharded:
-    """`model`, split in place over the processes of `world`.
+    """`model`, sharded in place over the ranks of `world`.
 
-    With `half` its parameters stay float32 in pieces, which the optimizer steps, and are put together and computed with
-    in bfloat16; gradients are summed in float32. One process does so with bfloat16 weights and float32 copies.
+    With `half` the shards stay float32, for the optimizer. They are gathered in bfloat16 for the computation, and
+    gradients are summed in float32. A single process does the same with bfloat16 weights and float32 copies.
     """
 
     def __init__(self, model: PreTrainedModel, world: World, *, half: bool = False) -> None:
@@ -65,7 +65,7 @@ class Sharded:
             fully_shard(layer, mesh=mesh, mp_policy=policy)
         fully_shard(cast(torch.nn.Module, model), mesh=mesh, mp_policy=policy)
         setattr(model, _ROWS, rows)
-        # The head runs on chosen positions, outside the model's own forward: this, too, must put the pieces together.
+        # The head runs on chosen positions, outside the model's own forward: this, too, must gather the shards.
         register_fsdp_forward_method(cast(torch.nn.Module, model), _ROWS)
         self.model = model
         self.half = half
@@ -79,14 +79,14 @@ class Sharded:
 
     @property
     def token_logits(self) -> TokenLogits:
-        """As `training.token_logits`; called equally often in every process, unless the model is `whole`."""
+        """As `training.token_logits`; must be called equally often on every rank, unless the model is `whole`."""
         return cast(TokenLogits, getattr(self.model, _ROWS))
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """For a while every process holds all weights and may use the model as often as it likes, without gradients.
+        """A context in which every rank holds all weights and may use the model any number of times, without gradients.
 
-        All processes must enter together; leaving is each one's own affair.
+        All ranks must enter together. Each rank may leave at its own time.
         """
         root = cast(FSDPModule, self.model)
         if self._windows == 0:
@@ -99,14 +99,14 @@ class Sharded:
         finally:
             self._windows -= 1
             if self._windows == 0:
-                # Back to pieces, and FSDP2 forgets the forward passes that it saw: it would plan the next backward pass
-                # by their number, which is another one in every process.
+                # Back to shards. FSDP2 must forget the forward passes that it saw: it would plan the next backward pass
+                # by their number, which differs between ranks.
                 root.reset_iter_state()
                 for layer in self._layers:
                     layer.set_reshard_after_forward(True, recurse=False)
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """The whole weights by name, on the CPU of the first process; nothing elsewhere. All processes must call it."""
+        """The whole weights by name, on the CPU of rank 0; nothing on other ranks. All ranks must call it."""
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         state = get_model_state_dict(cast(torch.nn.Module, self.model), options=options)
         weights = {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
@@ -114,7 +114,7 @@ class Sharded:
 
 
 class ShardedWeights:
-    """What `MasterWeights` is for a whole model: the tensors that the optimizer changes are the pieces themselves."""
+    """The counterpart of `MasterWeights` for a sharded model: the optimizer changes the shards themselves."""
 
     def __init__(self, parameters: Sequence[torch.nn.Parameter], *, half: bool) -> None:
         self.optimized: list[torch.Tensor] = list(parameters)
@@ -122,14 +122,14 @@ class ShardedWeights:
 
     @property
     def copies(self) -> list[torch.Tensor]:
-        """The whole float32 parameters where the model computes in bfloat16, as one process keeps copies of its own."""
+        """The whole float32 parameters where the model computes in bfloat16; empty otherwise."""
         return [whole_tensor(parameter.detach()) for parameter in self.optimized] if self._half else []
 
     def load_copies(self, copies: Sequence[torch.Tensor]) -> None:
         """Takes back what `copies` gave, here or on one process."""
         with torch.no_grad():
             for parameter, copy in zip(self.optimized if self._half else [], copies, strict=True):
-                parameter.copy_(piece_like(copy, parameter))
+                parameter.copy_(shard_like(copy, parameter))
 
     def take_gradients(self) -> None:
         """They are where they belong."""
@@ -139,19 +139,19 @@ class ShardedWeights:
 
 
 def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor that may lie in pieces, put together. All processes must call it."""
+    """A tensor, gathered if it is sharded. All ranks must call it."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def piece_like(tensor: torch.Tensor, piece: torch.Tensor) -> torch.Tensor:
-    """A whole tensor, split as `piece` is, if that is split and of the same shape."""
-    if not isinstance(piece, DTensor) or tensor.shape != piece.shape:
+def shard_like(tensor: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
+    """A whole tensor, sharded as `shard` is, if that is sharded and of the same shape."""
+    if not isinstance(shard, DTensor) or tensor.shape != shard.shape:
         return tensor
-    return distribute_tensor(tensor.to(piece.device), piece.device_mesh, piece.placements)
+    return distribute_tensor(tensor.to(shard.device), shard.device_mesh, shard.placements)
 
 
 def whole_state(state: dict[str, Any]) -> dict[str, Any]:
-    """An optimizer's `state_dict` with every tensor put together. All processes must call it."""
+    """An optimizer's `state_dict` with every tensor gathered. All ranks must call it."""
     return {
         **state,
         "state": {
@@ -164,12 +164,12 @@ def whole_state(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def split_state(state: dict[str, Any], parameters: Sequence[torch.Tensor]) -> dict[str, Any]:
-    """What `whole_state` gave, split as the `parameters` that it belongs to."""
+    """A state given by `whole_state`, sharded as the `parameters` that it belongs to."""
     return {
         **state,
         "state": {
             number: {
-                name: piece_like(value, parameters[number]) if isinstance(value, torch.Tensor) else value
+                name: shard_like(value, parameters[number]) if isinstance(value, torch.Tensor) else value
                 for name, value in own.items()
             }
             for number, own in state["state"].items()

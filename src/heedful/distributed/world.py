@@ -1,13 +1,13 @@
-"""The processes of one run, on plain torch: who they are, and how what they hold comes together.
+"""The processes of one run, on plain torch.distributed: scatter, gather, merge, broadcast, and the sum of gradients.
 
-Promise: one process is given back what it puts in, and torch.distributed is not touched; of several none waits for
-ever, and when one fails the others end with a sentence that names it.
+A single process gets back what it puts in, and torch.distributed is not used. With several ranks every collective has a
+timeout. When a rank fails, the other ranks end with a sentence that names it.
 
-There is no wrapper around the model. Processes split a batch so that their tokens are about equal, hence the numbers
-of micro-batches are not, and the last of them may be missing in one process; `sum_gradients` runs once per optimizer
-step, after every process has accumulated its own. That is what DistributedDataParallel computes under `no_sync` without
-the step's last micro-batch being special (there its backward pass is what sums, and a process without one hangs the
-others); what is given up is the overlap of that one sum with the last backward pass.
+There is no wrapper around the model. The ranks split a batch so that each has about the same number of tokens. They may
+therefore have different numbers of micro-batches. `sum_gradients` runs once per optimizer step, after every rank has
+accumulated its own gradients. DistributedDataParallel computes the same sum under `no_sync`. There the backward pass of
+the last micro-batch starts the sum, so a rank without that micro-batch blocks the others. The cost here: the sum does
+not overlap with the last backward pass.
 """
 
 from __future__ import annotations
@@ -27,68 +27,70 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from heedful.distributed.parallel import Place
+from heedful.distributed.parallel import ProcessRank
 
 Item = TypeVar("Item")
 
 SECONDS_TO_NOTICE = 1.0
-"""Who has not noticed by then that a meeting failed is taken to be the one who is gone."""
+"""A rank that has not reported the failed collective after this time is taken to be dead."""
 
 BUCKET_BYTES = 1 << 26
-"""Gradients are summed in flat pieces of about this size: few messages, little memory."""
+"""Gradients are summed in flat buckets of about this size: few messages, little memory."""
 
 
 class ProcessLost(ConnectionError):
-    """Another process of the run has failed, or does not come. The sentence names it where that is known."""
+    """Another rank has failed or does not answer. The sentence names it where it is known."""
 
 
 class World:
-    """All processes of a run, seen from one of them. `World()` is a run of one process."""
+    """The ranks of a run, seen from one of them. `World()` is a run of a single process."""
 
-    def __init__(self, place: Place | None = None, device: torch.device | None = None) -> None:
-        self.place = place or Place()
+    def __init__(self, process: ProcessRank | None = None, device: torch.device | None = None) -> None:
+        self.process = process or ProcessRank()
         self.device = device or torch.device("cpu")
         self._store: Store | None = None
         self._objects: dist.ProcessGroup | None = None
-        self._meetings = 0
+        self._collectives = 0
 
     @property
     def rank(self) -> int:
-        return self.place.rank
+        return self.process.rank
 
     @property
     def size(self) -> int:
-        return self.place.size
+        return self.process.size
 
     @property
-    def is_first(self) -> bool:
-        """The first process alone prints, measures, stores, writes metrics and saves."""
-        return self.place.is_first
+    def is_rank_0(self) -> bool:
+        """Rank 0 alone prints, measures, stores, writes metrics and saves."""
+        return self.process.is_rank_0
 
-    def share(self, items: Sequence[Item]) -> list[Item]:
-        """Every `size`-th item, from number `rank` on: this process's share."""
+    def scatter(self, items: Sequence[Item]) -> list[Item]:
+        """This rank's items: every `size`-th one, from number `rank` on."""
         return list(items[self.rank :: self.size])
 
-    def unite(self, share: Sequence[Item]) -> list[Item]:
-        """The items whose shares the processes hold, in every process, in their order before `share`."""
-        shares = self.gather(list(share))
-        items: list[Any] = [None] * sum(map(len, shares))
-        for rank, its in enumerate(shares):
-            items[rank :: self.size] = its
+    def merge(self, scattered: Sequence[Item]) -> list[Item]:
+        """The items of all ranks, on every rank, in the order they had before `scatter`."""
+        by_rank = self.gather(list(scattered))
+        items: list[Any] = [None] * sum(map(len, by_rank))
+        for rank, of_rank in enumerate(by_rank):
+            items[rank :: self.size] = of_rank
         return items
 
     def gather(self, item: Item) -> list[Item]:
-        """What every process puts in, in the order of their ranks. Plain picklable values."""
+        """The items of all ranks, on every rank, in the order of ranks. Items must be picklable."""
         if self.size == 1:
             return [item]
         gathered: list[Any] = [None] * self.size
-        with self._meeting():
+        with self._collective():
             dist.all_gather_object(gathered, item, group=self._objects)
         return gathered
 
     def together(self, lengths: Sequence[int], read: Callable[[list[int]], list[Item]]) -> list[Item]:
-        """One result per sequence, each made by one process. `read` is given the numbers of some of the sequences, all
-        of them where there is one process, and answers with as many results; `lengths` (in tokens) balance the shares.
+        """One result per sequence, on every rank; each result is computed by one rank.
+
+        `read` gets the indices of this rank's sequences and returns one result for each. `lengths`, in tokens, are used
+        to give every rank about the same number of tokens.
         """
         mine = self.mine(lengths)
         if self.size == 1:
@@ -100,21 +102,24 @@ class World:
         return results
 
     def mine(self, lengths: Sequence[int]) -> list[int]:
-        """Which sequences of these lengths, by number, this process takes: about equally many tokens for each."""
+        """The indices of this rank's sequences: every rank gets about the same number of tokens."""
         return shares_by_tokens(lengths, self.size)[self.rank] if self.size > 1 else list(range(len(lengths)))
 
-    def of_first(self, item: Item) -> Item:
-        """What the first process puts in; the others' values are ignored."""
-        return self.gather(item if self.is_first else cast(Any, None))[0]
+    def broadcast(self, item: Item) -> Item:
+        """The item of rank 0, on every rank. The items of the other ranks are ignored."""
+        return self.gather(item if self.is_rank_0 else cast(Any, None))[0]
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        """Element by element, exactly rounded, so the same in every process. All must put in equally many."""
+        """The sum over ranks, element by element. It is exactly rounded, so it is the same on every rank.
+
+        Every rank must pass equally many numbers.
+        """
         return [math.fsum(column) for column in zip(*self.gather(list(numbers)), strict=True)]
 
     def sum_gradients(self, parameters: Sequence[torch.Tensor]) -> None:
-        """Replace each `.grad` by its sum over the processes. One that no process has stays `None`.
+        """Replace each `.grad` by its sum over ranks. A gradient that no rank has stays `None`.
 
-        The result is bit-equal in all of them, so that their weights stay so.
+        The result is bit-equal on all ranks, so their weights stay bit-equal.
         """
         if self.size == 1:
             return
@@ -127,57 +132,60 @@ class World:
                 gradients.append(parameter.grad)
         for bucket in _buckets(gradients):
             flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
-            with self._meeting():
+            with self._collective():
                 dist.all_reduce(flat)
             parts = flat.split([gradient.numel() for gradient in bucket])
             for gradient, part in zip(bucket, parts, strict=True):
                 gradient.copy_(part.view_as(gradient))
 
     @torch.no_grad()
-    def share_weights(self, model: torch.nn.Module) -> None:
-        """Give the first process's parameters and buffers to all: whatever they loaded, they start from the same."""
+    def broadcast_weights(self, model: torch.nn.Module) -> None:
+        """Copy the parameters and buffers of rank 0 to every rank, so that all ranks start from the same weights."""
         if self.size == 1:
             return
         for tensor in [*model.parameters(), *model.buffers()]:
             whole = tensor.contiguous()
-            with self._meeting():
+            with self._collective():
                 dist.broadcast(whole, src=0)
             if whole is not tensor:
                 tensor.copy_(whole)
 
     @contextmanager
-    def first_of_machine_first(self) -> Iterator[None]:
-        """Let the first process of each machine through, then the others: they find what it put into a cache."""
-        if self.size > 1 and self.place.local_rank > 0:
+    def local_rank_0_first(self) -> Iterator[None]:
+        """Run the body on local rank 0 of each machine first, so that the other ranks find what it put into a cache."""
+        if self.size > 1 and self.process.local_rank > 0:
             self.gather(None)
         yield
-        if self.size > 1 and self.place.local_rank == 0:
+        if self.size > 1 and self.process.local_rank == 0:
             self.gather(None)
 
     @contextmanager
-    def _meeting(self) -> Iterator[None]:
-        """Around one collective operation: counted in the store, so that who stays away can be named."""
-        self._meetings += 1
+    def _collective(self) -> Iterator[None]:
+        """Surround one collective. The store counts it, so that a missing rank can be named.
+
+        Raises ProcessLost where the collective fails.
+        """
+        self._collectives += 1
         try:
-            _store_of(self).set(f"meeting/{self.rank}", str(self._meetings))
+            _store_of(self).set(f"collective/{self.rank}", str(self._collectives))
             yield
         except RuntimeError as error:
             raise ProcessLost(self._who_left(error)) from error
 
     def _who_left(self, error: RuntimeError) -> str:
-        """A sentence on the process that ended this one's meeting."""
-        # The text begins with a place in torch's source and goes on with advice.
+        """A sentence about the rank that made this rank's collective fail."""
+        # The text begins with a position in torch's source and ends with advice.
         words = re.sub(r"^\[[^\]]*\]\s*", "", str(error)).split(". ")[0].splitlines()
         reason = words[0].rstrip(".") if words else type(error).__name__
         others = [rank for rank in range(self.size) if rank != self.rank]
         try:
-            late = [rank for rank in others if int(self._read(f"meeting/{rank}") or 0) < self._meetings]
+            late = [rank for rank in others if int(self._read(f"collective/{rank}") or 0) < self._collectives]
             _store_of(self).set(f"noticed/{self.rank}", "yes")
             time.sleep(SECONDS_TO_NOTICE)
             left = {rank: self._read(f"left/{rank}") for rank in others}
             gone = late or [rank for rank in others if not self._read(f"noticed/{rank}")]
         except RuntimeError:
-            # The meeting point is kept by torchrun, or by the first process where something else started them.
+            # The store is kept by torchrun, or by rank 0 where something else started the ranks.
             return f"Process 0 of {self.size} has ended, and with it the run of process {self.rank} ({reason})."
         said = [f"Process {rank} of {self.size} has failed: {words}" for rank, words in left.items() if words]
         if said:
@@ -196,15 +204,15 @@ class World:
 
 
 class Joined:
-    """A context in which this process belongs to its world; `with Joined(place, device, 1800) as world:`.
+    """A context in which this process is one rank of a world; `with Joined(process, device, 1800) as world:`.
 
-    CUDA tensors are summed by nccl; tensors on a CPU, and plain values in any case, by gloo. On the way out of an error
-    the others are told what it was, and in every case the process groups are taken down: torch aborts a process that
-    leaves them standing.
+    CUDA tensors are summed by nccl. Tensors on a CPU, and plain values always, are exchanged by gloo. When the body
+    raises, the other ranks are told the error. The process groups are always destroyed, because torch aborts a process
+    that exits with open groups.
     """
 
-    def __init__(self, place: Place, device: torch.device, timeout: int = 1800) -> None:
-        self._world = World(place, device)
+    def __init__(self, process: ProcessRank, device: torch.device, timeout: int = 1800) -> None:
+        self._world = World(process, device)
         self._timeout = timedelta(seconds=timeout)
 
     def __enter__(self) -> World:
@@ -227,13 +235,13 @@ class Joined:
         if world.size > 1:
             try:
                 if error is None:
-                    world.gather(None)  # nobody takes down what another still needs
-                elif isinstance(error, RuntimeError) and _is_of_the_wire(error):
+                    world.gather(None)  # no rank destroys a group that another rank still needs
+                elif isinstance(error, RuntimeError) and _is_of_a_collective(error):
                     raise ProcessLost(world._who_left(error)) from error
                 elif not isinstance(error, ProcessLost):
                     _tell(world, error)
             finally:
-                # Whoever still held a group would keep its connections open, and the others waiting at them.
+                # A reference to a group would keep its connections open, and the other ranks would wait on them.
                 world._objects = world._store = None
                 dist.destroy_process_group()
         return False
@@ -255,30 +263,30 @@ class Joined:
         world._objects = dist.new_group(backend="gloo", timeout=self._timeout) if on_gpu else dist.group.WORLD
 
 
-def local_device(device: torch.device, place: Place) -> torch.device:
-    """The device of one process: the GPU of its number where several share a machine.
+def local_device(device: torch.device, process: ProcessRank) -> torch.device:
+    """The device of one process: the GPU with the number of its local rank, where there are several processes.
 
     Raises ValueError where there are fewer GPUs than processes, and for devices that do not take several.
     """
-    if place.size == 1:
+    if process.size == 1:
         return device
     if device.type == "mps":
         raise ValueError("--device mps takes one process: start heedful without torchrun, or choose --device cpu.")
     if device.type != "cuda":
         return device
     there = torch.cuda.device_count()
-    if place.local_rank >= there:
+    if process.local_rank >= there:
         raise ValueError(
-            f"Expected a GPU for each process of this machine, found {there} for process number {place.local_rank} "
+            f"Expected a GPU for each process of this machine, found {there} for process number {process.local_rank} "
             f"(counted from 0); start torchrun with --nproc-per-node {there}."
         )
-    return torch.device("cuda", place.local_rank)
+    return torch.device("cuda", process.local_rank)
 
 
 def shares_by_tokens(lengths: Sequence[int], size: int) -> list[list[int]]:
-    """Which sequences each of `size` processes takes, by index: longest first, always to who has fewest tokens so far.
+    """The indices of each rank's sequences: the longest sequence first, always to the rank with the fewest tokens.
 
-    Equal inputs give equal shares in every process. Each share is sorted longest first, so little is padded.
+    Equal inputs give equal shares on every rank. Each share is sorted longest first, so there is little padding.
     """
     shares: list[list[int]] = [[] for _ in range(size)]
     tokens = [0] * size
@@ -309,13 +317,13 @@ def _store_of(world: World) -> Store:
     return world._store
 
 
-def _is_of_the_wire(error: RuntimeError) -> bool:
-    """Whether another process is to blame: a model in pieces meets the others in the middle of its own computations."""
+def _is_of_a_collective(error: RuntimeError) -> bool:
+    """Whether the error comes from a collective; a sharded model runs collectives inside its forward and backward."""
     return isinstance(error, dist.DistError) or "gloo" in str(error)
 
 
 def _tell(world: World, error: BaseException) -> None:
-    """Leave a word for the others; whoever kept the meeting point may be gone already."""
+    """Put this rank's error into the store for the others. The process that keeps the store may already be dead."""
     words = str(error).splitlines()[0] if str(error) else ""
     try:
         _store_of(world).set(

@@ -14,6 +14,7 @@ binary outcomes make such ties frequent.
 """
 
 from heedful.filters.ranked import DropConstant, KeepAll, MinP, Softmax, TopK, TopP, TopPStd
+from heedful.filters.ranking import check_filter
 from heedful.filters.shrinkage import Visit
 from heedful.filters.weighted import SoftWeight
 from heedful.filters.wrappers import FILTERS, RandomSubset, Remembering, Shrunken
@@ -33,6 +34,7 @@ __all__ = [
     "TopP",
     "TopPStd",
     "Visit",
+    "check_filter",
     "is_constant",
     "values_on",
 ]

@@ -1,41 +1,59 @@
-"""Filters that rank groups by the spread of their values, and the two that only ask whether there is any.
+"""Filters that rank groups by how much their members' values vary, and the two that only ask whether they vary.
 
-Promise: what is kept rests on one number per group. `rank` takes these numbers from anywhere (an estimate of the
-variance, say, in place of the sample's); `__call__` takes the values and ranks by their sample variance.
+What is kept depends on one number per group. `rank` takes variances from anywhere, for instance an estimate in place of
+the sample's variance. `__call__` takes the values and ranks by their sample variance, 1/(G - 1). The rules that turn
+numbers into verdicts, and how ties are decided, are in `heedful.filters.ranking`.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from heedful.filters.ranking import (
+    by_largest,
+    by_mass,
+    by_rank,
     check_on,
     check_share,
     deviations,
-    mass_edge,
-    positive,
+    if_positive,
     variances,
-    verdicts_from,
 )
+from heedful.protocols import Filter
 from heedful.statistics.group_statistics import scored
 from heedful.types import Verdict
 
 
-class Ranking(Protocol):
-    """A filter that asks for nothing but one variance per group."""
-
-    @property
-    def on(self) -> str: ...
-
-    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]: ...
+class Ranking(Filter, Protocol):
+    """A filter that needs nothing but one variance per group."""
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         """The verdicts for these variances: `None` is an unscored group, exactly 0 a constant one."""
         ...
+
+
+class Ranked(ABC):
+    """The common part of the ranking filters; a filter adds its knobs and its rule."""
+
+    __slots__ = ()
+
+    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
+        """The verdicts for these values. `spread` is the number that the groups were ranked by."""
+        return self.rank(variances(values_PG))
+
+    @abstractmethod
+    def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
+        """The verdicts for these variances: `None` is an unscored group, exactly 0 a constant one."""
+
+    @property
+    def share(self) -> float | None:
+        """What the loss scale `rho` multiplies by: p of `top_p` and `top_p_std`, nothing elsewhere."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +79,14 @@ class KeepAll:
             for values_G, variance in zip(values_PG, variances_P, strict=True)
         ]
 
+    @property
+    def share(self) -> float | None:
+        """No share is asked for."""
+        return None
+
 
 @dataclass(frozen=True, slots=True)
-class DropConstant:
+class DropConstant(Ranked):
     """Keeps every group that is not constant: the filter half of DAPO's dynamic sampling (arXiv:2503.14476)."""
 
     on: str = "outcome"
@@ -71,13 +94,12 @@ class DropConstant:
     def __post_init__(self) -> None:
         check_on(self)
 
-    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
-        """Spread: the sample variance."""
-        return verdicts_from(variances(values_PG), 0.0, "constant")
+    def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
+        return if_positive(variances_P)
 
 
 @dataclass(frozen=True, slots=True)
-class TopP:
+class TopP(Ranked):
     """The smallest set of groups whose sample variances add up to a share p of the total.
 
     Constant groups never enter; p = 1 keeps every other group. When all groups are constant nothing is kept. What is
@@ -96,23 +118,16 @@ class TopP:
         check_share(self, self.p)
         check_on(self)
 
-    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
-        """Spread: the sample variance, 1/(G - 1)."""
-        return self.rank(variances(values_PG))
-
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
-        """The verdicts for these variances."""
-        candidates = positive(variances_P)
-        return verdicts_from(variances_P, mass_edge(candidates, candidates, self.p), "below_mass")
+        return by_mass(variances_P, self.p)
 
     @property
     def share(self) -> float:
-        """What the loss scale `rho` multiplies by."""
         return self.p
 
 
 @dataclass(frozen=True, slots=True)
-class TopPStd:
+class TopPStd(Ranked):
     """`TopP` with standard deviations instead of variances as masses: flatter, so it keeps more groups at equal p.
 
     Source: the default of RAGEN-2's released code. Deviation: no absolute epsilon, which there empties steps whose
@@ -127,24 +142,16 @@ class TopPStd:
         check_share(self, self.p)
         check_on(self)
 
-    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
-        """Spread: the sample standard deviation."""
-        return self.rank(variances(values_PG))
-
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
-        """The verdicts for these variances."""
-        deviations_P = deviations(variances_P)
-        candidates = positive(deviations_P)
-        return verdicts_from(deviations_P, mass_edge(candidates, candidates, self.p), "below_mass")
+        return by_mass(deviations(variances_P), self.p)
 
     @property
     def share(self) -> float:
-        """What the loss scale `rho` multiplies by."""
         return self.p
 
 
 @dataclass(frozen=True, slots=True)
-class TopK:
+class TopK(Ranked):
     """The k groups of largest variance. Constant groups never enter, so fewer than k may be kept."""
 
     k: int = 8
@@ -156,19 +163,12 @@ class TopK:
             raise ValueError(f"TopK.k is the number of groups to keep: expected a whole number >= 1, found {self.k!r}.")
         check_on(self)
 
-    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
-        """Spread: the sample variance."""
-        return self.rank(variances(values_PG))
-
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
-        """The verdicts for these variances."""
-        ranked = sorted(positive(variances_P), reverse=True)
-        edge = ranked[min(self.k, len(ranked)) - 1] if ranked else 0.0
-        return verdicts_from(variances_P, edge, "below_rank")
+        return by_rank(variances_P, self.k)
 
 
 @dataclass(frozen=True, slots=True)
-class MinP:
+class MinP(Ranked):
     """Groups whose variance is at least p times the largest one. Constant groups never enter.
 
     Source: RAGEN-2's released code, which compares standard deviations: its p is the square root of this one.
@@ -182,21 +182,16 @@ class MinP:
         check_share(self, self.p)
         check_on(self)
 
-    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
-        """Spread: the sample variance."""
-        return self.rank(variances(values_PG))
-
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
-        """The verdicts for these variances."""
-        return verdicts_from(variances_P, self.p * max(positive(variances_P), default=0.0), "below_threshold")
+        return by_largest(variances_P, self.p)
 
 
 @dataclass(frozen=True, slots=True)
-class Softmax:
+class Softmax(Ranked):
     """The smallest set of groups whose softmax(standard deviation / temperature) adds up to p.
 
     **Depends on the reward's unit.** Multiplying all rewards by ten is the same as dividing the temperature by ten:
-    with 0/1 outcomes the deviations lie so close together that nearly every group is kept, constant ones included;
+    with 0/1 outcomes the deviations are so close together that nearly every group is kept, constant ones included;
     with rewards around ten only a few are. It is here to reproduce published runs; use `TopP` otherwise.
 
     Source: the main-table scripts of RAGEN-2's released code, which call it top-p.
@@ -218,19 +213,13 @@ class Softmax:
             )
         check_on(self)
 
-    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
-        """Spread: the sample standard deviation."""
-        return self.rank(variances(values_PG))
-
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
-        """The verdicts for these variances."""
         deviations_P = deviations(variances_P)
-        candidates = [
-            deviation
-            for deviation in deviations_P
-            if deviation is not None and (self.include_constant or deviation > 0)
-        ]
-        largest = max(candidates, default=0.0)
-        weights = [math.exp((deviation - largest) / self.temperature) for deviation in candidates]
-        edge = mass_edge(candidates, weights, self.p)
-        return verdicts_from(deviations_P, edge, "below_mass", constant_may_stay=self.include_constant)
+        # The largest deviation is taken out of every exponent, so that none overflows.
+        largest = max((deviation for deviation in deviations_P if deviation is not None), default=0.0)
+        return by_mass(
+            deviations_P,
+            self.p,
+            mass=lambda deviation: math.exp((deviation - largest) / self.temperature),
+            constant_may_stay=self.include_constant,
+        )

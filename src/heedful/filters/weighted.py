@@ -6,11 +6,11 @@ Promise: the weights of the kept groups average 1, and no group that varies gets
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heedful.filters.ranking import check_on, positive, variances
+from heedful.filters.ranked import Ranked
+from heedful.filters.ranking import check_on, positive
 from heedful.types import Verdict
 
 LEAST = 1e-12
@@ -18,7 +18,7 @@ LEAST = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class SoftWeight:
+class SoftWeight(Ranked):
     """Every group that is not constant, weighted by its variance to a power; the weights average 1.
 
     Where a cut treats the last group kept like the first and the next one as if it had not been played, this has no
@@ -40,12 +40,7 @@ class SoftWeight:
             raise ValueError(f"SoftWeight.power is an exponent: expected a number of at least 0, found {self.power}.")
         check_on(self)
 
-    def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
-        """Spread: the sample variance."""
-        return self.rank(variances(values_PG))
-
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
-        """The verdicts for these variances."""
         candidates = positive(variances_P)
         largest = max(candidates, default=1.0)
         total = math.fsum(self._mass(variance, largest) for variance in candidates)

@@ -30,7 +30,7 @@ class Remembering(Protocol):
         ...
 
 
-RANKINGS: dict[str, type] = {
+RANKINGS: dict[str, type[Ranking]] = {
     "top_p": TopP,
     "top_k": TopK,
     "min_p": MinP,
@@ -97,7 +97,7 @@ class Shrunken:
     @property
     def share(self) -> float | None:
         """What the loss scale `rho` multiplies by: that of `like`."""
-        return getattr(self.like, "share", None)
+        return self.like.share
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,10 @@ class _Informed:
     @property
     def on(self) -> str:
         return self.filter.on
+
+    @property
+    def share(self) -> float | None:
+        return self.filter.share
 
     def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
         return self.filter.judge(values_PG, self.earlier_PV)
@@ -145,11 +149,16 @@ class RandomSubset:
             for group, verdict in enumerate(verdicts)
         ]
 
+    @property
+    def share(self) -> float | None:
+        """No share is asked for, whatever `like` asks for: which groups are kept does not depend on their variance."""
+        return None
+
     def after(self, earlier_PV: Sequence[Sequence[Visit]]) -> Filter:
         return replace(self, like=self.like.after(earlier_PV)) if isinstance(self.like, Remembering) else self
 
 
-FILTERS: dict[str, type] = {
+FILTERS: dict[str, type[Filter]] = {
     "keep_all": KeepAll,
     "drop_constant": DropConstant,
     "top_p": TopP,

@@ -1,7 +1,7 @@
-"""The gradient's anatomy: groups of trajectories become what `diagnostics.gradient` reads, inner products of gradients.
+"""The noise of the gradient: from groups of trajectories to the inner products that `diagnostics.gradient` reads.
 
-Promise: training that goes on afterwards gives the same bytes as without it; the mean over groups of the parts, each
-times its coefficient, is the gradient that the learner would descend if it kept every group.
+Measuring changes no byte of the training that follows. The mean over groups of the parts, each times its coefficient,
+is the gradient that the learner would descend if it kept every group.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,11 @@ import torch
 
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.table import Algorithm
-from heedful.diagnostics.gradient import GRAMS, PARTS, Anatomy, Side
+from heedful.diagnostics.gradient import GRAMS, PARTS, GradientNoise, Side
 from heedful.gradients.projection import Projection, dimensions_within, inner_products
 from heedful.gradients.trajectory_gradients import TrajectoryGradients, Unit
 from heedful.models.token_logits import TokenLogits
+from heedful.protocols import CreditsTokens, CreditsTurns, Estimator
 from heedful.statistics.group_statistics import sample_variance
 from heedful.training.critic import Critic
 from heedful.training.samples import Row, advantages_of_turns, credit, merge_rows
@@ -40,17 +41,17 @@ _READINGS = ("variance", "deviation2", "score2")
 
 
 @dataclass(frozen=True, slots=True)
-class Dissection:
-    """What was measured, and how exactly."""
+class GradientMeasurement:
+    """The measured noise, and how exactly it was measured."""
 
-    anatomy: Anatomy
+    noise: GradientNoise
     trajectories: int
     parameters: int
     sketched: int | None
     """Numbers that each gradient was projected to; `None` = kept whole."""
 
 
-class Anatomist:
+class GradientMeter:
     """Measures a policy's gradients on groups that the policy itself sampled."""
 
     def __init__(
@@ -76,7 +77,7 @@ class Anatomist:
         self.device = device
         self._gradients = TrajectoryGradients(model, reference, algorithm, temperature=temperature, device=device)
 
-    def measure(self, groups: Sequence[Group], progress: Progress = lambda done, total: None) -> Dissection:
+    def measure(self, groups: Sequence[Group], progress: Progress = lambda done, total: None) -> GradientMeasurement:
         """All parts of the gradient of all groups, no filter applied. Rewards are those of the trajectories given.
 
         Raises ValueError where the budget of memory is too small even for projected vectors.
@@ -104,7 +105,7 @@ class Anatomist:
                 done += 1
                 progress(done, len(scales))
             collection.take(place, groups[number].trajectories, units)
-        return Dissection(collection.anatomy(), len(scales), sum(sizes), dimensions)
+        return GradientMeasurement(collection.noise(), len(scales), sum(sizes), dimensions)
 
     @property
     def _families(self) -> int:
@@ -112,8 +113,8 @@ class Anatomist:
         return _SIDES * len(set(_sources(self.algorithm.advantage).values()))
 
     def _units_of(self, group: Group) -> int:
-        per_member = 3 + (self.algorithm.advantage.reads == "values")
-        if self.algorithm.advantage.reads == "turns":
+        per_member = 3 + isinstance(self.algorithm.advantage, CreditsTokens)
+        if isinstance(self.algorithm.advantage, CreditsTurns):
             per_member += max(len(trajectory.turns) for trajectory in group.trajectories)
         return per_member * len(group.trajectories)
 
@@ -128,15 +129,15 @@ class Anatomist:
         return {name: share * len(counts) for name, share in zip(counts, shares, strict=True)}
 
     def _token_advantages(self, rows: Sequence[Row], groups: Sequence[Group]) -> list[Sequence[float]] | None:
-        """Per row its tokens' advantages where a critic gives them; `None` where they follow from a group's rewards."""
+        """For each row its tokens' advantages, from an estimator of token credit; `None` under the other kinds."""
         estimator = self.algorithm.advantage
-        if estimator.reads != "values":
+        if not isinstance(estimator, CreditsTokens):
             return None
-        values = [] if self.critic is None or not rows else self.critic.values(rows, alone=True)
+        values = None if self.critic is None or not rows else self.critic.values(rows, alone=True)
         return [sample.advantages for sample in credit(rows, groups, estimator, values)]
 
 
-def _sources(estimator: Any) -> dict[str, str]:
+def _sources(estimator: Estimator) -> dict[str, str]:
     """Part -> the part whose vectors it shares: the run's own estimate may be one of the other two."""
     sources = {part: part for part in PARTS}
     if isinstance(estimator, GroupRelative):
@@ -147,11 +148,13 @@ def _sources(estimator: Any) -> dict[str, str]:
 class _Members:
     """Some members of one group, and the units of the whole group with their inner products."""
 
-    def __init__(self, members: Sequence[Trajectory], units: Sequence[Unit], gram_UU: Floats, estimator: Any) -> None:
+    def __init__(
+        self, members: Sequence[Trajectory], units: Sequence[Unit], gram_UU: Floats, estimator: Estimator
+    ) -> None:
         self.members = members
         self.units = units
         self.gram_UU = gram_UU
-        self.estimators = {
+        self.estimators: dict[str, Estimator] = {
             "task": estimator,
             "task_undivided": GroupRelative(standardize=False),
             "task_divided": GroupRelative(standardize=True),
@@ -161,7 +164,7 @@ class _Members:
     def coefficients(self, part: str, members: Sequence[Trajectory]) -> Floats:
         """What each unit counts for in the sum over `members` of this part of the loss."""
         estimator = self.estimators.get(part)
-        if estimator is None or estimator.reads == "values":
+        if estimator is None or isinstance(estimator, CreditsTokens):
             kind, sign = ("own", -1.0) if part == "task" else (part, 1.0)
             among = {trajectory.member for trajectory in members}
             return np.array([sign * (unit.kind == kind and unit.member in among) for unit in self.units])
@@ -220,9 +223,9 @@ def _mean_credit(unit: Unit, advantages_K: Sequence[float]) -> float:
 
 
 class _Collection:
-    """Gathers the gradients of one group after the other, whole and in halves, and gives the anatomy at the end."""
+    """Gathers the gradients of one group after the other, whole and in halves, for the noise at the end."""
 
-    def __init__(self, groups: int, length: int, estimator: Any) -> None:
+    def __init__(self, groups: int, length: int, estimator: Estimator) -> None:
         self._estimator = estimator
         self._source = _sources(estimator)
         kept = sorted(set(self._source.values()))
@@ -232,7 +235,7 @@ class _Collection:
         self._sizes = [np.zeros(groups) for _ in range(_SIDES)]
 
     def take(self, place: int, trajectories: Sequence[Trajectory], units: Sequence[Unit]) -> None:
-        """Of the group number `place`: its trajectories, and the units of those that can be trained on."""
+        """Add the group number `place`: its trajectories, and the units of those that can be trained on."""
         vectors_UD = torch.stack([unit.vector for unit in units])
         gram_UU = inner_products(vectors_UD, vectors_UD).numpy()
         scored = [one for one in trajectories if one.reward is not None and not math.isnan(one.reward)]
@@ -248,9 +251,9 @@ class _Collection:
             for name, value in side.readings().items():
                 self._readings[number][name][place] = value
 
-    def anatomy(self) -> Anatomy:
+    def noise(self) -> GradientNoise:
         whole, one, other = (self._side(number) for number in range(_SIDES))
-        return Anatomy(whole, (one, other))
+        return GradientNoise(whole, (one, other))
 
     def _side(self, number: int) -> Side:
         vectors, products, readings = self._vectors[number], self._products[number], self._readings[number]

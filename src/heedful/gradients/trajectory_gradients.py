@@ -16,6 +16,7 @@ from heedful.algorithms import losses
 from heedful.algorithms.table import Algorithm
 from heedful.gradients.projection import Projection
 from heedful.models.token_logits import TokenLogits, token_logits
+from heedful.protocols import CreditsTurns
 from heedful.training.batch import MicroBatch, cut_micro_batches
 from heedful.training.objective import picked
 from heedful.training.samples import Row
@@ -121,7 +122,7 @@ class TrajectoryGradients:
 
     def _pieces(self, number: int, counted: Mapping[int, int]) -> dict[object, tuple[int, ...]]:
         """The units `score` of row `number`, by name, with their turns."""
-        if self.algorithm.advantage.reads != "turns":
+        if not isinstance(self.algorithm.advantage, CreditsTurns):
             return {None: tuple(counted)}
         if self.algorithm.ratio == "sequence":  # one ratio for all tokens of a row: they share the mean advantage
             return {number: tuple(counted)}

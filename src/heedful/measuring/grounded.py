@@ -1,7 +1,7 @@
-"""Scores actions behind thoughts that were exchanged between prompts.
+"""Scores of actions after thoughts that were exchanged between prompts.
 
-Promise: the numbers are those of scoring each action behind each prompt and thought alone, up to the scorer's
-rounding; each prompt is read once and, where the scorer shares beginnings, each thought once under each prompt.
+The scores equal those of scoring each action after each prompt and thought alone, up to the scorer's rounding. Each
+prompt is read once. If the scorer shares beginnings, each thought is read once under each prompt.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def grounding_metrics(
 ) -> list[Metric]:
     """The model-based `grounding/...` of first turns: `rows` thoughts of the first `columns` prompts.
 
-    Named after the scorer, unless it is the policy that sampled (its name is empty then). The groups must be of one
-    environment; `place` is `/<environment>` in a batch that mixes several. What is too long for the model's window
-    leaves the reason in place of the numbers.
+    The metrics are named after the scorer, unless it is the policy that sampled (its name is then empty). The groups
+    must be of one environment. `place` is `/<environment>` in a batch that mixes several. If a text exceeds the model's
+    window, the metrics have a reason instead of numbers.
     """
     asked = exchange(groups, rows, columns)
     try:
@@ -43,8 +43,8 @@ def grounding_metrics(
 def score_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> npt.NDArray[np.float64]:
     """M x N x S: log p(spelling s | prompt j, thought i), summed over the spelling's tokens, in nats.
 
-    NaN where spelling s was not asked about behind thought i. Thought and spelling together are what is scored under a
-    prompt, and only the spelling's tokens are taken. Raises ValueError if the scorer keeps no tokens.
+    NaN where spelling s was not requested after thought i. Thought and spelling are scored together under a prompt, and
+    only the spelling's tokens are summed. Raises ValueError if the scorer keeps no tokens.
     """
     pairs = [(row, spelling) for row in range(len(asked.thoughts_M)) for spelling in asked.asked(row)]
     logprobs_MNS = np.full((len(asked.thoughts_M), len(asked.prompts_N), len(asked.spellings_S)), np.nan)
@@ -58,7 +58,7 @@ def score_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> 
         keep="tokens",
     )
     if scored.tokens is None:
-        raise ValueError("score_exchange needs a scorer that keeps tokens; this one returned sums only.")
+        raise ValueError("score_exchange needs a scorer that keeps tokens, but this one returned sums only.")
     for (row, spelling), logprobs_NT in zip(pairs, scored.tokens, strict=True):
         behind = len(asked.thoughts_M[row])
         logprobs_MNS[row, :, spelling] = np.asarray(logprobs_NT, dtype=np.float64)[:, behind:].sum(axis=1)

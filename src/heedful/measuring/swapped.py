@@ -1,7 +1,7 @@
-"""Scores thoughts under swapped observations: each row has a history of its own, so its contexts are its own, too.
+"""Scores of thoughts under swapped observations. Each row has its own history, so its contexts are its own too.
 
-Promise: the numbers are those of scoring every thought under `SwappedObservations.context`, pair by pair, up to the
-scorer's rounding; each history is read once.
+The scores equal those of scoring every thought under `SwappedObservations.context`, pair by pair, up to the scorer's
+rounding. Each history is read once.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class TokenScorer(Scorer, Protocol):
 def score_swapped(
     scorer: TokenScorer, swapped: SwappedObservations, temperature: float, heads: Sequence[int] = (16, 32)
 ) -> CrossScores:
-    """M x N scores with their tokens: thought i behind its own history and observation j.
+    """M x N scores with their tokens: thought i after its own history and observation j.
 
-    The history is the prompt that is shared; observation, lead and thought follow it, and the thought's tokens are
-    taken from the end. Rows of equal history are scored together. Where there is no history (memory-less agents) the
-    observation is the whole prompt, and every thought is scored under every one.
+    The history is the shared prompt. Observation, lead and thought follow it, and the thought's tokens are taken from
+    the end. Rows of equal history are scored together. Without a history (memory-less agents) the observation is the
+    whole prompt, and every thought is scored under every observation.
     """
     rows, columns = len(swapped.thoughts_M), len(swapped.observations_N)
     tokens: list[np.ndarray] = [np.zeros((columns, len(thought)), dtype=np.float32) for thought in swapped.thoughts_M]
@@ -76,7 +76,7 @@ def score_swapped(
 
 
 def _without_history(swapped: SwappedObservations) -> dict[Ids, list[int]]:
-    """The rows before whose observation nothing stands, by their lead."""
+    """The rows without a history before their observation, by their lead."""
     rows: dict[Ids, list[int]] = {}
     for row, history in enumerate(swapped.histories_M):
         if not history:
@@ -86,5 +86,5 @@ def _without_history(swapped: SwappedObservations) -> dict[Ids, list[int]]:
 
 def _tokens(scored: CrossScores) -> list[np.ndarray]:
     if scored.tokens is None:
-        raise ValueError("score_swapped needs a scorer that keeps tokens; this one returned sums only.")
+        raise ValueError("score_swapped needs a scorer that keeps tokens, but this one returned sums only.")
     return [np.asarray(logprobs_NT, dtype=np.float32) for logprobs_NT in scored.tokens]

@@ -1,12 +1,10 @@
-"""Language models: chat templates, replies, attention masks, folders on disk.
-
-Importing this package loads no torch. The names that need it are loaded when they are first used.
-"""
+"""Language models: chat templates, replies, attention masks, folders on disk."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from heedful.exports import lazily
 from heedful.models.render import ChatTokenizer, Renderer
 from heedful.models.replies import ReplyParser, Tags
 
@@ -28,10 +26,14 @@ __all__ = [
     "write_pretrained",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from heedful.models import attention, folders, load
-
-    return next(getattr(module, name) for module in (attention, folders, load) if hasattr(module, name))
+__getattr__ = lazily(
+    __name__,
+    {
+        "Saveable": "heedful.models.folders",
+        "load_model": "heedful.models.load",
+        "longest_context": "heedful.models.attention",
+        "pick_device": "heedful.models.load",
+        "refuse_unless_plain_causal": "heedful.models.attention",
+        "write_pretrained": "heedful.models.folders",
+    },
+)

@@ -1,13 +1,11 @@
-"""Policies: what answers conversations, how it samples, and the seam by which a run chooses it.
-
-Importing this package loads no torch. `HFPolicy` loads it when it is first used.
-"""
+"""Policies: what answers conversations, how it samples, and the seam by which a run chooses it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from heedful.exports import lazily
 from heedful.policies.local import Local
 from heedful.policies.rows import ReplyRenderer
 from heedful.policies.sampling import Sampling
@@ -34,9 +32,4 @@ POLICIES: Mapping[str, type] = {"local": Local}
 """Policy sources by the name that configurations and the command line use."""
 
 
-def __getattr__(name: str) -> object:
-    if name == "HFPolicy":
-        from heedful.policies.hf import HFPolicy
-
-        return HFPolicy
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, {"HFPolicy": "heedful.policies.hf"})

@@ -27,14 +27,14 @@ class Weights:
     """The weights of a policy after some number of updates. They are valid until the next update."""
 
     model: PreTrainedModel
-    """The model in this process. It may be a shard, or hold LoRA's additions next to its own weights."""
+    """The model in this process. It may be sharded, or hold LoRA's additions next to its own weights."""
     version: int = 0
     """Updates that the weights have seen."""
     merged: Callable[[], Saveable | PreTrainedModel] | None = None
-    """Makes what is saved in place of the model, if the model is not whole. All processes must call it."""
+    """Makes what is saved in place of the model, if the model is not whole. Every rank must call it."""
 
     def saveable(self) -> Saveable | PreTrainedModel:
-        """The writer of an ordinary model folder with these weights. All processes must call it, one may write."""
+        """The writer of an ordinary model folder with these weights. Every rank must call it; rank 0 may write."""
         return self.model if self.merged is None else self.merged()
 
 
@@ -44,8 +44,8 @@ class OpenPolicySource(Protocol):
     def weights_changed(self, weights: Weights) -> list[Metric]:
         """Take these weights, and return what was measured on the way, such as an error between two copies.
 
-        Called in every process, also when a run resumes, and before the first `policy` of a version. When the call
-        has returned in every process, replies must come from these weights.
+        Called on every rank, also when a run resumes, and before the first `policy` of a version. When the call has
+        returned on every rank, replies must come from these weights.
         """
         ...
 

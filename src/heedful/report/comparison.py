@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful import __version__
+from heedful.diagnostics.catalogue import unit_of
 from heedful.report.chart import Axis, Curve, Frame, key
-from heedful.report.definitions import definition_of
 from heedful.report.numerals import interval, numeral
 from heedful.report.panels import DrawnPanel, Panel, draw, splits
 from heedful.report.record import RunRecord, Series, read_run
@@ -87,7 +87,7 @@ def write_comparison(runs: Sequence[Path | str], out: Path | str) -> Path:
             ],
             "panels": [panel for panel in panels if panel is not None],
             "finals": [
-                (title, _unit(metric), [_final(run.get(metric)) for run in records]) for title, metric, _ in figures
+                (title, unit_of(metric), [_final(run.get(metric)) for run in records]) for title, metric, _ in figures
             ],
             "config": _differences([run.config for run in records]),
             "environment": _differences([run.environment for run in records]),
@@ -122,12 +122,7 @@ def _panel(records: Sequence[RunRecord], frame: Frame, title: str, metric: str, 
         Curve(name, run.get(metric), hue)
         for hue, (name, run) in enumerate(zip(_names(records), records, strict=True), start=1)
     )
-    return draw(Panel(title, _unit(metric), curves, axis, optional=True), frame)
-
-
-def _unit(metric: str) -> str:
-    known = definition_of(metric)
-    return known.unit if known else ""
+    return draw(Panel(title, unit_of(metric), curves, axis, optional=True), frame)
 
 
 def _final(series: Series) -> FinalValue:

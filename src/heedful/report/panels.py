@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from heedful.diagnostics.catalogue import entry_of
 from heedful.report.chart import Axis, Curve, Frame, draw_lines, draw_shares, key
-from heedful.report.definitions import definition_of
 from heedful.report.record import RunRecord, Series
 
 SCOPES = {"first_turn": "first turn", "any_turn": "any turn", "observation": "last observation swapped"}
@@ -117,7 +117,7 @@ def draw(panel: Panel, frame: Frame) -> DrawnPanel | None:
     about = tuple(
         (curve.series.name, known.text)
         for curve in (recorded or panel.curves)
-        if (known := definition_of(curve.series.name)) is not None
+        if (known := entry_of(curve.series.name)) is not None
     )
     title = f"{panel.title}, {panel.unit}" if panel.unit else panel.title
     if not any(not curve.reference for curve in measured):

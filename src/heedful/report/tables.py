@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from heedful.diagnostics.catalogue import entry_of, unit_of
 from heedful.report.chart import Mark, draw_sparkline
-from heedful.report.definitions import definition_of
 from heedful.report.numerals import interval, numeral
 from heedful.report.panels import splits
 from heedful.report.record import Point, RunRecord, Series
@@ -102,8 +102,7 @@ def key_figures(run: RunRecord) -> list[KeyFigure]:
 
 
 def _key_figure(label: str, series: Series) -> KeyFigure:
-    known = definition_of(series.name)
-    unit = known.unit if known else ""
+    unit = unit_of(series.name)
     points = series.numeric
     if not points:
         why = _why_absent(series)
@@ -243,7 +242,7 @@ def measurements(run: RunRecord) -> dict[str, list[Measurement]]:
 
 
 def _measurement(series: Series) -> Measurement:
-    known = definition_of(series.name)
+    known = entry_of(series.name)
     taken, missing = series.measured, series.missing
     last = taken[-1].metric if taken else None
     return Measurement(

@@ -1,1 +1,62 @@
-"""A run: configuration, presets, parts, the training loop, checkpoints, evaluation, verdict."""
+"""A run: configuration, presets, the training loop, checkpoints, evaluation, verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heedful.exports import lazily
+
+if TYPE_CHECKING:
+    from heedful.run.config import EvaluationConfig, GradientsConfig, TrainConfig
+    from heedful.run.evaluate import Evaluated, EvaluateSettings, evaluate
+    from heedful.run.evaluation import paired_gain, play_tasks
+    from heedful.run.loop import train_steps
+    from heedful.run.parts import Parts, assemble
+    from heedful.run.presets import PRESETS, preset
+    from heedful.run.train import Run, resume, train
+    from heedful.run.verdict import Conclusion, conclude
+
+__all__ = [
+    "PRESETS",
+    "Conclusion",
+    "EvaluateSettings",
+    "Evaluated",
+    "EvaluationConfig",
+    "GradientsConfig",
+    "Parts",
+    "Run",
+    "TrainConfig",
+    "assemble",
+    "conclude",
+    "evaluate",
+    "paired_gain",
+    "play_tasks",
+    "preset",
+    "resume",
+    "train",
+    "train_steps",
+]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "Conclusion": "heedful.run.verdict",
+        "EvaluateSettings": "heedful.run.evaluate",
+        "Evaluated": "heedful.run.evaluate",
+        "EvaluationConfig": "heedful.run.config",
+        "GradientsConfig": "heedful.run.config",
+        "PRESETS": "heedful.run.presets",
+        "Parts": "heedful.run.parts",
+        "Run": "heedful.run.train",
+        "TrainConfig": "heedful.run.config",
+        "assemble": "heedful.run.parts",
+        "conclude": "heedful.run.verdict",
+        "evaluate": "heedful.run.evaluate",
+        "paired_gain": "heedful.run.evaluation",
+        "play_tasks": "heedful.run.evaluation",
+        "preset": "heedful.run.presets",
+        "resume": "heedful.run.train",
+        "train": "heedful.run.train",
+        "train_steps": "heedful.run.loop",
+    },
+)

@@ -15,11 +15,12 @@ from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.configuration import Choice, refuse_below
 from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
 from heedful.envs.frozen_lake.environment import FrozenLake
-from heedful.filters import FILTERS, TopP
+from heedful.filters import FILTERS, TopP, check_filter
 from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.models.replies import Tags
 from heedful.policies import POLICIES, Local, PolicySource
 from heedful.policies.sampling import Sampling
+from heedful.protocols import CreditsTokens, Filter, UsesCritic
 from heedful.rollout import COLLECTORS, Collector, Context, LockStep
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout
 from heedful.run.coverage import Coverage
@@ -62,7 +63,7 @@ class EvaluationConfig:
 
 @dataclass(frozen=True, slots=True)
 class GradientsConfig:
-    """The gradient's anatomy in training: signal, noise and regularisers by reward variance, of a step's own groups."""
+    """Signal and noise of the gradient in training, by reward variance, measured on the groups of a step."""
 
     every: int = 0
     """Steps between measurements; 0 = none. One costs as much as several steps."""
@@ -87,7 +88,7 @@ class TrainConfig:
     """Recipe of the seedling (only with --model seedling)."""
     algorithm: Annotated[Algorithm, Choice(ALGORITHMS)] = field(default_factory=Grpo)
     """Advantage, clip, averaging, KL and entropy."""
-    filter: Annotated[Any, Choice(FILTERS)] = field(default_factory=TopP)
+    filter: Annotated[Filter, Choice(FILTERS)] = field(default_factory=TopP)
     """Chooses prompts by how their members' outcomes spread."""
     loss_scale: LossScale = "kept"
     """What the loss is multiplied by when groups were dropped."""
@@ -158,30 +159,31 @@ class TrainConfig:
                 f"tasks (the pool) must hold at least the {self.groups} groups of one step, found {self.tasks}"
             )
 
-        if self.loss_scale == "rho" and getattr(self.filter, "share", None) is None:
+        check_filter(self.filter)
+        if self.loss_scale == "rho" and self.filter.share is None:
             raise ValueError(
                 f"The loss scale rho multiplies the loss by the share that the filter asks for, but "
                 f"{type(self.filter).__name__} asks for none; choose the filter top_p, or the loss scale kept, all or "
                 "sqrt"
             )
         self._refuse_choices_without_choice()
-        self._refuse_what_pieces_cannot()
+        self._refuse_what_shards_cannot()
         _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
         _ = self.chat_options  # raises for an entry that is no option
 
-    def _refuse_what_pieces_cannot(self) -> None:
-        """Raises a sentence for parts that would need the whole model, with gradients, in one process."""
-        if not self.parallel.in_pieces:
+    def _refuse_what_shards_cannot(self) -> None:
+        """Raise a sentence for a part that needs the whole model, with gradients, in one process."""
+        if not self.parallel.sharded:
             return
         for part, asked in (
-            ("a critic (--algorithm ppo)", self.algorithm.advantage.reads == "values"),
+            ("a critic (--algorithm ppo)", isinstance(self.algorithm.advantage, UsesCritic)),
             ("LoRA (--lora.rank)", self.lora.rank > 0),
-            ("the gradient's anatomy (--gradients.every)", self.gradients.every > 0),
+            ("the measurement of gradients (--gradients.every)", self.gradients.every > 0),
             ("a copy of it in float64 (--sampling.precision double)", self.sampling.precision == "double"),
         ):
             if asked:
                 raise ValueError(
-                    f"--parallel fsdp2 keeps the model in pieces, which {part} cannot work on yet; use --parallel data"
+                    f"--parallel fsdp2 shards the model, and {part} cannot work on shards yet; use --parallel data"
                 )
 
     def _refuse_choices_without_choice(self) -> None:
@@ -203,7 +205,7 @@ class TrainConfig:
         if self.group_size >= 2:
             return
         estimator = self.algorithm.advantage
-        if self.group_size < 1 or estimator.reads != "values":
+        if self.group_size < 1 or not isinstance(estimator, CreditsTokens):
             raise ValueError(
                 f"group_size must be at least 2 (a group of one has no spread, and {type(estimator).__name__} gives it "
                 f"no advantage; 1 is for algorithms with a critic, such as ppo), found {self.group_size}"

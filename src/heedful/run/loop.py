@@ -9,7 +9,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,7 +22,7 @@ from heedful.distributed.world import World
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
-from heedful.protocols import Policy, Tracker
+from heedful.protocols import Policy, Tracker, UsesCritic
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
 from heedful.run import checkpoint
 from heedful.run.config import TrainConfig
@@ -72,10 +72,18 @@ class Clock:
         return [Metric(f"time/{name}", seconds) for name, seconds in self.seconds.items()]
 
 
-def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequence[Tracker], watch: Watcher) -> Outcome:
+def train_steps(
+    config: TrainConfig,
+    parts: Parts,
+    folder: RunFolder,
+    trackers: Sequence[Tracker],
+    watch: Watcher,
+    stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
     """Train from `parts.version` to `config.steps`; evaluate, measure, store and checkpoint on the way.
 
-    The first Ctrl-C finishes the step, saves a checkpoint and returns; the second one raises KeyboardInterrupt. An
+    The first Ctrl-C, or a true `stop()`, finishes the step, saves a checkpoint and returns; a second Ctrl-C raises
+    KeyboardInterrupt. An
     alarm is told once, when it is raised; with `on_collapse` stop a collapse ends the run like a Ctrl-C. A resumed run
     goes on under the alarms that were raised before: only one that is raised anew tells and stops again. Of several
     processes each plays its share of the tasks and learns from its share of the samples; the first one alone measures,
@@ -85,10 +93,10 @@ def train(config: TrainConfig, parts: Parts, folder: RunFolder, trackers: Sequen
         isolated(parts.env, config.env_workers, config.env_timeout) as env,
         config.policy.open(rank=parts.learner.world.rank, note=watch.note) as source,
     ):
-        return _train(_Run(config, parts, folder, [*trackers, watch], env, source), watch)
+        return _train(_Run(config, parts, folder, [*trackers, watch], env, source), watch, stop)
 
 
-def _train(run: _Run, watch: Watcher) -> Outcome:
+def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
     config, parts = run.config, run.parts
     baselines = run.baselines()
     with _finish_the_step_first() as interrupt:
@@ -110,13 +118,13 @@ def _train(run: _Run, watch: Watcher) -> Outcome:
                     )
             with clock.stage("diagnose"):  # before the update: the scorer must be the policy that sampled
                 diagnosis = run.diagnose(step, groups, verdicts)
-            metrics += run.dissect(step, groups, clock)
+            metrics += run.measure_gradients(step, groups, clock)
             with clock.stage("update"):
                 metrics += run.update(groups, verdicts)
             with clock.stage("store"):
                 run.store(step, groups, verdicts, diagnosis)
             run.write(step, [*metrics, *diagnosis.metrics], clock, groups)
-            asked, stopped_by = run.agree(interrupt.asked, run.warn(diagnosis, watch))
+            asked, stopped_by = run.agree(interrupt.asked or stop(), run.warn(diagnosis, watch))
             if run.due(step + 1) or asked or stopped_by:
                 run.save(step + 1)
             if asked or stopped_by:
@@ -155,23 +163,23 @@ class _Run:
         evaluation = self.config.evaluation
         if not self.evaluations:
             return None
-        if not self.world.is_first:
-            return self.world.of_first(None)
+        if not self.world.is_rank_0:
+            return self.world.broadcast(None)
         asked = evaluation.split, evaluation.tasks, evaluation.search_tasks
-        return self.world.of_first(measure_baselines(self.env, *asked))
+        return self.world.broadcast(measure_baselines(self.env, *asked))
 
     def hand_over_weights(self, version: int, clock: Clock) -> list[Metric]:
-        """Give the source of policies the weights after `version` steps; in every process, before anyone samples."""
+        """Hand the weights after `version` steps to the source of policies, on every rank."""
         with clock.stage("collect"):
             metrics = self.source.weights_changed(Weights(self.parts.model, version, self.parts.saveable))
-            self.world.gather(None)  # no process samples before all have handed over
+            self.world.gather(None)  # no rank samples before all have handed over
         return metrics
 
     def policy(self, sampling: Sampling, seed: int) -> Policy:
         sampling = self.config.asked(sampling)
         # Noise of a batch is drawn by each process for itself; the first one's is that of a run of one process. Noise
         # of a conversation is told apart by its key: no two processes play the same one.
-        shared = self.world.is_first or sampling.noise == "conversation"
+        shared = self.world.is_rank_0 or sampling.noise == "conversation"
         own = seed if shared else derive(seed, "process", self.world.rank)
         return self.source.policy(self.parts.renderer, sampling, own)
 
@@ -189,12 +197,12 @@ class _Run:
         return collect_until_enough(draw, config.groups, draws, config.filter.on, len(pool) if pool else None)
 
     def play(self, step: int, draw: int, tasks: Sequence[Task]) -> list[Group]:
-        """The episodes of one draw, their rewards shaped."""
+        """The episodes of one draw, with shaped rewards."""
         config, env, algorithm = self.config, self.env, self.config.algorithm
         seed = derive(config.seed, "rollout", step, *([draw] if draw else []))
-        policy, mine = self.policy(config.sampling, seed), self.world.share(tasks)
+        policy, mine = self.policy(config.sampling, seed), self.world.scatter(tasks)
         with self.parts.learner.whole():
-            groups = self.world.unite(
+            groups = self.world.merge(
                 config.collect(policy, Request(env.episode, mine, config.group_size, env.turns, config.context))
             )
         if not algorithm.overlong_buffer:
@@ -206,7 +214,7 @@ class _Run:
         config = self.config
         samples, metrics = self.credit(groups, verdicts)
         kept = sum(verdict.kept for verdict in verdicts)
-        scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), getattr(config.filter, "share", None))
+        scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), config.filter.share)
         budget = self.env.turns * config.sampling.tokens_per_turn
         return metrics + self.parts.learner.update(samples, scale=scale, token_budget=budget)
 
@@ -214,8 +222,8 @@ class _Run:
         """The samples of the kept groups; with a critic, its values of them and how well they foresaw."""
         estimator, critic = self.config.algorithm.advantage, self.parts.learner.critic
         rows = merge_rows(groups, verdicts)
-        if critic is None or not rows:
-            return credit(rows, groups, estimator, []), []
+        if critic is None or not rows or not isinstance(estimator, UsesCritic):
+            return credit(rows, groups, estimator), []
         values = critic.values(rows)
         return credit(rows, groups, estimator, values), value_metrics(rows, groups, values, estimator)
 
@@ -234,14 +242,14 @@ class _Run:
                         partial(self.policy, sampling),
                         evaluation_seed(self.config.seed, kind, version),
                         env,
-                        self.world.share(tasks),
+                        self.world.scatter(tasks),
                         samples=samples,
                         at_once=evaluation.at_once,
                         context=self.config.context,
                         collect=self.config.collect,
                     )
-                groups = self.world.unite(mine)
-                if self.config.keep_rollouts != "none" and self.world.is_first:
+                groups = self.world.merge(mine)
+                if self.config.keep_rollouts != "none" and self.world.is_rank_0:
                     path = self.folder.rollouts(version, f"{evaluation.split}_{kind}")
                     write_rollouts(path, version, evaluation.split, groups, None, env.name)
                 success = success_metric(f"eval/{evaluation.split}/{kind}/success", groups)
@@ -251,26 +259,26 @@ class _Run:
         return metrics
 
     def diagnose(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> Diagnosis:
-        """What the first process measures; the others have read nothing."""
+        """The diagnosis of rank 0; the other ranks measure nothing."""
         config = self.config
         with self.parts.learner.whole():
-            if not self.world.is_first:
+            if not self.world.is_rank_0:
                 return Diagnosis([])
             return self.parts.diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
 
-    def dissect(self, step: int, groups: Sequence[Group], clock: Clock) -> list[Metric]:
-        """The anatomy of the gradient of this step's groups, dropped ones included, if it is due."""
-        config, anatomist = self.config, self.parts.anatomist
-        if anatomist is None or step % config.gradients.every or not self.world.is_first:
+    def measure_gradients(self, step: int, groups: Sequence[Group], clock: Clock) -> list[Metric]:
+        """Signal and noise of the gradient of this step's groups, dropped ones included, if it is due."""
+        config, gradient_meter = self.config, self.parts.gradient_meter
+        if gradient_meter is None or step % config.gradients.every or not self.world.is_rank_0:
             return []
         coefficients = {"kl": config.algorithm.kl, "entropy": self.parts.learner.entropy_coefficient}
         with clock.stage("gradients"):
             # Of dynamic sampling the first draw: how many more there are depends on what they hold.
-            measured = anatomist.measure(groups[: config.groups])
-            return gradient_metrics(measured.anatomy, config.gradients.buckets, coefficients)
+            measured = gradient_meter.measure(groups[: config.groups])
+            return gradient_metrics(measured.noise, config.gradients.buckets, coefficients)
 
     def store(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
-        if not self.world.is_first:
+        if not self.world.is_rank_0:
             return
         if self.config.keep_rollouts == "all":
             write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts, self.env.name)
@@ -293,7 +301,7 @@ class _Run:
         return tuple(alarm.name for alarm in diagnosis.raised if alarm.collapse and stops)
 
     def agree(self, asked: bool, stopped_by: tuple[str, ...]) -> tuple[bool, tuple[str, ...]]:
-        """Whether any process was interrupted, and the alarms that stop the first one: the same in all of them."""
+        """Whether any rank was interrupted, and the alarms that stop rank 0; the same answer on every rank."""
         answers = self.world.gather((asked, stopped_by))
         return any(answer[0] for answer in answers), answers[0][1]
 
@@ -304,8 +312,8 @@ class _Run:
 
     def save(self, version: int) -> None:
         parts, folder = self.parts, self.folder.path / "checkpoints"
-        model, learner_state = parts.saveable(), parts.learner.state_dict()  # of pieces, where there are pieces
-        if not self.world.is_first:
+        model, learner_state = parts.saveable(), parts.learner.state_dict()  # on all ranks: shards are gathered
+        if not self.world.is_rank_0:
             return
         if parts.selection.memory is not None:
             write_whole(self.folder.tasks, json.dumps(parts.selection.memory.table(), indent=1) + "\n")

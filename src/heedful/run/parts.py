@@ -19,12 +19,13 @@ from heedful.diagnostics.text import load_text_judge
 from heedful.distributed.sharding import Sharded
 from heedful.distributed.world import World
 from heedful.envs.common.tasks import TaskStream
-from heedful.gradients.meter import Anatomist
+from heedful.gradients.meter import GradientMeter
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.models.folders import Saveable, WholeWeights
 from heedful.models.load import load_model, pick_device
 from heedful.models.render import Renderer
 from heedful.models.token_logits import TokenLogits, token_logits
+from heedful.protocols import UsesCritic
 from heedful.run.checkpoint import Checkpoint
 from heedful.run.config import TrainConfig
 from heedful.run.selection import Selection
@@ -50,8 +51,8 @@ class Parts:
     learner: Learner
     diagnostician: Diagnostician
     selection: Selection
-    anatomist: Anatomist | None = None
-    """Where the gradient's anatomy is measured."""
+    gradient_meter: GradientMeter | None = None
+    """`None` where gradients are not measured."""
     adapters: Adapters | None = None
     """LoRA's additions to the model, where only they are trained."""
     version: int = 0
@@ -96,9 +97,9 @@ def assemble(
     world = world or World(device=pick_device(config.device))
     device = world.device
     env = config.env
-    with world.first_of_machine_first():
+    with world.local_rank_0_first():
         model, tokenizer = load_policy(config, device, progress)
-    world.share_weights(cast(torch.nn.Module, model))
+    world.broadcast_weights(cast(torch.nn.Module, model))
     renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model))
     adapters = Adapters(model, config.lora, derive(config.seed, "lora")) if config.lora.rank > 0 else None
     # The reference is the policy before any update, also when the run resumes.
@@ -110,7 +111,7 @@ def assemble(
     elif start is not None:
         model.load_state_dict(start.model(model.dtype).state_dict())
     critic = load_critic(config, model, world)
-    sharded = load_pieces(model, world) if config.parallel.in_pieces and world.size > 1 else None
+    sharded = load_sharded(model, world) if config.parallel.sharded and world.size > 1 else None
     learner = Learner(
         model,
         config.algorithm,
@@ -125,7 +126,7 @@ def assemble(
         sharded=sharded,
         recompute=config.gradient_checkpointing,
     )
-    if config.diagnostics.enabled and world.is_first:
+    if config.diagnostics.enabled and world.is_rank_0:
         load_text_judge()  # now, so that the first step's time is that of a step
     scorer = HFScorer(model, max_tokens=config.diagnostics.max_tokens)
     parts = Parts(
@@ -141,10 +142,10 @@ def assemble(
             config.seed,
             ThoughtTags(config.tags.open, config.tags.close),
             renderer.piece,
-            load_judge(config, device) if world.is_first else None,
+            load_judge(config, device) if world.is_rank_0 else None,
         ),
         selection=Selection(config.filter, config.coverage, None if config.tasks is None else TaskMemory()),
-        anatomist=load_anatomist(config, learner, reference),
+        gradient_meter=load_gradient_meter(config, learner, reference),
         adapters=adapters,
     )
     if start is not None:
@@ -165,15 +166,15 @@ def load_policy(
     return load_model(config.model, device, config.dtype)
 
 
-def load_pieces(model: PreTrainedModel, world: World) -> Sharded:
-    """The model in pieces; one in bfloat16 is stepped in float32, as one process does with copies."""
+def load_sharded(model: PreTrainedModel, world: World) -> Sharded:
+    """The model, sharded over the ranks. A model in bfloat16 is stepped in float32."""
     half = model.dtype == torch.bfloat16
     return Sharded(model.float() if half else model, world, half=half)
 
 
 def load_critic(config: TrainConfig, model: PreTrainedModel, world: World) -> Critic | None:
-    """The critic on top of the policy as it is now, if the algorithm's advantages read values."""
-    if config.algorithm.advantage.reads != "values":
+    """The critic on top of the policy as it is now, if the algorithm's estimator uses one."""
+    if not isinstance(config.algorithm.advantage, UsesCritic):
         return None
     return Critic(
         model,
@@ -182,18 +183,18 @@ def load_critic(config: TrainConfig, model: PreTrainedModel, world: World) -> Cr
         micro_batch_tokens=config.micro_batch_tokens,
         device=world.device,
         world=world,
-        share_prompts=not config.parallel.in_pieces,
+        share_prompts=not config.parallel.sharded,
         recompute=config.gradient_checkpointing,
     )
 
 
-def load_anatomist(
+def load_gradient_meter(
     config: TrainConfig, learner: Learner, reference: PreTrainedModel | TokenLogits | None
-) -> Anatomist | None:
-    """What measures the gradient's anatomy, if the configuration asks for it; KL is taken to `reference`."""
+) -> GradientMeter | None:
+    """The meter of the gradient's signal and noise, if the configuration asks for it; KL is taken to `reference`."""
     if not config.gradients.every or reference is None:
         return None
-    return Anatomist(
+    return GradientMeter(
         learner.model,
         reference,
         config.algorithm,

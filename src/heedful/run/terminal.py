@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -16,17 +16,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from heedful.diagnostics.catalogue import LIVE_COLUMNS, Column, entry_of
 from heedful.models.replies import Tags
 from heedful.types import Metric, Trajectory
 
 ROWS = 12
 """Steps shown in the live table."""
 
-_SCOPE = "information/first_turn"
 ROLES = {"prompt": "cyan", "forced tag": "magenta", "thought": "green", "answer": "yellow", "glue": "blue"}
 """The colour of each part of an episode."""
 
-COLUMNS = ("step", "success", "kept", "H(Z|X)/tok", "MI / ceiling", "gap/tok", "retrieval", "tokens", "s/step", "left")
+COLUMNS = ("step", *(column.heading for column in LIVE_COLUMNS), "s/step", "left")
 
 
 class TerminalView:
@@ -41,7 +41,7 @@ class TerminalView:
         self._began = time.perf_counter()
         self._last = self._began
         self._rows: deque[tuple[str, ...]] = deque(maxlen=ROWS)
-        self._measured = dict.fromkeys(("H", "MI", "gap", "retrieval"), "-")
+        self._cells: dict[str, str] = {}
         self._live: Live | None = None
         self._headed = False
 
@@ -66,6 +66,10 @@ class TerminalView:
     def note(self, sentence: str) -> None:
         self.console.print(sentence, style="bold", soft_wrap=not self.console.is_terminal)
 
+    def line(self, text: str) -> None:
+        """Print a line in plain style."""
+        self.console.print(text)
+
     def first_rollout(self, trajectory: Trajectory) -> None:
         """Print the first episode once, coloured by role."""
         legend = Text("The first episode: ")
@@ -77,14 +81,14 @@ class TerminalView:
         self.console.print(episode_text(trajectory, self._tags))
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
-        readings = {metric.name: metric for metric in metrics}
+        by_name = {metric.name: metric for metric in metrics}
         evaluated = [metric for metric in metrics if metric.name.startswith("eval/")]
         if evaluated:
             shown = ", ".join(f"{metric.name.split('/')[2]} {_interval(metric)}" for metric in evaluated)
             self.note(f"success on held-out tasks after {step} steps: {shown}")
-        if "success/rate" not in readings:
+        if "success/rate" not in by_name:
             return
-        row = self._row(step, readings)
+        row = self._row(step, by_name)
         self._rows.append(row)
         if self._live is not None:
             self._live.update(self._table())
@@ -94,29 +98,16 @@ class TerminalView:
                 self._headed = True
             self.console.print("  ".join(f"{cell:>12}" for cell in row), soft_wrap=True)
 
-    def _row(self, step: int, readings: dict[str, Metric]) -> tuple[str, ...]:
-        for key, name in (
-            ("H", f"{_SCOPE}/entropy_conditional_per_token"),
-            ("gap", f"{_SCOPE}/gap_per_token"),
-            ("retrieval", "retrieval/first_turn/accuracy"),
-        ):
-            if name in readings:
-                self._measured[key] = _number(readings[name])
-        if f"{_SCOPE}/mi" in readings:
-            ceiling = readings.get(f"{_SCOPE}/mi_ceiling", Metric("", None))
-            self._measured["MI"] = f"{_number(readings[f'{_SCOPE}/mi'])} / {_number(ceiling)}"
+    def _row(self, step: int, by_name: Mapping[str, Metric]) -> tuple[str, ...]:
+        for column in LIVE_COLUMNS:
+            if column.metric in by_name or not _measured_sometimes(column):
+                self._cells[column.heading] = _cell(column, by_name)
         now = time.perf_counter()
         pace = (now - self._began) / (step + 1 - self._start)
         seconds, self._last = now - self._last, now
         return (
             f"{step + 1}/{self.steps}",
-            _number(readings["success/rate"]),
-            _number(readings.get("filter/kept_ratio", Metric("", None))),
-            self._measured["H"],
-            self._measured["MI"],
-            self._measured["gap"],
-            self._measured["retrieval"],
-            _number(readings.get("tokens/collect", Metric("", None)), 0),
+            *(self._cells.get(column.heading, "-") for column in LIVE_COLUMNS),
             f"{seconds:.1f}",
             duration(pace * (self.steps - step - 1)),
         )
@@ -130,14 +121,16 @@ class TerminalView:
         return table
 
 
-class Silence:
-    """What a process shows that is not the first of its run: nothing."""
+class NullView:
+    """The view of every rank but rank 0: it shows nothing."""
 
     def growth(self, step: int, steps: int, loss: float) -> None: ...
 
     def first_rollout(self, trajectory: Trajectory) -> None: ...
 
     def note(self, sentence: str) -> None: ...
+
+    def line(self, text: str) -> None: ...
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None: ...
 
@@ -205,6 +198,17 @@ def episode_text(trajectory: Trajectory, tags: Tags) -> Text:
     outcome = "never scored" if trajectory.outcome is None else f"outcome {trajectory.outcome:g}"
     text.append(f"[{trajectory.ending.value}, {outcome}]", style="dim")
     return text
+
+
+def _measured_sometimes(column: Column) -> bool:
+    """Whether the table keeps the last value at the steps between two measurements."""
+    entry = entry_of(column.metric)
+    return entry is not None and entry.cadence != "step"
+
+
+def _cell(column: Column, by_name: Mapping[str, Metric]) -> str:
+    names = (column.metric, column.ceiling) if column.ceiling else (column.metric,)
+    return " / ".join(_number(by_name.get(name, Metric(name, None)), column.digits) for name in names)
 
 
 def _number(metric: Metric, digits: int = 3) -> str:

@@ -1,11 +1,10 @@
-"""Scorers: log-probabilities of thoughts under prompts that are not their own.
-
-Importing this package loads no torch. Its names are loaded when they are first used.
-"""
+"""Scorers: log-probabilities of thoughts under prompts that are not their own."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from heedful.exports import lazily
 
 if TYPE_CHECKING:
     from heedful.scorers.hf import HFScorer
@@ -13,10 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = ["HFScorer", "Judge", "judge_name"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from heedful.scorers import hf, judge
-
-    return getattr(hf if name == "HFScorer" else judge, name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "HFScorer": "heedful.scorers.hf",
+        "Judge": "heedful.scorers.judge",
+        "judge_name": "heedful.scorers.judge",
+    },
+)

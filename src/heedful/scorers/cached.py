@@ -1,6 +1,6 @@
-"""Method "cached": thoughts in padded batches after a shared KV cache; works for any causal language model.
+"""Method "cached": thoughts in padded batches with a shared KV cache of the prompt, for any causal language model.
 
-Promise: a thought token attends to exactly the tokens of its own pair. The KV cache of a prompt is never written.
+A thought token attends to the same tokens as if its pair were scored alone. The cache of a prompt is never written.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from heedful.scorers.score_sums import ScoreSums
 Ids = tuple[int, ...]
 
 CPU_TOKENS = 512
-"""Larger passes do not fit a CPU's caches: 29 us a token at 448 tokens, 35 at 3,584 (0.85M parameters, one thread)."""
+"""Larger passes exceed a CPU's caches: 29 us a token at 448 tokens, 35 at 3,584 (0.85M parameters, one thread)."""
 _PREFIX_COPIES = 16
-"""Most prompt positions that a layer copies for one pass, as a multiple of the tokens of that pass."""
+"""Maximum prompt positions that a layer copies for one pass, as a multiple of the tokens of that pass."""
 
 
 def score_cached(
     head: OutputHead, prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int, sums: ScoreSums
 ) -> None:
-    """Add every thought under every prompt to `sums`. `budget`: most tokens of one pass, padding included."""
+    """Score every thought after every prompt into `sums`. `budget`: maximum tokens of one pass, padding included."""
     device = cast(torch.Tensor, next(head.body.parameters())).device
     together = max(1, budget // max(1, sum(map(len, thoughts))))
     plan = plan_rows(list(map(len, thoughts)), budget // together, longest_prompt=max(map(len, prompts)))
@@ -47,7 +47,7 @@ def score_cached(
 
 
 def equally_long(prompts: Sequence[Ids], budget: int) -> Iterator[list[int]]:
-    """Columns of the prompts of each pass. They have one length, so that no position is padding."""
+    """Columns of prompts that are read in one pass. They have equal length, so no position is padding."""
     by_length: dict[int, list[int]] = {}
     for column, ids in enumerate(prompts):
         by_length.setdefault(len(ids), []).append(column)
@@ -57,26 +57,26 @@ def equally_long(prompts: Sequence[Ids], budget: int) -> Iterator[list[int]]:
 
 
 def read_prompts(body: nn.Module, prompts: list[Ids], device: torch.device) -> tuple[Cache, torch.Tensor]:
-    """The KV cache of prompts of one length, and the state after each prompt."""
+    """The KV cache of equally long prompts, and the state after each."""
     cache = DynamicCache()
     return cache, states_after(body, torch.tensor(prompts, device=device), cache)[:, -1]
 
 
 def states_after(body: nn.Module, ids_RT: torch.Tensor, cache: Cache) -> torch.Tensor:
-    """The states R x T of tokens after those in the cache. They are logits if the body is a whole model."""
+    """The states R x T of tokens that follow the cached ones. If the body is a whole model, the logits."""
     output = body(input_ids=ids_RT, past_key_values=cache, use_cache=True, return_dict=True)
     return cast(torch.Tensor, output.logits if "logits" in output else output.last_hidden_state)
 
 
 class FirstTokens:
-    """The first tokens of thoughts, scored from the state after the prompt, each distinct one once."""
+    """The first tokens of thoughts. Each distinct one is scored once, from the state after the prompt."""
 
     def __init__(self, thoughts: Sequence[Ids]) -> None:
         self._tokens, self._places = np.unique([ids[0] for ids in thoughts if ids] or [0], return_inverse=True)
         self._real_M = np.array([bool(ids) for ids in thoughts], dtype=bool)
 
     def logprobs(self, head: OutputHead, last_PH: torch.Tensor) -> np.ndarray:
-        """Log-probabilities P x M (float64) of every thought's first token; 0 for a thought without tokens."""
+        """Log-probabilities P x M (float64) of every thought's first token. 0 for an empty thought."""
         distinct = head.logprobs(last_PH, Targets.every(len(last_PH), self._tokens))
         logprobs_PM = np.zeros((len(last_PH), len(self._real_M)))
         if self._real_M.any():
@@ -85,10 +85,10 @@ class FirstTokens:
 
 
 class _Prefix(DynamicLayer):
-    """One layer's keys and values of N prompts, shared by N x B rows and never written.
+    """One layer's KV cache of N prompts, shared by N x B rows and never written.
 
-    A plain cache layer would keep a copy of the prompt for every row and layer until the pass ends. Here a copy is
-    freed after the attention that needs it.
+    A plain cache layer would hold a copy of the prompt per row and layer until the end of the pass. Here a copy is
+    freed after the attention that reads it.
     """
 
     def __init__(self, keys_NHTD: torch.Tensor, values_NHTD: torch.Tensor) -> None:
@@ -116,15 +116,15 @@ def _continued(prefix_NHTD: torch.Tensor, states_BHTD: torch.Tensor) -> torch.Te
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The thoughts of one pass. Padding is on the right, where no real token attends to it."""
+    """Thoughts that are read in one pass. Padding is on the right, where no real token attends to it."""
 
     rows: list[int]
     inputs_BT: torch.Tensor
-    """All tokens of each thought but the last."""
+    """Every token of a thought except the last."""
     targets_BT: np.ndarray
-    """All tokens of each thought but the first."""
+    """Every token of a thought except the first."""
     real_BT: np.ndarray
-    """True where the target is a token of the thought."""
+    """True = the target is a token of the thought."""
 
     @classmethod
     def of(cls, rows: list[int], thoughts: Sequence[Ids], device: torch.device) -> _Batch:
@@ -136,7 +136,7 @@ class _Batch:
 
 
 def _read_batch(head: OutputHead, prefix: Cache, batch: _Batch, first_PM: np.ndarray) -> np.ndarray:
-    """Log-probabilities P x B x T (float64) of a batch under each of P prompts; 0 at padding."""
+    """Log-probabilities P x B x T (float64) of a batch after each of P prompts. 0 at padding."""
     prompts = len(first_PM)
     real_RT = np.tile(batch.real_BT, (prompts, 1))
     rest_RT = np.zeros(real_RT.shape)
@@ -149,10 +149,9 @@ def _read_batch(head: OutputHead, prefix: Cache, batch: _Batch, first_PM: np.nda
 
 
 def plan_rows(lengths: list[int], budget: int, longest_prompt: int) -> list[list[int]]:
-    """The rows of each pass: non-empty thoughts, sorted by length and split at the least total cost.
+    """The rows of each pass: non-empty thoughts sorted by length, cut to minimise the cost of padding and passes.
 
-    The cost of a pass is its tokens, padding included, plus an eighth of the budget (measured on a CPU: 48 tokens of
-    512).
+    The fixed cost of a pass is assumed to be an eighth of the budget (measured: 48 tokens of 512 on a CPU).
     """
     rows = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: lengths[row])
     most = max(1, _PREFIX_COPIES * budget // longest_prompt)

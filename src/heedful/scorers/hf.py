@@ -1,7 +1,7 @@
-"""Cross-scoring with a Hugging Face causal language model: M thoughts under N prompts, every prompt computed once.
+"""Cross-scoring with a Hugging Face causal language model: M thoughts under N prompts, every prompt read once.
 
-Promise: the numbers are those of scoring each (prompt, thought) pair alone, up to the rounding in `CrossScores.noise`.
-A model for which a shared KV cache would not be exact is refused with a sentence.
+The scores equal those of scoring each (prompt, thought) pair alone, up to the rounding stated in `CrossScores.noise`. A
+model is refused if a shared prompt cache would not be exact for it.
 """
 
 from __future__ import annotations
@@ -26,37 +26,33 @@ Ids = tuple[int, ...]
 Method = Literal["auto", "packed", "trie", "cached"]
 
 _NOT_FINITE = (
-    "HFScorer expected log-probabilities, found NaN: the model's weights are not finite or its logits overflow; check "
+    "HFScorer expected log-probabilities, found NaN: the model's weights are not finite or its logits overflow. Check "
     "the last update, or score in a wider dtype."
 )
 
 
 class HFScorer:
-    """Scores thoughts under prompts, with the weights that a causal language model holds at the time of the call.
+    """A scorer of thoughts under prompts, with the current weights of a causal language model.
 
-    A prompt is computed once, and its KV cache is used for all thoughts. Equal thoughts are scored once. The last token
-    of a thought is scored, but needs no forward pass. This is exact: under causal full attention a token attends to the
-    same tokens as in its pair alone. The cost is N x prompt + M x N x thought tokens. Scoring pair by pair would cost
+    A prompt is read once, and its KV cache serves all thoughts. Each distinct token sequence is scored once. The last
+    token of a thought is scored but never read. This is exact: under causal full attention a token attends to the same
+    tokens as in its pair alone. Reading takes N x prompt + M x N x thought tokens. Scoring pair by pair takes
     M x N x (prompt + thought).
 
     Methods:
+    - `packed`: thoughts as one flat row without padding. Each token attends to the prompt and to its own thought.
+    - `trie`: like `packed`, and shared beginnings of thoughts are read once.
+    - `cached`: padded batches with copies of the prompt's keys, for any model.
+    - `auto`: `trie` if it leaves less than 3/4 of the tokens, else `packed`. `cached` if a small probe shows that the
+      model cannot be read in packs (`method`).
 
-    - `packed`: one flat row of thoughts without padding. Each token attends to the prompt and to its own thought.
-    - `trie`: as `packed`, and a common prefix of several thoughts is computed once.
-    - `cached`: padded batches after copies of the prompt's KV cache. It works for any model.
-    - `auto`: `cached` if a small probe fails on `packed`; `trie` if it leaves less than 3/4 of the tokens; else
-      `packed`.
-
-    Args:
-        model: has full causal attention in every layer. If it transforms its logits after the output layer (caps,
-            scales), its whole forward pass is used, which holds the logits of all tokens of a pass.
-        name: part of the metrics' names; empty for the policy that sampled.
-        max_tokens: most tokens of one forward pass, padding included. A longer sequence has a pass of its own. On a CPU
-            512 to 1,024 are the limit, since more are slower. Scores change by no more than rounding.
-        head_tokens: for each k, the sums over the first min(k, T_i) tokens are returned as well.
-
-    Raises ValueError for sliding, chunked, linear, sparse or bidirectional attention, for shared or recurrent states,
-    and for encoder-decoders.
+    `model`: full causal attention in every layer. ValueError for sliding, chunked, linear, sparse or bidirectional
+    attention, shared or recurrent states, encoder-decoders. A model that transforms its logits after the output layer
+    (caps, scales) is scored through its whole forward pass, which holds the logits of all tokens of a pass.
+    `name`: empty for the policy that sampled.
+    `max_tokens`: maximum tokens of one forward pass, padding included. A longer sequence is a pass of its own. On a CPU
+    it is limited to 512 to 1,024, which is faster. It affects speed and memory, and scores only by rounding.
+    `head_tokens`: for each k the sums over the first min(k, T_i) tokens are returned too.
     """
 
     def __init__(
@@ -88,9 +84,9 @@ class HFScorer:
 
     @property
     def obstacle(self) -> str:
-        """The reason why the model cannot be read in packs, as half a sentence; empty if it can.
+        """Why the model cannot be read in packs, as half a sentence. Empty if it can.
 
-        Computes a few tokens, at the first call only. Raises ValueError if they give NaN.
+        Reads a few tokens, once. ValueError if that gives NaN.
         """
         if self._obstacle is None:
             with _evaluating(self._model), torch.no_grad():
@@ -101,9 +97,9 @@ class HFScorer:
 
     @property
     def method(self) -> Method:
-        """The method for this model: `cached`, `packed`, or `trie` if it was asked for (`auto` decides at each call).
+        """How this model is read: `cached`, `packed`, or `trie` on request (`auto` decides about `trie` in each call).
 
-        Raises ValueError if packs were asked for and the model cannot be read in packs.
+        ValueError if packs were requested and the model cannot be read in packs.
         """
         if self._asked == "cached":
             return "cached"
@@ -126,10 +122,10 @@ class HFScorer:
     ) -> CrossScores:
         """log p(z_i | x_j) under log softmax(logits / temperature), summed over tokens, for every i and j, in nats.
 
-        Equal prompts are one column, so prompts must be distinct and not empty (else ValueError). Thoughts may repeat,
-        and one without tokens scores 0. The model's weights, the train or eval state of its modules and the global
-        random state do not change. `keep="tokens"`: `CrossScores.tokens` also holds the log-probability of each token,
-        in 4 N sum(T_i) bytes. `CrossScores.method` names the method that was used.
+        Prompts must be distinct and not empty (ValueError): equal prompts are one column with a larger share of the
+        rows. Thoughts may repeat, and an empty thought scores 0. The model's weights, the train or eval state of its
+        modules and the global random state do not change. `keep="tokens"`: `CrossScores.tokens` also holds each
+        token's log-probability, 4 N sum(T_i) bytes. `CrossScores.method` says how the pairs were read.
         """
         prompts: list[Ids] = [tuple(map(int, ids)) for ids in prompts_N]
         thoughts: list[Ids] = [tuple(map(int, ids)) for ids in thoughts_M]
@@ -154,19 +150,19 @@ class HFScorer:
         )
 
     def _head_at(self, temperature: float) -> OutputHead:
-        """The output head, probed once: how a model makes its logits does not change with its weights."""
+        """The output head, probed once, because a model's way from states to logits does not depend on its weights."""
         key = (temperature, self._model.device)
         if key not in self._heads:
             self._heads[key] = OutputHead(self._model, temperature)
         return self._heads[key]
 
     def _read(self, prompts: list[Ids], thoughts: list[Ids], temperature: float, sums: ScoreSums) -> Method:
-        """Add distinct thoughts under distinct prompts to `sums`. Returns the method that was used."""
+        """Score distinct thoughts under distinct prompts into `sums`. Returns the method used."""
         method = self.method
         if method == "packed" and self._asked == "auto" and worth_sharing(thoughts):
             method = "trie"
         on_cpu = self._model.device.type == "cpu"
-        # no_grad, not inference_mode: what a model caches on the way (rotary tables) must stay usable in training.
+        # no_grad, not inference_mode: tensors that a model caches here (rotary tables) must remain usable in training.
         with _evaluating(self._model), torch.no_grad():
             head = self._head_at(temperature)
             if method == "cached":
@@ -180,15 +176,14 @@ class HFScorer:
 
 
 def _rounding_error(model: PreTrainedModel, sums_MN: np.ndarray, lengths_M: list[int]) -> float:
-    """Rounding error of one sum in nats, for `CrossScores.noise`: about the largest one measured.
+    """Rounding error of one sum in nats, as stated in `CrossScores.noise`. About the largest measured error.
 
-    Float32 and wider: 9 eps (largest sum + 10 nats), that is 1e-6 relative and at least 1e-5. Measured against float64:
-    at most 5.5 eps of the largest sum, for random models of 0.85M to 0.5B parameters, 15 and 100 tokens, and weights of
-    standard deviation .02 to .2.
-
-    Half precision and TF32: the largest eps |sum| / sqrt(T). Errors of single tokens are large and independent, so they
-    grow with the root of the length. On the smaller models the largest error was .6 of this at standard deviations up
-    to .05, and 1.9 at .1. This is a typical error and no bound, since a bound would call everything a tie.
+    Float32 (and wider): 9 eps (largest sum + 10 nats), that is 1e-6 relative and at least 1e-5. Compared with float64
+    the largest error was 5.5 eps of the largest sum. This was measured over random models of 0.85M to 0.5B parameters,
+    15 and 100 tokens, and weights of standard deviation .02 to .2.
+    Half precision and TF32: the maximum of eps |sum| / sqrt(T). Errors of single tokens are coarse and independent
+    there, so they grow with the root of the length. On the smaller models the largest error was .6 of this at standard
+    deviations up to .05 and 1.9 at .1. It is a typical error, not a bound, because a bound would make everything a tie.
     """
     finite_MN = np.where(np.isfinite(sums_MN), np.abs(sums_MN), 0.0)
     eps = max(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point() and p.itemsize > 1)
@@ -202,7 +197,7 @@ def _rounding_error(model: PreTrainedModel, sums_MN: np.ndarray, lengths_M: list
 
 @contextmanager
 def _evaluating(model: PreTrainedModel) -> Iterator[None]:
-    """Dropout is off. Afterwards every module has its own earlier state again."""
+    """Turn dropout off, and restore the train or eval state of every module afterwards (it may differ by module)."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -235,7 +230,7 @@ def _refuse_malformed(prompts: list[Ids], thoughts: list[Ids], own_M: Sequence[i
 
 
 def _refuse_unreadable(model: PreTrainedModel, prompts: list[Ids], thoughts: list[Ids]) -> None:
-    """Raise ValueError for ids without an embedding, and for more positions than the model has."""
+    """Raise ValueError for ids without an embedding and for positions beyond the model's limit."""
     vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
     ids = set().union(*prompts, *thoughts)
     if min(ids) < 0 or max(ids) >= vocabulary:

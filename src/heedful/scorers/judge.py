@@ -1,7 +1,7 @@
-"""Another model as a judge: it scores the policy's thoughts under the policy's prompts, as text.
+"""Another model as the judge: the policy's thoughts under the policy's prompts, read as text.
 
-Promise: the judge scores the text that a person would read, tokenised by the judge's own tokenizer. The policy's ids
-and temperature are not used.
+The judge scores the text that a person would read, tokenised by the judge's own tokenizer. The policy's ids and
+temperature have no effect.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from heedful.types import CrossScores
 
 
 class Judge:
-    """A causal language model that scores each thought under each prompt.
+    """A causal language model that gives the probability of each thought under each prompt.
 
-    Its numbers are entropies and information under the judge's distribution. They are a cross-check by a model without
-    the policy's habits, and no bound on the policy's numbers. Raises ValueError for models that `HFScorer` refuses.
+    Its metrics are entropies and information under the judge's distribution, not the policy's. They are a cross-check
+    by a reader with other habits, not a bound. Raises ValueError for models that `HFScorer` refuses.
     """
 
     def __init__(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str, max_tokens: int = 4096
     ) -> None:
         self.name = name
-        """Part of the metrics' names."""
+        """Name of the judge in the metrics' names."""
         self._scorer = HFScorer(model, name=name, max_tokens=max_tokens)
         self._tokenizer = tokenizer
 
     def score(
         self, prompts_N: Sequence[str], thoughts_M: Sequence[str], own_M: Sequence[int]
     ) -> tuple[CrossScores, list[bool]]:
-        """The scores, at temperature 1, of the thoughts that have a text, and a mask of these thoughts.
+        """Scores at temperature 1 of the thoughts that have a text, and the indices of these thoughts.
 
-        Prompts with equal ids share a column. A prompt begins with the beginning-of-text token of the judge's
-        tokenizer, if it has one. A thought is tokenised separately.
+        Prompts that are equal to the judge share a column. A prompt starts as the judge's tokenizer starts any text
+        (with its own beginning-of-text token, if it has one). A thought is tokenised by itself.
         """
         columns: dict[Ids, int] = {}
         column_N = [columns.setdefault(self._ids(text, start=True), len(columns)) for text in prompts_N]
@@ -45,7 +45,7 @@ class Judge:
         if not any(readable_M):
             return CrossScores([], [], []), readable_M
         own = [column_N[own] for own, readable in zip(own_M, readable_M, strict=True) if readable]
-        # A prompt whose thoughts all have no text would be a column without a row.
+        # A prompt with only unreadable thoughts would be a column without a row.
         used = sorted(set(own))
         prompts = list(columns)
         scores = self._scorer.cross_score(
@@ -59,7 +59,7 @@ class Judge:
 
 
 def judge_name(path: str) -> str:
-    """The last part of a path or a Hugging Face name, free of the marks that metric names use.
+    """The last part of a path or a Hugging Face name, without the characters reserved in metric names.
 
     >>> judge_name("Qwen/Qwen2.5-0.5B/")
     'Qwen2.5-0.5B'

@@ -1,7 +1,7 @@
-"""Log-probabilities of chosen tokens from the states of a causal language model, without vocabulary-sized rows.
+"""Log-probabilities of chosen tokens from a causal language model's states, without full rows of the vocabulary.
 
-Promise: memory is a block of rows times a block of the vocabulary, for any number of rows and tokens. Softmax and its
-sums are taken in float32 or wider.
+Memory is a block of rows times a block of the vocabulary, for any number of rows and tokens. Softmax and its sums are
+computed in float32 or wider.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from transformers import PreTrainedModel
 from heedful.scorers.packs import Targets
 
 _CPU_BLOCK = (512, 2048)
-"""Rows x vocabulary of one block. 4 MB in float32 fit a CPU's caches: 1,024 rows of 256 into 32k take 206 ms, the
-matrix product alone 180, a whole log softmax 300-420 (one thread)."""
+"""Rows x vocabulary of one block: 4 MB in float32, which fit the caches. 1,024 rows of 256 into 32k then take 206 ms.
+The matrix product alone takes 180 ms, a whole log softmax 300 to 420 (one thread)."""
 _DEVICE_BLOCK = (4096, 8192)
 _FUSED_COLUMNS = (1024, 8192)
 
 
 class OutputHead:
-    """log softmax(logits / temperature) at chosen tokens. `body` is the module that computes the states for it.
+    """log softmax(logits / temperature) at chosen tokens. `body` is the module that gives the states.
 
-    If the model changes its logits after its output layer (caps, scales), `body` is the whole model, and its states are
-    its logits.
+    If the model transforms its logits after the output layer (caps, scales), `body` is the whole model and its states
+    are its logits.
     """
 
     def __init__(self, model: PreTrainedModel, temperature: float) -> None:
@@ -66,7 +66,7 @@ class OutputHead:
         return chosen_E - total_R[rows_E]
 
     def _blocks(self, states_RH: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-        """Blocks of the vocabulary: the first token of each, and its logits divided by the temperature."""
+        """The logits divided by the temperature, one vocabulary block at a time, with the block's first token."""
         if self._linear is None:
             logits_RV = states_RH if self._head is None else self._head(states_RH)
             yield 0, _wide(logits_RV) / self._temperature
@@ -80,10 +80,10 @@ class OutputHead:
 
 
 def _body_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module | None]:
-    """The module that computes states, and the one that turns them into logits; `(model, None)` for the whole model.
+    """The module that gives states, and the module that makes them logits. `(model, None)` for the whole model.
 
-    Both ways are compared bit by bit on a few tokens. A difference means that the model changes its logits after its
-    output layer.
+    The output layer alone is compared with the whole model on a few tokens, bit by bit. The computation is the same, so
+    a difference means that the model transforms its logits afterwards.
     """
     body, head = model.get_decoder(), model.get_output_embeddings()
     if head is None or body is model:
@@ -97,10 +97,11 @@ def _body_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module | None]
 
 
 def _log_sum_exp(logits_RV: torch.Tensor) -> torch.Tensor:
-    """`torch.logsumexp` over the columns, for 2,048 columns in .6 of its time on a CPU: log softmax is one fused pass.
+    """`torch.logsumexp` over the columns, computed with log softmax, which is one fused pass on a CPU.
 
-    The largest log softmax of a row is its largest logit minus its log-sum-exp. A row without a finite logit gives
-    -inf. log softmax is slower for few columns, and less accurate for very many.
+    For 2,048 columns it takes .6 of the time. The largest log softmax is the largest logit minus the log-sum-exp, which
+    gives the result. A row without a finite logit has -inf. With few columns log softmax is slower, with very many it
+    is less accurate.
     """
     if not _FUSED_COLUMNS[0] <= logits_RV.shape[1] <= _FUSED_COLUMNS[1]:
         return torch.logsumexp(logits_RV, dim=1)

@@ -1,10 +1,10 @@
-"""Methods "packed" and "trie": thoughts in one flat row without padding after each prompt.
+"""Method "packed": thoughts in one flat row without padding after each prompt. Shared prefixes can be read once.
 
-Promise: used only for models for which a small probe gives the same states as their own forward pass.
+It is used only if a small probe gives the same states as the model's own forward pass.
 
-Only the attention is replaced, through the interface of transformers for it. The model's other modules run unchanged:
-norms of queries and keys, biases, multipliers and positions are the model's own. Any model that calls the interface and
-passes its arguments on can be scored in this way.
+The model's own modules run unchanged. Only the attention is replaced, through the interface that transformers has for
+it. Everything around the attention (norms of queries and keys, biases, multipliers, any kind of positions) is the
+model's own. Any model that calls the interface and passes its arguments on can be read this way.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from heedful.scorers.packs import Ids, Pack, plan_packs
 from heedful.scorers.score_sums import ScoreSums
 
 _PATHS = 16
-"""Tokens of thoughts per token of a pass; a shared token counts once for each of its thoughts."""
+"""Maximum tokens of thoughts per token of a pass. A shared token counts for each thought."""
 
 
 def cpu_tokens(model: PreTrainedModel) -> int:
     """Tokens of one pass above which a CPU is not faster: 4 times the width of the states, 512 to 1,024.
 
-    Measured with one thread. Width 128: .29 s with passes of 512 tokens, .32 s with 1,024. Width 256: 1.45 s with 512,
-    1.34 s with 1,024.
+    One thread: at width 128 passes of 512 tokens take .29 s and of 1,024 tokens .32 s. At width 256 passes of 1,024
+    tokens take 1.34 s and of 512 tokens 1.45 s.
     """
     width = int(model.config.get_text_config(decoder=True).hidden_size)
     return max(512, min(1024, 4 * width))
@@ -49,9 +49,9 @@ def score_packed(
     *,
     share: bool,
 ) -> None:
-    """Add every thought under every prompt to `sums`. `budget`: most tokens of one pass.
+    """Score every thought after every prompt into `sums`. `budget`: maximum tokens of one pass.
 
-    `share`: compute common prefixes of thoughts once.
+    `share`: read shared beginnings of thoughts once.
     """
     packs = plan_packs(thoughts, budget, share=share)
     weight = max((max(len(pack.ids_R), pack.scored_BT.size // _PATHS, 1) for pack in packs), default=1)
@@ -76,7 +76,7 @@ def _by_thought(first_PB: np.ndarray, rest_PE: np.ndarray, scored_BT: np.ndarray
 def _read_pack(
     model: PreTrainedModel, head: OutputHead, cache: Cache, part: slice, pack: Pack, prompts: int
 ) -> np.ndarray:
-    """Log-probabilities P x E (float64) of a pack's targets under each of P prompts."""
+    """Log-probabilities P x E (float64) of a pack's targets after each of P prompts."""
     if not len(pack.ids_R):
         return np.zeros((prompts, 0))
     packed = PackedAttention.of(cache, part, groups_of(pack, prompts, model))
@@ -88,10 +88,10 @@ def _read_pack(
 def packed_states(
     model: PreTrainedModel, body: nn.Module, pack: Pack, packed: PackedAttention, prompts: int
 ) -> torch.Tensor:
-    """The states P x R of a pack's read tokens after each of P prompts of one length."""
+    """The states P x R of a pack's read tokens after each of P equally long prompts."""
     ids_1R = torch.from_numpy(pack.ids_R).to(model.device)[None]
-    prompt_length = packed.prefixes[0][0].shape[2]
-    positions_1R = torch.from_numpy(pack.depths_R + prompt_length).to(model.device)[None]
+    behind = packed.prefixes[0][0].shape[2]
+    positions_1R = torch.from_numpy(pack.depths_R + behind).to(model.device)[None]
     with packed_attention(model):
         output = body(
             input_ids=ids_1R.expand(prompts, -1),
@@ -104,11 +104,11 @@ def packed_states(
 
 
 def obstacle_to_packing(model: PreTrainedModel, body: nn.Module) -> str | None:
-    """The reason why this model cannot be read in packs, as half a sentence; empty if it can.
+    """Why this model cannot be read in packs, as half a sentence. Empty if it can, `None` if its states are not finite.
 
-    `None` if its states are not finite. The probe has two prompts and three thoughts, two of them with a common prefix.
-    It compares the states of a pack with the model's own. They may differ by 1e-5 of their norm; in half precision by 4
-    eps, or by ten times the difference between the model's own cached and uncached pass.
+    Two prompts and three thoughts, two of them with a common prefix, are read in a pack and in the model's own way. The
+    states may differ by 1e-5 of their norm. In half precision they may differ by 4 eps, or by ten times the difference
+    between the model's own cached and uncached pass, which shows the effect of rounding.
     """
     passed_on = inspect.signature(body.forward).parameters.values()
     if not getattr(model, "_supports_attention_backend", False) or all(p.kind is not p.VAR_KEYWORD for p in passed_on):
@@ -131,9 +131,9 @@ def obstacle_to_packing(model: PreTrainedModel, body: nn.Module) -> str | None:
             output = body(input_ids=ids, use_cache=False, return_dict=True)
             whole = output.logits if "logits" in output else output.last_hidden_state
             own.append(whole[0, len(prompt) :])
-            cache_of_pair = DynamicCache()
-            states_after(body, ids[:, : len(prompt)], cache_of_pair)
-            cached.append(states_after(body, ids[:, len(prompt) :], cache_of_pair)[0])
+            behind = DynamicCache()
+            states_after(body, ids[:, : len(prompt)], behind)
+            cached.append(states_after(body, ids[:, len(prompt) :], behind)[0])
             ours.append(states_PRH[place, reads])
     own_RH = torch.cat(own).double()
     error, rounding = ((torch.cat(other).double() - own_RH).norm() / own_RH.norm() for other in (ours, cached))
@@ -156,5 +156,5 @@ def _probe(vocabulary: int) -> tuple[list[Ids], list[Ids]]:
 
 
 def _paths(pack: Pack) -> list[np.ndarray]:
-    """For each thought of a pack, the positions of its read tokens."""
+    """For each thought of a pack the positions of the tokens that it reads."""
     return [pack.targets.rows_E[scored[scored >= 0]] for scored in pack.scored_BT]

@@ -1,10 +1,8 @@
-"""Attention of packed thoughts: over the shared prompt and over each thought's own tokens, merged exactly.
+"""Attention of packed thoughts: the shared prompt and each thought's own tokens, combined exactly.
 
-Promise: the softmax over prompt and own tokens is that of each pair alone. Both parts return their log-sum-exp, and the
-weight of the prompt's part is the sigmoid of the difference.
-
-Source: the identity of online softmax (Milakov and Gimelshein 2018, arXiv:1805.02867), also used for attention in
-blocks (Dao et al. 2022, arXiv:2205.14135).
+The softmax over prompt and own tokens equals that of each pair alone. Both parts return their log-sum-exp, and the
+weight of the prompt's part is the sigmoid of the difference. This identity is used in online softmax (Milakov and
+Gimelshein 2018, arXiv:1805.02867) and in blockwise attention (Dao et al. 2022, arXiv:2205.14135).
 """
 
 from __future__ import annotations
@@ -24,24 +22,24 @@ from heedful.scorers.packs import Bucket, Pack
 
 NAME = "heedful_packed"
 _HARMLESS = {"position_ids", "cache_position", "use_cache", "is_causal", "output_attentions", "dropout"}
-"""Arguments that models pass to their attention and that change nothing in it."""
+"""Arguments that models pass to their attention without effect on its result."""
 _SCORES = 2**22
-"""Most attention scores at once without a fused kernel that returns its log-sum-exp."""
+"""Maximum attention scores held at a time if no fused kernel returns its log-sum-exp."""
 _FUSED_KEYS = 64
-"""With fewer keys, plain products are as fast as the fused kernel (15 keys: .28 and .39 ms; 100 keys: 2.3 and 1.8)."""
+"""With fewer keys the plain products are as fast as the fused kernel (15 keys .28 against .39 ms, 100: 2.3, 1.8)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedAttention:
-    """The arguments of every layer's attention in one pass: P prompts of one length, with a pack after each."""
+    """The data of one pass for every layer's attention: P prompts of one length, and a pack after each."""
 
     prefixes: Sequence[tuple[torch.Tensor, torch.Tensor]]
-    """The prompts' keys and values per layer, P x H x T x D; never written."""
+    """Per layer the prompts' keys and values, P x H x T x D, read only."""
     groups: Sequence[_Group]
     asked_for: set[str] = field(default_factory=set)
-    """Arguments of layers that this attention does not support; a model with any of them is refused."""
+    """Features that layers requested and this attention lacks. They are collected so that the model can be refused."""
     layers: set[int] = field(default_factory=set)
-    """The layers that called this attention."""
+    """The layers that used this attention."""
 
     @classmethod
     def of(cls, cache: Cache, part: slice, groups: Sequence[_Group]) -> PackedAttention:
@@ -51,21 +49,21 @@ class PackedAttention:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A bucket as tensors. `queries`, `keys` and `real` are None if it is the whole pack, in order and unpadded."""
+    """A bucket as tensors. `queries`, `keys`, `real` are None if the bucket is the whole pack in order, unpadded."""
 
     size: int
     queries: torch.Tensor | None
     keys: torch.Tensor | None
     real: torch.Tensor | None
-    """Positions of the queries that are no padding, among all queries of the bucket."""
+    """Positions of the queries that are not padding, among all queries of the bucket."""
     places: torch.Tensor | None
-    """The positions of these queries in the pack."""
+    """Their positions in the pack."""
     mask_BQK: torch.Tensor | None
-    """0 where a query attends to a key, else -inf; None: query q attends to the keys up to q."""
+    """0 if a query attends to a key, else -inf. None: query q attends to the keys up to q."""
 
 
 def groups_of(pack: Pack, prompts: int, model: PreTrainedModel) -> list[_Group]:
-    """The buckets of a pack, for passes with `prompts` prompts."""
+    """The buckets of a pack for passes after `prompts` prompts."""
     whole = np.arange(len(pack.ids_R))
     return [_group(bucket, whole, prompts, model) for bucket in pack.buckets]
 
@@ -88,7 +86,7 @@ def _group(bucket: Bucket, whole_R: np.ndarray, prompts: int, model: PreTrainedM
 
 @contextmanager
 def packed_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Inside the context, the decoder's attention is `attend_packed`. Its forward needs the argument `packed`."""
+    """Replace the decoder's attention with `attend_packed`. The forward call must pass `packed=...`."""
     decoder = model.get_decoder()
     configs = {id(module.config): module.config for module in decoder.modules() if hasattr(module, "config")}
     before = [(config, config._attn_implementation) for config in configs.values()]
@@ -113,10 +111,10 @@ def attend_packed(
 ) -> tuple[torch.Tensor, None]:
     """The attention of one layer, as transformers calls it: query P x Hq x T x D, key and value P x Hkv x T x D.
 
-    In the prompt's part, heads that share a key are folded into the queries, so that no prompt is copied.
+    Heads that share a key are folded into the queries of the prompt's part, so that no prompt is copied.
     """
     if packed is None:
-        # The layer did not pass its arguments on. The probe misses it in `layers` and refuses the model.
+        # A layer that does not pass its arguments on is missing in `layers`, so the probe refuses the model.
         return query.transpose(1, 2).contiguous(), None
     packed.asked_for.update(name for name, wish in asked.items() if name not in _HARMLESS and wish not in (None, False))
     if attention_mask is not None:
@@ -136,7 +134,7 @@ AttentionInterface.register(NAME, attend_packed)
 def _prompt(
     query: torch.Tensor, keys_PHTD: torch.Tensor, values_PHTD: torch.Tensor, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention of all queries to the prompt: values P x T x H x D, log-sum-exp P x T x H."""
+    """Attention of all queries to the prompt: the values P x T x H x D, the log-sum-exp P x T x H."""
     prompts, heads, tokens, _ = query.shape
     kept = keys_PHTD.shape[1]
     folded = query.reshape(prompts, kept, heads // kept * tokens, -1)
@@ -188,7 +186,7 @@ def _attend(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """softmax(scale query key') value and the log-sum-exp of its rows, all B x H x T (x D).
 
-    On a CPU torch's own attention kernel returns both. Plain products are used on other devices and for few keys.
+    On a CPU the kernel of torch's own attention returns both. Elsewhere, and for few keys, plain products are used.
     """
     fused = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
     if fused is not None and query.device.type == "cpu" and key.shape[2] >= _FUSED_KEYS:

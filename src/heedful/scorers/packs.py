@@ -1,7 +1,7 @@
-"""Plans of packs: the tokens of thoughts in one flat row without padding, and which tokens attend to which.
+"""Plans of packs: which tokens of which thoughts are read in one flat row, and which tokens attend to which.
 
-Promise: a plan depends on token ids only and is the same for every prompt. Each scored token of each thought is
-predicted from exactly one read token, or from the prompt.
+The plan depends on token ids only and is the same for every prompt. Each scored token of each thought follows exactly
+one read token, or the prompt.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ Ids = tuple[int, ...]
 Ints = npt.NDArray[np.int64]
 
 SHARE_BELOW = 0.75
-"""Prefixes are shared if this leaves less than this fraction of the tokens to be read."""
+"""Prefixes are shared if that leaves less than this fraction of the tokens to read."""
 _PATH_COPIES = 16
-"""Most keys that the thoughts of a pack attend to in total, as a multiple of the budget. It bounds the memory."""
+"""Maximum keys of all thoughts of a pack, as a multiple of the budget. It limits the memory that sharing needs."""
 _BUCKET_COPIES = 4
-"""The same limit for the thoughts of one bucket."""
+"""The same for the thoughts of one attention call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Tokens to be scored, and the row of states that predicts each, in ascending order. A row may predict several."""
+    """Tokens to score, and the row of states that predicts each, in ascending order. A row may predict several."""
 
     rows_E: Ints
     tokens_E: Ints
 
     @classmethod
     def every(cls, rows: int, tokens: Ints) -> Targets:
-        """All `tokens`, predicted from each of `rows` rows."""
+        """All `tokens` after each of `rows` rows."""
         return cls(np.repeat(np.arange(rows), len(tokens)), np.tile(tokens, rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Thoughts of a pack with similar lengths, for attention among a thought's own tokens. Padding is on the right."""
+    """Thoughts of a pack of similar length, for attention among a thought's own tokens. Padding is on the right."""
 
     queries_BQ: Ints
-    """The tokens of each thought that no earlier thought of the pack has."""
+    """The tokens that a thought is the first to contain."""
     keys_BK: Ints
-    """All tokens of each thought: the shared ones, then its own."""
+    """All tokens that the thought reads: the shared ones, then its own."""
     starts_B: Ints
-    """Number of shared tokens. Query q attends to the keys up to starts + q."""
+    """Number of shared tokens: query q attends to the keys up to starts + q."""
     real_BQ: npt.NDArray[np.bool_]
-    """True where there is a query, False at padding."""
+    """True = a query, False = padding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """Thoughts in one flat row. All tokens but the last of each thought are read; a shared prefix is read once."""
+    """Thoughts read in one flat row. All tokens with a successor are read, a shared prefix once."""
 
     rows: list[int]
     ids_R: Ints
     depths_R: Ints
-    """Position of each read token in its thought, from 0."""
+    """Position of a read token in its thought, from 0."""
     targets: Targets
-    """The scored tokens: all but the first of each thought, those of a shared prefix once. Rows are read tokens."""
+    """The scored tokens: all except first ones, those of a shared prefix once. Its rows are read tokens."""
     scored_BT: Ints
-    """For each thought, the targets of its second, third, ... token; -1 at padding."""
+    """For each thought the targets of its second, third, ... token. -1 at padding."""
     buckets: list[Bucket]
 
 
 def reads(thoughts: Sequence[Ids], *, share: bool) -> int:
-    """Number of tokens that are read after each prompt if all thoughts fit into one pack."""
+    """Number of tokens read after each prompt if all thoughts fit one pack."""
     order = _order(thoughts, share)
     total = 0
     previous: Ids = ()
@@ -77,16 +77,13 @@ def reads(thoughts: Sequence[Ids], *, share: bool) -> int:
 
 
 def worth_sharing(thoughts: Sequence[Ids]) -> bool:
-    """Whether common prefixes save more reading than the bookkeeping costs."""
+    """Whether shared prefixes save more reading than their bookkeeping costs."""
     alone = reads(thoughts, share=False)
     return alone > 0 and reads(thoughts, share=True) < SHARE_BELOW * alone
 
 
 def plan_packs(thoughts: Sequence[Ids], budget: int, *, share: bool) -> list[Pack]:
-    """Packs of at most `budget` read tokens, of similar sizes. A longer thought is a pack of its own.
-
-    Empty thoughts are in no pack.
-    """
+    """Packs of at most `budget` read tokens and similar size. A longer thought is its own pack. No empty thoughts."""
     target = reads(thoughts, share=share)
     target = -(-target // max(1, -(-target // budget)))
     packs: list[Pack] = []
@@ -105,7 +102,7 @@ def plan_packs(thoughts: Sequence[Ids], budget: int, *, share: bool) -> list[Pac
 
 
 def _order(thoughts: Sequence[Ids], share: bool) -> list[int]:
-    """Non-empty thoughts, sorted by their tokens if prefixes are shared, else by their length."""
+    """Order in which neighbours are similar: in their tokens if prefixes are shared, else in their length."""
     rows = [row for row, ids in enumerate(thoughts) if ids]
     return sorted(rows, key=lambda row: thoughts[row]) if share else sorted(rows, key=lambda row: -len(thoughts[row]))
 
@@ -118,17 +115,17 @@ def _common(one: Ids, other: Ids) -> int:
 
 
 def _new_reads(previous: Ids, thought: Ids, share: bool) -> int:
-    """Number of tokens of a thought that were not read with the one before it, in order of tokens."""
+    """Number of tokens of a thought that the previous thought, in order of tokens, has not read."""
     shared = min(_common(previous, thought), max(0, len(previous) - 1)) if share else 0
     return len(thought) - 1 - shared
 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """One thought in a pack: `start` tokens shared with earlier thoughts, then `own` new ones."""
+    """The tokens that one thought is the first to contain: `own` of them after `start` shared ones."""
 
     path: Ints
-    """All read tokens of the thought, as positions in the pack."""
+    """All tokens that the thought reads, by their position in the pack."""
     start: int
 
     @property
@@ -177,12 +174,12 @@ def _pack(rows: list[int], thoughts: Sequence[Ids], budget: int, share: bool) ->
 
 
 def _grown(shared: Ints, start: int, length: int) -> Ints:
-    """`shared`, extended to `length` by consecutive numbers from `start`."""
+    """`shared`, filled up to `length` with new numbers from `start`."""
     return np.concatenate([shared, np.arange(start, start + length - len(shared))])
 
 
 def _buckets(segments: list[_Segment], most_keys: int) -> Iterator[Bucket]:
-    """Buckets of segments from long to short. A new bucket begins below 3/4 of the longest one's tokens, minus 4."""
+    """Segments from long to short, cut where one has fewer than 3/4 of the longest one's tokens, minus 4."""
     segments = sorted(segments, key=lambda segment: -segment.own)
     chosen: list[_Segment] = []
     width = 0

@@ -1,7 +1,4 @@
-"""Sums of token log-probabilities into cross-scores.
-
-Promise: sums are taken in float64, whatever dtype the model computes in.
-"""
+"""Accumulation of token log-probabilities into the sums of a cross-score, in float64 for any model precision."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ Floats = npt.NDArray[np.float64]
 
 
 class ScoreSums:
-    """Sums for M distinct thoughts under N prompts: over all tokens, and over the first k for each k of `head_tokens`.
+    """Sums of M distinct thoughts under N prompts: over all tokens, and over the first k for each k of `head_tokens`.
 
-    `keep_tokens`: also keep the log-probability of every token in float32, one N x T_i array per thought.
+    `keep_tokens`: also store float32 log-probabilities of single tokens, one N x T_i array per thought.
     """
 
     def __init__(
@@ -29,7 +26,7 @@ class ScoreSums:
             self.tokens_MNT = [np.zeros((prompts, length), dtype=np.float32) for length in lengths_M]
 
     def add(self, rows_B: Sequence[int], columns_P: Sequence[int], logprobs_PBT: Floats) -> None:
-        """Add the tokens of some thoughts under some prompts, right-padded with zeros. Each pair is added once."""
+        """Add the tokens of some thoughts under some prompts, right-padded with zeros. Add each pair only once."""
         cells = np.ix_(rows_B, columns_P)
         for sums_MN, cut in zip(self.sums_SMN, self._cuts, strict=True):
             sums_MN[cells] = logprobs_PBT[:, :, :cut].sum(axis=2).T

@@ -1,7 +1,6 @@
 """Grow a seedling: tokenizer and weights from a solver's demonstrations, cached on disk.
 
-Promise: the same recipe gives the same bytes on one machine and thread count; an interrupted growth leaves nothing
-behind, and the cached copy is the only one.
+The same recipe gives the same bytes on one machine and thread count. An interrupted growth leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Progress = Callable[[int, int, float], None]
 
 
 class DemonstratedEnvironment(Environment, Demonstrator, Protocol):
-    """An environment whose solver can demonstrate."""
+    """An environment with a solver that can demonstrate."""
 
 
 def cache_root() -> Path:
@@ -56,13 +55,13 @@ def cache_root() -> Path:
 def seedling_path(
     recipe: Seedling, env: Environment, knobs: object, tags: Tags, context: Context = FULL_HISTORY
 ) -> Path:
-    """Where the grown seedling lies or will lie."""
+    """The path of the seedling, whether it exists or not."""
     versions = (
         f"torch {torch.__version__}, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}, "
         f"{torch.get_num_threads()} threads"
     )
     window = [asdict(context)] if context.cuts(env.turns) else []
-    # The knobs of an environment that is served elsewhere say where, not what.
+    # The knobs of a remote environment give its address, not its content.
     served = [env.served] if hasattr(env, "served") else []
     key = recipe.key([knobs, asdict(tags), *window, *served], versions)
     return cache_root() / "seedlings" / f"{env.name}-{key}"
@@ -76,10 +75,10 @@ def load_seedling(
     progress: Progress,
     context: Context = FULL_HISTORY,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path]:
-    """The seedling of this recipe, which reads its episodes as `context` shows them: from the cache, or grown now.
+    """The seedling of this recipe, from the cache or grown now. It reads its episodes as `context` shows them.
 
     Raises:
-        ValueError: the environment cannot demonstrate, or not in windows, or the cached copy is damaged.
+        ValueError: the environment cannot demonstrate (or not in windows), or the cached copy is damaged.
         DiskFull: there is no room for the grown seedling.
     """
     path = seedling_path(recipe, env, knobs, tags, context)
@@ -90,7 +89,7 @@ def load_seedling(
 
 
 def _keep(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write a grown seedling beside its place, then move it there."""
+    """Write a grown seedling next to its path, then rename it."""
     with naming_a_full_disk(path, kept="nothing of this seedling"):
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
@@ -98,7 +97,7 @@ def _keep(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
             write_pretrained(unfinished, model, tokenizer)
             unfinished.rename(path)
         except OSError:
-            if not path.exists():  # else another process has grown the same seedling meanwhile
+            if not path.exists():  # otherwise another process has grown the same seedling meanwhile
                 raise
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -151,14 +150,14 @@ def _initial_model(recipe: Seedling, tokenizer: PreTrainedTokenizerBase, rendere
         eos_token_id=renderer.end_of_turn_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    # Initialisation draws from torch's global generator; fork it so that no other consumer notices.
+    # Initialisation draws from torch's global generator, so it is forked to leave other users unaffected.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive(recipe.seed, "weights"))
         return LlamaForCausalLM(config)
 
 
 def _corpus(env: DemonstratedEnvironment, recipe: Seedling) -> Iterator[str]:
-    """What the tokenizer learns from: demonstrated episodes, and what the environment says to faulty replies."""
+    """Texts for the tokenizer: demonstrated episodes, and the environment's answers to faulty replies."""
     tasks = TaskStream(env, "train", derive(recipe.seed, "demonstrations", "tokenizer"))
     rng = stream(recipe.seed, "demonstrator", "tokenizer")
     for task in tasks.next(TOKENIZER_EPISODES):
@@ -189,7 +188,7 @@ def _batches(
 
 
 def encode(episode: Sequence[tuple[str, str]], renderer: Renderer) -> TrainingSample:
-    """A demonstrated episode as ids, exactly as the sampler would have met and left them; replies are trained."""
+    """A demonstrated episode as token ids, exactly as a sampled episode would have them. Replies are trained."""
     ids: list[int] = []
     trained: list[bool] = []
     for number, (observation, reply) in enumerate(episode):
@@ -209,10 +208,10 @@ def encode_windows(
     renderer: Renderer,
     context: Context,
 ) -> list[TrainingSample]:
-    """A demonstrated episode as rows, as a sampler would have met and left it in windows of history.
+    """A demonstrated episode as rows, exactly as a sampled episode in windows of history would have them.
 
-    The replies are played once more, since a window begins with the opening of an observation, which demonstrations do
-    not hold. Raises ValueError where the environment then shows something else than the demonstration says.
+    The replies are played again, because a window begins with the opening of an observation, and demonstrations do not
+    hold it. Raises ValueError if the environment then shows something else than the demonstration.
     """
     episode = Player(env.episode(), task, 0, len(pairs), context)
     for shown, text in pairs:
@@ -238,7 +237,7 @@ def encode_windows(
 def _train(
     model: LlamaForCausalLM, recipe: Seedling, batches: Iterator[list[TrainingSample]], progress: Progress
 ) -> None:
-    """Next-token training on the demonstrator's replies, mean over all tokens of a step."""
+    """Train on next-token prediction of the demonstrator's replies, averaged over all tokens of a step."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, betas=(0.9, 0.95), weight_decay=0.0)
     logits_at_trained = token_logits(model)
     warmup = max(1, recipe.steps // 25)

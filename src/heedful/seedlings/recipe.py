@@ -1,6 +1,6 @@
-"""What a seedling is made of: a small language model grown from a solver's demonstrations, on this machine.
+"""The recipe of a seedling: a small language model grown from a solver's demonstrations on this machine. Torch-free.
 
-Promise: torch-free, and equal recipes name equal seedlings - the cache key is a hash of every field.
+The cache key is a hash of every field, so equal recipes name equal seedlings.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 FORMAT = 1
-"""Counts changes of the growing code that change the weights a recipe gives."""
+"""Version of the growing code. It increases when the weights of a recipe change."""
 
 LEAST_VOCABULARY = 265
-"""256 bytes, 5 tokens of the chat template, 4 tags: without them a tokenizer could not write every text."""
+"""256 bytes, 5 tokens of the chat template and 4 tags. A tokenizer needs them to write every text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Seedling:
     ffn: int = 384
     """Width of the feed-forward layers."""
     vocabulary: int = 512
-    """Most entries of the tokenizer, which is learned from the demonstrations."""
+    """Maximum number of entries of the tokenizer, which is learned from the demonstrations."""
     context: int = 1024
-    """Longest sequence in tokens."""
+    """Maximum sequence length in tokens."""
     init: float = 0.02
     """Standard deviation of the initial weights."""
     steps: int = 300
@@ -39,9 +39,9 @@ class Seedling:
     episodes: int = 32
     """Demonstrated episodes per step."""
     lr: float = 2e-3
-    """Peak learning rate; cosine to a tenth."""
+    """Peak learning rate, with cosine decay to a tenth."""
     imperfect: float = 0.3
-    """Share of demonstrated turns that follow a random plan: leaves reinforcement learning something to do."""
+    """Share of demonstrated turns that follow a random plan, so that reinforcement learning can improve."""
     template: float = 0.0
     """Share of demonstrated thoughts that are fluent but do not depend on the state."""
     seed: int = 0
@@ -70,5 +70,5 @@ class Seedling:
 
 
 def nano() -> Seedling:
-    """The smallest useful seedling: seconds to grow, for Echo, Bandit and the tests."""
+    """The smallest useful seedling, for Echo, Bandit and the tests. It grows in seconds."""
     return replace(Seedling(), hidden=64, layers=2, heads=2, kv_heads=1, ffn=192, steps=300, lr=4e-3)

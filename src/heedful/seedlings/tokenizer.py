@@ -1,7 +1,7 @@
-"""The tokenizer of a seedling: byte-level BPE that keeps every digit and every grid symbol a token of its own.
+"""The tokenizer of a seedling: byte-level BPE in which every digit and every grid symbol is a single token.
 
-Promise: lossless on any text, and the same through `AutoTokenizer` (a Llama-type directory keeps a custom
-tokenizer; a Qwen2-type one is silently replaced by transformers 5).
+It is lossless on any text, and `AutoTokenizer` loads the same tokenizer. The folder is of Llama type, because
+transformers 5 silently replaces a custom tokenizer in a folder of Qwen2 type.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PIECES = r" ?\|\|| ?[A-Za-z][a-z]*| ?[0-9]|\n| ?[^A-Za-z0-9\s]|\s"
 
 
 def grow_tokenizer(texts: Iterable[str], vocabulary: int, context: int, tags: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Learn the merges from `texts`. `tags` become ordinary single tokens, never dropped in decoding."""
+    """Learn the merges from `texts`. `tags` become ordinary single tokens that decoding keeps."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [

@@ -1,4 +1,10 @@
-"""Environments over HTTP: the sessions, the requests that are understood, and the server that listens.
+"""Environments over HTTP: sessions, requests and the server. Standard library only.
 
-Promise: standard library only; whatever a client sends, it is answered in a sentence and disturbs no other session.
+Every request gets an answer, errors as a sentence. A faulty client cannot disturb another client's session.
 """
+
+from heedful.serving.server import EnvironmentServer
+from heedful.serving.service import Service
+from heedful.serving.sessions import Sessions
+
+__all__ = ["EnvironmentServer", "Service", "Sessions"]

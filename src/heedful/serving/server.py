@@ -1,13 +1,13 @@
-"""The HTTP server before a `Service`: connections, sizes, tokens, and a clean end.
+"""The HTTP server of a `Service`: connections, limits, tokens and shutdown.
 
-Promise: bounded in connections, in the size of a request, in sessions and in idle time; nothing but the health check is
-answered without the token, if there is one; without one the server listens on this machine only.
+Connections, the size of a request, sessions and idle time are limited. If there is a token, every request except the
+health check needs it. Without a token the server listens on this machine only.
 
-Built on the standard library's threading server rather than on an ASGI framework. Environments are blocking code: under
-one as well each request would run in a thread, and nothing of what a framework adds (streams, sockets for many idle
-clients, schemas) is used by the nine requests that there are, while every user would install it. What the standard
-library leaves open is closed here: one segment per answer (else TCP waits 40 ms between headers and body), limits, and
-time-outs of connections. There is no TLS: put a reverse proxy or an SSH tunnel before it.
+It uses the standard library's threading server, not an ASGI framework. Environments are blocking code, so each request
+would run in a thread under a framework too. The nine requests here need none of its features (streams, sockets for many
+idle clients, schemas), and every user would have to install it. The standard library lacks three things, which are
+added here: one segment per answer (otherwise TCP waits 40 ms between headers and body), limits, and time-outs of
+connections. There is no TLS: put a reverse proxy or an SSH tunnel in front.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from heedful.serving.service import Service
 from heedful.serving.sessions import Refusal, Sessions
 
 CONNECTION_IDLE = 300.0
-"""Seconds after which a connection that says nothing is closed."""
+"""Seconds after which a silent connection is closed."""
 
 SWEEP_EVERY = 1.0
-"""Seconds between two looks for idle sessions."""
+"""Seconds between two checks for idle sessions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server takes on."""
+    """Limits of a server."""
 
     largest_request: int = 2**22
-    """Bytes; a character of a reply can take six of them."""
+    """Maximum size in bytes. A character of a reply can take six bytes."""
     connections: int = 512
-    """At once; each takes a thread."""
+    """Maximum number of open connections. Each takes a thread."""
     log_every: int = 10_000
     """Requests between two lines of log."""
 
 
 def check_address(host: str, token: str) -> None:
-    """Refuse an address that others can reach, unless there is a token. Raises ValueError."""
+    """Refuse an address that other machines can reach, unless there is a token. Raises ValueError."""
     if token or _is_loopback(host):
         return
     raise ValueError(
-        f"Expected a token before listening on {host}, which other machines may reach: whoever reaches an environment "
-        "server can use up its sessions and this machine. Set HEEDFUL_ENV_TOKEN to a secret (here and for the "
-        "clients), or give --token-file FILE; or listen on 127.0.0.1."
+        f"Expected a token before listening on {host}, which other machines may reach: anyone who reaches an "
+        "environment server can use up its sessions and this machine. Set HEEDFUL_ENV_TOKEN to a secret (here and for "
+        "the clients), give --token-file FILE, or listen on 127.0.0.1."
     )
 
 
@@ -69,7 +69,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class EnvironmentServer(ThreadingHTTPServer):
-    """Listens at once; serves when `serve_forever` is called. `tell` takes the lines of the log."""
+    """An HTTP server that listens from its creation and answers in `serve_forever`. `tell` receives the log lines."""
 
     daemon_threads = True
     block_on_close = False
@@ -108,7 +108,7 @@ class EnvironmentServer(ThreadingHTTPServer):
         return self._requests
 
     def count(self, seconds: float, refused: bool) -> None:
-        """Note one answered request; every so many are a line of log."""
+        """Count one answered request. Every `log_every` requests make one log line."""
         with self._counting:
             self._requests += 1
             self._refused += refused
@@ -140,7 +140,7 @@ class EnvironmentServer(ThreadingHTTPServer):
         try:
             request.sendall(f"{head}Content-Type: application/json\r\nRetry-After: 1\r\n\r\n".encode() + body)
         except OSError:
-            pass  # whoever asked has gone
+            pass  # the client has gone
         finally:
             self.shutdown_request(request)
 
@@ -152,14 +152,14 @@ class EnvironmentServer(ThreadingHTTPServer):
             self._seats.release()
 
     def server_close(self) -> None:
-        """Close the connections that are open, too: their threads would go on answering."""
+        """Also close the open connections, because their threads would continue to answer."""
         super().server_close()
         for connection in tuple(self._connections):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def service_actions(self) -> None:
-        """Called by `serve_forever` between two connections, twice a second at least."""
+        """Close idle sessions. `serve_forever` calls this between two connections, at least twice a second."""
         now = time.monotonic()
         if now < self._next_sweep:
             return
@@ -169,19 +169,19 @@ class EnvironmentServer(ThreadingHTTPServer):
             self._tell(f"{closed} idle session{'s' if closed > 1 else ''} closed; {self.standing()}")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke ends its own thread; what is no matter of the network is told."""
+        """Log every error except network errors. A broken connection ends only its own thread."""
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
             self._tell(f"a request could not be answered: {type(error).__name__}: {error}")
 
     def server_bind(self) -> None:
-        """Without the name look-up of the standard library, which can take seconds and serves nothing here."""
+        """Bind without the standard library's name look-up, which can take seconds and is not needed here."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection: request after request until either side closes it."""
+    """One connection with its requests, until either side closes it."""
 
     protocol_version = "HTTP/1.1"
     server_version = "heedful"
@@ -189,7 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = CONNECTION_IDLE
     disable_nagle_algorithm = True
     wbufsize = 2**16
-    """Headers and body leave together."""
+    """Large enough to send headers and body together."""
     server: EnvironmentServer
 
     def do_GET(self) -> None:
@@ -202,12 +202,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """One line for each request would be all that the terminal shows; see `EnvironmentServer.count`."""
+        """Write nothing: a line per request would flood the terminal. See `EnvironmentServer.count`."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the standard library refuses by itself (a malformed request line, headers too long), in our form."""
+        """Refusals by the standard library (malformed request line, too long headers), as JSON like other errors."""
         self.close_connection = True
-        self.request_version = self.protocol_version  # of a line that says none: headers go before the sentence
+        # Without this a request line without a version would get a body without headers.
+        self.request_version = self.protocol_version
         self._send(code, {"error": f"{message or HTTPStatus(code).phrase}."})
 
     def _serve(self) -> None:
@@ -220,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.count(time.perf_counter() - begun, refused=status >= 400)
 
     def _read(self) -> Tree:
-        """The request's body. Raises Refusal; the connection is closed where a body is left unread."""
+        """The request's body. Raises Refusal. The connection is closed if a body is left unread."""
         self._check_token()
         length = self._length()
         body = self.rfile.read(length)
@@ -230,15 +231,15 @@ class _Handler(BaseHTTPRequestHandler):
         if not body:
             return {}
         if self.headers.get_content_type() != "application/json":
-            # It also keeps web pages out: a browser asks before it sends this type to another site.
+            # This also excludes web pages: a browser asks for permission before it sends this type to another site.
             raise Refusal(415, f"Expected Content-Type: application/json, found {self.headers.get_content_type()}.")
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise Refusal(400, f"Expected the body as JSON, but it is none: {error}.") from error
+            raise Refusal(400, f"Expected the body as JSON, but it is not JSON: {error}.") from error
 
     def _length(self) -> int:
-        """Bytes of the body."""
+        """Length of the body in bytes."""
         stated, most = self.headers.get("Content-Length", "0"), self.server.limits.largest_request
         if self.headers.get("Transfer-Encoding") or not (stated.isascii() and stated.isdigit()):
             self.close_connection = True
@@ -254,7 +255,7 @@ class _Handler(BaseHTTPRequestHandler):
         return length
 
     def _discard(self, length: int) -> None:
-        """Read a body away, so that whoever sends it gets to the answer; one beyond all measure is cut off."""
+        """Read and drop a body, so that the client reads the answer. A far too large body is cut off."""
         self.close_connection = self.close_connection or length > LARGEST_FRAME
         while length > 0 and not self.close_connection:
             part = self.rfile.read(min(length, 2**16))
@@ -268,7 +269,7 @@ class _Handler(BaseHTTPRequestHandler):
         given = self.headers.get("Authorization", "").encode("utf-8", "replace")
         if not hmac.compare_digest(given, f"Bearer {token}".encode()):
             self.close_connection = True
-            raise Refusal(401, "Expected the server's token as `Authorization: Bearer TOKEN`; set HEEDFUL_ENV_TOKEN.")
+            raise Refusal(401, "Expected the server's token as `Authorization: Bearer TOKEN`: set HEEDFUL_ENV_TOKEN.")
 
     def _send(self, status: int, tree: Tree) -> None:
         body = encode(tree)

@@ -1,6 +1,6 @@
-"""What can be asked of an environment server: one function per request, from a JSON tree to a JSON tree.
+"""The requests of an environment server: one function per request, from a JSON tree to a JSON tree. No network.
 
-Promise: no network here; a request that is not understood is a `Refusal` with a status and a sentence.
+An unknown or malformed request raises `Refusal` with a status and a sentence.
 
 | request                                                   | answer                                          |
 |-----------------------------------------------------------|-------------------------------------------------|
@@ -34,14 +34,14 @@ from heedful.types import Task
 PROTOCOL = 1
 
 MOST_SEEDS = 1000
-"""Of one request for tasks."""
+"""Maximum number of seeds in one request for tasks."""
 
 OFFERS = ("demonstrate", "random_answer", "blind_answers")
-"""What an environment may have beyond the contract and a client can use."""
+"""Methods that an environment may have in addition to the contract, and that a client can call."""
 
 
 class Service:
-    """Answers requests about one environment and its episodes. Safe for several threads if the environment is."""
+    """Answers requests about one environment and its episodes. As thread-safe as the environment itself."""
 
     def __init__(self, env: Environment, sessions: Sessions) -> None:
         self._env: Any = env
@@ -49,7 +49,7 @@ class Service:
         self.description = _description(env)
 
     def answer(self, method: str, path: str, body: Tree) -> tuple[int, Tree]:
-        """HTTP status and tree. `body`: the request's JSON, `{}` without one. Raises Refusal."""
+        """HTTP status and answer. `body`: the request's JSON, or `{}` if there is none. Raises Refusal."""
         words = [word for word in path.split("?")[0].split("/") if word]
         for (known_method, *pattern), handle in _ROUTES:
             if len(pattern) == len(words) and all(
@@ -88,8 +88,8 @@ class Service:
             raise Refusal(
                 409,
                 f"Expected another environment than {self.description['name']} with its present knobs (digest "
-                f"{self.description['digest']}, the client knows {str(expected)[:20]!r}): the server was started anew "
-                "with other ones. Start the client again, too.",
+                f"{self.description['digest']}, the client knows {str(expected)[:20]!r}): the server was restarted "
+                "with other ones. Restart the client too.",
             )
         for old in _listed(body, "close"):
             self._sessions.close(str(old))
@@ -144,7 +144,7 @@ class Service:
             raise Refusal(404, f"{self.description['name']} has no `{offer}`.")
 
     def _foreign(self, call: Callable[[], Any]) -> Any:
-        """What the environment answers. Raises Refusal 500 with what it raised."""
+        """The environment's answer. Raises Refusal 500 with the environment's error."""
         answer = guarded_call(call)
         if isinstance(answer, Raised):
             raise Refusal(500, f"The environment {self.description['name']} raised {answer}.")
@@ -162,11 +162,11 @@ _ROUTES: tuple[tuple[tuple[str, ...], Callable[[Service, Mapping[str, Tree], str
     (("POST", "random-answer"), Service._random_answer),
     (("POST", "blind-answers"), Service._blind_answers),
 )
-"""(method, *words of the path with ID for a session's) -> what answers it."""
+"""(method, *words of the path, ID for a session's id) -> the method that answers."""
 
 
 def _description(env: Any) -> dict[str, Tree]:
-    """What a client needs to know about the environment. `digest` names the environment with its knobs."""
+    """What a client needs to know about the environment. `digest` identifies the environment with its knobs."""
     knobs = to_json(env) if dataclasses.is_dataclass(env) else {}
     actions = list(getattr(env, "actions", ()))
     kind = f"{type(env).__module__}:{type(env).__qualname__}"

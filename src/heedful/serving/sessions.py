@@ -1,7 +1,7 @@
-"""The episodes that a server holds for its clients, each under an id of its own.
+"""The episodes that a server holds for its clients, each with its own id.
 
-Promise: a session is used by one request at a time; a repeated request gets the answer that the first one got, so that
-a client may ask again whenever an answer was lost; what nobody asks for any more is closed.
+Only one request at a time uses a session. A repeated request gets the answer of the first one, so a client may repeat a
+request if an answer was lost. Unused sessions are closed.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class _Session:
     name: str
     key: str
     used: float
-    """When it was last asked for, on the table's clock."""
+    """Time of its last request, on the table's clock."""
     environment: Episode | None = None
-    """`None` before it has started and once it is over."""
+    """`None` before the start and after the end."""
     turn: int = 0
     """Replies executed so far."""
     response: str = ""
-    """The last of them."""
+    """The last executed reply."""
     answer: Tree = None
-    """What it was answered with."""
+    """The answer to that reply."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -48,10 +48,10 @@ class _Session:
 
 
 class Sessions:
-    """A table of at most `most` open episodes; one that was not used for `idle` seconds is closed.
+    """A table of at most `most` open episodes. An episode that is unused for `idle` seconds is closed.
 
-    An answer is a tree: `observation` or `step`, or `raised` with the text of what the environment raised, after which
-    its episode is over. The last answer of an episode that is over is kept for as long as there is room.
+    An answer is a tree with `observation`, `step` or `raised`. `raised` holds the text of the environment's error, and
+    ends the episode. The last answer of an ended episode is kept while there is room.
     """
 
     def __init__(
@@ -70,25 +70,25 @@ class Sessions:
 
     @property
     def open(self) -> int:
-        """Episodes that go on, or are about to begin."""
+        """Number of episodes that are running or about to begin."""
         return sum(not session.over for session in tuple(self._sessions.values()))
 
     def start(self, task: Task, member: int, key: str) -> Tree:
         """Begin an episode: `{"session": id, "observation": ...}`, or `raised` and no session.
 
-        `key`: chosen by the client at random; a second request with the same one gets the same session. Empty = none.
-        Raises Refusal 429 where there is no room.
+        `key`: chosen by the client at random. A second request with the same key gets the same session. Empty = no key.
+        Raises Refusal 429 if there is no room.
         """
         with self._table:
             known = self._by_key.get(key) if key else None
             session = known or self._admit(key)
             if known is None:
-                session.lock.acquire()  # nobody else knows it yet
+                session.lock.acquire()  # no other thread knows it yet
         if known is not None:
             with session.lock:
                 session.used = self._clock()
                 if session.turn > 0 or session.answer is None:
-                    raise Refusal(409, f"The session of key {key!r} has gone on or away since; choose a new key.")
+                    raise Refusal(409, f"The session of key {key!r} has continued or was closed: choose a new key.")
                 return {"session": session.name, **session.answer}
         try:
             environment, answer = self._begin(task, member)
@@ -102,8 +102,8 @@ class Sessions:
     def step(self, name: str, response: str, turn: int | None) -> Tree:
         """Execute one reply.
 
-        `turn`: how many replies of this episode were executed before, as the client knows it. The same number and reply
-        again get the same answer again. `None`: the next one, whichever that is.
+        `turn`: the number of replies executed before this one, as the client counts. A repeated request with the same
+        number and reply gets the same answer. `None`: no check, the next turn is taken.
 
         Raises Refusal 404 for an unknown session, 409 for a turn that is not the next one.
         """
@@ -113,7 +113,7 @@ class Sessions:
             if turn is not None and turn == session.turn - 1 and response == session.response:
                 return session.answer
             if session.environment is None:
-                raise Refusal(409, f"The episode of session {name} is over; begin another one with POST /sessions.")
+                raise Refusal(409, f"The episode of session {name} is over: begin another one with POST /sessions.")
             if turn is not None and turn != session.turn:
                 raise Refusal(
                     409, f"Expected turn {session.turn} of session {name}, or the last one again, found turn {turn}."
@@ -131,7 +131,7 @@ class Sessions:
             return session.answer
 
     def close(self, name: str) -> bool:
-        """Drop a session; whether there was one."""
+        """Drop a session. Returns whether it existed."""
         with self._table:
             session = self._sessions.pop(name, None)
             if session is not None and session.key:
@@ -139,10 +139,10 @@ class Sessions:
         return session is not None
 
     def sweep(self) -> int:
-        """Close what was idle for too long; returns how many episodes that went on were closed."""
+        """Close idle sessions. Returns how many of them were still running."""
         latest = self._clock() - self._idle
         stale = [session for session in tuple(self._sessions.values()) if session.used < latest]
-        # One that is at work is not idle, however long it takes.
+        # A session that is executing a request is not idle, however long it takes.
         stale = [session for session in stale if not session.lock.locked()]
         lost = sum(self.close(session.name) and not session.over for session in stale)
         self.expired += lost
@@ -154,12 +154,12 @@ class Sessions:
             raise Refusal(
                 404,
                 f"There is no session {name[:60]!r}: it was closed, or idle for more than {self._idle:g} s, or the "
-                "server has been started anew since.",
+                "server was restarted.",
             )
         return session
 
     def _admit(self, key: str) -> _Session:
-        """A new session, under the table's lock. Raises Refusal 429 where there is no room."""
+        """A new session, under the table's lock. Raises Refusal 429 if there is no room."""
         if len(self._sessions) >= self._most:
             for ended in [session for session in self._sessions.values() if session.over]:
                 del self._sessions[ended.name]

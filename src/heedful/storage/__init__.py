@@ -1,6 +1,6 @@
-"""The rollout format and the run folder: everything a run leaves on disk, and how it is read back.
+"""The rollout format and the run folder: writing and reading every file of a run.
 
-Promise: what was written is read back equal, equal input gives equal bytes, and no file is ever seen half written.
+Reading returns what was written, equal input gives equal bytes, and no reader ever sees an incomplete file.
 `docs/formats.md` documents each file.
 """
 

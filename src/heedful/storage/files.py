@@ -1,6 +1,6 @@
-"""Writing files so that a reader, or a resumed run, never meets half of one.
+"""Writing of whole files: a reader or a resumed run never sees half of one.
 
-Promise: after `write_whole` the path holds either its old bytes or all of the new ones, whatever happened in between.
+After `write_whole` the path holds either its old bytes or all of the new bytes, even after a crash in between.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class DiskFull(OSError, ValueError):
 
 @contextmanager
 def naming_a_full_disk(path: Path, kept: str) -> Iterator[None]:
-    """Turn "no space left" while writing `path` into a sentence; `kept` says what is still good on disk.
+    """Turn "no space left" while writing `path` into a sentence. `kept` says what is still valid on disk.
 
     Raises:
-        DiskFull: the disk or the quota is exhausted. Every other error passes unchanged.
+        DiskFull: the disk or the quota is full. Other errors pass unchanged.
     """
     try:
         yield
@@ -35,10 +35,10 @@ def naming_a_full_disk(path: Path, kept: str) -> Iterator[None]:
 
 
 def write_whole(path: Path | str, content: bytes | str) -> None:
-    """Write `content` (text as UTF-8) to `path`: to a temporary name beside it, flushed to the disk, then renamed.
+    """Write `content` (text as UTF-8) to a temporary name in the same folder, flush it, and rename it to `path`.
 
     Raises:
-        DiskFull: there was no room; the temporary file is gone and what stood at `path` before is untouched.
+        DiskFull: there was no room. The temporary file is removed and the old file at `path` is unchanged.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def write_whole(path: Path | str, content: bytes | str) -> None:
 
 
 def _flush_directory(folder: Path) -> None:
-    """Make the rename itself survive a power cut."""
+    """Flush the folder, so that the rename survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

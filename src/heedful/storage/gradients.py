@@ -1,7 +1,4 @@
-"""`gradients_<step>.json`: the anatomy of the gradient at one checkpoint, with what it rests on.
-
-Promise: what was written is read back equal; a file that cannot be read is named in a sentence.
-"""
+"""`gradients_<step>.json`: signal and noise of the gradient at one checkpoint, with the settings of the measurement."""
 
 from __future__ import annotations
 
@@ -23,20 +20,20 @@ class StoredGradients:
 
     step: int
     facts: Mapping[str, str | int | float | None]
-    """What it rests on: settings, counts, how exactly the gradients were kept."""
+    """Settings, counts, and how exactly the gradients were stored."""
     metrics: Mapping[str, Metric]
 
 
 def write_gradients(
     path: Path, step: int, facts: Mapping[str, str | int | float | None], metrics: Sequence[Metric]
 ) -> None:
-    """Write one measurement; `facts` are shown as they are."""
+    """Write one measurement. `facts` are shown unchanged."""
     readings = {metric.name: {field: getattr(metric, field) for field in _FIELDS} for metric in metrics}
     write_whole(path, json.dumps({"step": step, **facts, "metrics": readings}, indent=1) + "\n")
 
 
 def read_gradients(path: Path) -> StoredGradients:
-    """Read one measurement. Raises ValueError, in a sentence that names the file, if it cannot be read."""
+    """Read one measurement. Raises ValueError that names the file if it cannot be read."""
     try:
         tree = dict(json.loads(path.read_text(encoding="utf-8")))
         readings, step = dict(tree.pop("metrics")), int(tree.pop("step"))

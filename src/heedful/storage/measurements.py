@@ -1,6 +1,6 @@
-"""Reading `metrics.jsonl`: one line per write, each with a step and its named readings.
+"""Reader of `metrics.jsonl`: one line per write, each with a step and its named readings.
 
-Promise: a line is understood whole or named in an error; only the last line, torn by a killed run, may be dropped.
+Every malformed line is an error that names the line. Only an incomplete last line, left by a killed run, is dropped.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class StepMetrics:
 
     step: int
     time: float | None
-    """As written by the tracker; nothing but the display of durations may use it."""
+    """The tracker's time stamp. Only the display of durations may use it."""
     metrics: Mapping[str, Metric]
-    """By name, in the order of the file."""
+    """Readings by name, in the order of the file."""
 
 
 def read_metrics(path: Path | str) -> list[StepMetrics]:
-    """The lines of a `metrics.jsonl`, in order. A last line that a killed run left torn is dropped.
+    """The lines of a `metrics.jsonl`, in order. An incomplete last line of a killed run is dropped.
 
     Numbers that JSON cannot hold (NaN, Infinity) are read as missing, with the reason.
 
     Raises:
-        ValueError: there is no such file, or a line before the last is malformed; the message gives its number.
+        ValueError: there is no such file, or a line before the last is malformed. The message gives its number.
     """
     path = Path(path)
     if not path.is_file():
@@ -74,10 +74,10 @@ def _step_metrics(line: bytes) -> StepMetrics:
 
 
 def metric_from_json(name: str, reading: object) -> Metric:
-    """One reading as it stands in a file: a number, a label, `None`, or an object with `value` and more.
+    """One reading in its JSON form: a number, a label, `None`, or an object with `value` and other fields.
 
     Raises:
-        ValueError: it is none of these; the message is a phrase that says what was found.
+        ValueError: it has another form. The message is a phrase that says what was found.
     """
     if not isinstance(reading, dict):
         reading = {"value": reading}
@@ -99,7 +99,7 @@ def metric_from_json(name: str, reading: object) -> Metric:
 
 
 def _number(name: str, value: object) -> float | None:
-    """A finite number, or `None` for what is missing or not finite."""
+    """A finite number, or `None` if it is missing or not finite."""
     if value is None:
         return None
     if not isinstance(value, int | float):

@@ -1,10 +1,9 @@
 """The rollout format: one parquet file per step, one row per turn.
 
-Promise: `read_rollouts` gives back groups and verdicts equal to those written, and the same groups give the same bytes.
+`read_rollouts` returns groups and verdicts equal to those written. The same groups give the same bytes.
 
-Layout choices: log-probabilities and rewards are float64, so nothing is rounded; byte-stream splitting makes the zero
-bytes of values that were float32 cost next to nothing. A trajectory that broke before its first turn is one row with
-turn 0 and no reply.
+Layout: log-probabilities and rewards are float64, so nothing is rounded. Byte-stream splitting makes the zero bytes of
+values that were float32 almost free. A trajectory that broke before its first turn is one row with turn 0 and no reply.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ COLUMNS: Mapping[str, str] = {
 """Every column of the format with its kind, in order."""
 
 _ADDED: Mapping[str, Any] = {"restarts": False, "history": 0}
-"""Columns that older files lack -> what their absence means."""
+"""Columns that older files lack -> the value that their absence means."""
 
 Row = dict[str, Any]
 """One turn: a JSON value for every column."""
@@ -84,11 +83,11 @@ class Rollouts:
     environment: str
     groups: tuple[Group, ...]
     verdicts: tuple[Verdict, ...] | None
-    """One per group; `None` where nothing was filtered (an evaluation)."""
+    """One per group, or `None` if nothing was filtered (an evaluation)."""
 
 
 _LEAVES = {"texts": ".list.element", "float64s": ".list.element", "text to float64": ".key_value.key"}
-"""What parquet calls the values inside a nested column."""
+"""Parquet's names of the values inside a nested column."""
 
 
 def write_rollouts(
@@ -99,11 +98,11 @@ def write_rollouts(
     verdicts: Sequence[Verdict] | None,
     environment: str = "",
 ) -> None:
-    """Write the groups of one step to a parquet file, whole or not at all.
+    """Write the groups of one step to a parquet file, in full or not at all.
 
     Raises:
-        ValueError: the groups contradict `split` or `verdicts`, or hold something that the format cannot give back.
-        DiskFull: there was no room; nothing was changed.
+        ValueError: the groups contradict `split` or `verdicts`, or hold values that the format cannot store.
+        DiskFull: there was no room. Nothing was changed.
     """
     import pyarrow
     import pyarrow.parquet
@@ -145,14 +144,14 @@ _OF_THE_REPLY: Row = {
     "cut": False,
     **_ADDED,
 }
-"""What stands in for a reply that was not read."""
+"""Placeholder for a reply that was not read."""
 
 
 def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
     """Read one rollout file back into groups and verdicts.
 
-    Without `replies` prompts and replies are left empty, which is much faster: tasks, outcomes, rewards and actions
-    are there.
+    Without `replies` prompts and replies are empty, which is much faster. Tasks, outcomes, rewards and actions are
+    read.
 
     Raises:
         ValueError: the file is missing, damaged, of another version, or not a rollout file.
@@ -167,7 +166,7 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
     except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(
             f"Expected a rollout file (parquet) at {path}, found one that cannot be read: {error}. "
-            "Delete it, or restore it from a copy; the other steps of the run do not need it."
+            "Delete it, or restore it from a copy. The other steps of the run do not need it."
         ) from error
     missing = [name for name in asked or COLUMNS if name not in table.column_names and name not in _ADDED]
     if missing:
@@ -187,16 +186,16 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
 
 
 def rollout_rows(rollouts: Rollouts) -> list[Row]:
-    """The rows of a rollout file, one per turn: as JSON lines they are the plain audit format.
+    """The rows of a rollout file, one per turn. Written as JSON lines they are the plain audit format.
 
     Raises:
-        ValueError: the groups contradict the split or the verdicts, or a group cannot be told from its rows.
+        ValueError: the groups contradict the split or the verdicts, or a group cannot be recovered from its rows.
     """
     verdicts = rollouts.verdicts if rollouts.verdicts is not None else (None,) * len(rollouts.groups)
     if len(verdicts) != len(rollouts.groups):
         raise ValueError(
             f"Expected one verdict per group, found {len(verdicts)} verdicts for {len(rollouts.groups)} groups. "
-            "Pass the verdicts of these very groups, or None where nothing was filtered."
+            "Pass the verdicts of exactly these groups, or None if nothing was filtered."
         )
     rows: list[Row] = []
     for number, (group, verdict) in enumerate(zip(rollouts.groups, verdicts, strict=True)):
@@ -284,12 +283,12 @@ def _turn_columns(turn: Turn | None, place: int) -> Row:
 
 
 def _storable(text: str) -> str:
-    """Lone surrogates, which no UTF-8 file can hold, become backslash escapes; all other text passes unchanged."""
+    """Text with lone surrogates, which UTF-8 cannot encode, as backslash escapes. Other text is unchanged."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _schema(rollouts: Rollouts) -> pyarrow.Schema:
-    """The columns, and in the file's own key-value pairs what the rows of an empty step could not tell."""
+    """The columns, with key-value metadata that the rows of an empty step could not give."""
     import pyarrow
 
     kinds = {

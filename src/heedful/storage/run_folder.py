@@ -1,6 +1,6 @@
-"""The run folder: where each file of a run lies, how a run claims a folder, and what a resume cuts off.
+"""The run folder: the path of each file, how a run claims a folder, and what a resume removes.
 
-Promise: no run ever writes into another's folder, and after `truncate_after` nothing later than the given step is left.
+No run writes into the folder of another. After `truncate_after` nothing later than the given step is left.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _PACKAGES = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers",
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The paths of one run. Making the object touches nothing."""
+    """The paths of one run. Creating the object changes nothing on disk."""
 
     path: Path
 
     @classmethod
     def create(cls, root: Path | str, environment: str, algorithm: str, seed: int) -> RunFolder:
-        """Claim `<root>/<environment>-<algorithm>-s<seed>-<n>` with the first free n from 1. Safe among processes."""
+        """Claim `<root>/<environment>-<algorithm>-s<seed>-<n>` with the first free n from 1. Process-safe."""
         Path(root).mkdir(parents=True, exist_ok=True)
         number = 1
         while True:
@@ -45,7 +45,7 @@ class RunFolder:
         """Use the folder `out` that the user named.
 
         Raises:
-            ValueError: it is not empty and this is no resume, or a resume finds no run in it, or it is a file.
+            ValueError: it is a file, or it is not empty without a resume, or a resume finds no run in it.
         """
         path = Path(out)
         if path.exists() and not path.is_dir():
@@ -73,7 +73,7 @@ class RunFolder:
 
     @property
     def environment(self) -> Path:
-        """What `describe_environment` found at the start."""
+        """The result of `describe_environment` at the start."""
         return self.path / "environment.json"
 
     @property
@@ -82,7 +82,7 @@ class RunFolder:
 
     @property
     def tasks(self) -> Path:
-        """What the run remembers of each task of its pool, as of its last checkpoint."""
+        """History of each task of the pool, as of the last checkpoint."""
         return self.path / "tasks.json"
 
     @property
@@ -96,19 +96,19 @@ class RunFolder:
 
     @property
     def gradients_page(self) -> Path:
-        """What `heedful gradients` found at every checkpoint that it was asked about."""
+        """The page of `heedful gradients` with every measured checkpoint."""
         return self.path / "gradients.html"
 
     def gradients(self, step: int) -> Path:
-        """The anatomy of the gradient at the checkpoint of a step."""
+        """Signal and noise of the gradient at the checkpoint of a step."""
         return self.path / f"gradients_{step:06d}.json"
 
     def gradient_steps(self) -> list[int]:
-        """The steps whose anatomy is stored, ascending."""
+        """The steps with stored gradient measurements, ascending."""
         return self._steps("", r"gradients_(\d+)\.json")
 
     def rollouts(self, step: int, of: str = "") -> Path:
-        """The rollouts of a step; `of` names an evaluation's (`val_greedy`), empty = those trained on."""
+        """The rollouts of a step. `of` names an evaluation (`val_greedy`), empty = the training rollouts."""
         return self.path / "rollouts" / f"{_step_name(step)}{f'_{of}' if of else ''}.parquet"
 
     def checkpoint(self, step: int) -> Path:
@@ -127,7 +127,7 @@ class RunFolder:
         return self._steps("scores", r"step_(\d+)\.npz")
 
     def checkpoint_steps(self) -> list[int]:
-        """The steps that have a checkpoint, ascending; whether one is complete is its reader's to say."""
+        """The steps that have a checkpoint, ascending. Incomplete checkpoints are included."""
         return self._steps("checkpoints", r"step_(\d+)")
 
     def _steps(self, folder: str, pattern: str) -> list[int]:
@@ -136,15 +136,15 @@ class RunFolder:
         return sorted(int(name[1]) for name in names if name)
 
     def truncate_after(self, step: int) -> list[str]:
-        """Remove what was written later than `step`: rollouts, cross-scores, measurements, and the report made of them.
+        """Remove everything later than `step`: rollouts, cross-scores, measurements and the report.
 
-        Kept lines of `metrics.jsonl` keep their bytes; a torn last line goes. Checkpoints are left to their owner.
+        The remaining lines of `metrics.jsonl` keep their bytes. An incomplete last line is removed. Checkpoints stay.
 
         Returns:
-            One phrase per thing removed, to be shown to the user.
+            One phrase per removed item, for the user.
 
         Raises:
-            ValueError: a line of the measurements other than the last cannot be read; nothing was removed.
+            ValueError: a line of the measurements other than the last cannot be read. Nothing was removed.
         """
         kept, cut = self._lines_up_to(step)
         removed = []
@@ -163,7 +163,7 @@ class RunFolder:
         return removed
 
     def _lines_up_to(self, step: int) -> tuple[list[bytes], int]:
-        """The lines of the measurements up to `step`, and how many others there are."""
+        """The lines of the measurements up to `step`, and the number of the other lines."""
         lines = self.metrics.read_bytes().splitlines(keepends=True) if self.metrics.exists() else []
         whole = [line for line in lines if line.endswith(b"\n")]
         kept = [line for number, line in enumerate(whole, start=1) if self._step_of(line, number) <= step]
@@ -186,10 +186,10 @@ def _step_name(step: int) -> str:
 
 
 def describe_environment(device: str, threads: int, processes: int = 1) -> dict[str, object]:
-    """What a run must record to be repeated: versions, processes and their threads, device, platform, commit. Imports
-    none of the packages.
+    """Everything a run must record to be repeatable: versions, processes, threads, device, platform, commit.
 
-    Packages that are not installed are `None`; so is the commit where heedful's source is not under version control.
+    Imports none of the packages. A package that is not installed is `None`. The commit is `None` if heedful's source is
+    not under version control.
     """
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in ("heedful", *_PACKAGES):
@@ -213,9 +213,9 @@ def describe_environment(device: str, threads: int, processes: int = 1) -> dict[
 
 
 def _commit() -> dict[str, object] | None:
-    """The commit of heedful's own source, and whether the tree differed from it."""
+    """The commit of heedful's own source, and whether the tree has changes."""
     here = Path(__file__).resolve()
-    # An installed copy may lie inside somebody else's checkout: only a tracked file speaks for this repository.
+    # An installed copy may be inside another project's checkout: only a tracked file belongs to this repository.
     if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
         return None
     commit = _git(here.parent, "rev-parse", "HEAD")

@@ -1,6 +1,6 @@
-"""Cross-score matrices on disk: the numbers and texts behind the heat map of a report.
+"""Cross-score matrices on disk: the numbers and texts of a report's heat map.
 
-Promise: plain arrays without pickled objects, and the same scores give the same bytes.
+Files hold plain arrays without pickled objects. The same scores give the same bytes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _ARRAYS = ("scores", "lengths", "own", "thoughts", "prompts")
 _WORDS = ("words_row", "words_length", "words_text", "words_value")
-"""Arrays that a file may lack: thoughts without their tokens."""
+"""Arrays that a file may lack, if the thoughts were stored without their tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenValues:
-    """One thought token by token, with what each token tells of the thought's own prompt."""
+    """One thought token by token, with the information of each token about the thought's own prompt."""
 
     row: int
-    """Which thought of the matrix."""
+    """Row of the thought in the matrix."""
     texts_T: tuple[str, ...]
     values_T: tuple[float, ...]
     """Pointwise information in nats."""
@@ -46,7 +46,7 @@ class StoredScores:
     thoughts_M: tuple[str, ...]
     prompts_N: tuple[str, ...]
     words: tuple[TokenValues, ...] = ()
-    """Some of the thoughts, token by token; none where no tokens were kept."""
+    """Some of the thoughts, token by token. Empty if no tokens were kept."""
 
 
 def write_scores(
@@ -58,7 +58,7 @@ def write_scores(
 ) -> None:
     """Write one cross-score matrix with the texts of its rows and columns as a compressed `.npz`.
 
-    `words` are added token by token if there are any; values are kept in float32.
+    `words` are added token by token if there are any. Values are stored in float32.
 
     Raises:
         ValueError: the shapes disagree.
@@ -119,7 +119,7 @@ def read_scores(path: Path | str) -> StoredScores:
 
 
 def _word_arrays(words: Sequence[TokenValues]) -> dict[str, Any]:
-    """The tokens of all thoughts in a row; nothing at all where there are none."""
+    """The tokens of all thoughts, concatenated. Empty if there are none."""
     import numpy as np
 
     if not words:

@@ -36,3 +36,6 @@ def find_study(name: str) -> Study:
         f"There is no study named {name!r}; known are {', '.join(STUDIES)}, or your own as a JSON file "
         "(docs/studies.md)."
     )
+
+
+__all__ = ["STUDIES", "Study", "find_study", "read_study"]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from heedful.diagnostics.catalogue import unit_of
 from heedful.report.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, Curve, Frame, Scale, key, shape
-from heedful.report.definitions import definition_of
 from heedful.report.numerals import numeral, ticks
 from heedful.report.panels import DrawnPanel, Panel, draw
 from heedful.report.record import Point, RunRecord, Series
@@ -57,9 +57,9 @@ def curves(study: Study, outcomes: Outcomes) -> list[DrawnPanel]:
                 Curve(arm, mean_series(metric, [each.record for each in outcomes.of_arm(arm)]), hue)
                 for hue, arm in enumerate(chunk, start=1)
             )
-            known = definition_of(metric)
-            axis = Axis.SHARE if known is not None and known.unit == "share" else Axis.FITTED
-            drawn = draw(Panel(metric, known.unit if known else "", lines, axis), Frame((0, max(last, 1))))
+            unit = unit_of(metric)
+            axis = Axis.SHARE if unit == "share" else Axis.FITTED
+            drawn = draw(Panel(metric, unit, lines, axis), Frame((0, max(last, 1))))
             if drawn is not None:
                 panels.append(drawn)
     return panels

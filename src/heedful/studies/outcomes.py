@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from heedful.report.definitions import definition_of
+from heedful.diagnostics.catalogue import unit_of
 from heedful.report.record import Point, RunRecord, Series, read_run
 from heedful.storage import read_rollouts
 from heedful.studies.declaration import Measure, Pair, Study
@@ -161,8 +161,7 @@ def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun]) -> ArmValue:
 
 def within_range(metric: Metric) -> Metric:
     """The part of an interval of a mean that a share can take; others as they are."""
-    known = definition_of(metric.name)
-    if known is None or known.unit != "share" or metric.low is None or metric.high is None:
+    if unit_of(metric.name) != "share" or metric.low is None or metric.high is None:
         return metric
     return replace(metric, low=max(metric.low, 0.0), high=min(metric.high, 1.0))
 

@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from heedful.diagnostics.catalogue import LIVE_COLUMNS
 from heedful.run.terminal import duration
 
 TAIL_BYTES = 1 << 17
@@ -28,12 +29,14 @@ PLAIN_SECONDS = 30.0
 MOST_ROWS = 16
 """Runs shown in the live table: those that run, then those that failed, then the latest others."""
 
-COLUMNS = {
-    "success": "success/rate",
-    "kept": "filter/kept_ratio",
-    "gap/tok": "information/first_turn/gap_per_token",
-}
+COLUMNS = {column.heading: column.metric for column in LIVE_COLUMNS if column.of_many}
 """Column -> metric, besides step and evaluated success."""
+
+HELD_OUT = "held out"
+"""The column of evaluated success."""
+
+TRAINED = "success/rate"
+"""Every training step writes it; an evaluation alone does not."""
 
 _URGENCY = ("running", "failed", "interrupted", "stopped", "done", "waiting")
 
@@ -49,26 +52,26 @@ class RunRow:
     """Name of the metric of evaluated success."""
     step: int = 0
     """Steps done."""
-    readings: dict[str, float] = field(default_factory=dict)
-    """By column; the last number read, which may be some steps old."""
+    values: dict[str, float] = field(default_factory=dict)
+    """Column -> the last number read, which may be some steps old."""
 
     def refresh(self) -> None:
         """Read the end of the measurements. Without any the row stays as it is."""
-        for step, readings in tail(self.metrics):
-            trained = COLUMNS["success"] in readings
+        for step, metrics in tail(self.metrics):
+            trained = TRAINED in metrics
             self.step = max(self.step, min(step + 1 if trained else step, self.steps))
-            for column, name in (*COLUMNS.items(), ("held out", self.evaluated)):
-                value = number(readings.get(name))
+            for column, name in (*COLUMNS.items(), (HELD_OUT, self.evaluated)):
+                value = number(metrics.get(name))
                 if value is not None:
-                    self.readings[column] = value
+                    self.values[column] = value
 
     def cells(self) -> tuple[str, ...]:
-        found = [self.readings.get(column) for column in (*COLUMNS, "held out")]
+        found = [self.values.get(column) for column in (*COLUMNS, HELD_OUT)]
         return (f"{self.step}/{self.steps}", *("-" if value is None else f"{value:.3f}" for value in found))
 
 
 def tail(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
-    """The last whole lines of a metrics.jsonl as (step, readings), oldest first; empty while there is no file."""
+    """The last whole lines of a metrics.jsonl as (step, metrics), oldest first; empty while there is no file."""
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, 2)
@@ -83,9 +86,9 @@ def tail(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
     return [(row["step"], row["metrics"]) for row in rows]
 
 
-def number(reading: object) -> float | None:
-    """The number of one reading, in either of the two forms of the file."""
-    value = reading.get("value") if isinstance(reading, dict) else reading
+def number(stored: object) -> float | None:
+    """The number of one stored metric, in either of the two forms of the file."""
+    value = stored.get("value") if isinstance(stored, dict) else stored
     return float(value) if isinstance(value, int | float) else None
 
 
@@ -148,12 +151,12 @@ class RunsView:
 
     def _line(self, row: RunRow, state: str) -> str:
         step, *cells = row.cells()
-        measured = ", ".join(f"{name} {cell}" for name, cell in zip((*COLUMNS, "held out"), cells, strict=True))
+        measured = ", ".join(f"{name} {cell}" for name, cell in zip((*COLUMNS, HELD_OUT), cells, strict=True))
         return f"{self._noun} {row.label} {state}" + ("" if state == "waiting" else f": step {step}, {measured}")
 
     def _table(self, states: Mapping[str, str]) -> Group:
         table = Table(box=None, header_style="bold", pad_edge=False)
-        for column in (self._noun, "state", "step", *COLUMNS, "held out"):
+        for column in (self._noun, "state", "step", *COLUMNS, HELD_OUT):
             table.add_column(column, justify="right")
         ranked = sorted(self._rows, key=lambda row: _URGENCY.index(states[row.label]))
         chosen = {row.label for row in ranked[:MOST_ROWS]}

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from heedful.algorithms import losses
-from heedful.algorithms.gae import Gae, explained_variance
+from heedful.algorithms.gae import explained_variance
 from heedful.distributed.world import World
 from heedful.models.token_logits import TokenLogits, hidden_before_trained, keeps_prompts
+from heedful.protocols import UsesCritic
 from heedful.training.batch import MicroBatch, cut_micro_batches
 from heedful.training.critic_config import CriticConfig
 from heedful.training.objective import at_trained
 from heedful.training.optimizer_config import OptimizerConfig
-from heedful.training.optimizer_step import Descent
+from heedful.training.optimizer_step import OptimizerStep
 from heedful.training.recompute import recomputed
-from heedful.training.samples import Row, at_sampled, of_trajectories, turn_rewards
+from heedful.training.samples import Row, sampled_trajectories
 from heedful.types import Group, Metric, TrainingSample
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Critic:
         )
         torch.nn.init.zeros_(self._head.weight)
         torch.nn.init.zeros_(self._head.bias)
-        self._descent = Descent(self._own.parameters(), replace(optimizer, lr=config.lr), self._world)
+        self._optimizer_step = OptimizerStep(self._own.parameters(), replace(optimizer, lr=config.lr), self._world)
 
     @property
     def warming(self) -> bool:
@@ -171,7 +172,7 @@ class Critic:
         finite.
         """
         reading = self._backward(micro_batches, scale, self.config.trunk if through_trunk else 0.0)
-        reading.gradient_norm = self._descent.step("critic")
+        reading.gradient_norm = self._optimizer_step.take("critic")
         return reading
 
     def finish(self, passes: Sequence[CriticPass]) -> list[Metric]:
@@ -192,12 +193,16 @@ class Critic:
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs: the critic's own weights, its optimizer's state and its counts."""
-        return {"weights": self._own.state_dict(), "descent": self._descent.state_dict(), "updates": self.updates}
+        return {
+            "weights": self._own.state_dict(),
+            "descent": self._optimizer_step.state_dict(),
+            "updates": self.updates,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what `state_dict` gave."""
         self._own.load_state_dict(state["weights"])
-        self._descent.load_state_dict(state["descent"])
+        self._optimizer_step.load_state_dict(state["descent"])
         self.updates = state["updates"]
 
     def _backward(self, micro_batches: Sequence[MicroBatch], scale: float, share: float) -> CriticPass:
@@ -246,15 +251,12 @@ class Critic:
 
 
 def value_metrics(
-    rows: Sequence[Row], groups: Sequence[Group], values: Sequence[Sequence[float]], estimator: Gae
+    rows: Sequence[Row], groups: Sequence[Group], values: Sequence[Sequence[float]], estimator: UsesCritic
 ) -> list[Metric]:
     """How well the values of `rows` foresaw the rewards that were observed from each sampled token on."""
-    foreseen: list[float] = []
-    observed: list[float] = []
-    turns = [row.turns for row in rows]
-    for places in of_trajectories(rows):
-        foreseen += at_sampled(values, rows, places)
-        observed += estimator.observed(turn_rewards(rows[places[0]], groups), at_sampled(turns, rows, places))
+    trajectories = sampled_trajectories(rows, groups, values)
+    foreseen = [value for trajectory in trajectories for value in trajectory.values_T]
+    observed = [one for returns_T in estimator.observed_returns(trajectories) for one in returns_T]
     n = len(observed)
     explained = explained_variance(foreseen, observed)
     constant = "what came of every sampled token was the same: nothing to explain"

@@ -23,7 +23,7 @@ from heedful.training.batch import MicroBatch, cut_micro_batches
 from heedful.training.critic import Critic, CriticPass, empty_critic_metrics
 from heedful.training.objective import picked, token_terms
 from heedful.training.optimizer_config import OptimizerConfig
-from heedful.training.optimizer_step import Descent
+from heedful.training.optimizer_step import OptimizerStep
 from heedful.training.recompute import recomputed
 from heedful.training.update_metrics import EMPTY, Pass, empty_metrics, update_metrics, warmup_metrics
 from heedful.types import Metric, TrainingSample
@@ -107,7 +107,7 @@ class Learner:
         self._token_logits = recomputed(self.model, rows) if recompute else rows
         self._reference_logits = _rows_of(reference, device)
         self._shares = share_prompts and sharded is None and not recompute and keeps_prompts(self.model)
-        self._descent = Descent(model.parameters(), optimizer, self.world, sharded=sharded)
+        self._optimizer_step = OptimizerStep(model.parameters(), optimizer, self.world, sharded=sharded)
 
     def update(
         self, samples: Sequence[TrainingSample], *, scale: float = 1.0, token_budget: int | None = None
@@ -142,7 +142,7 @@ class Learner:
                     cut = self._cut([samples[place] for place in places], token_budget, share_prompts=self._shares)
                     critic_passes.append(self.critic.learn(cut, scale, through_trunk=not warming))
                 if not warming:
-                    norms.append(self._descent.step("policy"))
+                    norms.append(self._optimizer_step.take("policy"))
         self.model.zero_grad(set_to_none=True)
         tokens = sum(len(sample.ids) for sample in samples) * self.algorithm.epochs
         metrics = [] if self.critic is None else self.critic.finish(critic_passes)
@@ -152,7 +152,7 @@ class Learner:
         metrics += update_metrics(
             passes,
             norms,
-            lr=self.config.lr_at(self._descent.steps - 1),
+            lr=self.config.lr_at(self._optimizer_step.steps - 1),
             entropy=self.entropy_coefficient,
             capped=capped,
             tokens=tokens,
@@ -177,7 +177,7 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs beside the weights: the optimizer's state, the counts, and the critic."""
         return {
-            "descent": self._descent.state_dict(),
+            "descent": self._optimizer_step.state_dict(),
             "updates": self.updates,
             "entropy_coefficient": self.entropy_coefficient,
             "critic": None if self.critic is None else self.critic.state_dict(),
@@ -191,7 +191,7 @@ class Learner:
                 f"Expected a learner's state with {sorted(expected)} and {'a' if self.critic else 'no'} critic, found "
                 f"{sorted(state)} and {'a' if state.get('critic') else 'no'} critic."
             )
-        self._descent.load_state_dict(state["descent"])
+        self._optimizer_step.load_state_dict(state["descent"])
         self.updates, self.entropy_coefficient = state["updates"], state["entropy_coefficient"]
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])

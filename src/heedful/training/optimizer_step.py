@@ -1,6 +1,7 @@
-"""AdamW under its schedule over one set of parameters: the step that policy and critic take alike.
+"""The optimizer step of policy and critic: AdamW under its schedule over one set of parameters.
 
-Promise: a gradient that is not finite changes nothing; what `state_dict` gave goes on with the same bytes.
+A gradient that is not finite changes nothing. A state given by `state_dict` and loaded again continues with the same
+bytes.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from heedful.training.master_weights import MasterWeights
 from heedful.training.optimizer_config import OptimizerConfig
 
 
-class Descent:
-    """Descends the gradients of its parameters. Those in half precision get float32 copies to be stepped."""
+class OptimizerStep:
+    """The optimizer of one set of parameters. Parameters in half precision are stepped through float32 copies."""
 
     def __init__(
         self,
@@ -29,8 +30,10 @@ class Descent:
         *,
         sharded: Sharded | None = None,
     ) -> None:
-        """Of `parameters`, those that require a gradient are stepped, by the sum of the gradients of all processes of
-        `world`. `sharded`: the model that they belong to, if it lies in pieces; its backward pass has taken the sum."""
+        """Only parameters that require a gradient are stepped, by the sum of the gradients of all ranks of `world`.
+
+        `sharded`: the model that they belong to, if it is sharded; its backward pass has already taken the sum.
+        """
         self._world = world if world is not None and sharded is None else World()
         self.config = config
         self.steps = 0
@@ -40,10 +43,11 @@ class Descent:
             self._weights.optimized, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay
         )
 
-    def step(self, of: str) -> float:
-        """One optimizer step; the gradient's norm before clipping. Gradients are gone afterwards.
+    def take(self, of: str) -> float:
+        """Take one optimizer step and set the gradients to `None`. Returns the gradient's norm before clipping.
 
-        Raises FloatingPointError, before anything is changed, when the norm is not finite; `of` names the descent.
+        `of` names the trained part in the error. Raises FloatingPointError, before anything is changed, when the norm
+        is not finite.
         """
         self._weights.take_gradients()
         self._world.sum_gradients(self._weights.optimized)
@@ -62,7 +66,7 @@ class Descent:
         return norm
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's state, the float32 copies and the number of steps; whole, whatever lies in pieces."""
+        """The optimizer's state, the float32 copies and the number of steps; sharded tensors are gathered."""
         return {
             "optimizer": whole_state(self._optimizer.state_dict()),
             "masters": self._weights.copies,

@@ -6,14 +6,12 @@ Promise: the ids trained on are the ids that the sampler returned; nothing is re
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeVar
 
-from heedful.types import Group, TrainingSample, Trajectory, Turn, Verdict
-
-Value = TypeVar("Value")
+from heedful.protocols import CreditsMembers, CreditsTokens, CreditsTurns, Estimator, UsesCritic
+from heedful.types import Group, SampledTrajectory, TrainingSample, Trajectory, Turn, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Row:
         return tuple(turn >= 0 for turn in self.turns)
 
 
-def make_samples(groups: Sequence[Group], verdicts: Sequence[Verdict], estimator: Any) -> list[TrainingSample]:
+def make_samples(groups: Sequence[Group], verdicts: Sequence[Verdict], estimator: Estimator) -> list[TrainingSample]:
     """`merge_rows`, then `credit`, for an estimator that needs no critic."""
     return credit(merge_rows(groups, verdicts), groups, estimator)
 
@@ -64,20 +62,18 @@ def merge_rows(groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Row
 def credit(
     rows: Sequence[Row],
     groups: Sequence[Group],
-    estimator: Any,
+    estimator: Estimator,
     values: Sequence[Sequence[float]] | None = None,
 ) -> list[TrainingSample]:
     """One sample per row, in order; advantages come from the rewards of the whole group.
 
-    `estimator.reads` says what it is given: `rewards`, each member's total, for one advantage per member that stands on
-    each of its sampled tokens; `turns`, each member's reward per turn, for one advantage per turn; `values`, one
-    trajectory's reward per turn and the critic's `values` (one per token of each row) of its sampled tokens, for one
-    advantage and one return per sampled token.
-
-    Raises ValueError where an estimator that reads values gets none.
+    `values`: a critic's, one per token of each row. Raises ValueError where the estimator uses a critic and there are
+    none.
     """
-    if estimator.reads == "values":
-        return _credit_values(rows, groups, estimator, values)
+    if not rows:
+        return []
+    if isinstance(estimator, CreditsTokens):
+        return _credit_tokens(rows, groups, estimator, values)
     samples: list[TrainingSample] = []
     for index, rows_of_group in groupby(rows, key=lambda row: row.group):
         trajectories = groups[index].trajectories
@@ -88,9 +84,7 @@ def credit(
         for row in rows_of_group:
             advantages_K = of_member[row.member]
             advantages = tuple(advantages_K[turn] if turn >= 0 else 0.0 for turn in row.turns)
-            samples.append(
-                TrainingSample(row.ids, row.trained, row.logprobs, advantages, row.group, row.member, row.weight)
-            )
+            samples.append(_sample(row, advantages))
     return samples
 
 
@@ -100,70 +94,73 @@ def of_trajectories(rows: Sequence[Row]) -> list[list[int]]:
     return [list(places) for _, places in named]
 
 
-def turn_rewards(row: Row, groups: Sequence[Group]) -> list[float]:
-    """The rewards, per turn, of the trajectory that a row belongs to."""
-    (trajectory,) = (one for one in groups[row.group].trajectories if one.member == row.member)
-    return [turn.reward for turn in trajectory.turns]
+def sampled_trajectories(
+    rows: Sequence[Row], groups: Sequence[Group], values: Sequence[Sequence[float]] | None = None
+) -> list[SampledTrajectory]:
+    """The trajectories that the rows belong to, in order; `values`: a critic's, one per token of each row."""
+    found = []
+    for places in of_trajectories(rows):
+        first = rows[places[0]]
+        group = groups[first.group]
+        (trajectory,) = (one for one in group.trajectories if one.member == first.member)
+        values_T = () if values is None else tuple(value for at in places for value in _sampled(rows[at], values[at]))
+        found.append(SampledTrajectory(group, trajectory, values_T))
+    return found
 
 
-def at_sampled(values: Sequence[Sequence[Value]], rows: Sequence[Row], places: Sequence[int]) -> list[Value]:
-    """What stands at the sampled tokens of the rows at `places`, one after the other."""
-    pairs = [pair for place in places for pair in zip(values[place], rows[place].turns, strict=True)]
-    return [value for value, turn in pairs if turn >= 0]
+def advantages_of_turns(
+    trajectories: Sequence[Trajectory], estimator: CreditsMembers | CreditsTurns
+) -> list[list[float]]:
+    """The advantage of every turn of every member of a group, or of some of its members."""
+    if isinstance(estimator, CreditsTurns):
+        return estimator.turn_advantages(trajectories)
+    return [
+        [advantage] * len(trajectory.turns)
+        for advantage, trajectory in zip(estimator.member_advantages(trajectories), trajectories, strict=True)
+    ]
 
 
-def _credit_values(
-    rows: Sequence[Row], groups: Sequence[Group], estimator: Any, values: Sequence[Sequence[float]] | None
+def _credit_tokens(
+    rows: Sequence[Row], groups: Sequence[Group], estimator: CreditsTokens, values: Sequence[Sequence[float]] | None
 ) -> list[TrainingSample]:
-    """`credit` from values: over the sampled tokens of a trajectory's rows in order, then over the whole batch."""
-    if values is None:
+    if values is None and isinstance(estimator, UsesCritic):
         raise ValueError(
             f"{type(estimator).__name__} reads a critic's values, but none were given; pass one value per token of "
             "each row, or choose an estimator that needs no critic."
         )
-    trajectories = of_trajectories(rows)
-    turns = [row.turns for row in rows]
-    credits_B = [
-        estimator(
-            turn_rewards(rows[places[0]], groups), at_sampled(values, rows, places), at_sampled(turns, rows, places)
-        )
-        for places in trajectories
-    ]
     samples: list[TrainingSample] = []
-    whitened_BT = estimator.whitened([one.advantages_T for one in credits_B])
-    for places, one, advantages_T in zip(trajectories, credits_B, whitened_BT, strict=True):
-        advantages, returns = iter(advantages_T), iter(one.returns_T)
+    credits = estimator.token_credits(sampled_trajectories(rows, groups, values))
+    for places, one in zip(of_trajectories(rows), credits, strict=True):
+        advantages, returns = iter(one.advantages_T), iter(one.returns_T)
         for place in places:
             row = rows[place]
             samples.append(
-                TrainingSample(
-                    ids=row.ids,
-                    trained=row.trained,
-                    logprobs=row.logprobs,
-                    advantages=tuple(next(advantages) if turn >= 0 else 0.0 for turn in row.turns),
-                    group=row.group,
-                    member=row.member,
-                    weight=row.weight,
-                    values=tuple(values[place]),
-                    returns=tuple(next(returns) if turn >= 0 else 0.0 for turn in row.turns),
+                _sample(
+                    row,
+                    advantages=_at_sampled(row, advantages),
+                    values=() if values is None else tuple(values[place]),
+                    returns=_at_sampled(row, returns) if one.returns_T else (),
                 )
             )
     return samples
 
 
-def advantages_of_turns(trajectories: Sequence[Trajectory], estimator: Any) -> list[list[float]]:
-    """The advantage of every turn of every member of a group; of unscored members zeros."""
-    if estimator.reads == "rewards":
-        advantages_G = estimator([trajectory.reward for trajectory in trajectories])
-        return [
-            [advantage] * len(trajectory.turns)
-            for advantage, trajectory in zip(advantages_G, trajectories, strict=True)
-        ]
-    rewards_GK = [
-        [turn.reward for turn in trajectory.turns] if _scored(trajectory) else None for trajectory in trajectories
-    ]
-    advantages_GK: list[list[float]] = estimator(rewards_GK)
-    return advantages_GK
+def _sample(
+    row: Row, advantages: tuple[float, ...], values: tuple[float, ...] = (), returns: tuple[float, ...] = ()
+) -> TrainingSample:
+    return TrainingSample(
+        row.ids, row.trained, row.logprobs, advantages, row.group, row.member, row.weight, values, returns
+    )
+
+
+def _sampled(row: Row, values_T: Sequence[float]) -> list[float]:
+    """The values at the sampled tokens of a row."""
+    return [value for value, turn in zip(values_T, row.turns, strict=True) if turn >= 0]
+
+
+def _at_sampled(row: Row, numbers: Iterator[float]) -> tuple[float, ...]:
+    """The next numbers, one at each sampled token of a row; 0 elsewhere."""
+    return tuple(next(numbers) if turn >= 0 else 0.0 for turn in row.turns)
 
 
 def _scored(trajectory: Trajectory) -> bool:

@@ -21,7 +21,7 @@ from heedful.envs.adapters.global_random import OwnRandom
 from heedful.envs.adapters.options import read_options, write_options
 from heedful.envs.adapters.start_states import has_one_start
 
-PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
 @pytest.fixture

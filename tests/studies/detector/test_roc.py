@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from heedful.studies.detector.roc import Readings, area, direction_of, roc_curve
+from heedful.studies.detector.roc import Readings, area, roc_curve
 
 
 def test_the_area_counts_pairs_and_halves_ties() -> None:
@@ -91,15 +91,6 @@ def test_a_roc_curve_runs_from_corner_to_corner_and_encloses_the_area() -> None:
     assert points[-1] == (1.0, 1.0)
     trapezoids = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(points))
     assert trapezoids == pytest.approx(area(Readings(tuple(collapsed)), Readings(tuple(healthy)), "higher").value)
-
-
-def test_directions_are_declared_for_what_a_collapse_should_move() -> None:
-    assert direction_of("information/first_turn/mi") == "lower"
-    assert direction_of("information/any_turn_closed/gap_per_token") == "lower"
-    assert direction_of("retrieval/first_turn/p_value") == "higher"
-    assert direction_of("text/template_share") == "higher"
-    # Noise raises entropy, templates can do either: no direction beforehand.
-    assert direction_of("policy/entropy_per_token") is None
 
 
 def test_an_empty_side_is_refused() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
+from heedful.diagnostics.catalogue import entry_of
 from heedful.statistics.change_point import Design, Direction
 
 GAP = "information/first_turn/gap_per_token"
@@ -18,9 +19,6 @@ SOLVED_ENTROPY = "policy/solved_entropy_per_token"
 TOKEN_ENTROPY = "policy/entropy_per_token"
 SUCCESS = "success/rate"
 PROGRESS = "success/progress"
-
-_SPARSE = ("information", "retrieval", "grounding/thought_influence", "grounding/foreign_thought_obeyed")
-"""Readings that are taken at measurements only, not at every step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +139,12 @@ class Rule:
 
 def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
     """The alarms of every run, in the order of the documentation."""
-    blind = Beyond(P_VALUE, config.p, True, config.p_readings)
-    indistinguishable = replace(blind, once_within=True)
+    return (*_collapses(config), *_warnings(config))
+
+
+def _collapses(config: AlarmConfig) -> tuple[Rule, ...]:
+    """The alarms that end a run with `--on-collapse stop`."""
+    indistinguishable = replace(_blind(config), once_within=True)
     less_informed: tuple[Condition, ...] = (_fall(config, GAP, config.information), indistinguishable)
     uninformed_or_worse: tuple[Condition, ...] = (
         _fall(config, GAP, config.information, pair=True),
@@ -152,9 +154,6 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
     entropies = (THOUGHT_ENTROPY, ENTROPY_GIVEN_PROMPT)
     entropy_fell = tuple(_fall(config, name, config.entropy_fall, pair=True) for name in entropies)
     entropy_rose = tuple(_rise(config, name, config.entropy_rise, pair=True) for name in entropies)
-    starved = tuple(
-        Beyond(name, config.starved, False, config.starved_steps) for name in ("filter/kept_ratio", "signal/mixed")
-    )
     return (
         Rule(
             "template_collapse",
@@ -174,17 +173,22 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
         Rule(
             "noise_collapse",
             (entropy_rose, uninformed_or_worse),
-            "Thoughts are getting random. Lower the entropy bonus or the learning rate, and keep groups without signal "
-            "out of the loss (--filter top_p): they carry nothing but the regularisers.",
+            "Thoughts become random. Lower the entropy bonus or the learning rate, and keep groups without signal out "
+            "of the loss (--filter top_p): only regularisers act on them.",
             collapse=True,
         ),
         Rule(
             "format_collapse",
             (tuple(_drop(config, name, config.format) for name in ("format/valid_rate", "format/closed_rate")),),
-            "Look at replies that could not be executed. If they were cut, raise the token limit; else lower the "
+            "Look at replies that could not be executed. If they were cut, raise the token limit. Otherwise lower the "
             "learning rate, or make the format part of the reward.",
             collapse=True,
         ),
+    )
+
+
+def _warnings(config: AlarmConfig) -> tuple[Rule, ...]:
+    return (
         Rule(
             "entropy_gaming",
             (
@@ -194,7 +198,7 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
                     for name in ("grounding/strategy_entropy", "grounding/distinct_strategies")
                 ),
             ),
-            "The entropy bonus is earned with words, not with ways of acting: lower it.",
+            "The policy earns the entropy bonus with words, not with ways of acting: lower it.",
         ),
         Rule(
             "entropy_rise",
@@ -205,8 +209,8 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
                     _rise(config, THOUGHT_ENTROPY, config.entropy_rise),
                 ),
             ),
-            "Early warning: thoughts, or the answers behind them, get less sure. If no more exploration is wanted, "
-            "lower the entropy bonus now.",
+            "Early warning: thoughts, or the answers after them, become less certain. If no more exploration is "
+            "wanted, lower the entropy bonus now.",
         ),
         Rule(
             "thought_bypassed",
@@ -216,37 +220,51 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
                     for name in ("grounding/thought_influence", "grounding/foreign_thought_obeyed")
                 ),
             ),
-            "The action listens less to the thought. Success may hold for a while without it: look at grounding/*.",
+            "The action depends less on the thought. Success may last for a while without it: look at grounding/*.",
         ),
         Rule(
             "input_blind",
-            ((blind,),),
+            ((_blind(config),),),
             "Thoughts cannot be told from thoughts about other prompts. If that is so from the start, the model does "
             "not read the task yet: a better warm start or easier tasks come before reinforcement learning.",
         ),
-        Rule(
-            "oscillation",
-            ((_lift(config, "grounding/oscillation_rate", config.oscillation),),),
-            "More turns run in a circle or change nothing. Look at trajectories; a cost per step discourages it.",
-        ),
-        Rule(
-            "starvation",
-            (starved,),
-            "Next to nothing is left to learn from. Look at the triage: easier tasks, partial credit or a curriculum "
-            "where groups fail; a reward that sees progress where they are blind.",
-            unless=(Beyond("signal/solved", 0.5, True, config.starved_steps),),
-        ),
-        Rule(
-            "reward_blind",
-            ((Share("signal/blind", config.blind, config.threshold, 2 * config.baseline),),),
-            "Episodes that got differently far earn the same: let the reward see progress, or mend it.",
-        ),
+        *_warnings_of_groups(config),
         Rule(
             "success_drop",
             (tuple(_drop(config, name, config.success) for name in (SUCCESS, PROGRESS)),),
             "Success has fallen, or episodes get less far. The alarms raised before it, if any, say how.",
         ),
     )
+
+
+def _warnings_of_groups(config: AlarmConfig) -> tuple[Rule, ...]:
+    starved = tuple(
+        Beyond(name, config.starved, False, config.starved_steps) for name in ("filter/kept_ratio", "signal/mixed")
+    )
+    return (
+        Rule(
+            "oscillation",
+            ((_lift(config, "grounding/oscillation_rate", config.oscillation),),),
+            "More turns repeat or change nothing. Look at trajectories; a cost per step discourages it.",
+        ),
+        Rule(
+            "starvation",
+            (starved,),
+            "Almost nothing is left to learn from. Look at the triage: easier tasks, partial credit or a curriculum "
+            "where groups fail; a reward that sees progress where they are blind.",
+            unless=(Beyond("signal/solved", 0.5, True, config.starved_steps),),
+        ),
+        Rule(
+            "reward_blind",
+            ((Share("signal/blind", config.blind, config.threshold, 2 * config.baseline),),),
+            "Episodes that got differently far earn the same: let the reward see progress, or correct it.",
+        ),
+    )
+
+
+def _blind(config: AlarmConfig) -> Beyond:
+    """Thoughts cannot be told from thoughts about other prompts."""
+    return Beyond(P_VALUE, config.p, True, config.p_readings)
 
 
 def _fall(config: AlarmConfig, metric: str, least: float, pair: bool = False) -> Change:
@@ -270,7 +288,8 @@ def _lift(config: AlarmConfig, metric: str, least: float) -> Change:
 
 
 def _change(config: AlarmConfig, metric: str, direction: Direction, least: float, relative: bool, pair: bool) -> Change:
-    sparse = metric.startswith(_SPARSE)
+    entry = entry_of(metric)
+    sparse = entry is not None and entry.cadence != "step"
     return Change(
         metric,
         Design(

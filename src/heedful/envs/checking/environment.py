@@ -1,6 +1,6 @@
 """Rules on the environment itself: the protocol and its types, frozen knobs, one-line summary, pickled copies.
 
-Promise: `open_environment` comes before everything else; where it finds something broken, nothing else can be looked at.
+`open_environment` comes first: where it finds something broken, no other rule can be checked.
 """
 
 from __future__ import annotations

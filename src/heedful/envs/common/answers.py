@@ -2,7 +2,7 @@
 
 Promise: every text is read without raising; a reply either gives one answer, or a fault that names what is wrong.
 
-The grammar is that of [`actions`](actions.py), with one answer in the place of the actions: an optional
+The grammar is that of `actions`, with one answer in the place of the actions: an optional
 `<think>...</think>`, then `<answer>TEXT</answer>`.
 
 | reply                                     | answer               | message to the agent               |

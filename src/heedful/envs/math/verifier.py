@@ -39,7 +39,7 @@ _MISSING = (
     'pip install "heedful[math]", or accept only what is read exactly: --env.algebra false.'
 )
 
-_PROGRAM = Path(__file__).with_name("math_worker.py")
+_PROGRAM = Path(__file__).with_name("worker.py")
 
 
 class Silent(Exception):

@@ -1,6 +1,6 @@
-"""heedful inside TRL: the filter and the diagnostics for who trains with `trl.GRPOTrainer`.
+"""heedful inside TRL: the filter and the diagnostics for users of `trl.GRPOTrainer`.
 
-Promise: TRL's trainer stays the trainer. What is added reads its batches, drops rows before its loss, and logs.
+TRL's trainer remains the trainer. heedful reads its batches, drops rows before its loss, and logs.
 
     from heedful.integrations.trl import HeedfulGRPOTrainer       # the filter, the diagnostics, the report
     from heedful.integrations.trl import Probe                    # the diagnostics alone, without a subclass

@@ -1,7 +1,7 @@
-"""Advantages that rest on statistics of the whole batch, taken over the kept part of it.
+"""Advantages that use statistics of the whole batch, computed over the kept rows.
 
-Promise: TRL's formulas (1.16, `sum_then_normalize` with `scale_rewards="batch"`, and `normalize_then_sum`), on the rows
-that are kept; with all rows kept they are TRL's numbers. Statistics of a single group need no correction.
+The formulas are TRL's (1.16, `sum_then_normalize` with `scale_rewards="batch"`, and `normalize_then_sum`). With all
+rows kept they give TRL's numbers. Statistics of a single group need no correction.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 _EPSILON = 1e-4
-"""TRL's, added to standard deviations."""
+"""Term that TRL adds to standard deviations."""
 
 
 def advantages_over(
@@ -18,9 +18,9 @@ def advantages_over(
 ) -> Tensor:
     """One advantage per row, 0 for dropped and for unscored rows.
 
-    `rewards_BF`: raw rewards of all processes, a column per function, NaN = none given. `normalize_first`: each
-    function is normalised within its group before the weighted sum; otherwise the sum is centred in its group. Both are
-    then divided by the standard deviation over the kept rows.
+    `rewards_BF`: raw rewards of all processes, a column per function, NaN = no reward. `normalize_first`: each function
+    is normalised within its group before the weighted sum. Otherwise the sum is centred in its group. Both are then
+    divided by the standard deviation over the kept rows.
     """
     unscored_B = torch.isnan(rewards_BF).all(dim=1)
     if normalize_first:
@@ -40,7 +40,7 @@ def advantages_over(
 
 
 def _deviation(values: Tensor, dim: int) -> Tensor:
-    """Sample standard deviation along `dim`, which stays as a dimension of 1; NaNs left out."""
+    """Sample standard deviation along `dim`, which is kept with size 1. NaNs are left out."""
     mean = torch.nanmean(values, dim=dim, keepdim=True)
     count = (~torch.isnan(values)).sum(dim=dim, keepdim=True)
     return torch.sqrt(((values - mean) ** 2).nansum(dim=dim, keepdim=True) / (count - 1).clamp(min=1))

@@ -1,10 +1,9 @@
 """A generation batch of TRL as heedful's groups: rows of ids, masks and rewards become trajectories with turns.
 
-Promise: the ids are the trainer's own, one value per completion is compared within a group, and rewards are the raw
-ones, weighted as the trainer weighs them and never normalised. Torch-free.
+The ids are the trainer's own. Rewards are the raw ones, with the trainer's weights and never normalised. Torch-free.
 
-A completion whose mask alternates (tools, `env_mask`) is an episode: each run of sampled ids is a reply, what stands
-between two runs is the prompt of the next one.
+A completion with an alternating mask (tools, `env_mask`) is an episode. Each run of sampled ids is a reply, and the ids
+between two runs are the prompt of the next reply.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Ids = tuple[int, ...]
 Decode = Callable[[Sequence[int]], str]
 
 UNKNOWN_SUCCESS = (
-    "TRL knows rewards, not success; name the reward function that says success in HeedfulConfig(outcome=...)"
+    "TRL has rewards but no success: name the reward function that measures success in HeedfulConfig(outcome=...)"
 )
 UNKNOWN_VALIDITY = "TRL does not say whether a completion could be executed"
 
@@ -36,20 +35,20 @@ class Completion:
     prompt_ids: Ids
     ids: Ids
     sampled: tuple[bool, ...]
-    """True = the policy sampled this id; False = a tool or an environment wrote it."""
+    """True = the policy sampled this id. False = a tool or an environment wrote it."""
     rewards: Mapping[str, float]
-    """Reward function -> its weighted reward; a function that gave none is not there."""
+    """Reward function -> its weighted reward. A function without a reward for the row is missing."""
     outcome: float = math.nan
     """Success in [0, 1]; NaN = unknown."""
     environment: str = ""
-    """The environment that the row names, where a run mixes several."""
+    """The environment named in the row, if a run mixes several."""
     played: Trajectory | None = None
-    """The episode, if one of heedful's environments was played; its rewards are already weighted."""
+    """The episode, if one of heedful's environments was played. Its rewards are already weighted."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchReader:
-    """Reads the completions of one tokenizer."""
+    """A reader of the completions of one tokenizer."""
 
     parser: ReplyParser
     decode: Decode
@@ -60,8 +59,8 @@ class BatchReader:
     ) -> list[Group]:
         """Consecutive completions, `group_size` each, as groups.
 
-        A group's task is known by the ids of its first prompt, or is the one that was played. Raises ValueError if the
-        completions do not divide into groups.
+        The task is the one that was played, or is identified by the ids of the group's first prompt. Raises ValueError
+        if the completions do not divide into groups.
         """
         if group_size < 1 or len(completions) % group_size:
             raise ValueError(
@@ -106,9 +105,9 @@ class BatchReader:
 
 
 def replies_of(completion: Completion) -> Iterator[tuple[Ids, Ids]]:
-    """(ids new to the policy, ids it sampled after them) of each reply; what follows the last reply is left out.
+    """(ids new to the policy, ids it sampled after them) of each reply. Ids after the last reply are left out.
 
-    A completion of which nothing was sampled is one reply without ids."""
+    A completion without sampled ids is one reply without ids."""
     waiting: Ids = completion.prompt_ids
     if not any(completion.sampled):
         yield waiting + completion.ids, ()
@@ -123,8 +122,9 @@ def replies_of(completion: Completion) -> Iterator[tuple[Ids, Ids]]:
 
 
 def values_of(completions: Sequence[Completion], groups: Sequence[Group], on: str) -> list[list[float | None]]:
-    """What a filter with this `on` looks at, as `values_on` gives it; but where `on` names a reward function, a
-    completion for which it gave nothing has no value."""
+    """The values for a filter with this `on`, as in `values_on`.
+
+    Exception: if `on` names a reward function, a completion without its reward has no value."""
     values_PG = values_on(groups, on)
     if on in ("outcome", "reward"):
         return values_PG
@@ -136,13 +136,13 @@ def values_of(completions: Sequence[Completion], groups: Sequence[Group], on: st
 
 
 def unknown_to_trl(outcome: bool, played: bool) -> dict[str, str]:
-    """The metrics that a batch cannot give, each with the reason. `played`: by one of heedful's environments."""
+    """The metrics that a batch cannot give, each with the reason. `played`: in one of heedful's environments."""
     missing = {} if outcome or played else dict.fromkeys(SUCCESS_METRICS, UNKNOWN_SUCCESS)
     return missing | ({} if played else {"format/valid_rate": UNKNOWN_VALIDITY})
 
 
 def _with_rewards(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tuple[Turn, ...]:
-    """The rewards of functions are those of the whole completion; they stand on its last turn."""
+    """The turns, with the rewards on the last one: a reward function judges the whole completion."""
     if not turns or not rewards:
         return turns
     merged = dict(turns[-1].rewards)

@@ -1,6 +1,6 @@
-"""What has to happen at a TRL trainer's own moments: its beginning, its checkpoints, its optimiser steps, its end.
+"""Callbacks at TRL's events: the start of training, checkpoints, optimiser steps, the end.
 
-Promise: a resumed run goes on with the baselines, the numbering and the record of the run that was interrupted.
+A resumed run continues the baselines, the numbering and the record of the interrupted run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from heedful.integrations.trl.settings import HeedfulConfig
 
 
 class Watching(Protocol):
-    """What answers to TRL's events: a trainer that watches itself, or a probe in one."""
+    """Receiver of TRL's events: heedful's trainer, or a probe in another trainer."""
 
     heedful: HeedfulConfig
     observer: Observer
@@ -26,7 +26,7 @@ class Watching(Protocol):
     """An alarm named a collapse was raised in this run."""
 
     def begin(self) -> None:
-        """A run begins, or goes on."""
+        """A run begins or continues."""
         ...
 
     def claim(self) -> Record:
@@ -39,7 +39,7 @@ class Watching(Protocol):
 
 
 class Bridge(TrainerCallback):
-    """Carries TRL's events to it."""
+    """Forwards TRL's events to a `Watching`."""
 
     def __init__(self, trainer: Watching) -> None:
         self._trainer = trainer
@@ -53,7 +53,7 @@ class Bridge(TrainerCallback):
         resumed = load_state(checkpoint) if state.global_step else None
         if state.global_step and resumed is None:
             warnings.warn(
-                f"heedful expected {STATE} in {checkpoint}, found none: measurements go on with new "
+                f"heedful expected {STATE} in {checkpoint}, found none: measurements continue with new "
                 "baselines, numbered from 0.",
                 stacklevel=2,
             )

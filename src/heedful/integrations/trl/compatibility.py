@@ -1,6 +1,6 @@
-"""Which TRL this is made for, and what is said about another one.
+"""The supported TRL version, and the checks of other versions.
 
-Promise: a private method that changed is found when the trainer is made, not in the middle of a run.
+A changed private method is found when the trainer is created, not in the middle of a run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PRIVATE: Mapping[str, tuple[str, ...]] = {
 """The private methods of `GRPOTrainer` that `HeedfulGRPOTrainer` overrides, with their parameters."""
 
 PRIVATE_ATTRIBUTES = ("_metrics", "_logs", "_entropy_bonus_enabled", "_last_world_entropy")
-"""What it reads and writes besides."""
+"""Private attributes that it reads and writes."""
 
 PRIVATE_OF_ROLLOUTS: Mapping[str, tuple[str, ...]] = {
     "_generate_single_turn": (
@@ -35,19 +35,19 @@ PRIVATE_OF_ROLLOUTS: Mapping[str, tuple[str, ...]] = {
         "has_tool_images",
     ),
 }
-"""What heedful's environments call to sample with the trainer's own engine."""
+"""Private methods that heedful's environments call to sample with the trainer's own engine."""
 
 PRIVATE_OF_PROBE: Mapping[str, tuple[str, ...]] = {"_tokenize_prompts": ("self", "prompts")}
-"""What the probe calls to read a prompt as the trainer does."""
+"""Private methods that the probe calls to tokenise a prompt like the trainer."""
 
 FILTER_OF_TRL = "reward_variance_filtering"
-"""The setting under which TRL may one day filter by itself (proposed in its pull request 7242)."""
+"""The setting of a filter in TRL itself (proposed in its pull request 7242)."""
 
 
 def check(methods: Mapping[str, tuple[str, ...]], version: str | None = None) -> None:
-    """Warn of a TRL that the tests do not know; refuse one whose private methods differ.
+    """Warn about an untested TRL version, and refuse one with other private methods.
 
-    Raises ValueError if a method is gone or takes other parameters.
+    Raises ValueError if a method is missing or takes other parameters.
     """
     found = version or trl.__version__
     changed = [name for name, expected in methods.items() if _parameters(name) != expected]
@@ -59,14 +59,14 @@ def check(methods: Mapping[str, tuple[str, ...]], version: str | None = None) ->
         )
     if not found.startswith(f"{TESTED}."):
         warnings.warn(
-            f"heedful was tested with trl {TESTED}, found {found}. The methods it touches look the same; compare the "
+            f"heedful was tested with trl {TESTED}, found {found}. The methods it uses look the same. Compare the "
             "first steps with `heedful audit`.",
             stacklevel=3,
         )
 
 
 def check_attributes(trainer: GRPOTrainer) -> None:
-    """Raises ValueError if a private attribute of TRL's trainer is gone."""
+    """Raise ValueError if a private attribute of TRL's trainer is missing."""
     gone = [name for name in PRIVATE_ATTRIBUTES if not hasattr(trainer, name)]
     if gone:
         raise ValueError(
@@ -77,7 +77,7 @@ def check_attributes(trainer: GRPOTrainer) -> None:
 
 
 def own_filter_is_on(arguments: object) -> bool:
-    """Whether TRL filters by reward variance itself; then ours steps aside."""
+    """Whether TRL filters by reward variance itself. heedful's filter is then disabled."""
     return bool(getattr(arguments, FILTER_OF_TRL, None))
 
 

@@ -1,6 +1,6 @@
-"""Watches the generation batches of a TRL trainer: groups, verdicts, measurements, record.
+"""Observer of a TRL trainer's generation batches: groups, verdicts, measurements, record.
 
-Promise: reads only. The weights are those that sampled the batch, since TRL rewards a batch before it trains on it.
+It only reads. The weights are those that sampled the batch, because TRL rewards a batch before it trains on it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NEUTRAL = {
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen in one generation batch."""
+    """Result of observing one generation batch."""
 
     step: int
     """Number of the generation batch, from 0."""
@@ -52,7 +52,7 @@ class Seen:
     verdicts: list[Verdict]
     metrics: list[Metric]
     raised: tuple[Alarm, ...] = ()
-    """Alarms that were not raised at the batch before."""
+    """Alarms that were not yet raised in the previous batch."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Observer:
     generation: int = 0
 
     def observe(self, completions: Sequence[Completion], group_size: int, version: int) -> Seen:
-        """Measure one generation batch; `version` is the number of updates behind the weights."""
+        """Measure one generation batch. `version` is the number of updates before the weights."""
         step = self.generation
         groups = self.reader.groups(completions, group_size, version, self.temperature)
         values_PG = values_of(completions, groups, self.chooses.on)
@@ -102,7 +102,7 @@ class Observer:
         self.record, self.tracker = None, None
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run needs, as a JSON tree."""
+        """The state that a resumed run needs, as a JSON tree."""
         folder = str(self.record.folder.path.name) if self.record is not None else None
         return {"generation": self.generation, "folder": folder, "diagnostics": self.diagnostician.state()}
 
@@ -112,7 +112,7 @@ class Observer:
 
 
 def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observer:
-    """An observer of this trainer (a `trl.GRPOTrainer`), by what it says of itself.
+    """An observer of this trainer (a `trl.GRPOTrainer`), made from the trainer's own settings.
 
     Raises ValueError if the configuration names a reward function or a component that the trainer does not have.
     """
@@ -128,7 +128,7 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
     if not why:
         try:
             scorer = HFScorer(bare_model(trainer), max_tokens=config.diagnostics.max_tokens)
-        except ValueError as error:  # an architecture whose thoughts cannot be scored exactly; the rest is measured
+        except ValueError as error:  # this architecture cannot be scored exactly, so all other metrics are measured
             why = str(error)
     seed = trainer.args.seed if config.seed is None else config.seed
     diagnostician = Diagnostician(
@@ -144,7 +144,7 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
 
 
 def why_unreadable(trainer: Any) -> str:
-    """Why the thoughts of this trainer's policy cannot be scored while it trains; empty if they can."""
+    """Why the thoughts of this trainer's policy cannot be scored during training. Empty if they can."""
     arguments = trainer.args
     own = arguments.generation_kwargs or {}
     cuts = [name for name, values in _NEUTRAL.items() if own.get(name, getattr(arguments, name, None)) not in values]
@@ -152,30 +152,30 @@ def why_unreadable(trainer: Any) -> str:
         return f"truncated sampling ({', '.join(cuts)})"
     kind = str(trainer.accelerator.distributed_type).rpartition(".")[2]
     if kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM", "TP"):
-        return f"the weights are spread over devices ({kind}); heedful audit scores the saved model"
+        return f"the model is sharded over devices ({kind}): heedful audit scores the saved model"
     if hasattr(trainer.processing_class, "image_processor"):
         return "prompts may hold images, which are not scored yet"
     adapter: Any = getattr(trainer.accelerator.unwrap_model(trainer.model), "active_peft_config", None)
     if getattr(adapter, "is_prompt_learning", False):
-        return f"the adapter {adapter.peft_type.value} stands in the prompt, beside its tokens"
+        return f"the adapter {adapter.peft_type.value} adds vectors to the prompt, next to its tokens"
     return ""
 
 
 def bare_model(trainer: Any) -> Any:
-    """The model without the wrappers of data parallelism and PEFT; adapters stay in effect."""
+    """The model without the wrappers of data parallelism and PEFT. PEFT adapters remain active."""
     model = trainer.accelerator.unwrap_model(trainer.model)
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def claim_record(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Record:
-    """A folder for the record of the run that begins now."""
+    """A new folder for the record of this run."""
     return Record.claim(
         Path(trainer.args.output_dir), described(trainer, config, chooses), str(trainer.accelerator.device), _threads()
     )
 
 
 def described(trainer: Any, config: HeedfulConfig, chooses: Filter) -> dict[str, Any]:
-    """The configuration of the run as `config.json` holds it: what an audit asks for, and TRL's own arguments."""
+    """The configuration of the run for `config.json`: the settings that an audit needs, and TRL's own arguments."""
     import trl
 
     arguments = trainer.args.to_dict()
@@ -200,7 +200,7 @@ def described(trainer: Any, config: HeedfulConfig, chooses: Filter) -> dict[str,
 
 
 def _plays(trainer: Any) -> bool:
-    """Whether one of heedful's environments is played."""
+    """Whether the trainer plays one of heedful's environments."""
     return isinstance(trainer.rollout_func, EnvironmentRollouts)
 
 
@@ -208,17 +208,17 @@ def _check_names(trainer: Any, config: HeedfulConfig, on: str, played: bool) -> 
     functions, weights = list(trainer.reward_func_names), trainer.reward_weights.tolist()
     if config.outcome is not None and config.outcome not in functions:
         raise ValueError(
-            f"HeedfulConfig.outcome names the reward function that says success: expected one of "
+            f"HeedfulConfig.outcome names the reward function that measures success: expected one of "
             f"{', '.join(functions)}, found {config.outcome!r}."
         )
     if on == "outcome" and config.outcome is None and not played:
         raise ValueError(
-            "The filter looks at the outcome, but nothing says which completions succeeded: name the reward function "
-            "that does in HeedfulConfig(outcome=...), or let the filter look at the reward, as in TopP(on='reward')."
+            "The filter uses the outcome, but no reward function measures success: name one in "
+            "HeedfulConfig(outcome=...), or filter by the reward, as in TopP(on='reward')."
         )
     if on not in ("outcome", "reward", *functions) and not played:
         raise ValueError(
-            f"The filter's `on` names what it looks at: expected reward, outcome or a reward function "
+            f"The filter's `on` names its values: expected reward, outcome or a reward function "
             f"({', '.join(functions)}), found {on!r}."
         )
     for name in {on, config.outcome} - {None}:
@@ -229,8 +229,8 @@ def _check_names(trainer: Any, config: HeedfulConfig, on: str, played: bool) -> 
             )
     if on in functions and weights[functions.index(on)] == 0:
         raise ValueError(
-            f"The filter looks at the reward function {on!r}, which has the weight 0 in reward_weights, so every group "
-            f"would be constant. Name it in HeedfulConfig(outcome={on!r}) and filter on='outcome', or weigh it."
+            f"The filter uses the reward function {on!r}, which has the weight 0 in reward_weights, so every group "
+            f"would be constant. Name it in HeedfulConfig(outcome={on!r}) and filter on='outcome', or give it a weight."
         )
 
 

@@ -1,7 +1,7 @@
 """A probe for any `GRPOTrainer`: a reward function that reads, measures and logs, and rewards nothing.
 
-Promise: public seams of TRL only, but for the trainer's own way to tokenise a prompt. It returns None for every row, so
-it is no part of any reward; what it logs passes through TRL's `log_metric`.
+It uses TRL's public interfaces, except for the trainer's private method that tokenises a prompt. It returns None for
+every row, so it is not part of any reward. It logs through TRL's `log_metric`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Probe:
         """An alarm named a collapse was raised in this run."""
         self._trainer: Any = None
         self.observer: Observer
-        """Sees every generation batch, in the main process."""
+        """Observes every generation batch, on rank 0."""
         self.resumed_from: Path | None = None
-        """TRL does not tell from which path it goes on; its output folder is looked into."""
+        """None: TRL does not pass on the path that it resumes from. The output folder is searched instead."""
         self._watched: dict[str, list[float | None]] = {}
 
     def watch(self, reward: Reward) -> Reward:
-        """The same reward function; what it gives is noted on the way. Not for models and coroutines."""
+        """The same reward function, with its rewards recorded. Not for models and coroutines."""
         name = getattr(reward, "__name__", type(reward).__name__)
 
         @functools.wraps(reward)
@@ -61,14 +61,14 @@ class Probe:
         return noted
 
     def attach(self, trainer: Any) -> None:
-        """Tell the probe which trainer it is in. Raises ValueError for a TRL it does not know, and unknown names."""
+        """Connect the probe to its trainer. Raises ValueError for an unknown TRL version and for unknown names."""
         check(PRIVATE_OF_PROBE)
         self._trainer = trainer
         self.begin()
         trainer.add_callback(Bridge(self))
 
     def begin(self) -> None:
-        """A run begins, or goes on: new baselines."""
+        """A run begins or continues: new baselines."""
         self.observer = observer_of(self._trainer, self.heedful, KeepAll(on=self.heedful.filter.on))
         self.collapsed = False
 
@@ -87,7 +87,7 @@ class Probe:
         log_metric: Callable[[str, float], None],
         **fields: Any,
     ) -> list[None]:
-        """One None per row. TRL passes everything it knows by name, hence the open parameters."""
+        """One None per row. TRL passes all its data by name, so the parameters are open."""
         from accelerate.utils import broadcast_object_list, gather_object
 
         trainer = self._trainer
@@ -129,7 +129,7 @@ class Probe:
         return completions_of(trainer, inputs, prompt_ids, first_turns, None, rewards, self.heedful.outcome)
 
     def _first_turn(self, ids: list[int]) -> list[int]:
-        """Up to the first token that ends a turn: TRL does not tell reward functions which tokens were sampled."""
+        """The ids up to the first token that ends a turn. TRL does not show reward functions which ids were sampled."""
         stops = set(self._trainer.eos_token_ids)
         end = next((place for place, token in enumerate(ids) if token in stops), len(ids) - 1)
         return ids[: end + 1]

@@ -1,7 +1,7 @@
-"""What heedful leaves on disk beside TRL's own logs: `<output_dir>/heedful`, a run folder like that of `heedful train`.
+"""heedful's record of a TRL run: `<output_dir>/heedful`, a run folder like that of `heedful train`.
 
-Promise: metrics with intervals and reasons, rollouts with ids and verdicts; `heedful report` and `heedful audit` read
-the folder as they read our own runs. After a resume nothing later than the checkpoint is left in it.
+It holds metrics with intervals and reasons, and rollouts with ids and verdicts. `heedful report` and `heedful audit`
+read it like heedful's own runs. After a resume nothing later than the checkpoint is left in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from heedful.storage import RunFolder, describe_environment, write_rollouts, wri
 from heedful.types import Group, Verdict
 
 STATE = "heedful.json"
-"""Within a checkpoint of TRL: where the measurements stood."""
+"""File in a checkpoint of TRL with the state of the measurements."""
 
 
 class Record:
@@ -28,7 +28,7 @@ class Record:
 
     @classmethod
     def claim(cls, output_dir: Path, configuration: Mapping[str, Any], device: str, threads: int) -> Record:
-        """A new folder `heedful`, or `heedful-<n>` where earlier runs left theirs."""
+        """A new folder `heedful`, or `heedful-<n>` if earlier runs left theirs."""
         output_dir.mkdir(parents=True, exist_ok=True)
         number = 1
         while True:
@@ -46,13 +46,13 @@ class Record:
 
     @classmethod
     def resume(cls, path: Path, generation: int) -> Record:
-        """Go on in a folder whose first `generation` batches stand."""
+        """Continue a folder, and keep its first `generation` batches."""
         folder = RunFolder(path)
         folder.truncate_after(generation - 1)
         return cls(folder)
 
     def write(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
-        """Rollouts and score matrix of one generation batch; its metrics go to `folder.metrics`."""
+        """Write rollouts and score matrix of one generation batch. The metrics go to `folder.metrics`."""
         write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts)
         if diagnosis.scores is not None and diagnosis.thoughts is not None:
             thoughts = diagnosis.thoughts
@@ -66,7 +66,7 @@ def save_state(checkpoint: Path, state: Mapping[str, Any]) -> None:
 
 
 def load_state(checkpoint: Path) -> Mapping[str, Any] | None:
-    """The state in a checkpoint; `None` where none was saved. Raises ValueError for one that cannot be read."""
+    """The state in a checkpoint, or `None` if none was saved. Raises ValueError if it cannot be read."""
     path = checkpoint / STATE
     if not path.exists():
         return None
@@ -76,5 +76,5 @@ def load_state(checkpoint: Path) -> Mapping[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"Expected the state of heedful's measurements in {path}, found {type(error).__name__}: {error}. Delete "
-            "the file to go on with new baselines."
+            "the file to continue with new baselines."
         ) from error

@@ -1,18 +1,18 @@
-"""Dropped groups leave TRL's batch before its forward passes, and its denominators are set right.
+"""Removal of dropped groups from TRL's batch before its forward passes, with corrected denominators.
 
-Promise: what TRL computes on the smaller batch is what it would compute on a batch that never held the dropped groups.
-Where its formula cannot give that (`cut_dependent`: what is averaged within a micro-batch), it is said.
+TRL computes the same on the smaller batch as on a batch without the dropped groups. Some formulas cannot give that,
+because they average within a micro-batch. `cut_dependent` lists them for a warning.
 
 TRL cuts a generation batch into `chunks` micro-batches of equal size, on every process. So each process keeps as many
-rows as the fullest one needs and fills up with *idle* rows: the shortest dropped ones, with every token masked as if a
-tool had written it. (Masked for attention, too, they would be read out of their context, and a ratio to what they were
-in it may overflow: infinity times zero.) They cost a forward pass and enter no term. What they do to a denominator is
-undone:
+rows as the fullest one needs. The others fill up with *idle* rows: the shortest dropped ones, with every token masked
+as if a tool had written it. The attention mask is unchanged. Otherwise the rows would be read without their context,
+and the probability ratio may overflow (infinity times zero). Idle rows cost a forward pass and enter no term. Their
+effect on a denominator is corrected:
 
-| loss_type | denominator of TRL | mended by |
+| loss_type | denominator of TRL | correction |
 |---|---|---|
 | `grpo`, `sapo`, `luspo`, `dr_grpo` | rows, idle ones too | advantages and beta times rows / kept rows |
-| `dapo`, `cispo`, `vespo` | `num_items_in_batch` | counted anew |
+| `dapo`, `cispo`, `vespo` | `num_items_in_batch` | counted again |
 | `bnpo`, the entropy bonus | tokens of the micro-batch | nothing: it depends on how rows are cut, filter or not |
 """
 
@@ -25,10 +25,10 @@ import torch
 from torch import Tensor
 
 ROWS_COUNTED = frozenset({"grpo", "sapo", "luspo", "dr_grpo"})
-"""Losses whose denominator counts rows."""
+"""Losses with a denominator that counts rows."""
 
 KEPT = "heedful_kept"
-"""Column: True where a row is kept, False where it is idle."""
+"""Column: True if a row is kept, False if it is idle."""
 ROW_FACTOR = "heedful_row_factor"
 LOSS_FACTOR = "heedful_loss_factor"
 
@@ -46,27 +46,27 @@ _OF_COMPLETIONS = frozenset(
         "importance_sampling_ratio",
     }
 )
-"""Columns per token of the completion; the ratio may be one number per row."""
+"""Columns with one value per token of the completion. The ratio may be one number per row."""
 
 _OF_WHOLE_ROWS = ("token_type_ids", "mm_token_type_ids", "pixel_values", "num_images")
-"""Where one of these is there, columns and rows are aligned with more than prompts and completions."""
+"""If one of these is present, columns and rows are aligned with more than prompts and completions."""
 
 
 def rows_needed(kept_by_process: Sequence[int], chunks: int) -> int:
-    """Rows that every process keeps: a multiple of `chunks`, enough for the fullest process, never none."""
+    """Number of rows that every process keeps: a multiple of `chunks`, enough for the fullest process, at least one."""
     return chunks * max(1, *(-(-kept // chunks) for kept in kept_by_process))
 
 
 def keeps_all_rows(batch: Mapping[str, Any]) -> bool:
-    """Whether rows can only be made idle, not removed: images are not aligned with rows."""
+    """Whether rows can only become idle, not be removed, because images are not aligned with rows."""
     return any(name in batch for name in _OF_WHOLE_ROWS)
 
 
 def remove(batch: Mapping[str, Any], kept: Sequence[bool], rows: int, trim: bool = True) -> Batch:
-    """The batch with the kept rows first and idle ones behind them, `rows` in all.
+    """The batch with the kept rows first and idle ones after them, `rows` in total.
 
-    `trim`: cut off columns that no row uses any more. A batch that `keeps_all_rows` keeps rows and columns; the
-    dropped ones become idle. `num_items_in_batch` is left as it was.
+    `trim`: cut off columns that no row uses any more. A batch that `keeps_all_rows` keeps rows and columns, and the
+    dropped rows become idle. `num_items_in_batch` does not change.
     """
     before = len(kept)
     if keeps_all_rows(batch):
@@ -85,19 +85,20 @@ def remove(batch: Mapping[str, Any], kept: Sequence[bool], rows: int, trim: bool
 
 
 def trained_tokens(batch: Mapping[str, Any]) -> Tensor:
-    """How many tokens of this process enter the loss, as TRL counts them."""
+    """Number of tokens of this process in the loss, as TRL counts them."""
     mask_BT = batch["completion_mask"]
     return (mask_BT * batch["tool_mask"] if "tool_mask" in batch else mask_BT).sum()
 
 
 def row_factor(loss_type: str, rows: int, kept: int) -> float:
-    """What the advantages and beta are multiplied by, so that a mean over `rows` rows is one over `kept` of them."""
+    """Factor of the advantages and beta that turns a mean over `rows` rows into a mean over `kept` rows."""
     return rows / kept if loss_type in ROWS_COUNTED and kept else 1.0
 
 
 def cut_dependent(loss_type: str, entropy_bonus: bool, entropy_quantile: float, load_balancing: bool) -> list[str]:
-    """What TRL takes within a micro-batch, so that a filter is felt in it; a sentence for each. Nothing of it is felt
-    where a generation batch is one micro-batch of one process."""
+    """Terms that TRL computes within a micro-batch, so that they depend on a filter: one sentence for each.
+
+    They do not depend on it if a generation batch is one micro-batch of one process."""
     sentences = []
     if loss_type == "bnpo":
         sentences.append(
@@ -111,13 +112,13 @@ def cut_dependent(loss_type: str, entropy_bonus: bool, entropy_quantile: float, 
         )
     if entropy_quantile < 1:
         sentences.append(
-            "TRL takes the threshold of top_entropy_quantile within each micro-batch: which tokens are trained on "
+            "TRL takes the threshold of top_entropy_quantile within each micro-batch: the choice of tokens "
             "depends on how rows are cut into micro-batches, with and without a filter."
         )
     if load_balancing:
         sentences.append(
-            "The load-balancing loss of a mixture of experts is taken within each micro-batch and sees the rows, too, "
-            "that only fill a micro-batch up. Set router_aux_loss_coef=0.0 to train without it."
+            "The load-balancing loss of a mixture of experts is computed within each micro-batch and includes rows "
+            "that only fill the micro-batch. Set router_aux_loss_coef=0.0 to train without it."
         )
     return sentences
 
@@ -129,13 +130,15 @@ def _rows(value: Any, order: Sequence[int], before: int) -> Any:
 
 
 def _masked(advantages: Tensor, dropped_B: Tensor) -> Tensor:
-    """Advantages may stand per row or, in subclasses of TRL's trainer, per token."""
+    """Advantages with 0 for dropped rows. They are per row or, in subclasses of TRL's trainer, per token."""
     return advantages.masked_fill(dropped_B if advantages.ndim == 1 else dropped_B[:, None], 0.0)
 
 
 def _trimmed(batch: Batch) -> Batch:
-    """Without the columns that dropped rows alone reached into: prompts lose padding on the left; completions end, on
-    the right, where the last kept one does, so an idle one may be cut."""
+    """The batch without columns that only dropped rows used.
+
+    Prompts lose padding on the left. Completions are cut on the right after the last kept token, so an idle one may be
+    cut."""
     mask_BT = batch["completion_mask"]
     rows = batch[KEPT] if batch[KEPT].any() else ~batch[KEPT]
     filled = torch.nonzero(mask_BT[rows].any(dim=0))

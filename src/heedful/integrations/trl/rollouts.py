@@ -1,7 +1,6 @@
-"""heedful's environments as a `rollout_func` of TRL: whole episodes, several turns, masks for what was not sampled.
+"""heedful's environments as a `rollout_func` of TRL: whole episodes, several turns, masks for ids not sampled.
 
-Promise: the ids that were sampled are the ids returned, nothing is tokenised twice, and an episode is replayed by its
-task, its member and its replies.
+The returned ids are the sampled ids, and nothing is tokenised twice. Task, member and replies replay an episode.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from heedful.seeds import derive
 from heedful.types import Conversation, Prompt, Reply, Span, Task, Trajectory
 
 FIELD = "heedful"
-"""The field under which an episode is handed to reward functions."""
+"""The field that passes an episode to reward functions."""
 
 _DRAWS_PER_TASK = 200
 
 
 class Sampler(Protocol):
-    """Makes the policy that answers in one generation batch, from the trainer and the number of the batch."""
+    """Factory of the policy for one generation batch, from the trainer and the number of the batch."""
 
     def __call__(self, trainer: Any, batch: int) -> Policy: ...
 
@@ -56,9 +55,9 @@ class EnvironmentRollouts:
     def dataset(self, tasks: int, split: str = "train", seed: int = 0) -> Any:
         """A `datasets.Dataset` of `tasks` distinct tasks: the column `prompt` holds the first observation as a message.
 
-        A prompt is all that TRL hands to a rollout_func, so tasks whose first observations are equal count as one, and
-        a second dataset, of another split, leaves out the prompts of the first. Raises ValueError if the environment
-        has too few tasks in the split.
+        TRL hands only the prompt to a rollout_func. So tasks with equal first observations count as one, and a second
+        dataset, of another split, leaves out the prompts of the first. Raises ValueError if the environment has too few
+        tasks in the split.
         """
         import datasets
 
@@ -67,7 +66,7 @@ class EnvironmentRollouts:
             task = self.env.task(derive(seed, "tasks", split, draw))
             if task.split == split:
                 text = self.env.episode().start(task, 0).text
-                known = self._tasks.get(text, task)  # of an earlier dataset: a prompt stands for one task only
+                known = self._tasks.get(text, task)  # of an earlier dataset: a prompt identifies one task only
                 if known.split == split:
                     found.setdefault(text, known)
             if len(found) == tasks:
@@ -81,10 +80,10 @@ class EnvironmentRollouts:
         return datasets.Dataset.from_list([{"prompt": [{"role": "user", "content": text}]} for text in found])
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        """Play one episode per prompt; TRL repeats each prompt as often as a group has members.
+        """Play one episode per prompt. TRL repeats each prompt once per member of a group.
 
-        Returns `prompt_ids`, `completion_ids`, `logprobs`, `env_mask` (1 = sampled) and, under `heedful`, the episode
-        itself. Raises ValueError for a prompt that is not of `dataset`.
+        Returns `prompt_ids`, `completion_ids`, `logprobs`, `env_mask` (1 = sampled) and the episode as `heedful`.
+        Raises ValueError for a prompt that does not come from `dataset`.
         """
         policy = self._policy(trainer)
         members = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
@@ -137,9 +136,9 @@ def to_trl_rollout_func(
         rollouts = to_trl_rollout_func(FrozenLake())
         GRPOTrainer(model, environment_reward, rollout_func=rollouts, train_dataset=rollouts.dataset(512), ...)
 
-    `tokens_per_turn`: most tokens of one reply. `chat_options`: variables of the chat template. `sampler`: makes a
-    policy for each batch, for instance heedful's own batched sampler; without one the trainer's engine samples
-    (`generate`, or vLLM in one process), as TRL is configured.
+    `tokens_per_turn`: maximum tokens of one reply. `chat_options`: variables of the chat template. `sampler`: makes a
+    policy for each batch, for instance heedful's own batched sampler. Without one the trainer's engine samples, as TRL
+    is configured (`generate`, or vLLM in one process).
     """
     return EnvironmentRollouts(env, tags or Tags(), tokens_per_turn, dict(chat_options or {}), sampler)
 
@@ -147,7 +146,7 @@ def to_trl_rollout_func(
 def environment_reward(prompts: list[Any], completions: list[Any], **fields: Any) -> list[float | None]:
     """The reward function for `to_trl_rollout_func`: the sum of the environment's own components.
 
-    None for an episode that broke. TRL passes everything it knows by name, hence the open parameters.
+    None for an episode that broke. TRL passes all its data by name, so the parameters are open.
     """
     played: list[Trajectory] | None = fields.get(FIELD)
     if played is None:
@@ -183,7 +182,7 @@ def _as_rows(played: Sequence[Trajectory], renderer: Renderer) -> dict[str, Any]
             ids += glue + reply.ids
             mask += [0] * len(glue) + [1] * len(reply.ids)
             logprobs += [0.0] * len(glue) + list(reply.logprobs)
-        if not ids:  # an episode that broke at its start; TRL needs a token in every row
+        if not ids:  # the episode broke at its start, but TRL needs a token in every row
             ids, mask, logprobs = [renderer.end_of_turn_id], [0], [0.0]
         first = trajectory.turns[0].reply.prompt.ids if trajectory.turns else (renderer.end_of_turn_id,)
         rows["prompt_ids"].append(list(first))
@@ -194,7 +193,7 @@ def _as_rows(played: Sequence[Trajectory], renderer: Renderer) -> dict[str, Any]
 
 
 class _Engine:
-    """The trainer's own way to sample, as a policy."""
+    """The trainer's own sampling engine as a policy."""
 
     def __init__(self, trainer: Any, renderer: Renderer, tokens_per_turn: int) -> None:
         if trainer.use_vllm and trainer.accelerator.num_processes > 1:
@@ -223,7 +222,7 @@ class _Engine:
         return replies
 
     def _sample(self, contexts: list[list[int]]) -> tuple[list[list[int]], list[list[float]] | None]:
-        """Through the trainer's engine, which knows one limit only: that of whole completions."""
+        """Sample through the trainer's engine. Its only limit is that of whole completions."""
         trainer = self._trainer
         with _at_most(trainer, self._most):
             ids, logprobs = trainer._generate_single_turn(contexts, None, {}, 1)
@@ -236,7 +235,7 @@ class _Engine:
 
 @contextmanager
 def _at_most(trainer: Any, tokens: int) -> Iterator[None]:
-    """While it lasts, the trainer's engine samples at most so many tokens per call."""
+    """Limit the trainer's engine to `tokens` tokens per call."""
     owner, name, limited = trainer, "generation_config", copy.deepcopy(trainer.generation_config)
     limited.max_new_tokens = tokens
     if trainer.use_vllm:

@@ -1,6 +1,6 @@
-"""From what a TRL trainer holds after a generation to plain completions, and to columns of its completion logs.
+"""Conversion of a TRL trainer's generation to plain completions, and to columns of its completion logs.
 
-Promise: rewards are the raw ones times the trainer's weights; nothing normalised is read.
+Rewards are the raw ones times the trainer's weights, never normalised values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from heedful.integrations.trl.rollouts import FIELD, environment_reward
 from heedful.types import Trajectory
 
 PREFIX = "heedful_"
-"""Of the columns that are added to TRL's completion logs."""
+"""Prefix of the columns that heedful adds to TRL's completion logs."""
 COLUMNS = ("id", "task", "reason", "reward", "outcome", "progress", "thought")
 
 
@@ -30,7 +30,7 @@ def completions_of(
     rewards: Sequence[Sequence[float]],
     outcome: str | None,
 ) -> list[Completion]:
-    """This process's completions. `rewards`: per row the raw reward of each function, NaN = none.
+    """The completions of this process. `rewards`: per row the raw reward of each function, NaN = none.
 
     Raises ValueError for an outcome outside 0 to 1.
     """
@@ -58,10 +58,10 @@ def completions_of(
 def columns_of(
     trajectory: Trajectory, reason: str, name: str, logged: Any, tags: ThoughtTags
 ) -> dict[str, str | float | None]:
-    """The columns of one completion: its name and its prompt's, the filter's word, its weighted reward, its success.
+    """The columns of one completion: its name, its prompt's name, the filter's verdict, weighted reward, success.
 
-    `logged`: the completion as TRL logs it. The first turn's thought is given as its place in that text, or, where
-    special tokens were dropped from it, as the text itself behind a `=`; empty where nothing is a thought.
+    `logged`: the completion as TRL logs it. The first turn's thought is given by its position in that text. If TRL
+    dropped special tokens from the text, it is given as `=` and the thought's own text. Empty without a thought.
     """
     thought = thought_text(trajectory.turns[0].reply, tags) if trajectory.turns else None
     at = _first_text(logged).find(thought) if thought is not None else -1
@@ -79,14 +79,14 @@ def columns_of(
 
 
 def _first_text(logged: Any) -> str:
-    """The text of a completion, or of the first message that the policy wrote in it."""
+    """The text of a completion, or of the policy's first message in it."""
     if isinstance(logged, list):
         logged = next((message.get("content") for message in logged if message.get("role") == "assistant"), "")
     return logged if isinstance(logged, str) else ""
 
 
 def _summed(rewards: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """Rewards by function, NaNs left out; functions may share a name."""
+    """Rewards by function, without NaNs. Functions may share a name."""
     found: dict[str, float] = {}
     for name, reward in rewards:
         if not math.isnan(reward):
@@ -95,7 +95,7 @@ def _summed(rewards: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def _weighted(trajectory: Any, functions: Sequence[tuple[str, Any, float]]) -> Trajectory | None:
-    """The episode with its components weighted as the trainer weighs their sum; without them where it does not."""
+    """The episode with the trainer's weight applied to its components, or without untrained components."""
     if not isinstance(trajectory, Trajectory):
         return None
     weight = sum(weight for _, function, weight in functions if function is environment_reward)

@@ -1,7 +1,4 @@
-"""What can be set about heedful inside TRL.
-
-Promise: torch-free; TRL's own settings stay in its GRPOConfig, and nothing is set twice.
-"""
+"""The settings of heedful inside TRL. Torch-free. TRL's own settings stay in its GRPOConfig."""
 
 from __future__ import annotations
 
@@ -13,17 +10,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from heedful.algorithms.loss_scale import LossScale
-from heedful.filters import TopP
+from heedful.filters import TopP, check_filter
 from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.models.replies import Tags
 from heedful.protocols import Filter
 from heedful.types import Metric, Verdict
 
 FOLDER = "heedful"
-"""The folder within TRL's output_dir that holds the record of a run; a second run there is `heedful-2`."""
+"""The folder in TRL's output_dir with the record of a run. A second run there is `heedful-2`."""
 
 UNEVEN = tuple((1.0,) * ones + (0.0,) * (8 - ones) for ones in (0, 1, 4, 8))
-"""Values of groups that a filter with weights would weigh unevenly."""
+"""Values of groups to which a filter with weights gives unequal weights."""
 
 _DETAIL = re.compile(
     r"(information|retrieval)[^/]*/(?!first_turn(@[^/]*)?/)"  # other scopes than first turns
@@ -34,35 +31,36 @@ _DETAIL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class HeedfulConfig:
-    """The filter, the diagnostics, and what TRL does not know of itself."""
+    """The filter, the diagnostics, and facts that TRL does not have."""
 
     filter: Filter = field(default_factory=lambda: TopP(on="reward"))
-    """Chooses prompts by how their completions' values spread. `on`: `reward` (the weighted sum of the raw rewards, as
-    they were given), `outcome`, the name of a reward function, or of a component of one of heedful's environments."""
+    """Chooses prompts by the spread of their completions' values. `on`: `reward` (the weighted sum of the raw rewards),
+    `outcome`, the name of a reward function, or of a component of one of heedful's environments."""
     loss_scale: LossScale = "kept"
-    """What the loss is multiplied by when groups were dropped."""
+    """Factor of the loss when groups were dropped."""
     outcome: str | None = None
-    """The reward function (its name in TRL's logs) that says success: 1 = solved, between 0 and 1 = partly. Without
-    one success is unknown, unless heedful's own environments are played."""
+    """The reward function (its name in TRL's logs) that measures success: 1 = solved, between 0 and 1 = partly. Without
+    it success is unknown, unless heedful's own environments are played."""
     tags: Tags = field(default_factory=Tags)
-    """What delimits thought and answer in a completion."""
+    """Delimiters of thought and answer in a completion."""
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
-    """How often, and on how many thoughts, is measured."""
+    """How often and on how many thoughts heedful measures."""
     on_collapse: Literal["warn", "stop"] = "warn"
-    """What an alarm named a collapse does: warn = say so and go on; stop = end the training after the step, saved."""
+    """Effect of an alarm that names a collapse: warn = warning only, stop = end the training after the step, saved."""
     record: bool = True
-    """Keep rollouts, metrics with intervals, and score matrices in `<output_dir>/heedful`: what `heedful report` and
-    `heedful audit` read."""
+    """Keep rollouts, metrics with intervals, and score matrices in `<output_dir>/heedful`, for `heedful report` and
+    `heedful audit`."""
     logs: Literal["main", "all"] = "main"
-    """Which numbers go into TRL's own logs; the record holds all of them."""
+    """Which metrics go into TRL's own logs. The record holds all of them."""
     seed: int | None = None
-    """Of the filter's and the measurements' own draws; none = the seed of TRL's arguments."""
+    """Seed of the random draws of filter and measurements. None = the seed of TRL's arguments."""
 
     def __post_init__(self) -> None:
+        check_filter(self.filter)
         check_weights(self.filter, self.filter(UNEVEN, random.Random(0)))
 
     def logged(self, metrics: Sequence[Metric]) -> dict[str, float]:
-        """The numbers that go into TRL's logs, by name."""
+        """The metrics for TRL's logs, by name."""
         return {
             metric.name: float(metric.value)
             for metric in metrics
@@ -73,10 +71,10 @@ class HeedfulConfig:
 
 
 def check_weights(filter: Filter, verdicts: Sequence[Verdict]) -> None:
-    """Raise ValueError for verdicts that weigh: TRL's loss knows rows that are there and rows that are not."""
+    """Raise ValueError for weights other than 0 and 1, because TRL's loss can only keep or drop rows."""
     weights = sorted({verdict.weight for verdict in verdicts})
     if not set(weights) <= {0.0, 1.0}:
         raise ValueError(
-            f"Inside TRL a group is kept or dropped, but {type(filter).__name__} weighs softly (here with "
-            f"{', '.join(f'{weight:.3g}' for weight in weights)}); choose a filter without weights, such as TopP."
+            f"Inside TRL a group is kept or dropped, but {type(filter).__name__} gives soft weights (here "
+            f"{', '.join(f'{weight:.3g}' for weight in weights)}). Choose a filter without weights, such as TopP."
         )

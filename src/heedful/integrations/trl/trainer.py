@@ -1,7 +1,7 @@
 """`HeedfulGRPOTrainer`: TRL's GRPOTrainer with the filter before its loss and the diagnostics before its update.
 
-Promise: the gradient is that of a batch that never held the dropped groups; what is measured changes nothing. What is
-private to TRL and touched here stands in `compatibility`.
+The gradient equals that of a batch without the dropped groups. Measurements change nothing. `compatibility` lists the
+private parts of TRL that are used here.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from heedful.types import Verdict
 class HeedfulGRPOTrainer(GRPOTrainer):
     """TRL's `GRPOTrainer`, with reward-variance filtering and a diagnosis of template collapse.
 
-    `heedful`: a `HeedfulConfig`; all other arguments are TRL's own. Works with plain and conversational prompts, tools,
-    `environment_factory`, `rollout_func`, PEFT and several processes; groups may lie across processes.
+    `heedful`: a `HeedfulConfig`. All other arguments are TRL's own. Works with plain and conversational prompts, tools,
+    `environment_factory`, `rollout_func`, PEFT and several processes. Groups may be split across processes.
 
-    Filtering drops whole groups after they were rewarded: they enter no forward pass of the update and no term of the
-    loss (`removal`), and when nothing is kept the weights stay as they are, untouched by weight decay and momentum.
-    TRL's learning-rate schedule counts such a step all the same.
+    Filtering drops whole groups after they were rewarded. They enter no forward pass of the update and no term of the
+    loss (`removal`). If nothing is kept, the weights do not change, also not by weight decay and momentum. TRL's
+    learning-rate schedule still counts such a step.
 
-    Raises ValueError for a TRL whose private methods differ, and for names in `heedful` that the trainer does not know.
+    Raises ValueError for a TRL with other private methods, and for unknown names in `heedful`.
     """
 
     beta: float
@@ -50,28 +50,28 @@ class HeedfulGRPOTrainer(GRPOTrainer):
     _last_world_entropy: float
 
     def __init__(self, *args: Any, heedful: HeedfulConfig | None = None, **kwargs: Any) -> None:
-        # The arguments of a foreign constructor are passed on as they are: they change with its releases.
+        # The arguments of TRL's constructor are passed on unchanged, because they change with its releases.
         compatibility.check(compatibility.PRIVATE)
         super().__init__(*args, **kwargs)
         compatibility.check_attributes(self)
         self.heedful = heedful or HeedfulConfig()
         self._filter = self._chosen_filter()
         self.observer: Observer = observer_of(self, self.heedful, self._filter)
-        """Sees every generation batch, in the main process."""
+        """Observes every generation batch, on rank 0."""
         self._generated: tuple[Any, Any, Any] = ([], [], None)
         self._rewards_BF: Tensor | None = None
         self._kept_in_window = 0
         self.collapsed = False
         self.resumed_from: Path | None = None
-        """The checkpoint that the run goes on from, if its path was given."""
+        """The checkpoint that the run resumes from, if its path was given."""
         self.add_callback(Bridge(self))
 
     def _chosen_filter(self) -> Filter:
         chosen = self.heedful.filter
         if compatibility.own_filter_is_on(self.args):
             warnings.warn(
-                f"TRL filters by itself ({compatibility.FILTER_OF_TRL}), so heedful's filter steps aside; the "
-                "diagnostics go on.",
+                f"TRL filters by itself ({compatibility.FILTER_OF_TRL}), so heedful's filter is disabled. The "
+                "diagnostics continue.",
                 stacklevel=3,
             )
             return KeepAll(on=chosen.on)
@@ -84,20 +84,20 @@ class HeedfulGRPOTrainer(GRPOTrainer):
                 warnings.warn(sentence, stacklevel=3)
         if self.is_deepspeed_enabled:
             warnings.warn(
-                "DeepSpeed updates the weights by itself, so a step of which the filter keeps nothing still applies "
+                "DeepSpeed updates the weights by itself, so a step without kept groups still applies "
                 "weight decay and momentum.",
                 stacklevel=3,
             )
         return chosen
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
-        """TRL's; the measurements go on from the same checkpoint."""
+        """TRL's `train`. The measurements resume from the same checkpoint."""
         given = None if isinstance(resume_from_checkpoint, bool) else resume_from_checkpoint
         self.resumed_from = None if given is None else Path(given)
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _generate(self, prompts: list[Any]) -> Any:
-        """TRL's, kept as it came: once it has masked cut completions, nothing tells which of their ids were sampled."""
+        """TRL's result, stored before TRL masks truncated completions. After that their sampled ids are unknown."""
         generated = super()._generate(prompts)
         self._generated = generated[:3]
         return generated
@@ -105,13 +105,13 @@ class HeedfulGRPOTrainer(GRPOTrainer):
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: list[list[int]]
     ) -> Tensor:
-        """TRL's, kept as given: the filter looks at raw rewards, before any normalisation."""
+        """TRL's raw rewards, stored for the filter before any normalisation."""
         rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._rewards_BF = rewards
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        """TRL's batch, observed and without the dropped groups."""
+        """TRL's batch without the dropped groups, after the observation."""
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
         if not self.model.training:
             self._extend_logs(self.accelerator.num_processes * len(inputs), None)
@@ -125,7 +125,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor:
-        """TRL's loss; with idle rows in the batch its mean over rows is one over the kept rows."""
+        """TRL's loss. With idle rows in the batch, a mean over rows is corrected to a mean over kept rows."""
         if removal.KEPT not in inputs:  # an evaluation
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         kept = int(self.accelerator.reduce(inputs[removal.KEPT].sum()))
@@ -137,7 +137,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
             loss: Tensor = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         finally:
             self.beta = beta
-        if not kept:  # what TRL read off idle rows is no entropy, no KL
+        if not kept:  # TRL's entropy and KL of idle rows are meaningless
             for name, values in list(self._metrics["train"].items()):
                 del values[logged.get(name, 0) :]
                 if not values:
@@ -147,7 +147,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         return loss * float(inputs[removal.LOSS_FACTOR])
 
     def begin(self) -> None:
-        """A new run: new baselines, and a record of its own if one is to be kept."""
+        """Start a run: new baselines, and a new record if one is kept."""
         self.observer.close()
         self.observer = observer_of(self, self.heedful, self._filter)
         self._kept_in_window, self.collapsed = 0, False
@@ -157,14 +157,14 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         return claim_record(self, self.heedful, self._filter)
 
     def leave_weights_if_nothing_was_kept(self) -> None:
-        """Before an optimiser step: without a kept row in any process there is no update, not even a decay."""
+        """Prevent the optimiser step if no process has a kept row. There is then no weight decay either."""
         if not self._kept_in_window:
             for parameter in self.model.parameters():
-                parameter.grad = None  # an optimiser passes over parameters without a gradient
+                parameter.grad = None  # an optimiser skips parameters without a gradient
         self._kept_in_window = 0
 
     def _observed(self, completions: Sequence[Completion]) -> Seen:
-        """Seen by the main process; what follows from it is known to all, the groups are not."""
+        """The observation, made on rank 0. Its verdicts are broadcast to all ranks, its groups are not."""
         found: Seen | None = None
         told: list[Any] = [None]
         if self.accelerator.is_main_process:
@@ -196,7 +196,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         return self._scaled(smaller, factor, sum(kept_P), len(kept_P))
 
     def _advantages(self, advantages_B: Tensor, kept_B: Sequence[bool]) -> Tensor:
-        """TRL's advantages; where they rest on statistics of the batch, those of the kept part of it."""
+        """TRL's advantages. If they use statistics of the batch, these are computed over the kept rows."""
         over_batch = self.scale_rewards == "batch" or self.multi_objective_aggregation == "normalize_then_sum"
         if not over_batch or not any(kept_B):
             return advantages_B
@@ -212,8 +212,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         return found[start : start + len(advantages_B)].to(advantages_B)
 
     def _scaled(self, batch: dict[str, Any], row_factor: float, kept: int, groups: int) -> dict[str, Any]:
-        share = getattr(self._filter, "share", None)
-        scale = loss_scale_factor(self.heedful.loss_scale, kept, groups, share)
+        scale = loss_scale_factor(self.heedful.loss_scale, kept, groups, self._filter.share)
         batch[removal.ROW_FACTOR] = torch.tensor(row_factor)
         batch[removal.LOSS_FACTOR] = torch.tensor(scale)
         return batch
@@ -226,8 +225,9 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         return completions_of(self, inputs, prompts, completions, masks, rewards, self.heedful.outcome)
 
     def _extend_logs(self, rows: int, seen: Seen | None) -> None:
-        """Columns beside the last `rows` of TRL's completions, and numbers among its metrics. Evaluations have empty
-        columns, and so has every process but the one that writes the log."""
+        """Add columns to the last `rows` of TRL's completions, and values to its metrics.
+
+        The columns are empty for evaluations, and on every rank except the one that writes the log."""
         told: list[dict[str, Any]] = [{}] * rows
         if seen is not None and seen.groups:
             tags = ThoughtTags(self.heedful.tags.open, self.heedful.tags.close)

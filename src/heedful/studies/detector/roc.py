@@ -7,41 +7,18 @@ claims certainty because two sets happen not to overlap.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
+from heedful.diagnostics.catalogue import Trend
 from heedful.statistics.intervals import LEVEL, Interval
 
 Array = npt.NDArray[np.float64]
-Direction = Literal["higher", "lower"]
-
-DIRECTIONS: Mapping[str, Direction] = {
-    "information*/mi": "lower",
-    "information*/mi_*": "lower",
-    "information*/gap_per_token": "lower",
-    "information*/zscore*": "lower",
-    "retrieval*/p_value": "higher",
-    "retrieval*/accuracy*": "lower",
-    "text/judge_accuracy*": "lower",
-    "text/template_share": "higher",
-    "grounding/foreign_thought_obeyed": "lower",
-    "grounding/thought_influence*": "lower",
-    "grounding/input_to_action": "lower",
-    "grounding/reasoning_to_action": "lower",
-    "success/*": "lower",
-    "reward/*": "lower",
-    "format/valid_rate": "lower",
-    "format/closed_rate": "lower",
-}
-"""Where a collapse of the reasoning should move a metric, said before any reading is seen. What is not listed has no
-direction of its own: it gets the one that separates better, and says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +42,7 @@ class Area:
     interval: Interval | None
     why: str
     """How the interval was taken, or why there is none."""
-    direction: Direction
+    direction: Trend
     """On which side collapsed readings lie."""
     declared: bool
     """The direction was said beforehand; otherwise the data chose it, which flatters areas near one half."""
@@ -73,12 +50,7 @@ class Area:
     healthy: int
 
 
-def direction_of(metric: str) -> Direction | None:
-    """The declared direction of a metric, if there is one."""
-    return next((side for pattern, side in DIRECTIONS.items() if fnmatchcase(metric, pattern)), None)
-
-
-def area(collapsed: Readings, healthy: Readings, direction: Direction | None = None) -> Area:
+def area(collapsed: Readings, healthy: Readings, direction: Trend | None = None) -> Area:
     """The area under the ROC curve with its interval.
 
     The interval is DeLong's on the log-odds scale; where several runs stand on each side it is Obuchowski's (1997),
@@ -92,7 +64,7 @@ def area(collapsed: Readings, healthy: Readings, direction: Direction | None = N
         raise ValueError("Expected readings on both sides, found an empty one.")
     x, y = np.asarray(collapsed.values, dtype=np.float64), np.asarray(healthy.values, dtype=np.float64)
     raw = float(_placements(x, y).mean())
-    side: Direction = direction or ("higher" if raw >= 0.5 else "lower")
+    side: Trend = direction or ("higher" if raw >= 0.5 else "lower")
     if side == "lower":
         x, y = -x, -y
     value = raw if side == "higher" else 1.0 - raw
@@ -100,7 +72,7 @@ def area(collapsed: Readings, healthy: Readings, direction: Direction | None = N
     return Area(value, interval, why, side, direction is not None, len(x), len(y))
 
 
-def roc_curve(collapsed: Sequence[float], healthy: Sequence[float], direction: Direction) -> list[tuple[float, float]]:
+def roc_curve(collapsed: Sequence[float], healthy: Sequence[float], direction: Trend) -> list[tuple[float, float]]:
     """(false alarm rate, hit rate) at every threshold, from (0, 0) to (1, 1); equal readings move both at once."""
     sign = 1.0 if direction == "higher" else -1.0
     x, y = sign * np.asarray(collapsed, dtype=np.float64), sign * np.asarray(healthy, dtype=np.float64)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from statistics import fmean, variance
 
+from heedful.diagnostics.catalogue import direction_of
 from heedful.report.record import RunRecord
 from heedful.studies.declaration import Separation
-from heedful.studies.detector.roc import Area, Readings, area, direction_of, roc_curve
+from heedful.studies.detector.roc import Area, Readings, area, roc_curve
 
 Records = Mapping[str, Mapping[str, RunRecord]]
 """Arm -> label of the run -> its measurements."""

@@ -37,8 +37,8 @@ FEWER_ENTRIES: Mapping[str, int] = {"acre": 2_000, "word_ladder": 500}
 """Datasets that make all their entries at once, or refuse so many."""
 
 REFUSED: Mapping[str, str] = {
-    "boxnet": "it has no right answer to compare with, and its scorer fails on replies that are no plan",
-    "composite": "it mixes other datasets; name one of them",
+    "boxnet": "it has no right answer to compare with, and its scorer fails on replies that are not plans",
+    "composite": "it mixes other datasets. Name one of them",
     "game_of_life_halting": "its scorer pays in full for every reply that is not empty",
     "propositional_logic": "its scorer does not accept all of its own right answers",
     "puzzle24": "its scorer accepts terms of other numbers than the question's, and cuts fractions off (24.5 is 24)",

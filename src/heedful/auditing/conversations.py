@@ -1,0 +1,91 @@
+"""Chat messages of foreign logs as turns: what stood before each reply, and the reply.
+
+Promise: no text is invented; contents made of parts keep their text, other parts are named, tool calls are written out
+as the JSON that they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heedful.auditing.records import Misfit, text_of
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.types import Prompt, Reply, Span, Turn
+
+Messages = tuple[Mapping[str, str], ...]
+
+
+def messages_of(value: object, what: str, tags: ThoughtTags) -> Messages:
+    """A list of messages as roles and plain texts. Raises `Misfit`."""
+    if not isinstance(value, list) or not value:
+        raise Misfit(f"a list of messages as `{what}`", _described(value))
+    return tuple(_message(entry, f"{what}[{place}]", tags) for place, entry in enumerate(value))
+
+
+def text_of_messages(messages: Sequence[Mapping[str, str]]) -> str:
+    """Messages for a reader's eyes, and as the identity of a prompt."""
+    return "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
+
+
+def turns_of(messages: Messages, tags: ThoughtTags) -> tuple[Messages, tuple[Turn, ...]]:
+    """The first prompt, and one turn per assistant message with the text that was new before it.
+
+    What follows the last assistant message was never answered and is left out. Raises `Misfit` if nothing stands before
+    the first reply.
+    """
+    at = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    if at and at[0] == 0:
+        raise Misfit("a prompt before the first reply", "an assistant's message first")
+    starts = [0, *(place + 1 for place in at)]
+    prompts = [messages[start:end] for start, end in zip(starts, at, strict=False)]
+    turns = tuple(
+        text_turn(text_of_messages(prompt), messages[place]["content"], tags)
+        for prompt, place in zip(prompts, at, strict=True)
+    )
+    return (prompts[0] if prompts else messages), turns
+
+
+def text_turn(prompt: str, reply: str, tags: ThoughtTags, rewards: Mapping[str, float] | None = None) -> Turn:
+    """A turn of which only texts are known: ids, ranges, actions and validity are placeholders."""
+    nothing = Span(0, 0)
+    closed = tags.close in reply
+    sampled = Reply(Prompt(prompt, ()), (), reply, (), (), nothing, nothing, closed=closed, cut=False)
+    return Turn(sampled, dict(rewards or {}), (), True, "", "")
+
+
+def _message(entry: object, what: str, tags: ThoughtTags) -> Mapping[str, str]:
+    if not isinstance(entry, dict) or not isinstance(entry.get("role"), str):
+        raise Misfit(f"a message with `role` and `content` as `{what}`", _described(entry))
+    content = _content(entry.get("content"), what)
+    thought = entry.get("reasoning_content")
+    if isinstance(thought, str) and thought:
+        content = f"{tags.open}{text_of(thought, what)}{tags.close}{content}"
+    calls = entry.get("tool_calls")
+    if calls:
+        content += text_of(json.dumps(calls, ensure_ascii=False, sort_keys=True, default=str), what)
+    return {"role": entry["role"], "content": content}
+
+
+def _content(value: Any, what: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return "".join(_part(part, what) for part in value)
+    return text_of(value, f"{what}.content")
+
+
+def _part(part: object, what: str) -> str:
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return text_of(part["text"], what)
+    kind = part.get("type") if isinstance(part, dict) else None
+    if not isinstance(kind, str):
+        raise Misfit(f"parts with a `type` in `{what}.content`", _described(part))
+    return f"[{kind}]"
+
+
+def _described(value: object) -> str:
+    if isinstance(value, list) and not value:
+        return "an empty list"
+    return "nothing" if value is None else f"{type(value).__name__} {value!r}"

@@ -1,0 +1,66 @@
+"""An audit for Python: `heedful.audit`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from heedful.auditing.progress import AuditProgress
+from heedful.auditing.recognised import open_log
+from heedful.auditing.run import measure_log
+from heedful.auditing.settings import AuditSettings
+from heedful.storage import RunFolder, StepMetrics, read_metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """An audit and its folder."""
+
+    path: Path
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return RunFolder(self.path).report
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """The sentences that head the page."""
+        tree = json.loads(RunFolder(self.path).verdict.read_text(encoding="utf-8"))
+        return tuple(tree["sentences"])
+
+    def metrics(self) -> list[StepMetrics]:
+        """All metrics, one entry per measured step of the log."""
+        return read_metrics(RunFolder(self.path).metrics)
+
+
+def audit(
+    log: Path | str,
+    *,
+    model: Path | str | None = None,
+    out: Path | str | None = None,
+    settings: AuditSettings | None = None,
+    show: bool = True,
+) -> Audit:
+    """Measure what a trainer logged: heedful, TRL, verl, verifiers, RAGEN, or plain JSON lines.
+
+    Args:
+        log: a file or a folder of rollouts; it is only read.
+        model: a causal model (folder or Hugging Face name) that scores the thoughts; without one, what needs no model
+            is measured.
+        out: the audit's folder; by default `audits/<name>-<n>`. In the folder of an interrupted audit of the same log
+            the audit continues.
+        settings: everything else that can be set.
+        show: print the progress.
+
+    Raises ValueError, a sentence, where nothing can be read, or `out` holds another audit.
+    """
+    chosen = settings or AuditSettings()
+    if model is not None:
+        chosen = replace(chosen, model=str(model))
+    console = Console(highlight=False, markup=False, soft_wrap=True, quiet=not show)
+    with AuditProgress(console) as progress:
+        return Audit(measure_log(open_log(Path(log), chosen), chosen, None if out is None else Path(out), progress))

@@ -1,0 +1,214 @@
+"""Log files: which ones a folder holds, what they are by content, and their rows one after the other.
+
+Promise: lazy. Memory holds one line or one batch of parquet rows; a row that cannot be read is counted and the rest
+goes on; what is no log at all is refused with a sentence, and nothing that could run code is ever opened as more than
+bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heedful.auditing.records import Faults, Place, Row, shortened
+
+if TYPE_CHECKING:
+    import pyarrow.parquet
+
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
+LONGEST_LINE = 64 * 2**20
+"""Bytes. A longer line is left out unread."""
+BATCH_ROWS = 64
+_PARQUET_BUFFER = 2**20
+_PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".ckpt")
+_GATHERED = ("rollouts", "completions")
+"""Folders in which a trainer gathers its logs: ours, TRL's."""
+_EPISODES = ("traces.jsonl", "results.jsonl")
+"""The one file of a verifiers run that holds its episodes."""
+_OWN_STEP = re.compile(r"step_\d+\.parquet")
+
+Tell = Callable[[int], None]
+"""Receives how many more bytes of the log were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The files of one log, in the order of their steps."""
+
+    files: tuple[Path, ...]
+    aside: tuple[str, ...] = ()
+    """Names of what else the folder holds."""
+    refused: tuple[tuple[Path, str], ...] = ()
+    """Files of the log that cannot be read at all, each with the sentence that says why."""
+
+    @property
+    def size(self) -> int:
+        return sum(file.stat().st_size for file in self.files)
+
+
+def find_files(source: Path) -> LogFiles:
+    """The log files that `source`, a file or a folder, stands for.
+
+    Raises:
+        ValueError: there is nothing there, nothing that is a log, or a pickle; the sentence says what to do.
+    """
+    if source.is_file():
+        refuse_unreadable(source)
+        return LogFiles((source,))
+    if not source.is_dir():
+        raise ValueError(f"Expected a log file or a folder of logs at {source}, found nothing there.")
+    folder = next((source / name for name in _GATHERED if (source / name).is_dir()), source)
+    episodes = [folder / name for name in _EPISODES if (folder / name).is_file()]
+    entries = sorted((entry for entry in folder.iterdir() if entry.is_file()), key=_natural)
+    files = episodes[:1] or [entry for entry in entries if entry.suffix.lower() in SUFFIXES]
+    if any(_OWN_STEP.fullmatch(file.name) for file in files):
+        # Beside the training rollouts lie those of evaluations: other tasks, other sampling.
+        files = [file for file in files if _OWN_STEP.fullmatch(file.name)]
+    if not files:
+        _refuse_folder(folder, entries)
+    refused = [(file, sentence) for file in files if (sentence := _refusal(file))]
+    damaged = [file for file, _ in refused]
+    if len(damaged) == len(files):
+        raise ValueError(refused[0][1])
+    readable = tuple(file for file in files if file not in damaged)
+    return LogFiles(readable, tuple(entry.name for entry in entries if entry not in files), tuple(refused))
+
+
+def _refusal(file: Path) -> str:
+    """Why a file cannot be read; empty if it can."""
+    try:
+        refuse_unreadable(file)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def refuse_unreadable(file: Path) -> None:
+    """Raise a sentence for a file that is no log by its first bytes; nothing of it is interpreted."""
+    with file.open("rb") as stream:
+        head = stream.read(4096)
+    if file.suffix.lower() in _PICKLES or re.match(rb"\x80[\x02-\x05]", head):
+        raise ValueError(
+            f"Expected a log that can be read without running it, found the pickle {file}: opening a pickle can run "
+            "code. Export it as JSON lines or parquet (RAGEN: output.format=jsonl)."
+        )
+    if not head:
+        raise ValueError(f"Expected a log in {file}, found an empty file.")
+    packed = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+    kind = next((name for magic, name in packed.items() if head.startswith(magic)), None)
+    if kind:
+        raise ValueError(f"Expected a log in {file}, found a file packed with {kind}. Unpack it first.")
+    if is_parquet(file):
+        with _parquet(file):
+            return
+    if b"\0" in head:
+        raise ValueError(f"Expected JSON lines or parquet in {file}, found binary data that is neither.")
+    if head.lstrip()[:1] == b"[":
+        raise ValueError(
+            f"Expected one JSON object per line in {file}, found a JSON array. Write its items as lines "
+            "(for instance with: jq -c '.[]')."
+        )
+
+
+def is_parquet(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return stream.read(4) == b"PAR1"
+
+
+def rows_of(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Place, Row]]:
+    """The rows of one file with their places, read as they are asked for."""
+    return _parquet_rows(file, faults, tell) if is_parquet(file) else _json_lines(file, faults, tell)
+
+
+def _json_lines(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Place, Row]]:
+    with file.open("rb") as stream:
+        number = 0
+        while line := stream.readline(LONGEST_LINE + 1):
+            number += 1
+            place = Place(file, number)
+            read = len(line)
+            if read > LONGEST_LINE:
+                faults.add(place, f"a line of at most {LONGEST_LINE >> 20} MiB", "a longer one")
+                while line and not line.endswith(b"\n"):
+                    line = stream.readline(LONGEST_LINE)
+                    read += len(line)
+                line = b""
+            tell(read)
+            if line.strip():
+                row = _json_object(line, place, faults)
+                if row is not None:
+                    yield place, row
+
+
+def _json_object(line: bytes, place: Place, faults: Faults) -> Row | None:
+    expected = "a JSON object"
+    try:
+        row = json.loads(line)
+    except UnicodeDecodeError:
+        faults.add(place, expected, "bytes that are no UTF-8 text")
+    except RecursionError:
+        faults.add(place, expected, "JSON nested too deeply to be read")
+    except ValueError as error:
+        cut = "" if line.endswith(b"\n") else ": the file seems to have been cut off here"
+        faults.add(place, expected, f"text that is not JSON ({error}){cut}")
+    else:
+        if isinstance(row, dict):
+            return row
+        faults.add(place, expected, f"a {type(row).__name__}")
+    return None
+
+
+def _parquet_rows(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Place, Row]]:
+    import pyarrow
+
+    size = file.stat().st_size
+    with _parquet(file) as table:
+        total, number = max(1, table.metadata.num_rows), 0
+        batches = table.iter_batches(batch_size=BATCH_ROWS)
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pyarrow.ArrowException, OSError) as error:
+                faults.add(Place(file, number + 1), "rows that can be read", f"damage: {shortened(str(error))}")
+                return
+            if batch is None:
+                return
+            tell(size * (number + len(batch)) // total - size * number // total)
+            for row in batch.to_pylist():
+                number += 1
+                yield Place(file, number), row
+
+
+def _parquet(file: Path) -> pyarrow.parquet.ParquetFile:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        # Without a buffer size a whole column of a row group is read at once.
+        return pyarrow.parquet.ParquetFile(file, buffer_size=_PARQUET_BUFFER, pre_buffer=False)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(
+            f"Expected a whole parquet file at {file}, found one that is cut off or damaged: {shortened(str(error))}. "
+            "Restore it, or move it out of the folder."
+        ) from error
+
+
+def _refuse_folder(folder: Path, entries: list[Path]) -> None:
+    pickles = [entry.name for entry in entries if entry.suffix.lower() in _PICKLES]
+    held = ", ".join(entry.name for entry in sorted(folder.iterdir(), key=_natural)[:5]) or "nothing"
+    if pickles:
+        refuse_unreadable(folder / pickles[0])
+    raise ValueError(
+        f"Expected logs ({', '.join(SUFFIXES)}) in {folder}, found {held}. Name the file, or the folder that holds "
+        "the files of one log."
+    )
+
+
+def _natural(path: Path) -> tuple[tuple[int, int | str], ...]:
+    """Sorts 9.jsonl before 10.jsonl."""
+    parts = re.split(r"(\d+)", path.name)
+    return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in parts if part)

@@ -1,0 +1,85 @@
+"""Everything that can be read off a logged step without a model, under the names of the metrics page.
+
+Promise: a metric that the log cannot give is `None` with the reason, whatever placeholder stood in its place; nothing
+is emitted under a name that training does not use.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from heedful.auditing.steps import LoggedStep
+from heedful.diagnostics.behaviour import behaviour
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.diagnostics.signal import cause_metrics, spread_metrics, verdict_metrics
+from heedful.diagnostics.strategies import strategy_metrics
+from heedful.diagnostics.text import text_metrics
+from heedful.statistics.group_statistics import values_on
+from heedful.types import Group, Metric
+
+JUDGED_THOUGHTS = 16
+"""Most thoughts of one prompt that the text judge is shown."""
+
+
+def step_metrics(step: LoggedStep, on: str) -> list[Metric]:
+    """`signal/*`, `reward/*`, `success/*`, `format/*`, `length/*`, the `grounding/*` of whole episodes, and `filter/*`
+    where the log holds verdicts.
+
+    `on`: the values whose spread `signal/*` describes: `outcome`, `reward` or a reward component.
+    """
+    groups = step.groups
+    values_PG = values_on(groups, on)
+    verdicts = [] if step.verdicts is None else verdict_metrics(values_PG, step.verdicts)
+    spread = [*spread_metrics(values_PG), *cause_metrics(groups, values_PG)]
+    return [*spread, *verdicts, *_distinct(behaviour(groups)), *strategy_metrics(groups)]
+
+
+def _distinct(metrics: Sequence[Metric]) -> list[Metric]:
+    """A reward column that is called `mean` must not stand in for the mean reward."""
+    found: dict[str, Metric] = {}
+    for metric in metrics:
+        name = f"{metric.name}_column" if metric.name in found else metric.name
+        found[name] = replace(metric, name=name)
+    return list(found.values())
+
+
+def judged(groups: Sequence[Group], tags: ThoughtTags, prompts: int | None, rng: np.random.Generator) -> list[Metric]:
+    """`text/*` of the first turns' thoughts of at most `prompts` prompts, prompts being distinct by their text.
+
+    `None` = of all prompts and thoughts, prompts being distinct as they were in the run: by their tokens, or by names
+    that heedful gave them.
+    """
+    thoughts: dict[object, list[str]] = {}
+    for group in groups:
+        for trajectory in (member for member in group.trajectories if member.turns):
+            reply = trajectory.turns[0].reply
+            # Known by its tokens where there are any, else by its text; a thought of its closing tag alone is one.
+            if len(reply.thought) or (reply.text and not reply.ids):
+                _, text = tags.split(reply)
+                known: object = reply.prompt.text if prompts is not None else reply.prompt.ids or group.task.id
+                thoughts.setdefault(known, []).append(text.removesuffix(tags.close).strip())
+    if prompts is None:
+        return text_metrics(list(thoughts.values()), rng)
+    shown = [words[:JUDGED_THOUGHTS] for words in list(thoughts.values())[:prompts]]
+    return text_metrics(shown, rng)
+
+
+def sampled_groups(groups: Sequence[Group], prompts: int, thoughts: int, rng: random.Random | None) -> list[Group]:
+    """At most `prompts` groups with at most `thoughts` members each.
+
+    Without `rng` the first ones, as a run measures itself. Foreign logs may be sorted by length or reward, so there
+    groups and members are drawn; they stay in the order of the log.
+    """
+    if rng is None:
+        return [Group(group.task, group.trajectories[:thoughts]) for group in groups[:prompts]]
+    chosen = sorted(rng.sample(range(len(groups)), min(prompts, len(groups))))
+    found = []
+    for place in chosen:
+        members = groups[place].trajectories
+        kept = sorted(rng.sample(range(len(members)), min(thoughts, len(members))))
+        found.append(replace(groups[place], trajectories=tuple(members[member] for member in kept)))
+    return found

@@ -1,0 +1,36 @@
+"""The formats that an audit reads. To add one, write a module like those beside this one and add a row to `FORMATS`.
+
+Promise: a log is recognised by the content of its rows, never by the name of its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from heedful.auditing.readers.numbered import NumberedCompletions
+from heedful.auditing.readers.own import OwnRows
+from heedful.auditing.readers.ragen import RagenTrajectories
+from heedful.auditing.readers.reader import Hints, Reader
+from heedful.auditing.readers.trl import TrlCompletions
+from heedful.auditing.readers.verifiers import VerifiersResults, VerifiersTraces
+from heedful.auditing.readers.verl import VerlRollouts
+from heedful.auditing.records import Row
+
+FORMATS: Mapping[str, type[Reader]] = {
+    "heedful rollouts": OwnRows,
+    "verifiers traces": VerifiersTraces,
+    "verifiers results": VerifiersResults,
+    "RAGEN trajectories": RagenTrajectories,
+    "verl rollouts": VerlRollouts,
+    "numbered completions": NumberedCompletions,
+    "TRL completions": TrlCompletions,
+}
+"""Name -> reader; the first whose `fits` says yes to a row reads it."""
+
+
+def recognise(rows: Sequence[Row]) -> str | None:
+    """The format of the first row that any reader recognises; `None` where there is none."""
+    return next((name for row in rows for name, reader in FORMATS.items() if reader.fits(row)), None)
+
+
+__all__ = ["FORMATS", "Hints", "Reader", "recognise"]

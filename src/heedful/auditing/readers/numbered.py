@@ -1,0 +1,188 @@
+"""TRL's completion logs with heedful's own columns, as `heedful.integrations.trl.HeedfulGRPOTrainer` writes them.
+
+Source: TRL's columns (see `trl.py`) and `heedful_id` (generation batch/group/member), `heedful_task`, `heedful_reason`,
+`heedful_reward`, `heedful_outcome`, `heedful_progress`, `heedful_thought`.
+Promise: what these columns give equals what the run measured; what only TRL's text could give is said to be unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from heedful.auditing.conversations import Messages, messages_of, text_of_messages, text_turn
+from heedful.auditing.readers.reader import Hints, columns_of, require, text_trajectory
+from heedful.auditing.records import (
+    NO_IDS,
+    TOKEN_METRICS,
+    Episodes,
+    Faults,
+    Knowledge,
+    LocatedRows,
+    LoggedEpisode,
+    Misfit,
+    Place,
+    Row,
+    number,
+    outcome_of,
+    text_of,
+    unknown_of,
+)
+from heedful.types import Task, Verdict
+
+_ID = re.compile(r"(\d+)/(\d+)/(\d+)")
+_PLACE = re.compile(r"(\d+):(\d+)")
+_ONE_TEXT = "TRL logs a completion as one decoded text, which does not show the replies in it"
+_EVALUATED = "of evaluations"
+_REPEATED = "of batches that were logged before"
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The generation batch that is being read, over the borders of files."""
+
+    step: int = -1
+    seen: set[tuple[int, int]] = field(default_factory=set)
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedCompletions:
+    """Rows of TRL's completion logs that name generation batch, group and member. Such a reader reads a log once."""
+
+    hints: Hints
+    weights: dict[str, float]
+    """Reward column -> weight; empty where only their sum is known."""
+    success: str | None
+    knowledge: Knowledge
+    batch: _Batch = field(default_factory=_Batch)
+
+    @staticmethod
+    def fits(row: Row) -> bool:
+        return {"prompt", "completion", "heedful_id", "heedful_reason", "heedful_reward"} <= row.keys()
+
+    @classmethod
+    def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
+        rows = [row for row in sample if cls.fits(row)]
+        columns = columns_of(rows)
+        require(hints.rewards, columns, "rewards")
+        weights = dict.fromkeys(hints.rewards, 1.0) or _explaining(rows, hints.weights)
+        success = hints.success or ("heedful_outcome" if columns.get("heedful_outcome") else None)
+        require([success] if success else [], columns, "success")
+        return cls(hints, weights, success, _knowledge(success, tuple(weights)))
+
+    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
+        for place, row in rows:
+            try:
+                if self._counts(row, faults):
+                    yield self._episode(place, row)
+            except Misfit as misfit:
+                faults.add(place, misfit.expected, misfit.found)
+
+    def _counts(self, row: Row, faults: Faults) -> bool:
+        """Whether this row is one of training that was not read before, in a batch that the log holds from its start.
+
+        TRL logs the last rows it generated: a batch may be logged twice, and an evaluation pushes out the first ones.
+        """
+        if row.get("heedful_id") is None:
+            faults.aside[_EVALUATED] += 1
+            return False
+        step, group, member = _id(row)
+        batch = self.batch
+        if step != batch.step:
+            batch.step, batch.seen, batch.whole = step, set(), (group, member) == (0, 0)
+        if (group, member) in batch.seen:
+            faults.aside[_REPEATED] += 1
+            return False
+        batch.seen.add((group, member))
+        if not batch.whole:
+            raise Misfit(f"generation batch {step} from its first completion", f"{group}/{member} first")
+        return True
+
+    def _episode(self, place: Place, row: Row) -> LoggedEpisode:
+        step, group, member = _id(row)
+        prompt, messages = self._prompt(row.get("prompt"))
+        rewards, scored = self._rewards(row)
+        outcome = outcome_of(row.get(self.success), self.success) if self.success else None
+        task = Task(text_of(row.get("heedful_task"), "heedful_task"), 0, "train")
+        turn = text_turn(prompt, self._first_thought(row, prompt), self.hints.tags, rewards)
+        trajectory = text_trajectory(task, (turn,), scored, outcome, self.hints.temperature)
+        trajectory = replace(
+            trajectory, member=member, progress=number(row.get("heedful_progress"), "heedful_progress")
+        )
+        reason = text_of(row.get("heedful_reason"), "heedful_reason")
+        verdict = Verdict(float(reason == "kept"), reason, None)
+        return LoggedEpisode(place, step, str(group), task, trajectory, messages, verdict)
+
+    def _prompt(self, value: Any) -> tuple[str, Messages]:
+        if isinstance(value, str):
+            return text_of(value, "prompt"), ()
+        messages = messages_of(value, "prompt", self.hints.tags)
+        return text_of_messages(messages), messages
+
+    def _rewards(self, row: Row) -> tuple[dict[str, float], bool]:
+        """The parts of the reward, weighted, or their sum alone; and whether the completion was scored."""
+        total = number(row.get("heedful_reward"), "heedful_reward")
+        if self.weights:
+            given = _weighted(row, self.weights)
+            return given, bool(given)
+        return ({} if total is None else {"heedful_reward": total}), total is not None
+
+    def _first_thought(self, row: Row, prompt: str) -> str:
+        """The thought of the first reply between its tags, from the place that the row names; nothing if it has none.
+
+        The text behind a thought that was cut off is the environment's, and no part of it.
+        """
+        tags, named = self.hints.tags, text_of(row.get("heedful_thought"), "heedful_thought")
+        if not named:
+            return ""
+        opening = prompt[prompt.rindex(tags.open) :] if prompt.rstrip().endswith(tags.open) else tags.open
+        if named.startswith("="):
+            return f"{opening}{named[1:]}{tags.close}"
+        place, text = _PLACE.fullmatch(named), _said(row.get("completion"))
+        if place is None or int(place[2]) > len(text):
+            raise Misfit(f"a place in the completion ({len(text)} characters) as `heedful_thought`", repr(named))
+        end = int(place[2])
+        closed = text[end:].lstrip().startswith(tags.close)
+        return f"{opening}{text[int(place[1]) : end]}{tags.close if closed else ''}"
+
+
+def _id(row: Row) -> tuple[int, int, int]:
+    found = _ID.fullmatch(text_of(row["heedful_id"], "heedful_id"))
+    if found is None:
+        raise Misfit("batch/group/member as `heedful_id`", repr(row["heedful_id"]))
+    step, group, member = map(int, found.groups())
+    return step, group, member
+
+
+def _said(completion: Any) -> str:
+    """The text in which the place of a thought counts: the completion, or the first message that was sampled."""
+    if isinstance(completion, list):
+        said = (message for message in completion if message.get("role") == "assistant")
+        completion = next((message.get("content") for message in said), "")
+    return completion if isinstance(completion, str) else ""
+
+
+def _explaining(rows: Sequence[Row], weights: Mapping[str, float]) -> dict[str, float]:
+    """The weights, if with them the reward columns add to `heedful_reward` in every row; else none."""
+    for row in rows:
+        total = number(row["heedful_reward"], "heedful_reward")
+        if total is not None and sum(_weighted(row, weights).values()) != total:
+            return {}
+    return dict(weights)
+
+
+def _weighted(row: Row, weights: Mapping[str, float]) -> dict[str, float]:
+    """Reward column -> what it adds to the reward; columns that gave nothing are not there."""
+    values = {name: number(row.get(name), name) for name in weights}
+    return {name: weights[name] * value for name, value in values.items() if value is not None}
+
+
+def _knowledge(success: str | None, components: tuple[str, ...]) -> Knowledge:
+    unknown = unknown_of(success=success is not None, turns=False)
+    unknown |= dict.fromkeys(("format/closed_rate", "format/trailing_tokens", "length/turns"), _ONE_TEXT)
+    unknown |= dict.fromkeys(TOKEN_METRICS, NO_IDS)
+    found = "heedful numbered the rows: groups, verdicts, rewards and thoughts are those that the run measured."
+    return Knowledge((found,), (), unknown, numbered=True, components=components)

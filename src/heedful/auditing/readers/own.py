@@ -1,0 +1,248 @@
+"""Our own rollouts (docs/formats.md): the parquet files of a run, and the same rows as JSON lines.
+
+Promise: a whole row gives the very episode that was stored, so what is read off it equals what the run measured. Rows
+of other origin need only `new_prompt_text` and `reply_text`; whatever else is missing is said to be unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from heedful.auditing.conversations import text_turn
+from heedful.auditing.readers.reader import (
+    SCORED_ONLY,
+    Hints,
+    columns_of,
+    prompt_task,
+    require,
+    step_of_file,
+)
+from heedful.auditing.records import (
+    Episodes,
+    Faults,
+    Knowledge,
+    LocatedRows,
+    LoggedEpisode,
+    Misfit,
+    Place,
+    Row,
+    integer,
+    mapping,
+    number,
+    outcome_of,
+    text_of,
+    unknown_of,
+)
+from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
+
+_IDENTITY = ("step", "split", "group", "task_id", "member")
+"""Columns that are the same in all rows of an episode."""
+_SPANS = ("thought_start", "thought_end", "answer_start", "answer_end")
+_ENDINGS = {ending.value: ending for ending in Ending}
+
+Located = tuple[Place, Row]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRows:
+    """Rows of the rollout format, one per turn."""
+
+    hints: Hints
+    success: str | None
+    knowledge: Knowledge
+
+    @staticmethod
+    def fits(row: Row) -> bool:
+        return {"new_prompt_text", "reply_text"} <= row.keys()
+
+    @classmethod
+    def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
+        columns = columns_of([row for row in sample if cls.fits(row)])
+        there = {name for name, values in columns.items() if values}
+        named = hints.success
+        if named is not None:
+            require([named], columns, "success")
+        success = named or next((name for name in ("outcome", "success") if name in there), None)
+        ids = {"new_prompt_ids", "reply_ids", *_SPANS} <= there
+        unknown = unknown_of(success=success is not None, turns=True, ids=ids, valid="valid" in there)
+        temperature = "temperature" in there
+        return cls(hints, success, Knowledge(_found(there), _assumed(there, ids), unknown, ids, temperature))
+
+    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
+        held: list[Located] = []
+        before, several = faults.count, False
+        for place, row in rows:
+            if held and _begins_another(row, held[-1][1]):
+                yield from self._episode(held, faults, lost=several and faults.count > before)
+                held = []
+            if not held:
+                before = faults.count
+            held.append((place, row))
+            several = several or len(held) > 1
+        if held:
+            yield from self._episode(held, faults, lost=several and faults.count > before)
+
+    def _episode(self, held: Sequence[Located], faults: Faults, lost: bool) -> Episodes:
+        place = held[0][0]
+        try:
+            if lost:
+                raise Misfit("every turn of the episode that begins here", "a line left out in it or right after it")
+            episode = self._read(held)
+        except Misfit as misfit:
+            faults.add(place, misfit.expected, misfit.found)
+        else:
+            yield episode
+
+    def _read(self, held: Sequence[Located]) -> LoggedEpisode:
+        (place, head), rows = held[0], [row for _, row in held]
+        if not self.fits(head):
+            raise Misfit("`new_prompt_text` and `reply_text`", f"columns {', '.join(head)}")
+        numbers = [row.get("turn") for row in rows]
+        if any(turn is not None for turn in numbers) and numbers not in ([0], list(range(1, len(rows) + 1))):
+            raise Misfit("the turns of one episode, 1 and on, in order", f"turns {numbers}")
+        turns = () if numbers == [0] else tuple(_turn(row, self.hints) for row in rows)
+        task = _task(head)
+        outcome = self._outcome(head, turns)
+        trajectory = Trajectory(
+            task,
+            integer(head.get("member") or 0, "member"),
+            turns,
+            _ENDINGS.get(str(head.get("ending")), Ending.OUT_OF_TURNS),
+            outcome,
+            number(head.get("progress"), "progress"),
+            integer(head.get("policy_version") or 0, "policy_version"),
+            self._temperature(head),
+            str(head.get("error") or ""),
+        )
+        step = step_of_file(place.file) if head.get("step") is None else integer(head["step"], "step")
+        group = next((str(head[name]) for name in ("group", "task_id") if head.get(name) is not None), task.id)
+        return LoggedEpisode(place, step, group, task, trajectory, verdict=_verdict(head))
+
+    def _outcome(self, head: Row, turns: Sequence[Turn]) -> float | None:
+        if self.success is not None:
+            logged = head.get(self.success)
+            unknown = isinstance(logged, float) and math.isnan(logged)
+            return SCORED_ONLY if unknown else outcome_of(logged, self.success)
+        return SCORED_ONLY if any(turn.rewards for turn in turns) else None
+
+    def _temperature(self, head: Row) -> float:
+        logged = number(head.get("temperature"), "temperature")
+        return self.hints.temperature if logged is None else logged
+
+
+def _begins_another(row: Row, previous: Row) -> bool:
+    if any(row.get(name) != previous.get(name) for name in _IDENTITY):
+        return True
+    turns = row.get("turn"), previous.get("turn")
+    return not all(isinstance(turn, int) for turn in turns) or turns[0] <= turns[1]  # type: ignore[operator]
+
+
+def _found(there: set[str]) -> tuple[str, ...]:
+    holds = {
+        "token ids": "reply_ids",
+        "log-probabilities": "logprobs",
+        "entropies": "entropies",
+        "verdicts of a filter": "weight",
+        "the temperature": "temperature",
+    }
+    held = [words for words, column in holds.items() if column in there]
+    return (f"The rows hold {', '.join(held)}.",) if held else ()
+
+
+def _assumed(there: set[str], ids: bool) -> tuple[str, ...]:
+    assumed = []
+    if "step" not in there:
+        assumed.append("The rows name no step: each file is one step, the number in its name, or 0.")
+    if not {"group", "task_id"} & there:
+        assumed.append("The rows name no group: episodes with the same first prompt in one step are one group.")
+    if not ids:
+        assumed.append("The rows hold no token ids: prompts and replies are known as text alone.")
+    return tuple(assumed)
+
+
+def _task(head: Row) -> Task:
+    if head.get("task_id") is None:
+        return prompt_task(text_of(head.get("new_prompt_text") or "", "new_prompt_text"))
+    tags = head.get("task_tags") or []
+    seed = integer(head.get("task_seed") or 0, "task_seed")
+    return Task(text_of(head["task_id"], "task_id"), seed, str(head.get("split") or "train"), tuple(map(str, tags)))
+
+
+def _verdict(head: Row) -> Verdict | None:
+    weight = number(head.get("weight"), "weight")
+    return None if weight is None else Verdict(weight, str(head.get("reason")), number(head.get("spread"), "spread"))
+
+
+def _turn(row: Row, hints: Hints) -> Turn:
+    rewards = _rewards(row)
+    if row.get("reply_ids") is None or any(row.get(name) is None for name in _SPANS):
+        prompt = text_of(row.get("new_prompt_text"), "new_prompt_text")
+        turn = text_turn(prompt, text_of(row.get("reply_text"), "reply_text"), hints.tags, rewards)
+        return Turn(turn.reply, rewards, _strings(row, "actions"), bool(row.get("valid", True)), "", "")
+    ids = _integers(row, "reply_ids")
+    thought, answer = (
+        Span(integer(row[f"{of}_start"], f"{of}_start"), integer(row[f"{of}_end"], f"{of}_end"))
+        for of in ("thought", "answer")
+    )
+    if not 0 <= thought.start <= thought.end <= len(ids):
+        raise Misfit(f"a thought within the {len(ids)} tokens of the reply", f"{thought.start} to {thought.end}")
+    prompt_ids, history = _integers(row, "new_prompt_ids"), integer(row.get("history") or 0, "history")
+    if not 0 <= history <= len(prompt_ids):
+        raise Misfit(f"a history within the {len(prompt_ids)} tokens of the prompt", str(history))
+    reply = Reply(
+        Prompt(text_of(row.get("new_prompt_text"), "new_prompt_text"), prompt_ids, bool(row.get("restarts")), history),
+        ids,
+        text_of(row.get("reply_text"), "reply_text"),
+        (),  # Log-probabilities are half of such a row's size and no metric reads them.
+        _numbers(row, "entropies"),
+        thought,
+        answer,
+        bool(row.get("closed")),
+        bool(row.get("cut")),
+    )
+    return Turn(reply, rewards, _strings(row, "actions"), bool(row.get("valid", True)), "", str(row.get("state") or ""))
+
+
+def _rewards(row: Row) -> dict[str, float]:
+    components = row.get("components")
+    if components is None:
+        reward = number(row.get("reward"), "reward")
+        return {} if reward is None else {"reward": reward}
+    pairs: Any = components if isinstance(components, list) else mapping(components, "components").items()
+    try:
+        named = dict(pairs)
+    except (TypeError, ValueError) as error:
+        raise Misfit("named numbers as `components`", repr(components)) from error
+    if not all(type(value) in (int, float) for value in named.values()):
+        raise Misfit("named numbers as `components`", repr(named))
+    return {str(name): float(value) for name, value in named.items()}
+
+
+def _integers(row: Row, name: str) -> tuple[int, ...]:
+    values = _list(row, name)
+    if not all(type(value) is int for value in values):
+        raise Misfit(f"whole numbers in `{name}`", repr(values[:5]))
+    return tuple(values)
+
+
+def _numbers(row: Row, name: str) -> tuple[float, ...]:
+    values = _list(row, name)
+    if not all(type(value) in (int, float) for value in values):
+        raise Misfit(f"numbers in `{name}`", repr(values[:5]))
+    return tuple(map(float, values))
+
+
+def _strings(row: Row, name: str) -> tuple[str, ...]:
+    return tuple(map(str, _list(row, name)))
+
+
+def _list(row: Row, name: str) -> list[Any]:
+    values = row.get(name)
+    if values is None:
+        return []
+    if not isinstance(values, list):
+        raise Misfit(f"a list as `{name}`", type(values).__name__)
+    return values

@@ -1,0 +1,90 @@
+"""RAGEN's JSONL export of evaluation rollouts (`output.format=jsonl`).
+
+Source: RAGEN, `ragen/llm_agent/agent_proxy.py`. One line per trajectory: `custom_id`, `messages`, `metadata` with
+`env_id`, `group_id`, `total_reward`, `num_turns`, `success` and metrics named `<tag>/<metric>`.
+Promise: success is read where RAGEN really puts it. Its `success` field is looked up under a name that the metrics do
+not have and is always false; `<tag>/success` beside it is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from heedful.auditing.conversations import messages_of, turns_of
+from heedful.auditing.readers.reader import Hints, each, prompt_task, step_of_file, text_trajectory
+from heedful.auditing.records import (
+    Episodes,
+    Faults,
+    Knowledge,
+    LocatedRows,
+    LoggedEpisode,
+    Misfit,
+    Place,
+    Row,
+    number,
+    outcome_of,
+    unknown_of,
+)
+from heedful.types import Turn
+
+_REWARD = "total_reward"
+
+
+@dataclass(frozen=True, slots=True)
+class RagenTrajectories:
+    """Lines of RAGEN's export."""
+
+    hints: Hints
+    knowledge: Knowledge
+
+    @staticmethod
+    def fits(row: Row) -> bool:
+        metadata = row.get("metadata")
+        return isinstance(row.get("messages"), list) and isinstance(metadata, dict) and "group_id" in metadata
+
+    @classmethod
+    def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
+        keys = {_success_key(row["metadata"], hints) for row in sample if cls.fits(row)} - {None}
+        found = [f"Success is read from metadata: {', '.join(sorted(map(str, keys)))}."] if keys else []
+        assumed = (
+            "The export has no step: each file is one step, the number in its name, or 0.",
+            "The system prompt and the wording around states are not exported, so a model reads other prompts here "
+            "than the policy did.",
+            "A group's start states are taken to be equal (group_id), even where first messages differ.",
+        )
+        return cls(hints, Knowledge(tuple(found), assumed, unknown_of(success=bool(keys), turns=True)))
+
+    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
+        return each(rows, faults, self._episode)
+
+    def _episode(self, place: Place, row: Row) -> Iterable[LoggedEpisode]:
+        if not self.fits(row):
+            raise Misfit("`messages`, and `metadata` with a `group_id`", f"fields {', '.join(row)}")
+        metadata = row["metadata"]
+        prompt, turns = turns_of(messages_of(row["messages"], "messages", self.hints.tags), self.hints.tags)
+        reward = number(metadata.get(_REWARD), f"metadata.{_REWARD}")
+        key = _success_key(metadata, self.hints)
+        outcome = outcome_of(metadata[key], f"metadata.{key}") if key else None
+        known = "success/rate" not in self.knowledge.unknown
+        scored = reward is not None and (outcome is not None or not known)
+        group = str(metadata["group_id"])
+        task = prompt_task(place.file.name, group)
+        trajectory = text_trajectory(task, _rewarded(turns, reward), scored, outcome, self.hints.temperature)
+        yield LoggedEpisode(place, step_of_file(place.file), group, task, trajectory, prompt)
+
+
+def _success_key(metadata: dict[str, Any], hints: Hints) -> str | None:
+    if hints.success is not None:
+        return hints.success if hints.success in metadata else None
+    tagged = sorted(name for name in metadata if name.endswith("/success"))
+    return tagged[0] if tagged else "success" if "success" in metadata else None
+
+
+def _rewarded(turns: tuple[Turn, ...], reward: float | None) -> tuple[Turn, ...]:
+    """The turns with the whole reward on the last one: the export does not say which turn earned it."""
+    if reward is None or not turns:
+        return turns
+    last = turns[-1]
+    return (*turns[:-1], Turn(last.reply, {_REWARD: reward}, last.actions, last.valid, last.effect, last.state))

@@ -1,0 +1,142 @@
+"""What every reader of a format offers, and what most of them share.
+
+Promise: a row that does not fit costs that row alone (or the episode it is a part of) and is reported.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, Self
+
+from heedful.auditing.records import (
+    Episodes,
+    Faults,
+    Knowledge,
+    LocatedRows,
+    LoggedEpisode,
+    Misfit,
+    Place,
+    Row,
+    digest,
+)
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.types import Ending, Task, Trajectory, Turn
+
+TEXT_ALONE = (
+    "Special tokens were dropped when prompts and replies were decoded, so a model reads other prompts here than in "
+    "training; tags that are special tokens are gone, too."
+)
+"""Assumed of logs that were decoded."""
+
+SCORED_ONLY = math.nan
+"""Outcome of an episode whose reward is known and whose success is not: neither 0 nor 1."""
+
+SUCCESS_NAMES = ("success", "acc", "correct", "is_correct", "solved")
+"""Columns that hold success by the custom of their trainers, if they hold nothing but 0, 1, true and false."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What the user said about a log."""
+
+    tags: ThoughtTags = field(default_factory=ThoughtTags)
+    temperature: float = 1.0
+    rewards: tuple[str, ...] = ()
+    """The columns whose sum is the reward; empty = all that can be rewards."""
+    success: str | None = None
+    """The column that holds success; `None` = one that is called so by custom."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Reward column -> its weight in the reward, where the run says so."""
+
+
+class Reader(Protocol):
+    """One format. A reader is made from a log's first rows, which decide what its columns mean."""
+
+    @staticmethod
+    def fits(row: Row) -> bool:
+        """Whether this row is of the format."""
+        ...
+
+    @classmethod
+    def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
+        """Read a log that begins with these rows. Raises ValueError where a hint names what is not there."""
+        ...
+
+    @property
+    def knowledge(self) -> Knowledge: ...
+
+    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
+        """The episodes of one file, in order."""
+        ...
+
+
+def each(rows: LocatedRows, faults: Faults, convert: Callable[[Place, Row], Iterable[LoggedEpisode]]) -> Episodes:
+    """The episodes that `convert` makes of each row by itself."""
+    for place, row in rows:
+        try:
+            found = list(convert(place, row))
+        except Misfit as misfit:
+            faults.add(place, misfit.expected, misfit.found)
+        else:
+            yield from found
+
+
+def columns_of(sample: Sequence[Row]) -> dict[str, list[object]]:
+    """Column -> its values in these rows, missing ones left out; in order of first appearance."""
+    found: dict[str, list[object]] = {}
+    for row in sample:
+        for name, value in row.items():
+            found.setdefault(name, [])
+            if value is not None and not (isinstance(value, float) and math.isnan(value)):
+                found[name].append(value)
+    return found
+
+
+def choose_success(columns: dict[str, list[object]], hints: Hints) -> str | None:
+    """The column of success. Raises ValueError if the one that was named is not there."""
+    if hints.success is not None:
+        require([hints.success], columns, "success")
+        return hints.success
+    return next((name for name in SUCCESS_NAMES if columns.get(name) and _binary(columns[name])), None)
+
+
+def require(wanted: Iterable[str], columns: Iterable[str], flag: str) -> None:
+    there = list(columns)
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise ValueError(
+            f"Expected --{flag} to name columns of the log, found no {', '.join(missing)}. "
+            f"Its columns are {', '.join(there)}."
+        )
+
+
+def numeric(values: Sequence[object]) -> bool:
+    """Numbers and nothing else, at least one (truth values are no numbers here)."""
+    return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _binary(values: Sequence[object]) -> bool:
+    return all(isinstance(value, bool | int | float) and value in (0, 1) for value in values)
+
+
+def step_of_file(file: Path) -> int:
+    """The last number in a file's name; 0 where there is none."""
+    numbers = re.findall(r"\d+", file.stem)
+    return int(numbers[-1]) if numbers else 0
+
+
+def prompt_task(*texts: str) -> Task:
+    """A task known by its prompt alone."""
+    return Task(f"prompt-{digest(*texts)}", 0, "train")
+
+
+def text_trajectory(
+    task: Task, turns: tuple[Turn, ...], scored: bool, outcome: float | None, temperature: float
+) -> Trajectory:
+    """An episode that was logged as text. `outcome` `None` = the log does not know success."""
+    known = SCORED_ONLY if outcome is None else outcome
+    return Trajectory(task, 0, turns, Ending.OUT_OF_TURNS, known if scored else None, temperature=temperature)

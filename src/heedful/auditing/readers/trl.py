@@ -1,0 +1,141 @@
+"""TRL's completion logs: `<output_dir>/completions/completions_<step>.parquet`, written with `log_completions=True`.
+
+Source: TRL 1.16, `GRPOTrainer.log`. One row per completion with `step`, `prompt`, `completion`, a column per reward
+function, user columns, `advantage`. Texts are decoded with special tokens dropped; a reward that was not given is null.
+Promise: what cannot be told from such a file (weights of rewards, which number is a reward) is said, not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Self
+
+from heedful.auditing.conversations import Messages, messages_of, text_of_messages, text_turn, turns_of
+from heedful.auditing.readers.reader import (
+    TEXT_ALONE,
+    Hints,
+    choose_success,
+    columns_of,
+    each,
+    numeric,
+    prompt_task,
+    require,
+    step_of_file,
+    text_trajectory,
+)
+from heedful.auditing.records import (
+    Episodes,
+    Faults,
+    Knowledge,
+    LocatedRows,
+    LoggedEpisode,
+    Misfit,
+    Place,
+    Row,
+    integer,
+    names,
+    number,
+    outcome_of,
+    text_of,
+    unknown_of,
+)
+from heedful.statistics.group_statistics import is_constant
+from heedful.types import Turn
+
+_NO_REWARDS = frozenset({"step", "advantage", "mode", "epoch"})
+
+
+@dataclass(frozen=True, slots=True)
+class TrlCompletions:
+    """Rows of TRL's completion logs."""
+
+    hints: Hints
+    rewards: tuple[str, ...]
+    success: str | None
+    knowledge: Knowledge
+
+    @staticmethod
+    def fits(row: Row) -> bool:
+        return {"prompt", "completion"} <= row.keys() and ("advantage" in row or "step" in row)
+
+    @classmethod
+    def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
+        rows = [row for row in sample if cls.fits(row)]
+        columns = columns_of(rows)
+        require(hints.rewards, columns, "rewards")
+        rewards = hints.rewards or tuple(
+            name for name, values in columns.items() if name not in _NO_REWARDS and numeric(values)
+        )
+        success = choose_success(columns, hints)
+        return cls(hints, rewards, success, _knowledge(rows, columns, rewards, success, hints))
+
+    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
+        return each(rows, faults, self._episode)
+
+    def _episode(self, place: Place, row: Row) -> Iterable[LoggedEpisode]:
+        if not self.fits(row):
+            raise Misfit("`prompt` and `completion`", f"columns {names(row)}")
+        rewards = {name: number(row.get(name), name) for name in self.rewards}
+        given = {name: value for name, value in rewards.items() if value is not None}
+        prompt, messages = self._prompt(row["prompt"])
+        turns = self._turns(row["completion"], prompt, messages, given)
+        outcome = outcome_of(row.get(self.success), self.success) if self.success else None
+        scored = bool(given) and (self.success is None or outcome is not None)
+        task = prompt_task(prompt)
+        trajectory = text_trajectory(task, turns, scored, outcome, self.hints.temperature)
+        step = integer(row["step"], "step") if row.get("step") is not None else step_of_file(place.file)
+        yield LoggedEpisode(place, step, task.id, task, trajectory, messages)
+
+    def _prompt(self, value: Any) -> tuple[str, Messages]:
+        if isinstance(value, str):
+            return text_of(value, "prompt"), ()
+        messages = messages_of(value, "prompt", self.hints.tags)
+        return text_of_messages(messages), messages
+
+    def _turns(self, value: Any, prompt: str, messages: Messages, rewards: dict[str, float]) -> tuple[Turn, ...]:
+        if isinstance(value, str):
+            return (text_turn(prompt, text_of(value, "completion"), self.hints.tags, rewards),)
+        said = messages_of(value, "completion", self.hints.tags)
+        _, turns = turns_of(({"role": "user", "content": prompt}, *said), self.hints.tags)
+        if not turns:
+            raise Misfit("an assistant's message in `completion`", f"roles {[message['role'] for message in said]}")
+        first = text_turn(prompt, turns[0].reply.text, self.hints.tags, rewards)
+        return (first, *turns[1:])
+
+
+def _knowledge(
+    rows: Sequence[Row], columns: dict[str, list[object]], rewards: tuple[str, ...], success: str | None, hints: Hints
+) -> Knowledge:
+    found = [f"Reward columns: {names(rewards)}." if rewards else "No reward column."]
+    found += [f"Success is read from the column {success}."] if success else []
+    assumed = [
+        "Completions with the same prompt in one step are one group: the log has no group number.",
+        "Each file holds the last batch that was generated before its step was logged.",
+    ]
+    if len(rewards) > 1:
+        assumed.append("The reward is the plain sum of the reward columns: weights are not logged.")
+    if not hints.rewards and not _advantages_agree(rows, rewards):
+        assumed.append(
+            "The logged advantages do not follow the sum of these columns: some are weighted, or are no rewards. Name "
+            "the right ones with --rewards."
+        )
+    conversational = any(isinstance(value, list) for value in columns["prompt"])
+    if not conversational:
+        assumed.append(TEXT_ALONE)
+    whole = any(isinstance(value, str) for value in columns["completion"])
+    return Knowledge(tuple(found), tuple(assumed), unknown_of(success=success is not None, turns=not whole))
+
+
+def _advantages_agree(rows: Sequence[Row], rewards: tuple[str, ...]) -> bool:
+    """Whether, within each prompt, a higher sum of rewards has the higher advantage."""
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        values = [row.get(name) for name in rewards]
+        advantage = row.get("advantage")
+        if isinstance(advantage, int | float) and all(isinstance(value, int | float) for value in values):
+            total = float(sum(value for value in values if value is not None))
+            groups.setdefault(str(row["prompt"]), []).append((total, float(advantage)))
+    pairs = (pair for members in groups.values() for pair in combinations(members, 2))
+    return all(is_constant([a[0], b[0]]) or (a[0] > b[0]) == (a[1] > b[1]) for a, b in pairs)

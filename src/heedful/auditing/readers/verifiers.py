@@ -1,0 +1,232 @@
+"""The logs of verifiers (and of trainers built on it): `traces.jsonl` and the older `results.jsonl`.
+
+Source: verifiers 0.4, `v1/episode.py`, `v1/trace.py`, `legacy/utils/save_utils.py`. A line of `traces.jsonl` is one
+episode with its task, the run's step, and one trace per agent: messages as a graph, named and weighted rewards, calls
+with their sampling. A line of `results.jsonl` is one rollout: `example_id`, `prompt`, `completion`, `reward` and
+`metrics`.
+Promise: only what the agents in training said is read; of a branched trace the last branch, as verifiers does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from heedful.auditing.conversations import Messages, messages_of, text_of_messages, text_turn, turns_of
+from heedful.auditing.readers.reader import (
+    Hints,
+    choose_success,
+    columns_of,
+    each,
+    prompt_task,
+    step_of_file,
+    text_trajectory,
+)
+from heedful.auditing.records import (
+    Episodes,
+    Faults,
+    Knowledge,
+    LocatedRows,
+    LoggedEpisode,
+    Misfit,
+    Place,
+    Row,
+    digest,
+    fitting,
+    integer,
+    mapping,
+    names,
+    number,
+    outcome_of,
+    text_of,
+    unknown_of,
+)
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.types import Turn
+
+_NO_STEP = "The log has no training step: each file is one step, the number in its name, or 0."
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiersTraces:
+    """Lines of `traces.jsonl`."""
+
+    hints: Hints
+    success: str | None
+    knowledge: Knowledge
+
+    @staticmethod
+    def fits(row: Row) -> bool:
+        return isinstance(row.get("traces"), list) and ("task" in row or "env" in row)
+
+    @classmethod
+    def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
+        rows = [row for row in sample if cls.fits(row)]
+        traces = [trace for row in rows for trace in row["traces"] if isinstance(trace, dict)]
+        success = choose_success(columns_of(fitting(_named_scores, traces)), hints)
+        found = [f"Success is read from {success}."] if success else []
+        assumed = [
+            "A group is what the log calls one, else the episodes of one task.",
+            "Prompts are rendered with the chat template of --model, which need not be the one in training.",
+        ]
+        assumed += [] if any(step is not None for step in fitting(_work_step, rows)) else [_NO_STEP]
+        temperature = any(found is not None for found in fitting(_temperature, traces))
+        unknown = unknown_of(success=success is not None, turns=True)
+        return cls(hints, success, Knowledge(tuple(found), tuple(assumed), unknown, temperature=temperature))
+
+    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
+        return each(rows, faults, self._episodes)
+
+    def _episodes(self, place: Place, row: Row) -> Iterable[LoggedEpisode]:
+        if not self.fits(row):
+            raise Misfit("an episode with `traces`", f"fields {names(row)}")
+        step = _work_step(row)
+        step = step_of_file(place.file) if step is None else step
+        for trace in row["traces"]:
+            if not isinstance(trace, dict) or not isinstance(trace.get("nodes", []), list):
+                raise Misfit("traces with `nodes`", type(trace).__name__)
+            agent = mapping(trace.get("agent"), "agent")
+            if agent.get("trainable", True):
+                yield self._trace(place, step, row, trace, str(agent.get("name", "agent")))
+
+    def _trace(self, place: Place, step: int, row: Row, trace: Row, agent: str) -> LoggedEpisode:
+        tags = self.hints.tags
+        path = _last_branch(trace.get("nodes") or [])
+        first = next((at for at, node in enumerate(path) if node.get("sampled")), len(path))
+        messages = messages_of([node.get("message") for node in path], "nodes", tags) if path else ()
+        prompt, turns = messages[:first], _sampled_turns(messages, path, first, tags)
+        entries = mapping(trace.get("rewards"), "rewards").items()
+        rewards = {name: value for name, entry in entries if (value := _reward(entry)) is not None}
+        if turns and rewards:
+            turns = (*turns[:-1], replace(turns[-1], rewards=rewards))
+        scores = _named_scores(trace)
+        outcome = outcome_of(scores.get(self.success), self.success) if self.success else None
+        scored = bool(rewards) and (self.success is None or outcome is not None)
+        temperature = _temperature(trace)
+        group = _group(row, trace)
+        trajectory = text_trajectory(
+            prompt_task(group, agent),
+            turns,
+            scored,
+            outcome,
+            self.hints.temperature if temperature is None else temperature,
+        )
+        return LoggedEpisode(place, step, f"{group} {agent}", trajectory.task, trajectory, prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiersResults:
+    """Lines of `results.jsonl`."""
+
+    hints: Hints
+    success: str | None
+    knowledge: Knowledge
+
+    @staticmethod
+    def fits(row: Row) -> bool:
+        return {"example_id", "prompt", "completion"} <= row.keys()
+
+    @classmethod
+    def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
+        rows = [row for row in sample if cls.fits(row)]
+        success = choose_success(columns_of(fitting(_flat_scores, rows)), hints)
+        found = [f"Success is read from {success}."] if success else []
+        assumed = (_NO_STEP, "Rollouts of one example_id are one group.")
+        return cls(
+            hints, success, Knowledge(tuple(found), assumed, unknown_of(success=success is not None, turns=True))
+        )
+
+    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
+        return each(rows, faults, self._episode)
+
+    def _episode(self, place: Place, row: Row) -> Iterable[LoggedEpisode]:
+        if not self.fits(row):
+            raise Misfit("`example_id`, `prompt` and `completion`", f"fields {names(row)}")
+        tags, value = self.hints.tags, row["prompt"]
+        prompt = () if isinstance(value, str) else messages_of(value, "prompt", tags)
+        text = text_of(value, "prompt") if isinstance(value, str) else text_of_messages(prompt)
+        said = row["completion"]
+        if isinstance(said, str):
+            turns: tuple[Turn, ...] = (text_turn(text, text_of(said, "completion"), tags),)
+        else:
+            opening: Messages = ({"role": "user", "content": text},)
+            _, turns = turns_of((*opening, *messages_of(said, "completion", tags)), tags)
+            turns = (text_turn(text, turns[0].reply.text, tags), *turns[1:]) if turns else ()
+        reward = number(row.get("reward"), "reward")
+        if turns and reward is not None:
+            turns = (*turns[:-1], replace(turns[-1], rewards={"reward": reward}))
+        outcome = outcome_of(_flat_scores(row).get(self.success), self.success) if self.success else None
+        scored = reward is not None and row.get("error") is None and (self.success is None or outcome is not None)
+        group = f"{row['example_id']}"
+        trajectory = text_trajectory(
+            prompt_task(str(row.get("task", "")), group), turns, scored, outcome, self.hints.temperature
+        )
+        yield LoggedEpisode(place, step_of_file(place.file), group, trajectory.task, trajectory, prompt)
+
+
+def _last_branch(nodes: list[Any]) -> list[Row]:
+    """From the root to the last leaf: the path that ends in the last message that no other one follows."""
+    named = [mapping(node, "nodes").get("parent") for node in nodes]
+    parents = {parent for parent in named if isinstance(parent, int)}
+    leaves = [place for place in range(len(nodes)) if place not in parents]
+    path: list[Row] = []
+    if nodes and not leaves:
+        raise Misfit("`parent` to name an earlier node", "a circle")
+    place: Any = leaves[-1] if leaves else None
+    while place is not None:
+        if not isinstance(place, int) or not 0 <= place < len(nodes) or len(path) == len(nodes):
+            raise Misfit("`parent` to name an earlier node", repr(place))
+        path.append(nodes[place])
+        place = named[place]
+    return path[::-1]
+
+
+def _sampled_turns(messages: Messages, path: Sequence[Row], first: int, tags: ThoughtTags) -> tuple[Turn, ...]:
+    """One turn per sampled message; an assistant's message that no model sampled is context."""
+    if first >= len(messages):
+        return ()
+    if first == 0:
+        raise Misfit("a prompt before the first sampled message", "a sampled message first")
+    roles = ("assistant" if node.get("sampled") else "context" for node in path)
+    return turns_of(tuple({**message, "role": role} for message, role in zip(messages, roles, strict=True)), tags)[1]
+
+
+def _reward(entry: Any) -> float | None:
+    if isinstance(entry, dict):
+        score, weight = number(entry.get("score"), "score"), number(entry.get("weight", 1.0), "weight")
+        return None if score is None or weight is None else score * weight
+    return number(entry, "rewards")
+
+
+def _named_scores(trace: Row) -> dict[str, Any]:
+    """Everything that a trace measured by name: unweighted rewards and metrics."""
+    rewards = mapping(trace.get("rewards"), "rewards")
+    scores = {name: entry.get("score") if isinstance(entry, dict) else entry for name, entry in rewards.items()}
+    return scores | mapping(trace.get("metrics"), "metrics")
+
+
+def _flat_scores(row: Row) -> dict[str, Any]:
+    return mapping(row.get("metrics"), "metrics") | {name: value for name, value in row.items() if name != "metrics"}
+
+
+def _work_step(row: Row) -> int | None:
+    step = mapping(mapping(row.get("run"), "run").get("work"), "run.work").get("step")
+    return None if step is None else integer(step, "run.work.step")
+
+
+def _temperature(trace: Row) -> float | None:
+    calls = trace.get("calls") or []
+    if not isinstance(calls, list):
+        raise Misfit("a list as `calls`", type(calls).__name__)
+    sampled = (mapping(mapping(call, "calls").get("sampling"), "sampling").get("temperature") for call in calls)
+    return next((number(value, "temperature") for value in sampled if value is not None), None)
+
+
+def _group(row: Row, trace: Row) -> str:
+    group = mapping(row.get("group"), "group").get("id")
+    if group is not None:
+        return str(group)
+    task = mapping(trace.get("task") or row.get("task"), "task")
+    named = task.get("key") or task.get("hash")
+    return str(named) if named else digest(repr(task))

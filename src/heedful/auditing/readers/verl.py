@@ -1,0 +1,87 @@
+"""verl's rollout dumps: `trainer.rollout_data_dir/<step>.jsonl`.
+
+Source: verl 0.9, `_dump_generations`. One line per sample with `input`, `output`, `gts`, `score`, `step` and whatever
+the reward function returned besides. No group id, no token ids; texts are decoded with special tokens dropped.
+Promise: `score` is the reward; nothing else is added to it unless --rewards says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from heedful.auditing.conversations import text_turn
+from heedful.auditing.readers.reader import (
+    TEXT_ALONE,
+    Hints,
+    choose_success,
+    columns_of,
+    each,
+    prompt_task,
+    require,
+    step_of_file,
+    text_trajectory,
+)
+from heedful.auditing.records import (
+    Episodes,
+    Faults,
+    Knowledge,
+    LocatedRows,
+    LoggedEpisode,
+    Misfit,
+    Place,
+    Row,
+    integer,
+    names,
+    number,
+    outcome_of,
+    text_of,
+    unknown_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VerlRollouts:
+    """Lines of verl's rollout and validation dumps."""
+
+    hints: Hints
+    rewards: tuple[str, ...]
+    success: str | None
+    knowledge: Knowledge
+
+    @staticmethod
+    def fits(row: Row) -> bool:
+        return {"input", "output", "score"} <= row.keys()
+
+    @classmethod
+    def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
+        columns = columns_of([row for row in sample if cls.fits(row)])
+        require(hints.rewards, columns, "rewards")
+        rewards = hints.rewards or ("score",)
+        success = choose_success(columns, hints)
+        found = [f"Reward: {names(rewards)}."] + ([f"Success is read from {success}."] if success else [])
+        assumed = (
+            "Samples with the same input in one step are one group: the log has no group number.",
+            "An output is taken as one reply; in a run of several turns it also holds the environment's words.",
+            TEXT_ALONE,
+        )
+        unknown = unknown_of(success=success is not None, turns=False)
+        return cls(hints, rewards, success, Knowledge(tuple(found), assumed, unknown))
+
+    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
+        return each(rows, faults, self._episode)
+
+    def _episode(self, place: Place, row: Row) -> Iterable[LoggedEpisode]:
+        if not self.fits(row):
+            raise Misfit("`input`, `output` and `score`", f"fields {names(row)}")
+        rewards = {name: number(row.get(name), name) for name in self.rewards}
+        given = {name: value for name, value in rewards.items() if value is not None}
+        prompt = text_of(row["input"], "input")
+        outcome = outcome_of(row.get(self.success), self.success) if self.success else None
+        turn = text_turn(prompt, text_of(row["output"], "output"), self.hints.tags, given)
+        scored = bool(given) and (self.success is None or outcome is not None)
+        task = prompt_task(prompt)
+        step = integer(row["step"], "step") if row.get("step") is not None else step_of_file(place.file)
+        trajectory = text_trajectory(task, (turn,), scored, outcome, self.hints.temperature)
+        yield LoggedEpisode(place, step, task.id, task, trajectory)

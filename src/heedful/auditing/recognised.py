@@ -1,0 +1,111 @@
+"""What kind of log something is: its files, its format, the run that it belongs to.
+
+Promise: nothing is measured here; a log that cannot be recognised ends in a sentence that says what was found instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from heedful.auditing.files import LogFiles, find_files, rows_of
+from heedful.auditing.readers import FORMATS, Hints, Reader, recognise
+from heedful.auditing.records import Faults, Knowledge, Row
+from heedful.auditing.settings import AuditSettings, OwnRun
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.diagnostics.unavailable import SPREAD_METRICS, SUCCESS_METRICS
+
+SAMPLE = 64
+"""Rows from which a log's format and columns are understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecognisedLog:
+    """A log whose format is known, with the reader for it."""
+
+    source: Path
+    files: LogFiles
+    format: str
+    reader: Reader
+    own: OwnRun | None
+    on: str
+    tags: ThoughtTags
+    seed: int
+    unknown: Mapping[str, str]
+    """The metrics that the log cannot give, each with the reason."""
+
+    @property
+    def foreign(self) -> bool:
+        """The rows are another trainer's alone."""
+        return not (self.reader.knowledge.own or self.reader.knowledge.numbered)
+
+
+def open_log(source: Path, settings: AuditSettings) -> RecognisedLog:
+    """Recognise a log by its first rows.
+
+    Raises:
+        ValueError: nothing there, nothing readable, an unknown format, or files of several formats.
+    """
+    files = find_files(source)
+    own = OwnRun.of(source)
+    tags = ThoughtTags(*settings.tags) if settings.tags else own.tags if own else ThoughtTags()
+    name, sample, files = _one_format(source, files)
+    weights = own.reward_weights if own else {}
+    hints = Hints(tags, settings.temperature or 1.0, settings.rewards, settings.success, weights)
+    reader = FORMATS[name].begin(sample, hints)
+    knowledge = reader.knowledge
+    own = own if knowledge.own or knowledge.numbered else None
+    scored = "success/rate" not in knowledge.unknown and knowledge.own
+    on = settings.on or (own.on if own else "outcome" if scored else "reward")
+    seed = settings.seed if settings.seed is not None else own.seed if own else 0
+    unknown = _unknown(knowledge, own, on, named=settings.success is not None)
+    return RecognisedLog(source, files, name, reader, own, on, tags, seed, unknown)
+
+
+def _unknown(knowledge: Knowledge, own: OwnRun | None, on: str, named: bool) -> dict[str, str]:
+    """What the log lacks, and what the run itself could not know; `named`: the user said what success is."""
+    missing = dict(knowledge.unknown)
+    if own is not None:
+        missing |= {name: why for name, why in own.unknown.items() if not (named and name in SUCCESS_METRICS)}
+    if knowledge.numbered and on not in ("outcome", "reward", *knowledge.components):
+        why = f"the filter looked at {on}, which is not in TRL's log; heedful's own record of the run holds it"
+        missing |= dict.fromkeys(SPREAD_METRICS, why)
+    return missing
+
+
+def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles]:
+    """The format that all files share, the first rows of the first of them, and the files without strangers."""
+    formats: dict[str, list[Path]] = {}
+    sample: list[Row] = []
+    faults, strangers = Faults(), []
+    for file in files.files:
+        rows = [row for _, row in islice(rows_of(file, faults, _nobody), SAMPLE)]
+        name = recognise(rows)
+        if name is None:
+            strangers += [(file, rows)]
+            continue
+        formats.setdefault(name, []).append(file)
+        sample = sample or rows
+    if len(formats) > 1:
+        shown = " and ".join(f"{name} ({counted(len(of), 'file')}: {of[0].name})" for name, of in formats.items())
+        raise ValueError(f"Expected one log in {source}, found {shown}. Name one file, or a folder that holds one log.")
+    if not formats:
+        file, rows = strangers[0]
+        found = f"columns {', '.join(rows[0])}" if rows else "; ".join(map(str, faults.kept[:2])) or "no rows"
+        raise ValueError(
+            f"Expected a log that heedful can read ({', '.join(FORMATS)}), found in {file}: {found}. docs/audit.md "
+            "says which columns each format needs, and how to write your own."
+        )
+    ((name, known),) = formats.items()
+    aside = (*files.aside, *(file.name for file, _ in strangers))
+    return name, sample, replace(files, files=tuple(known), aside=aside)
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _nobody(more: int) -> None:
+    """Nobody is told how much of a file its recognition reads."""

@@ -1,0 +1,166 @@
+"""The audit folder: `audit.json` says what was read and assumed, and where an interrupted audit stands.
+
+Promise: an audit goes on only over the very bytes and with the very settings that it began with; after a kill at any
+moment `metrics.jsonl` holds whole steps and nothing is measured twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heedful.auditing.files import LogFiles
+from heedful.auditing.records import Faults
+from heedful.storage import write_whole
+
+RECORD = "audit.json"
+VERSION = 1
+_FREE = frozenset({"device", "threads", "max_tokens"})
+"""Settings that change speed and memory, and may differ when an audit goes on."""
+
+
+@dataclass(slots=True)
+class AuditRecord:
+    """The content of `audit.json`, kept up to date step by step."""
+
+    source: str
+    """As the user named it."""
+    name: str
+    """Of the file or folder."""
+    format: str
+    files: list[dict[str, Any]]
+    """Name, size in bytes and SHA-256 of each."""
+    settings: dict[str, Any]
+    aside: list[str] = field(default_factory=list)
+    """What else the folder held."""
+    found: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
+    steps: int = 0
+    episodes: int = 0
+    groups: int = 0
+    left_out: dict[str, Any] = field(default_factory=lambda: {"count": 0, "first": []})
+    """Lines that did not fit: how many, and the first of them with file, line, expected, found."""
+    complete: bool = False
+    lines: int = 0
+    """Lines of metrics.jsonl that this record knows of."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """What later measurements need of earlier ones."""
+    version: int = VERSION
+
+    def count(self, faults: Faults) -> None:
+        first = [
+            {"file": fault.place.file.name, "line": fault.place.line, "expected": fault.expected, "found": fault.found}
+            for fault in faults.kept
+        ]
+        self.left_out = {"count": faults.count, "first": first}
+
+    def save(self, folder: Path) -> None:
+        write_whole(folder / RECORD, json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n")
+
+
+def fingerprints(log: LogFiles) -> list[dict[str, Any]]:
+    """Name, size and SHA-256 of each file."""
+    found = []
+    for file in log.files:
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        found.append({"name": file.name, "size": file.stat().st_size, "sha256": digest})
+    return found
+
+
+def claim_folder(root: Path, source: Path) -> Path:
+    """A new folder `<root>/<name>-<n>` with the first free n from 1. Safe among processes."""
+    root.mkdir(parents=True, exist_ok=True)
+    resolved, number = source.resolve(), 1
+    name = resolved.stem if source.is_file() else resolved.name
+    while True:
+        folder = root / f"{name}-{number}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
+
+
+def resume(folder: Path, fresh: AuditRecord) -> AuditRecord:
+    """The record to go on with: `fresh` in a new folder, the stored one where the same audit was interrupted.
+
+    Lines of `metrics.jsonl` that the stored record does not know of are cut off: they were written just before a kill.
+
+    Raises:
+        ValueError: the folder holds something else, another log, a changed log, or an audit with other settings.
+    """
+    path = folder / RECORD
+    if not path.exists():
+        held = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        if held or (folder.exists() and not folder.is_dir()):
+            raise ValueError(
+                f"Expected a new folder, or that of an audit to go on with, at {folder}, found "
+                f"{', '.join(held[:3]) or 'a file'}. Give another --out."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        return fresh
+    stored = _read(path)
+    _check_same(stored, fresh, folder)
+    lines = _cut(folder / "metrics.jsonl", stored.lines)
+    if lines < stored.lines:
+        raise ValueError(
+            f"Expected {stored.lines} lines in {folder / 'metrics.jsonl'}, as {RECORD} says, found {lines}. Give "
+            "another --out to begin anew."
+        )
+    fresh.lines, fresh.state = stored.lines, stored.state
+    return fresh
+
+
+def _read(path: Path) -> AuditRecord:
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        if tree["version"] != VERSION:
+            raise ValueError(f"version {tree['version']}")
+        return AuditRecord(**tree)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"Expected the record of an audit in {path}, found {type(error).__name__}: {error}. Give another --out to "
+            "begin anew."
+        ) from error
+
+
+def _check_same(stored: AuditRecord, fresh: AuditRecord, folder: Path) -> None:
+    if stored.files != fresh.files:
+        raise ValueError(
+            f"Expected the log that the audit in {folder} began with, found {_difference(stored.files, fresh.files)}. "
+            "Numbers of two logs do not belong on one page: give another --out."
+        )
+    changed = [
+        name for name in fresh.settings if name not in _FREE and stored.settings.get(name) != fresh.settings[name]
+    ]
+    if changed:
+        shown = "; ".join(f"--{name}: {stored.settings.get(name)} then, {fresh.settings[name]} now" for name in changed)
+        raise ValueError(
+            f"Expected the settings that the audit in {folder} began with, found others ({shown}). Repeat them, or "
+            "give another --out."
+        )
+
+
+def _difference(stored: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> str:
+    before, now = ({str(file["name"]): file for file in files} for files in (stored, found))
+    kinds = {
+        "changed": [name for name in now if name in before and now[name] != before[name]],
+        "new": [name for name in now if name not in before],
+        "missing": [name for name in before if name not in now],
+    }
+    return ", ".join(f"{names[0]} {kind} ({len(names)} in all)" for kind, names in kinds.items() if names) or "others"
+
+
+def _cut(path: Path, lines: int) -> int:
+    """Keep the first `lines` whole lines; returns how many there are then."""
+    content = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    whole = [line for line in content if line.endswith(b"\n")]
+    if len(whole) > lines or len(whole) < len(content):
+        write_whole(path, b"".join(whole[:lines]))
+    return min(len(whole), lines)

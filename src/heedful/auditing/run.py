@@ -1,0 +1,283 @@
+"""An audit from end to end: measure a log step by step and write what was found.
+
+Promise: every step is on disk before the next one is read; what could not be read is counted, and a log of which
+nothing could be read is an error, not an empty page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from heedful.auditing.files import rows_of
+from heedful.auditing.measure import judged, sampled_groups, step_metrics
+from heedful.auditing.recognised import RecognisedLog, counted
+from heedful.auditing.record import RECORD, AuditRecord, claim_folder, fingerprints, resume
+from heedful.auditing.records import Faults, LoggedEpisode, Place
+from heedful.auditing.scoring import ModelJudge
+from heedful.auditing.settings import AuditSettings
+from heedful.auditing.steps import LoggedStep, StepStream
+from heedful.configuration import to_json
+from heedful.diagnostics.alarms.watch import Alarms
+from heedful.diagnostics.strategies import input_to_action
+from heedful.diagnostics.unavailable import unavailable
+from heedful.report import write_report
+from heedful.seeds import derive, stream
+from heedful.storage import RunFolder, read_metrics, write_scores, write_whole
+from heedful.storage.trackers import JsonlTracker
+from heedful.types import Metric
+
+
+class Watcher(Protocol):
+    """Shows an audit to a person while it goes on."""
+
+    def begin(self, size: int) -> None:
+        """Reading begins; `size` bytes in all."""
+        ...
+
+    def step(self, step: LoggedStep, metrics: Sequence[Metric]) -> None:
+        """A step was measured; `step.read` says how far into the log it is."""
+        ...
+
+    def note(self, sentence: str) -> None: ...
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What is noticed on the way."""
+
+    tags_seen: bool = False
+    last_fingerprint: str = ""
+    repeated: int = 0
+    single: bool = True
+    """No group has had two episodes."""
+
+
+def measure_log(log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: Watcher) -> Path:
+    """Measure a log and write `metrics.jsonl`, `audit.json`, `verdict.json` and `report.html`; returns their folder.
+
+    `out` is a new folder, or that of the same audit to go on with; `None` claims `audits/<name>-<n>`.
+
+    Raises:
+        ValueError: nothing could be read, or `out` holds another audit.
+    """
+    # Loaded first: a name that leads nowhere should cost neither time nor a folder.
+    judge = None
+    if settings.model is not None:
+        judge = ModelJudge.load(settings.model, settings, log.tags, log.seed)
+    fresh = _fresh_record(log, settings)
+    folder = claim_folder(Path("audits"), log.source) if out is None else out
+    record = resume(folder, fresh)
+    watch.note(f"Writing to {folder}.")
+    measuring = _Audit(log, settings, folder, record, judge, watch)
+    measuring.run()
+    write_report(folder)
+    return folder
+
+
+@dataclass(slots=True)
+class _Audit:
+    """One audit in progress."""
+
+    log: RecognisedLog
+    settings: AuditSettings
+    folder: Path
+    record: AuditRecord
+    judge: ModelJudge | None
+    watch: Watcher
+    faults: Faults = field(default_factory=Faults)
+    tally: _Tally = field(default_factory=_Tally)
+    alarms: Alarms = field(default_factory=Alarms)
+    position: int = 0
+    """Bytes read so far."""
+
+    def run(self) -> None:
+        run, done = RunFolder(self.folder), self._done()
+        if self.judge is not None and "zscores" in self.record.state:
+            self.judge.reader.load_state(self.record.state)
+        if "alarms" in self.record.state:  # an audit that goes on
+            self.alarms.load_state(self.record.state["alarms"])
+        self.record.save(self.folder)
+        self.watch.begin(self.log.files.size)
+        for file, sentence in self.log.files.refused:
+            self.faults.add(Place(file, 0), "a file that can be read", sentence)
+        steps = StepStream(self._episodes(), self.faults, lambda: self.position)
+        tracker = JsonlTracker(run.metrics)
+        try:
+            for place, step in enumerate(steps):
+                self._notice(step)
+                if step.number in done:
+                    continue
+                metrics = self._measure(place, step)
+                seen = self.alarms.observe(step.number, metrics)
+                metrics += seen.metrics
+                tracker.write(step.number, metrics)
+                self._save(complete=False)
+                self.watch.step(step, metrics)
+                for alarm in seen.raised:
+                    self.watch.note(alarm.sentence())
+        finally:
+            tracker.close()
+        if not self.record.steps:
+            self._refuse_empty()
+        self._conclude(steps)
+
+    def _done(self) -> set[int]:
+        if not self.record.lines:
+            return set()
+        done = {line.step for line in read_metrics(RunFolder(self.folder).metrics)}
+        self.watch.note(f"Going on with {self.folder}: {len(done)} steps are measured.")
+        return done
+
+    def _episodes(self) -> Iterator[LoggedEpisode]:
+        for file in self.log.files.files:
+            yield from self.log.reader.episodes(rows_of(file, self.faults, self._advance), self.faults)
+
+    def _advance(self, more: int) -> None:
+        self.position += more
+
+    def _notice(self, step: LoggedStep) -> None:
+        record, tally = self.record, self.tally
+        record.steps += 1
+        record.groups += len(step.groups)
+        record.episodes += step.episodes
+        tally.repeated += self.log.foreign and step.fingerprint == tally.last_fingerprint
+        tally.last_fingerprint = step.fingerprint
+        tally.single = tally.single and all(len(group.trajectories) < 2 for group in step.groups)
+        tally.tags_seen = tally.tags_seen or any(
+            turn.reply.closed for group in step.groups for member in group.trajectories for turn in member.turns
+        )
+
+    def _measure(self, place: int, step: LoggedStep) -> list[Metric]:
+        unknown = dict(self.log.unknown)
+        if not self.tally.tags_seen and self.log.foreign:
+            unknown["format/closed_rate"] = (
+                f"no reply so far holds {self.log.tags.close}: never asked for, or lost in decoding (--tags)"
+            )
+        due = place % self.settings.every == 0
+        if not due:
+            return unavailable(step_metrics(step, self.log.on), unknown)
+        rng = np.random.default_rng(derive(self.log.seed, "text", step.number))
+        texts = judged(step.groups, self.log.tags, self.settings.prompts if self.log.foreign else None, rng)
+        # Named as in training, so that a run's own numbers come out again.
+        rng = np.random.default_rng(derive(self.log.seed, "actions", step.number, ""))
+        texts += input_to_action(step.groups, rng)
+        if self.judge is None:
+            return [*unavailable(step_metrics(step, self.log.on), unknown), *texts]
+        return [*self._scored(step, unknown), *texts]
+
+    def _scored(self, step: LoggedStep, unknown: dict[str, str]) -> list[Metric]:
+        """With a model: the lengths of its tokens, too, where the log has none."""
+        assert self.judge is not None
+        lengths = {name: why for name, why in unknown.items() if name.startswith("length/") and name.endswith("tokens")}
+        metrics = unavailable(step_metrics(step, self.log.on), unknown)
+        rng = None if self.log.own else stream(self.log.seed, "audit", step.number)
+        groups = sampled_groups(step.groups, self.settings.prompts, self.settings.thoughts, rng)
+        groups = self.judge.with_ids(groups, step.messages)
+        if lengths and self.log.foreign:
+            read = LoggedStep(step.number, tuple(groups), None, {}, "")
+            found = {metric.name: metric for metric in step_metrics(read, self.log.on)}
+            metrics = [found[metric.name] if metric.name in lengths else metric for metric in metrics]
+        scored = self.judge.measure(step.number, groups, self._sampled_by_the_model(step))
+        if scored.scores is not None and scored.thoughts is not None:
+            texts = scored.thoughts.thought_texts_M, scored.thoughts.prompt_texts_N
+            write_scores(RunFolder(self.folder).scores(step.number), scored.scores, *texts)
+        return [*metrics, *scored.metrics]
+
+    def _sampled_by_the_model(self, step: LoggedStep) -> bool:
+        own, model = self.log.own, self.settings.model
+        # Text alone may be read otherwise than it was sampled.
+        version = own.version_of(model) if own and model and self.log.reader.knowledge.own else None
+        return version is not None and all(
+            member.policy_version == version for group in step.groups for member in group.trajectories
+        )
+
+    def _save(self, complete: bool) -> None:
+        record = self.record
+        record.lines += not complete
+        record.complete = complete
+        record.state = {**(self.judge.reader.state() if self.judge is not None else {}), "alarms": self.alarms.state()}
+        record.count(self.faults)
+        record.save(self.folder)
+
+    def _conclude(self, steps: StepStream) -> None:
+        """Say what only the whole log shows, and write the sentences that head the page."""
+        record, tally = self.record, self.tally
+        record.found.append(
+            f"{record.format}: {counted(len(self.log.files.files), 'file')}, {counted(record.steps, 'step')}, "
+            f"{counted(record.episodes, 'episode')} in {counted(record.groups, 'group')}."
+        )
+        if steps.interleaved:
+            record.found.append(f"Steps are interleaved: {steps.interleaved} episodes came after another step's.")
+        if tally.repeated:
+            record.found.append(
+                f"{counted(tally.repeated, 'step')} repeat the texts of the step before: the trainer logged a batch "
+                "again, and these readings are no new evidence."
+            )
+        if tally.single:
+            record.assumed.append("No two episodes share a group, so nothing can be said of spread within groups.")
+        if not tally.tags_seen and self.log.foreign:
+            record.assumed.append(
+                f"No reply holds {self.log.tags.close}: the whole reply was taken as the thought. If thoughts end "
+                "otherwise, say so with --tags."
+            )
+        record.found += [f"{counted(count, 'row')} {what} left out." for what, count in self.faults.aside.items()]
+        if self.judge is not None:
+            record.assumed += _of_the_model(self.judge)
+        self._save(complete=True)
+        _write_verdict(RunFolder(self.folder), record)
+
+    def _refuse_empty(self) -> None:
+        for name in ("metrics.jsonl", RECORD):
+            (self.folder / name).unlink(missing_ok=True)
+        with suppress(OSError):  # not empty: it was there before
+            self.folder.rmdir()
+        first = "; ".join(map(str, self.faults.kept[:3]))
+        raise ValueError(
+            f"Expected episodes in {self.log.source} ({self.log.format}), found none that could be read: "
+            f"{self.faults.count} lines do not fit ({first})."
+        )
+
+
+def _fresh_record(log: RecognisedLog, settings: AuditSettings) -> AuditRecord:
+    knowledge = log.reader.knowledge
+    assumed = list(knowledge.assumed)
+    if settings.model and not knowledge.temperature:
+        given = "as --temperature says" if settings.temperature else "the log does not hold it"
+        assumed.append(f"Temperature of sampling: {settings.temperature or 1:g} ({given}).")
+    if settings.model:
+        assumed.append("Sampling was not truncated (top-p 1, no top-k): no log says so.")
+    resolved = {"tags": [log.tags.open, log.tags.close], "on": log.on, "seed": log.seed}
+    return AuditRecord(
+        source=str(log.source),
+        name=log.source.resolve().name,
+        format=log.format,
+        files=fingerprints(log.files),
+        settings={**to_json(settings), **resolved},
+        aside=list(log.files.aside),
+        found=list(knowledge.found),
+        assumed=assumed,
+    )
+
+
+def _of_the_model(judge: ModelJudge) -> Iterable[str]:
+    if judge.retokenised:
+        yield (
+            f"Prompts and thoughts were tokenised from text by {judge.name}; a thought without its closing tag is "
+            "scored without an end, since text does not show the end-of-turn token."
+        )
+
+
+def _write_verdict(run: RunFolder, record: AuditRecord) -> None:
+    sentences = [*record.found]
+    if record.left_out["count"]:
+        sentences.append(f"{counted(record.left_out['count'], 'line')} did not fit and were left out; see audit.json.")
+    sentences += [f"Assumed: {sentence}" for sentence in record.assumed]
+    tree = {"sentences": sentences, "regime": "", "figures": {}}
+    write_whole(run.verdict, json.dumps(tree, ensure_ascii=False, indent=1) + "\n")

@@ -1,0 +1,247 @@
+"""What a model says about logged thoughts: text turned into ids where there are none, then scores.
+
+Promise: logged ids are used only by a model that reads them as the same text; what a model cannot score leaves a
+reason in place of numbers, and the rest of the log goes on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from heedful.auditing.settings import AuditSettings
+from heedful.diagnostics.actions import Exchange
+from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
+from heedful.diagnostics.grounding import grounding
+from heedful.measuring.grounded import grounding_metrics
+from heedful.measuring.scope_reader import NO_SCORES, ScopeReader
+from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Ids = tuple[int, ...]
+Messages = Sequence[Mapping[str, str]]
+
+_REMEDY = "Give --model a folder with config.json, weights and tokenizer files, or a Hugging Face name."
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The metrics of one step and the matrix that they came from."""
+
+    metrics: list[Metric]
+    scores: CrossScores | None = None
+    thoughts: Thoughts | None = None
+
+
+@dataclass(slots=True)
+class ModelJudge:
+    """A causal language model that reads a log, with the few numbers that connect its measurements."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    """Names the model in metrics of steps that it did not sample."""
+    tags: ThoughtTags
+    seed: int
+    max_tokens: int = 4096
+    retokenised: bool = False
+    """Ids were made from text."""
+    reader: ScopeReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reader = ScopeReader(self.seed)
+
+    @classmethod
+    def load(cls, source: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> ModelJudge:
+        """Raises ValueError, a sentence, if there is no such model or it cannot be scored exactly."""
+        import torch
+
+        from heedful.models.attention import refuse_unless_plain_causal
+        from heedful.models.folders import read_model, read_tokenizer
+        from heedful.models.load import pick_device
+        from heedful.scorers.judge import judge_name
+
+        if settings.threads is not None:
+            torch.set_num_threads(settings.threads)
+        model = read_model(source, {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.dtype], _REMEDY)
+        refuse_unless_plain_causal(model)
+        tokenizer = read_tokenizer(source, _REMEDY)
+        moved: Any = model
+        moved.to(pick_device(settings.device))
+        name = judge_name(str(Path(source).resolve()) if Path(source).exists() else source)
+        return cls(model, tokenizer, name, tags, seed, settings.max_tokens)
+
+    def reads(self, groups: Sequence[Group]) -> bool:
+        """Whether the logged ids are this tokenizer's: the first prompt that has ids decodes to its logged text."""
+        decode: Any = self.tokenizer.decode
+        vocabulary = len(self.tokenizer)
+        for turn in _first_turns(groups):
+            prompt = turn.reply.prompt
+            if prompt.ids and turn.reply.ids:
+                known = min(prompt.ids) >= 0 and max(prompt.ids) < vocabulary
+                return known and bool(decode(list(prompt.ids), skip_special_tokens=False) == prompt.text)
+        return False
+
+    def with_ids(self, groups: Sequence[Group], messages: Mapping[str, Messages]) -> list[Group]:
+        """The groups with ids and ranges of this model's tokenizer; a log that has its ids keeps them."""
+        if self.reads(groups):
+            return list(groups)
+        self.retokenised = True
+        texts = _Texts(self.tokenizer, self.tags, messages, opened=_mostly_opened(groups, self.tags))
+        return [
+            replace(group, trajectories=tuple(texts.trajectory(trajectory) for trajectory in group.trajectories))
+            for group in groups
+        ]
+
+    def measure(self, step: int, groups: Sequence[Group], sampled_it: bool) -> Scored:
+        """`information/*`, `retrieval/*` and `grounding/*` of the first turns of groups that have ids; `regime/*` where
+        it sampled."""
+        thoughts = first_turn_thoughts(groups, self.tags)
+        temperatures = {trajectory.temperature for group in groups for trajectory in group.trajectories}
+        why, scores = "", NO_SCORES
+        if len(temperatures) > 1:
+            why = f"sampled at several temperatures: {', '.join(f'{each:g}' for each in sorted(temperatures))}"
+        elif thoughts.thoughts_M:
+            why, scores = self._scores(thoughts, temperatures.pop())
+        name = "" if sampled_it else self.name
+        closed_M = () if scores is NO_SCORES else thoughts.closed_M
+        metrics = [
+            *self.reader.measure(step, "first_turn", scores, closed_M, scorer=name, why=why),
+            *self._grounding(groups, name, why),
+        ]
+        return Scored(metrics, *((None, None) if scores is NO_SCORES else (scores, thoughts)))
+
+    def _scores(self, thoughts: Thoughts, temperature: float) -> tuple[str, CrossScores]:
+        from torch import OutOfMemoryError
+
+        from heedful.scorers.hf import HFScorer
+
+        scorer = HFScorer(self.model, name=self.name, max_tokens=self.max_tokens)
+        try:
+            return "", scorer.cross_score(thoughts.prompts_N, thoughts.thoughts_M, thoughts.own_M, temperature)
+        except ValueError as error:
+            # One prompt that is too long must not cost the other steps their numbers.
+            return str(error), NO_SCORES
+        except OutOfMemoryError as error:
+            raise ValueError(
+                f"The device has not enough memory to score {len(thoughts.thoughts_M)} thoughts under "
+                f"{len(thoughts.prompts_N)} prompts ({str(error).splitlines()[0]}). Give a smaller --max-tokens, "
+                "--dtype bfloat16, or fewer --prompts and --thoughts."
+            ) from error
+
+    def _grounding(self, groups: Sequence[Group], name: str, why: str) -> list[Metric]:
+        """Thoughts exchanged between prompts; not asked where the thoughts themselves could not be scored (`why`)."""
+        from heedful.scorers.hf import HFScorer
+
+        if why:
+            return grounding(Exchange(why=why), np.zeros((0, 0, 0)), scorer=name)
+        scorer = HFScorer(self.model, name=name, max_tokens=self.max_tokens)
+        temperature = next((member.temperature for group in groups for member in group.trajectories), 1.0)
+        return grounding_metrics(scorer, groups, temperature)
+
+
+@dataclass(slots=True)
+class _Texts:
+    """Turns logged texts into ids, each distinct prompt once."""
+
+    tokenizer: PreTrainedTokenizerBase
+    tags: ThoughtTags
+    messages: Mapping[str, Messages]
+    opened: bool
+    """Replies begin with the opening tag; one that does not has no thought."""
+    prompts: dict[str, Prompt] = field(default_factory=dict)
+
+    def trajectory(self, trajectory: Trajectory) -> Trajectory:
+        turns = tuple(self._turn(turn, place == 0) for place, turn in enumerate(trajectory.turns))
+        return replace(trajectory, turns=turns)
+
+    def _turn(self, turn: Turn, first: bool) -> Turn:
+        logged = turn.reply
+        prompt = self._prompt(logged.prompt.text) if first else Prompt(logged.prompt.text, ())
+        forced = prompt.text.rstrip().endswith(self.tags.open)
+        text = logged.text
+        if forced and text.lstrip().startswith(self.tags.open):
+            text = text.partition(self.tags.open)[2]
+        ids, starts = self._encode(text)
+        thought = self._thought(text, starts, forced)
+        reply = Reply(
+            prompt, ids, logged.text, (), (), thought, Span(thought.end, thought.end), logged.closed, logged.cut
+        )
+        return replace(turn, reply=reply)
+
+    def _thought(self, text: str, starts: Sequence[int], forced: bool) -> Span:
+        """From after the opening tag, if the reply begins with one, to the end of the closing one."""
+        begin = 0
+        if not forced and text.lstrip().startswith(self.tags.open):
+            begin = _tokens_before(starts, text.index(self.tags.open) + len(self.tags.open))
+        elif not forced and self.opened:
+            return Span(0, 0)
+        at = text.find(self.tags.close)
+        return Span(begin, len(starts) if at < 0 else _tokens_before(starts, at + len(self.tags.close)))
+
+    def _prompt(self, text: str) -> Prompt:
+        """A list of messages through the model's chat template; plain text as it is, begun as the model begins text."""
+        if text not in self.prompts:
+            tokenizer: Any = self.tokenizer
+            messages = self.messages.get(text)
+            if messages:
+                rendered = self._render(messages)
+                ids = tokenizer(rendered, add_special_tokens=False).input_ids
+            else:
+                rendered, begin = text, tokenizer.bos_token
+                starts_itself = bool(begin) and text.startswith(begin)
+                ids = tokenizer(text, add_special_tokens=False).input_ids
+                if tokenizer("").input_ids == [tokenizer.bos_token_id] and not starts_itself:
+                    ids = [tokenizer.bos_token_id, *ids]
+            self.prompts[text] = Prompt(rendered, tuple(map(int, ids)))
+        return self.prompts[text]
+
+    def _render(self, messages: Messages) -> str:
+        from jinja2 import TemplateError
+
+        tokenizer: Any = self.tokenizer
+        if not tokenizer.chat_template:
+            raise ValueError(
+                "The log holds prompts as lists of messages, but the tokenizer of --model has no chat template. Give a "
+                "chat model."
+            )
+        try:
+            return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
+        except TemplateError as error:
+            roles = [message["role"] for message in messages]
+            raise ValueError(
+                f"The chat template of --model could not render messages with roles {roles}: {error}. Give a model "
+                "whose template knows these roles."
+            ) from error
+
+    def _encode(self, text: str) -> tuple[Ids, list[int]]:
+        """Ids, and where in the text each token begins."""
+        tokenizer: Any = self.tokenizer
+        if not tokenizer.is_fast:
+            raise ValueError(
+                "The log holds text, and finding the thought among its tokens needs a tokenizer that reports offsets: "
+                "the one of --model does not. Give a model with a fast tokenizer (tokenizer.json)."
+            )
+        found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        return tuple(map(int, found.input_ids)), [int(start) for start, _ in found.offset_mapping]
+
+
+def _tokens_before(starts: Sequence[int], character: int) -> int:
+    """How many tokens begin before this character."""
+    return bisect_left(starts, character)
+
+
+def _first_turns(groups: Sequence[Group]) -> list[Turn]:
+    return [member.turns[0] for group in groups for member in group.trajectories if member.turns]
+
+
+def _mostly_opened(groups: Sequence[Group], tags: ThoughtTags) -> bool:
+    begun = [turn.reply.text.lstrip().startswith(tags.open) for turn in _first_turns(groups)]
+    return bool(begun) and 2 * sum(begun) >= len(begun)

@@ -1,0 +1,66 @@
+"""The catalogue of metrics: what every name that heedful writes means, stated once.
+
+Promise: every name that a run, an audit, a gradient measurement, an evaluation or a study writes has an entry, and
+every entry is written by one of them. Reports, studies, alarms, live tables and the page `docs/metrics.md` read it.
+To add a metric, write the code that computes it and one entry; `make metrics` brings the page up to date.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from heedful.diagnostics.catalogue import actions, behaviour, gradients, groups, thoughts, update
+from heedful.diagnostics.catalogue.columns import LIVE_COLUMNS, Column
+from heedful.diagnostics.catalogue.entry import Cadence, Entry, Trend
+
+__all__ = [
+    "CATALOGUE",
+    "LIVE_COLUMNS",
+    "TABLES",
+    "Cadence",
+    "Column",
+    "Entry",
+    "Trend",
+    "direction_of",
+    "entry_of",
+    "unit_of",
+]
+
+TABLES: dict[str, tuple[Entry, ...]] = {
+    "evaluation": behaviour.EVALUATION,
+    "episodes": behaviour.EPISODES,
+    "information": thoughts.INFORMATION,
+    "retrieval": thoughts.RETRIEVAL,
+    "counted": actions.COUNTED,
+    "asked": actions.ASKED,
+    "text": thoughts.TEXT,
+    "regime": thoughts.REGIME,
+    "alarm": update.ALARMS,
+    "signal": groups.SIGNAL,
+    "filter": groups.FILTER,
+    "entropy": (*behaviour.ENTROPY, thoughts.DISTINCT_THOUGHTS),
+    "update": update.UPDATE,
+    "cost": update.COST,
+    "gradient": gradients.GRADIENT,
+}
+"""Table of the page -> its entries, in their order."""
+
+CATALOGUE = tuple(entry for entries in TABLES.values() for entry in entries)
+
+
+@cache
+def entry_of(name: str) -> Entry | None:
+    """The entry of a metric by its full name, such as `information/first_turn/mi`; `None` for an unknown name."""
+    return next((entry for entry in CATALOGUE if entry.stands_for(name)), None)
+
+
+def unit_of(name: str) -> str:
+    """The unit of a metric; empty where it has none, and for an unknown name."""
+    entry = entry_of(name)
+    return entry.unit if entry else ""
+
+
+def direction_of(name: str) -> Trend | None:
+    """Where a collapse of the reasoning should move a metric; `None` where no direction was declared."""
+    entry = entry_of(name)
+    return entry.collapse if entry else None

@@ -1,0 +1,67 @@
+"""One metric, or one kind of metrics, as the catalogue describes it, and the names that it stands for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+Cadence = Literal["step", "measurement", "full measurement", "gradients", "evaluation", "once"]
+"""When a metric is written: at every step, at every measurement of the thoughts (cheap or full), at full measurements
+only, when gradients are measured, at every evaluation, or once in a run."""
+
+Trend = Literal["higher", "lower"]
+
+PARTS = {
+    "bucket": r"all|bucket_\d+",
+    "component": ".+",
+    "environment": ".+",
+    "k": r"\d+",
+    "kind": "[^/]+",
+    "p": "task|kl|entropy",
+    "part": "task|task_undivided|task_divided|kl|entropy",
+    "q": "kl|entropy",
+    "reason": ".+",
+    "regulariser": "kl|entropy",
+    "scope": "(?:first_turn|any_turn|observation)(?:_closed)?",
+    "scorer": "[^/]+",
+    "split": "[^/]+",
+    "stage": "[^/]+",
+}
+"""A named part of a pattern -> the regular expression that it stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of one metric without any run."""
+
+    pattern: str
+    """The name. `<part>` stands for any text that `PARTS` allows, and `[...]` may be left out."""
+    unit: str
+    """`share` is a number from 0 to 1 that is drawn on an axis of shares; empty = no unit."""
+    text: str
+    """One sentence for a reader of a report."""
+    detail: str = ""
+    """The formula, and what a reader of the metrics page should know besides."""
+    missing: str = ""
+    """When the value is `None`."""
+    collapse: Trend | None = None
+    """Where a collapse of the reasoning should move the metric. Declared before the studies read any value, and not
+    extended since. `None`: no direction was declared."""
+    cadence: Cadence = "step"
+
+    def stands_for(self, name: str) -> bool:
+        """Whether `name` is a metric of this entry."""
+        return _compiled(self.pattern).fullmatch(name) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    found = ""
+    for token in re.findall(r"<\w+>|\[|\]|[^<\[\]]+", pattern):
+        if token in "[]":
+            found += "(?:" if token == "[" else ")?"
+        else:
+            found += f"(?:{PARTS[token[1:-1]]})" if token.startswith("<") else re.escape(token)
+    return re.compile(found)

@@ -1,0 +1,84 @@
+"""Reads the metrics of one scope off its scores, for runs and for audits alike.
+
+Promise: the permutations of a scope depend on the seed, the step and the scope's name alone, so an audit of a run gives
+the run's own numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from heedful.diagnostics.cross_scores.information import ZScoreState, information
+from heedful.diagnostics.cross_scores.score_matrix import select_rows
+from heedful.diagnostics.names import scope_name
+from heedful.diagnostics.regimes import RegimeState, label_regime
+from heedful.seeds import derive
+from heedful.types import CrossScores, Metric
+
+NO_SCORES = CrossScores([], [], [])
+
+
+@dataclass(slots=True)
+class ScopeReader:
+    """Computes `information/*`, `retrieval/*` and `regime/*` of a scope, and keeps what connects two measurements."""
+
+    seed: int
+    zscores: dict[str, ZScoreState] = field(default_factory=dict)
+    """Scope, with `@<scorer>` where another model scored -> the smoothed divisor of its z-score."""
+    regimes: dict[str, RegimeState] = field(default_factory=dict)
+    """Scope -> its first measurements."""
+
+    def measure(
+        self,
+        step: int,
+        scope: str,
+        scores: CrossScores,
+        closed_M: Sequence[bool],
+        *,
+        place: str = "",
+        scorer: str = "",
+        why: str = "",
+    ) -> list[Metric]:
+        """The metrics of all thoughts of a scope, then those of its closed thoughts.
+
+        Args:
+            scope: `first_turn`, `any_turn` or `observation`.
+            closed_M: which of the scored thoughts were closed by their tag; empty without scores.
+            place: `/<environment>` in a batch that mixes environments.
+            scorer: name of the scoring model when it is not the policy that sampled. It has no regime: regimes are the
+                policy's own.
+            why: the reason of values that are missing, in place of each metric's own.
+        """
+        closed = select_rows(scores, closed_M) if closed_M else scores
+        metrics = [
+            *self._one(step, scope_name(scope, place), scores, scorer),
+            *self._one(step, scope_name(scope, place, closed=True), closed, scorer),
+        ]
+        if not why:
+            return metrics
+        return [replace(metric, why=why) if metric.value is None else metric for metric in metrics]
+
+    def _one(self, step: int, scope: str, scores: CrossScores, scorer: str) -> list[Metric]:
+        key = f"{scope}@{scorer}" if scorer else scope
+        rng = np.random.default_rng(derive(self.seed, "permutations", step, key))
+        found = information(scores, scope, rng, self.zscores.get(key), scorer=scorer)
+        self.zscores[key] = found.state
+        if scorer:
+            return found.metrics
+        self.regimes[scope], label = label_regime(self.regimes.get(scope), found.metrics, scope)
+        return [*found.metrics, label]
+
+    def state(self) -> dict[str, Any]:
+        """What a later measurement needs of the earlier ones, as a JSON tree."""
+        return {
+            "zscores": {scope: state.to_json() for scope, state in self.zscores.items()},
+            "regimes": {scope: state.to_json() for scope, state in self.regimes.items()},
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.zscores = {scope: ZScoreState.from_json(tree) for scope, tree in state["zscores"].items()}
+        self.regimes = {scope: RegimeState.from_json(tree) for scope, tree in state["regimes"].items()}

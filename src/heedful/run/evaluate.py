@@ -1,0 +1,267 @@
+"""Success on held-out tasks, sampled and greedy, next to what can be had without reading the input.
+
+At a run's own settings the tasks and the sampling noise are those of the run's own evaluation, so the numbers agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from rich.console import Console
+
+from heedful import envs
+from heedful.configuration import Choice, refuse_below
+from heedful.models.replies import Tags
+from heedful.policies import POLICIES, PolicySource, Sampling
+from heedful.protocols import AnswersSubsets, ContinuousBatching, Environment, Policy
+from heedful.rollout import COLLECTORS, Collector, Context, isolated
+from heedful.rollout.workers import check_timeout
+from heedful.run.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
+from heedful.seedlings.recipe import Seedling
+from heedful.types import Conversation, Group, Metric, Reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateSettings:
+    """Settings of an evaluation."""
+
+    split: Literal["val", "test"]
+    """Whose tasks."""
+    tasks: int
+    """Held-out tasks."""
+    samples: int
+    """Sampled episodes per task."""
+    at_once: int
+    """Most episodes played at once: lower it when memory is short."""
+    search_tasks: int
+    """Training tasks on which the best fixed sequence is searched; 0 = no search."""
+    json: Path | None = None
+    """Write the numbers to this file, too."""
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
+    """The environment and its knobs."""
+    context: Context
+    collect: Annotated[Collector, Choice(COLLECTORS)]
+    """Who waits for whom while episodes are played: lock_step, or async for environments that are slow."""
+    env_workers: int
+    """Processes in which episodes are played; 0 = in this one."""
+    env_timeout: float
+    """Seconds for one start or step of an environment in such a process; 0 = no limit."""
+    policy: Annotated[PolicySource, Choice(POLICIES)]
+    """The sampler of replies: local = the model in this process."""
+    sampling: Sampling
+    tags: Tags
+    template_options: tuple[str, ...]
+    """Options of the chat template as name=value."""
+    seed: int
+    """Of the sampling noise; the tasks do not depend on it."""
+    threads: int
+    """CPU threads."""
+    device: Literal["auto", "cpu", "cuda", "mps"]
+    dtype: Literal["float32", "bfloat16"]
+    """Of the weights."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1)
+        check_timeout(self.env_timeout)
+        _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
+        if self.sampling.greedy:
+            raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")
+
+    def asked(self, sampling: Sampling) -> Sampling:
+        """How the policy samples for the collector. Raises ValueError where one of them cannot."""
+        return self.collect.sampling(self.policy.sampling(sampling))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedlingSettings(EvaluateSettings):
+    """Settings of an evaluation of an untrained seedling."""
+
+    seedling: Seedling
+    """Recipe of the seedling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What was measured."""
+
+    metrics: tuple[Metric, ...]
+    """`eval/<split>/<sampled|greedy|random|fixed>/success`, and more of the sampled episodes."""
+    sequence: tuple[str, ...]
+    """The best input-blind sequence of actions."""
+
+
+def evaluate(
+    subject: Path | str,
+    environment: str | None = None,
+    *,
+    checkpoint: str | None = None,
+    split: Literal["val", "test"] | None = None,
+    tasks: int | None = None,
+    samples: int | None = None,
+    temperature: float | None = None,
+    show: bool = True,
+) -> Evaluated:
+    """Measure success on held-out tasks, sampled and greedy, with baselines that do not read the input.
+
+    Args:
+        subject: a run's folder or one of its checkpoints; an environment or preset, whose untrained seedling plays; or
+            a model (a folder or a Hugging Face name), which needs `environment`.
+        environment: the environment that a model plays.
+        checkpoint: of a run: `"last"` (default), `"best"` or a step.
+        split: whose tasks; by default those of the run or preset, as for the other settings.
+        tasks: how many tasks.
+        samples: sampled episodes per task; greedy plays one.
+        temperature: of the sampled episodes.
+        show: print the progress.
+
+    Raises ValueError, a sentence, for a subject that cannot be found or a setting that cannot be applied.
+    """
+    found = find_subject(str(subject), environment, checkpoint)
+    settings = settings_of(found)
+    given: dict[str, Any] = {"split": split, "tasks": tasks, "samples": samples}
+    if temperature is not None:
+        given["sampling"] = replace(settings.sampling, temperature=temperature)
+    settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
+    return evaluate_subject(with_settings(found, settings), settings, Console(highlight=False, quiet=not show))
+
+
+def settings_of(subject: Subject) -> EvaluateSettings:
+    """The settings that a subject brings: those of its run or preset."""
+    config = subject.config
+    evaluation = config.evaluation
+    kind = SeedlingSettings if subject.is_seedling else EvaluateSettings
+    shared = shared_fields(kind, config) | {"tasks": evaluation.tasks}
+    shared["sampling"] = replace(config.sampling, greedy=False)
+    for name in ("split", "samples", "at_once", "search_tasks"):
+        shared[name] = getattr(evaluation, name)
+    return kind(**shared)
+
+
+def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Console) -> Evaluated:
+    """Load the subject and measure it; a seedling that the cache lacks is grown first."""
+    with (
+        isolated(settings.env, settings.env_workers, settings.env_timeout) as env,
+        load(subject, console) as loaded,
+    ):
+        return _measure(loaded, env, settings, console)
+
+
+def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, console: Console) -> Evaluated:
+    """Play the held-out tasks, sampled and greedily, and the baselines. `env`: that of the settings, isolated."""
+    from heedful.diagnostics.behaviour import behaviour
+    from heedful.envs.common.tasks import evaluation_tasks
+    from heedful.run.evaluation import evaluation_seed, measure_baselines, play_tasks, success_metric
+
+    prefix = f"eval/{settings.split}"
+    tasks = evaluation_tasks(env, settings.split, settings.tasks)
+
+    def play(kind: str, samples: int) -> list[Group]:
+        # The same derivation as the training loop's: equal settings give equal numbers.
+        seed = evaluation_seed(settings.seed, kind, loaded.version)
+        sampling = settings.asked(replace(settings.sampling, greedy=kind == "greedy"))
+        with _Progress(console, f"{kind}: {len(tasks)} tasks x {samples}") as tell:
+
+            def policy_of(seed: int) -> Policy:
+                return _told(loaded.policy(sampling, seed), tell, env.turns)
+
+            return play_tasks(
+                policy_of,
+                seed,
+                env,
+                tasks,
+                samples=samples,
+                at_once=settings.at_once,
+                context=settings.context,
+                collect=settings.collect,
+            )
+
+    sampled, greedy = play("sampled", settings.samples), play("greedy", 1)
+    with _Progress(console, "random player, and search of the best fixed sequence on training tasks"):
+        baselines = measure_baselines(env, settings.split, settings.tasks, settings.search_tasks)
+    seen = {metric.name: metric for metric in behaviour(sampled)}
+    metrics = [
+        success_metric(f"{prefix}/sampled/success", sampled),
+        success_metric(f"{prefix}/greedy/success", greedy),
+        *baselines.metrics,
+        *(
+            replace(seen[name], name=f"{prefix}/sampled/{name.partition('/')[2]}")
+            for name in ("success/any_of_group", "format/valid_rate", "format/closed_rate", "length/turns")
+        ),
+    ]
+    return Evaluated(tuple(metrics), baselines.sequence)
+
+
+def _told(policy: Policy, tell: Callable[[str], None], turns: int) -> Policy:
+    """The policy, with its progress told; it still offers a collector what it offered before."""
+    if isinstance(policy, ContinuousBatching) and isinstance(policy, AnswersSubsets):
+        return _ToldContinuous(policy, tell, turns)
+    return _ToldSubsets(policy, tell, turns) if isinstance(policy, AnswersSubsets) else _Told(policy, tell, turns)
+
+
+class _Told:
+    """A policy that says, before each answer, how far the episodes are."""
+
+    def __init__(self, policy: Any, tell: Callable[[str], None], turns: int) -> None:
+        self._policy, self._tell, self._turns = policy, tell, turns
+        self.temperature: float = policy.temperature
+        self.version: int = policy.version
+
+    def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
+        self._say(conversations)
+        replies: list[Reply] = self._policy.respond(conversations)
+        return replies
+
+    def _say(self, conversations: Sequence[Conversation]) -> None:
+        if conversations:
+            furthest = 1 + max(conversation.turn for conversation in conversations)
+            self._tell(f"turn {furthest} of at most {self._turns}, {len(conversations)} episodes asked")
+
+
+class _ToldSubsets(_Told):
+    """The same for a policy that answers subsets."""
+
+    def __init__(self, policy: Any, tell: Callable[[str], None], turns: int) -> None:
+        super().__init__(policy, tell, turns)
+        self.parallel: int = policy.parallel
+        self.draws_together: bool = policy.draws_together
+        self.keep: Callable[[Collection[str]], None] = policy.keep
+
+
+class _ToldContinuous(_ToldSubsets):
+    """The same for a policy with continuous batching."""
+
+    def serve(
+        self, arrivals: Callable[[bool], Sequence[Conversation]], hand_over: Callable[[str, Reply], None]
+    ) -> None:
+        def told(wait: bool) -> Sequence[Conversation]:
+            came = arrivals(wait)
+            self._say(came)
+            return came
+
+        self._policy.serve(told, hand_over)
+
+
+class _Progress:
+    """One stage: a spinner with details in a terminal, a plain line elsewhere."""
+
+    def __init__(self, console: Console, stage: str) -> None:
+        self._stage = stage
+        self._status = console.status(stage) if console.is_terminal else None
+        if self._status is None:
+            console.print(stage, soft_wrap=True)
+
+    def __enter__(self) -> Callable[[str], None]:
+        if self._status is not None:
+            self._status.start()
+        return self._tell
+
+    def __exit__(self, *exception: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def _tell(self, detail: str) -> None:
+        if self._status is not None:
+            self._status.update(f"{self._stage}: {detail}")

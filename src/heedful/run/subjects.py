@@ -1,0 +1,238 @@
+"""What the user named: a run, one of its checkpoints, a model, or the untrained seedling of an environment.
+
+Promise: a name is understood in one way or answered by a sentence; nothing heavy is loaded before `load`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.configuration import from_json
+from heedful.policies import OpenPolicySource, Sampling, Weights, open_with
+from heedful.protocols import Policy
+from heedful.rollout.context import Context
+from heedful.run.config import TrainConfig
+from heedful.run.presets import preset, starting_points
+from heedful.storage import RunFolder, read_metrics
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from transformers import PreTrainedModel
+
+    from heedful.models.render import Renderer
+
+_CHECKPOINTS = "checkpoints"
+
+_OF_A_POLICY = (
+    "env",
+    "seedling",
+    "context",
+    "collect",
+    "policy",
+    "sampling",
+    "tags",
+    "template_options",
+    "threads",
+    "device",
+    "dtype",
+)
+"""What a command's settings may change of the configuration that a subject plays with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Who is to play, with the configuration that says how."""
+
+    label: str
+    config: TrainConfig
+    weights: Path | None = None
+    """A model folder, such as a checkpoint; `None`: the model that the configuration names."""
+    version: int = 0
+    """Training steps behind the weights, as far as is known."""
+    notes: tuple[str, ...] = ()
+    """What the user should know about the choice."""
+
+    @property
+    def is_seedling(self) -> bool:
+        """Whether an untrained seedling plays, grown by the recipe of the configuration."""
+        return self.weights is None and self.config.model == "seedling"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A subject's weights, ready to sample."""
+
+    model: PreTrainedModel
+    renderer: Renderer
+    version: int
+    context: Context
+    """How much of an episode it reads."""
+    source: OpenPolicySource
+    """Holds the weights."""
+
+    def policy(self, sampling: Sampling, seed: int) -> Policy:
+        """`seed` is that of the sampling noise."""
+        return self.source.policy(self.renderer, sampling, seed)
+
+
+def find_subject(name: str, environment: str | None = None, checkpoint: str | None = None) -> Subject:
+    """Understand `name`: a run folder, a checkpoint inside one, an environment (its untrained seedling), or a model.
+
+    A model needs `environment`; a run brings its own, and naming another is refused. `checkpoint` (a step, `last` or
+    `best`) is for runs.
+
+    Raises:
+        ValueError: the name cannot be understood, or the run has no such checkpoint.
+    """
+    path = Path(name)
+    inside = path.parent.name == _CHECKPOINTS and is_run(path.parent.parent)
+    if checkpoint is not None and not is_run(path):
+        raise ValueError(
+            f"--checkpoint chooses among the checkpoints of a run, but {name} is "
+            f"{'itself a checkpoint' if inside else 'no run folder'}. Leave --checkpoint out, or name the run's folder."
+        )
+    if is_run(path) or inside:
+        folder = RunFolder(path.parent.parent if inside else path)
+        config = read_config(folder)
+        _check_same_environment(name, config, environment)
+        step, notes = (_step_named(path), ()) if inside else choose_checkpoint(folder, config, checkpoint or "last")
+        return Subject(f"{folder.path}, checkpoint of step {step}", config, folder.checkpoint(step), step, notes)
+    if environment is not None:
+        config = preset(environment, name)
+        return Subject(f"{_untrained(config)} in {config.env.name}", config)
+    if path.exists():
+        raise ValueError(
+            f"Expected a run folder, or a model and its environment, found the path {name} alone, which is no run (it "
+            f"holds no config.json of one). For a model, name the environment, too: {_environments()}."
+        )
+    if name in starting_points() or ":" in name:
+        config = preset(name)
+        return Subject(f"{_untrained(config)} in {config.env.name}", config)
+    raise ValueError(
+        f"Expected a run folder, an environment ({_environments()}), or a model and its environment, found {name!r} "
+        "alone, which is neither a path here nor an environment. For a model, name the environment, too."
+    )
+
+
+def _environments() -> str:
+    return f"{', '.join(starting_points())} or module:Class"
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder holds a run's configuration. (A model's folder has a config.json, too.)"""
+    try:
+        tree = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(tree, dict) and {"env", "steps", "algorithm"} <= tree.keys()
+
+
+def read_config(folder: RunFolder) -> TrainConfig:
+    """The configuration of a run. Raises a sentence that names the file if it cannot be read."""
+    try:
+        return from_json(TrainConfig, json.loads(folder.config.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"Expected the configuration of a run in {folder.config}, found {error}") from error
+
+
+def choose_checkpoint(folder: RunFolder, config: TrainConfig, choice: str) -> tuple[int, tuple[str, ...]]:
+    """The step of a run's checkpoint named `last`, `best` or by its number, and what to know about the choice."""
+    steps = folder.checkpoint_steps()
+    if not steps:
+        raise ValueError(
+            f"Expected a checkpoint in {folder.path / _CHECKPOINTS}, found none: the run ended before its first one. "
+            f"Go on with it: heedful train --resume {folder.path}. The model it started from: "
+            f"heedful eval {config.env.name}."
+        )
+    if choice == "last":
+        return steps[-1], ()
+    if choice == "best":
+        return _best(folder, config, steps)
+    if not choice.isdigit() or int(choice) not in steps:
+        kept = ", ".join(map(str, steps))
+        raise ValueError(
+            f"Expected --checkpoint last, best or one of the steps kept in {folder.path} ({kept}), found {choice!r}. "
+            "A run keeps its last two checkpoints and the best evaluated one, or with --keep-checkpoints all every one."
+        )
+    return int(choice), ()
+
+
+def _best(folder: RunFolder, config: TrainConfig, steps: list[int]) -> tuple[int, tuple[str, ...]]:
+    """The kept checkpoint with the highest evaluated sampled success; the earliest among equals."""
+    split = config.evaluation.split
+    name = f"eval/{split}/sampled/success"
+    readings = ((line.step, line.metrics[name].value) for line in read_metrics(folder.metrics) if name in line.metrics)
+    scores = {step: float(value) for step, value in readings if isinstance(value, int | float)}
+    kept = {step: scores[step] for step in steps if step in scores}
+    if not kept:
+        raise ValueError(
+            f"Expected an evaluated checkpoint in {folder.path}, but none of the kept ones "
+            f"({', '.join(map(str, steps))}) was evaluated. Choose --checkpoint last or a step."
+        )
+    best = max(kept, key=lambda step: (kept[step], -step))
+    notes = [
+        f"Step {best} is the best of {len(kept)} evaluated checkpoints by its success on {split} ({kept[best]:.3f}): "
+        "on those tasks its success is flattered, on another split it is not."
+    ]
+    above = max(scores, key=lambda step: (scores[step], -step))
+    if scores[above] > kept[best]:
+        notes.append(f"No checkpoint is kept of step {above}, where the run reached {scores[above]:.3f}.")
+    return best, tuple(notes)
+
+
+def _step_named(path: Path) -> int:
+    step = path.name.removeprefix("step_")
+    if not step.isdigit():
+        raise ValueError(f"Expected a checkpoint folder such as checkpoints/step_000020, found {path}.")
+    return int(step)
+
+
+def _check_same_environment(name: str, config: TrainConfig, environment: str | None) -> None:
+    if environment is not None and preset(environment).env.name != config.env.name:
+        raise ValueError(
+            f"{name} was trained in {config.env.name}, but {environment} was named too. Leave the environment out; its "
+            "knobs can be changed with --env.KNOB."
+        )
+
+
+def _untrained(config: TrainConfig) -> str:
+    return "the untrained seedling" if config.model == "seedling" else config.model
+
+
+def shared_fields(settings: type, config: TrainConfig) -> dict[str, Any]:
+    """The values that a configuration gives to those fields of `settings` that it has, too."""
+    return {field.name: getattr(config, field.name) for field in fields(settings) if hasattr(config, field.name)}
+
+
+def with_settings(subject: Subject, settings: Any) -> Subject:
+    """The subject that plays as a command's settings say: with their environment, sampling, tags, device, ..."""
+    changed = {name: getattr(settings, name) for name in _OF_A_POLICY if hasattr(settings, name)}
+    return replace(subject, config=replace(subject.config, **changed))
+
+
+@contextmanager
+def load(subject: Subject, console: Console) -> Iterator[LoadedModel]:
+    """Load the subject's weights; a seedling that the cache lacks is grown now, with a progress bar."""
+    import torch
+
+    from heedful.models.load import load_model, pick_device
+    from heedful.models.render import Renderer
+    from heedful.run.parts import load_policy, stop_ids
+    from heedful.run.terminal import GrowthBar
+
+    config = subject.config
+    torch.set_num_threads(config.threads)
+    device = pick_device(config.device)
+    if subject.weights is not None:
+        model, tokenizer = load_model(str(subject.weights), device, config.dtype)
+    else:
+        with GrowthBar(console) as bar:
+            model, tokenizer = load_policy(config, device, bar)
+    renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model))
+    with open_with(config.policy, Weights(model.eval(), subject.version), console.print) as source:
+        yield LoadedModel(model, renderer, subject.version, config.context, source)

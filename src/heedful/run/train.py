@@ -1,0 +1,231 @@
+"""A run from end to end, for Python and for the command line: `train`, `resume`, and the `Run` that they return.
+
+A new run never writes into another run's folder. An interrupted run says how to go on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heedful.configuration import from_json, to_json
+from heedful.distributed.parallel import ProcessRank
+from heedful.run.config import TrainConfig
+from heedful.run.presets import preset
+from heedful.storage import (
+    Rollouts,
+    RunFolder,
+    StepMetrics,
+    describe_environment,
+    read_metrics,
+    read_rollouts,
+    write_whole,
+)
+from heedful.types import Metric
+
+if TYPE_CHECKING:
+    from heedful.distributed.world import World
+    from heedful.run.loop import Outcome
+
+OnStep = Callable[[int, Mapping[str, Metric]], object]
+"""Called after each step with its number (from 0) and its metrics by name. Returning `False` stops the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run and its folder: finished, interrupted, or still going on elsewhere."""
+
+    path: Path
+    config: TrainConfig
+    outcome: Outcome | None = None
+    """How training ended; `None` for a run that was opened."""
+
+    @classmethod
+    def open(cls, path: Path | str) -> Run:
+        """Read the run in a folder. Raises ValueError, a sentence, where there is none."""
+        folder = RunFolder.open(path, resume=True)
+        try:
+            tree = json.loads(folder.config.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"The configuration {folder.config} is not JSON ({error}); restore it.") from error
+        return cls(folder.path, from_json(TrainConfig, tree))
+
+    @property
+    def folder(self) -> RunFolder:
+        """The paths of its files."""
+        return RunFolder(self.path)
+
+    @property
+    def report(self) -> Path:
+        """The page of the run; written when the run ends, or by `heedful report`."""
+        return self.folder.report
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """The sentences of the conclusion; empty before the run has ended."""
+        file = self.folder.verdict
+        return tuple(json.loads(file.read_text(encoding="utf-8"))["sentences"]) if file.exists() else ()
+
+    def metrics(self) -> list[StepMetrics]:
+        """All metrics so far, one entry per line of `metrics.jsonl`."""
+        return read_metrics(self.folder.metrics)
+
+    def series(self, name: str) -> list[tuple[int, Metric]]:
+        """One metric over the steps at which it was written, the missing ones (`value` None) included.
+
+        Raises KeyError for a name that the run never wrote.
+        """
+        found = [(line.step, line.metrics[name]) for line in self.metrics() if name in line.metrics]
+        if not found:
+            raise KeyError(f"{self.path} has no metric {name!r}; docs/metrics.md lists the names")
+        return found
+
+    def rollouts(self, step: int, of: str = "") -> Rollouts:
+        """The stored episodes of a step; `of` names an evaluation, such as `val_greedy`."""
+        return read_rollouts(self.folder.rollouts(step, of))
+
+    def resume(self, *, on_step: OnStep | None = None, show: bool = True) -> Run:
+        """Continue from the last checkpoint."""
+        return resume(self.path, on_step=on_step, show=show)
+
+
+def train(
+    config: TrainConfig | str, *, out: Path | str | None = None, on_step: OnStep | None = None, show: bool = True
+) -> Run:
+    """Train, evaluate, measure, and write the report and the verdict.
+
+    Args:
+        config: the configuration, or the name of a preset such as `"frozen_lake"`.
+        out: the run's folder, new or empty; by default `runs/<environment>-<algorithm>-s<seed>-<n>`.
+        on_step: called after each step; it may return False to stop the run, which is then saved.
+        show: print the live table, notes and the verdict.
+
+    Ctrl-C finishes the step, saves and returns; a second one raises KeyboardInterrupt. Under torchrun, each process
+    calls this function.
+
+    Raises:
+        ValueError: the configuration or the folder cannot be used; nothing is left behind.
+    """
+    chosen = preset(config) if isinstance(config, str) else config
+
+    def new_folder() -> RunFolder:
+        name = str(to_json(chosen)["algorithm"]["type"])
+        folder = RunFolder.open(out) if out else RunFolder.create("runs", chosen.env.name, name, chosen.seed)
+        write_whole(folder.config, json.dumps(to_json(chosen), indent=2) + "\n")
+        return folder
+
+    return _run(chosen, new_folder, _Reporting(on_step, show), resumed=False)
+
+
+def resume(path: Path | str, *, on_step: OnStep | None = None, show: bool = True) -> Run:
+    """Continue an interrupted run from its last checkpoint; see `train` for the arguments."""
+    run = Run.open(path)
+    return _run(run.config, lambda: run.folder, _Reporting(on_step, show), resumed=True)
+
+
+@dataclass(slots=True)
+class _Reporting:
+    """Who is told about the steps. As a tracker it is told last, after the step is on disk."""
+
+    on_step: OnStep | None
+    show: bool
+    stopped: bool = False
+
+    def write(self, step: int, metrics: Sequence[Metric]) -> None:
+        if self.on_step is not None and self.on_step(step, {metric.name: metric for metric in metrics}) is False:
+            self.stopped = True
+
+    def close(self) -> None: ...
+
+
+def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Reporting, resumed: bool) -> Run:
+    # Torch is loaded here, after everything that can be refused without it has been.
+    from heedful.distributed.world import Joined, local_device
+    from heedful.models.load import pick_device
+
+    process = ProcessRank.of(os.environ)
+    device = local_device(pick_device(config.device), process)
+    with Joined(process, device, config.parallel.timeout) as world:
+        folder = RunFolder(world.broadcast(find_folder().path if world.is_rank_0 else Path()))
+        try:
+            outcome = _train(config, folder, world, told, resumed)
+        except ValueError:
+            if world.is_rank_0 and not resumed and not _has_begun(folder):
+                shutil.rmtree(folder.path)  # refused before anything was computed
+            raise
+    run = Run(folder.path, config, outcome)
+    if process.is_rank_0:
+        _conclude(run, outcome, told.show)
+    return run
+
+
+def _has_begun(folder: RunFolder) -> bool:
+    return folder.metrics.exists() and folder.metrics.stat().st_size > 0
+
+
+def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reporting, resumed: bool) -> Outcome:
+    """The run in one process. Rank 0 shows it and keeps its record."""
+    from heedful.run import checkpoint
+    from heedful.run.loop import train_steps
+    from heedful.run.parts import assemble
+    from heedful.run.terminal import GrowthBar, NullView, TerminalView
+    from heedful.storage.trackers import JsonlTracker, open_trackers
+
+    found = checkpoint.checkpoints(folder.path / "checkpoints") if resumed and world.is_rank_0 else []
+    start = world.broadcast(found[-1] if found else None)
+    unseen = NullView()
+    if not world.is_rank_0:
+        return train_steps(config, assemble(config, unseen.growth, start, world), folder, [], unseen)
+    version = start.version if start else 0
+    view = TerminalView(config.steps, version, config.tags) if told.show else unseen
+    if resumed:
+        folder.truncate_after(version - 1)
+        view.note(f"resuming {folder.path} after step {version} of {config.steps}")
+    if world.size > 1:
+        held = "each with a shard of the model" if config.parallel.sharded else "each with the whole model"
+        view.note(f"{world.size} processes, {held}")
+    if not folder.environment.exists():
+        found_here = describe_environment(str(world.device), config.threads, world.size)
+        write_whole(folder.environment, json.dumps(found_here, indent=2) + "\n")
+    trackers = [JsonlTracker(folder.metrics), *open_trackers(config.trackers, folder.path, to_json(config)), told]
+    try:
+        if not isinstance(view, TerminalView):
+            return train_steps(
+                config, assemble(config, unseen.growth, start, world), folder, trackers, view, lambda: told.stopped
+            )
+        with GrowthBar(view.console) as bar:
+            parts = assemble(config, bar, start, world)
+        with view:
+            return train_steps(config, parts, folder, trackers, view, lambda: told.stopped)
+    finally:
+        for tracker in trackers:
+            tracker.close()
+
+
+def _conclude(run: Run, outcome: Outcome, show: bool) -> None:
+    """Write the verdict and the report of a run that has ended, and print what a person reads at its end."""
+    from heedful.report import write_report
+    from heedful.run.terminal import NullView, TerminalView
+    from heedful.run.verdict import conclude
+
+    view = TerminalView(run.config.steps, outcome.version, run.config.tags) if show else NullView()
+    if outcome.interrupted:
+        view.note(f"interrupted after step {outcome.version}, saved; go on with: heedful train --resume {run.path}")
+        return
+    if outcome.stopped_by:
+        view.note(
+            f"stopped after step {outcome.version} by {', '.join(outcome.stopped_by)}, saved; look at "
+            f"{write_report(run.folder)}, and if you want to go on all the same: heedful train --resume {run.path}"
+        )
+        return
+    conclusion = conclude(run.folder, run.config)
+    report = write_report(run.folder)
+    view.note("\nVerdict")
+    for sentence in conclusion.sentences:
+        view.line(f"  - {sentence}")
+    view.line(f"  Run folder: {run.path}\n  Report:     {report}")

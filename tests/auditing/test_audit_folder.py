@@ -1,0 +1,179 @@
+"""From the command line to the page: what is written, how an interrupted audit goes on, and what is refused."""
+
+import json
+import re
+from pathlib import Path
+
+import foreign_logs as logs
+import pytest
+from audit_watching import Witness, by_step
+
+from heedful import cli
+from heedful.auditing import AuditSettings, measure_log, open_log
+from heedful.storage import RunFolder
+
+
+def run_audit(source: Path, out: Path, witness: Witness, settings: AuditSettings | None = None) -> Path:
+    settings = settings or AuditSettings()
+    return measure_log(open_log(source, settings), settings, out, witness)
+
+
+def lines(folder: Path) -> list[str]:
+    """The lines of metrics.jsonl without their times."""
+    return [re.sub(r'"time":[^,]*,', "", line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_the_command_writes_metrics_a_record_and_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = logs.verl_log(tmp_path / "dumps")
+    with (log / "2.jsonl").open("a") as stream:
+        stream.write('{"input": "torn')
+    assert cli.run(["audit", "dumps"]) == 0
+    said = capsys.readouterr().out
+    folder = tmp_path / "audits" / "dumps-1"
+    assert {entry.name for entry in folder.iterdir()} == {"audit.json", "metrics.jsonl", "report.html", "verdict.json"}
+    assert list(by_step(folder)) == [1, 2, 10]
+    record = json.loads((folder / "audit.json").read_text())
+    assert (record["format"], record["steps"], record["episodes"], record["groups"]) == ("verl rollouts", 3, 18, 6)
+    assert (record["complete"], record["settings"]["on"]) == (True, "reward")
+    assert record["left_out"]["count"] == 1
+    assert record["left_out"]["first"][0]["file"] == "2.jsonl"
+    assert record["left_out"]["first"][0]["line"] == 7
+    page = (folder / "report.html").read_text()
+    assert "<h1>audit of dumps</h1>" in page
+    assert "audit report" in page
+    assert "Assumed: Samples with the same input" in page
+    assert "An audit keeps no rollouts" in page
+    assert "verl rollouts in dumps" in said
+    assert "2.jsonl, line 7: expected a JSON object" in said
+    assert "lines left out: 1" in said
+    assert "step 1: 6 episodes of 2 groups, reward 0.333" in said
+    assert cli.run(["audit", "dumps"]) == 0
+    assert (tmp_path / "audits" / "dumps-2" / "report.html").exists()
+
+
+def test_the_overview_lists_the_command_and_help_explains_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--help"]) == 0
+    assert re.search(r"^  audit +\w", capsys.readouterr().out, re.MULTILINE)
+    assert cli.run(["audit", "--help"]) == 0
+    assert "usage: heedful audit LOG" in capsys.readouterr().out
+    assert cli.run(["audit"]) == 2
+    assert "expected LOG after `heedful audit`. LOG: A file or a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "an empty file"),
+        (b"\x80\x04N.", "opening a pickle can run code"),
+        (b'{"question": 1}\n', "columns question"),
+        (b"nonsense\n", "text that is not JSON"),
+        (b'{"input": 3, "output": 4, "score": 5}\n', "none that could be read: 1 lines do not fit (log.jsonl, line 1"),
+    ],
+)
+def test_what_cannot_be_read_at_all_exits_with_2_and_leaves_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, sentence: str
+) -> None:
+    (tmp_path / "log.jsonl").write_bytes(content)
+    assert cli.run(["audit", str(tmp_path / "log.jsonl"), "--out", str(tmp_path / "out")]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupted_audit_goes_on_where_it_stopped(tmp_path: Path, witness: Witness) -> None:
+    log = logs.verl_log(tmp_path / "dumps", range(1, 7))
+    whole = run_audit(log, tmp_path / "whole", witness)
+
+    class Killed(Exception):
+        pass
+
+    class Killer(Witness):
+        last = 3
+
+        def begin(self, size: int) -> None:
+            super().begin(size)
+            if self.last == 0:
+                raise Killed
+
+        def step(self, step, metrics):  # type: ignore[no-untyped-def]
+            super().step(step, metrics)
+            if step.number == self.last:
+                raise Killed
+
+    for last in (0, 3):  # before the first step, too
+        Killer.last = last
+        with pytest.raises(Killed):
+            run_audit(log, tmp_path / "out", Killer())
+    out = tmp_path / "out"
+    assert list(by_step(out)) == [1, 2, 3]
+    # A kill between the two files: a line that audit.json does not know of yet, and one that is torn.
+    with (out / "metrics.jsonl").open("a") as stream:
+        stream.write('{"step": 4, "time": 0, "metrics": {}}\n{"step": 5, "ti')
+    again = Witness()
+    run_audit(log, out, again)
+    assert again.steps == [4, 5, 6]
+    assert "3 steps are measured" in again.notes[-1]
+    assert lines(out) == lines(whole)
+    record, other = (json.loads((folder / "audit.json").read_text()) for folder in (out, whole))
+    assert record == other
+    idle = Witness()
+    run_audit(log, out, idle)
+    assert idle.steps == []
+    assert lines(out) == lines(whole)
+
+
+def test_a_changed_log_and_changed_settings_are_refused(tmp_path: Path, witness: Witness) -> None:
+    log, out = logs.verl_log(tmp_path / "dumps"), tmp_path / "out"
+    run_audit(log, out, witness)
+    before = lines(out)
+    run_audit(log, out, witness, AuditSettings(max_tokens=64, device="cpu"))
+    with pytest.raises(ValueError, match=r"Expected the settings .* \(--every: 1 then, 2 now\)\. Repeat them"):
+        run_audit(log, out, witness, AuditSettings(every=2))
+    text = (log / "1.jsonl").read_text()
+    (log / "1.jsonl").write_text(text.replace("by way of 0", "by way of 9"))
+    with pytest.raises(ValueError, match=r"found 1\.jsonl changed \(1 in all\)\. Numbers of two logs"):
+        run_audit(log, out, witness)
+    (log / "1.jsonl").write_text(text)
+    logs.write_lines(log / "11.jsonl", logs.verl_rows(11))
+    with pytest.raises(ValueError, match=r"found 11\.jsonl new \(1 in all\)"):
+        run_audit(log, out, witness)
+    assert lines(out) == before
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path, witness: Witness) -> None:
+    log = logs.verl_log(tmp_path / "dumps")
+    with pytest.raises(ValueError, match=r"Expected a new folder, .*, found 1\.jsonl, 10\.jsonl, 2\.jsonl"):
+        run_audit(log, log, witness)
+
+
+def test_thoughts_are_read_at_every_nth_step_only(tmp_path: Path, witness: Witness) -> None:
+    log = logs.verl_log(tmp_path / "dumps", range(4))
+    measured = by_step(run_audit(log, tmp_path / "out", witness, AuditSettings(every=2)))
+    assert [step for step, metrics in measured.items() if "text/template_share" in metrics] == [0, 2]
+    assert all("reward/mean" in metrics for metrics in measured.values())
+
+
+def test_a_repeated_batch_is_called_no_new_evidence(tmp_path: Path, witness: Witness) -> None:
+    folder = run_audit(logs.trl_log(tmp_path / "log"), tmp_path / "out", witness)
+    sentences = json.loads(RunFolder(folder).verdict.read_text())["sentences"]
+    assert any(sentence.startswith("2 steps repeat the texts of the step before") for sentence in sentences)
+
+
+def test_tags_lost_in_decoding_are_said_to_be_lost(tmp_path: Path, witness: Witness) -> None:
+    rows = [{**row, "output": re.sub("<[^>]*>", "", row["output"])} for row in logs.verl_rows(1)]
+    log = logs.write_lines(tmp_path / "1.jsonl", rows)
+    folder = run_audit(log, tmp_path / "out", witness)
+    assert "no reply so far holds </think>" in by_step(folder)[1]["format/closed_rate"].why
+    record = json.loads((folder / "audit.json").read_text())
+    assert any("the whole reply was taken as the thought" in sentence for sentence in record["assumed"])
+    said = Witness()
+    folder = run_audit(log, tmp_path / "other", said, AuditSettings(tags=("walk", "by way of")))
+    assert by_step(folder)[1]["format/closed_rate"].value == 1.0
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for wrong in ({"every": 0}, {"temperature": 0.0}, {"tags": ("a", "a")}, {"prompts": 0}):
+        with pytest.raises(ValueError, match="must be"):
+            AuditSettings(**wrong)  # type: ignore[arg-type]

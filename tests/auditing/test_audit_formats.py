@@ -1,0 +1,240 @@
+"""Each format by itself: the same six episodes come out of it, with what it does not say named as unknown."""
+
+from pathlib import Path
+
+import foreign_logs as logs
+import pytest
+from audit_watching import read
+
+from heedful.auditing import AuditSettings, open_log
+from heedful.auditing.measure import step_metrics
+from heedful.auditing.recognised import RecognisedLog
+from heedful.auditing.steps import LoggedStep
+from heedful.diagnostics.unavailable import unavailable
+from heedful.types import Metric
+
+
+def measured(log: RecognisedLog, step: LoggedStep) -> dict[str, Metric]:
+    return {metric.name: metric for metric in unavailable(step_metrics(step, log.on), log.reader.knowledge.unknown)}
+
+
+def rewards(step: LoggedStep) -> list[list[float | None]]:
+    return [[member.reward for member in group.trajectories] for group in step.groups]
+
+
+def test_trl_completions_are_grouped_by_prompt_and_their_reward_columns_added(tmp_path: Path) -> None:
+    log, steps, faults = read(logs.trl_log(tmp_path))
+    assert (log.format, faults.count) == ("TRL completions", 0)
+    assert [step.number for step in steps] == [1, 2, 3]
+    assert rewards(steps[0]) == [[1.5, 0.5, 1.5], [0.5, 0.5, 0.5]]
+    metrics = measured(log, steps[0])
+    assert metrics["reward/mean"].value == pytest.approx(5 / 6)
+    assert metrics["reward/accuracy"].value == pytest.approx(1 / 3)
+    assert metrics["signal/mixed"].value == 0.5
+    assert metrics["signal/reward_variance"].value == pytest.approx((1 / 3) / 2)
+    assert metrics["format/closed_rate"].value == 1.0
+    for name in ("success/rate", "signal/failed", "length/response_tokens", "format/valid_rate", "length/turns"):
+        assert metrics[name].value is None
+        assert metrics[name].why
+    assert "Special tokens were dropped" in " ".join(log.reader.knowledge.assumed)
+    assert "advantages" not in " ".join(log.reader.knowledge.assumed)
+
+
+def test_a_trl_column_that_is_no_reward_is_noticed_by_the_advantages_and_can_be_left_out(tmp_path: Path) -> None:
+    rows = [{**row, "length": 100.0 * (5 - place)} for place, row in enumerate(logs.trl_rows(1))]
+    logs.write_parquet(tmp_path / "a.parquet", rows)
+    log, _, _ = read(tmp_path)
+    assert "do not follow the sum" in " ".join(log.reader.knowledge.assumed)
+    log, steps, _ = read(tmp_path, AuditSettings(rewards=("accuracy", "format")))
+    assert "do not follow the sum" not in " ".join(log.reader.knowledge.assumed)
+    assert rewards(steps[0])[0] == [1.5, 0.5, 1.5]
+    with pytest.raises(ValueError, match=r"--rewards to name columns of the log, found no speed\. Its columns are"):
+        read(tmp_path, AuditSettings(rewards=("speed",)))
+
+
+def test_a_column_named_by_the_user_is_success(tmp_path: Path) -> None:
+    log, steps, _ = read(logs.trl_log(tmp_path), AuditSettings(success="accuracy"))
+    metrics = measured(log, steps[0])
+    assert metrics["success/rate"].value == pytest.approx(1 / 3)
+    assert (metrics["signal/failed"].value, metrics["signal/solved"].value) == (0.5, 0.0)
+    rows = [{**row, "accuracy": 2 * row["accuracy"]} for row in logs.trl_rows(1)]
+    _, steps, faults = read(logs.write_parquet(tmp_path / "b.parquet", rows), AuditSettings(success="accuracy"))
+    assert (steps[0].episodes, faults.count) == (4, 2)
+    assert "expected `accuracy` from 0 to 1, 1 = success, found 2.0" in str(faults.kept[0])
+
+
+def test_a_reward_column_called_mean_is_kept_apart_from_the_mean_reward(tmp_path: Path) -> None:
+    rows = [{**row, "mean": 3.0} for row in logs.trl_rows(1)]
+    log, steps, _ = read(logs.write_parquet(tmp_path / "a.parquet", rows))
+    metrics = step_metrics(steps[0], log.on)
+    assert len({metric.name for metric in metrics}) == len(metrics)
+    assert measured(log, steps[0])["reward/mean"].value == pytest.approx(3 + 5 / 6)
+    assert measured(log, steps[0])["reward/mean_column"].value == 3.0
+
+
+def test_an_unscored_completion_is_left_out_of_the_reward_not_counted_as_zero(tmp_path: Path) -> None:
+    rows = logs.trl_rows(1)
+    rows[1] |= {"accuracy": None, "format": float("nan")}
+    log, steps, faults = read(logs.write_parquet(tmp_path / "a.parquet", rows))
+    assert faults.count == 0
+    assert rewards(steps[0])[0] == [1.5, None, 1.5]
+    assert measured(log, steps[0])["reward/mean"].n == 5
+
+
+def test_prompts_as_lists_of_messages_are_kept_as_messages(tmp_path: Path) -> None:
+    rows = [
+        {
+            **row,
+            "prompt": [{"role": "user", "content": row["prompt"]}],
+            "completion": [{"role": "assistant", "content": row["completion"]}],
+        }
+        for row in logs.trl_rows(1)
+    ]
+    log, steps, faults = read(logs.write_parquet(tmp_path / "a.parquet", rows))
+    assert faults.count == 0
+    assert [len(group.trajectories) for group in steps[0].groups] == [3, 3]
+    text = steps[0].groups[0].trajectories[0].turns[0].reply.prompt.text
+    assert steps[0].messages[text] == ({"role": "user", "content": rows[0]["prompt"][0]["content"]},)
+    assert measured(log, steps[0])["length/turns"].value == 1.0
+
+
+def test_verl_rollouts_are_read_in_the_order_of_their_steps_with_acc_as_success(tmp_path: Path) -> None:
+    log, steps, faults = read(logs.verl_log(tmp_path))
+    assert (log.format, faults.count) == ("verl rollouts", 0)
+    assert [step.number for step in steps] == [1, 2, 10]
+    assert rewards(steps[0]) == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    metrics = measured(log, steps[2])
+    assert metrics["success/rate"].value == pytest.approx(1 / 3)
+    assert metrics["success/any_of_group"].value == 0.5
+    assert set(metrics) >= {"reward/score"}
+    assert "reward/acc" not in metrics
+
+
+def test_ragen_success_is_read_where_it_is_right(tmp_path: Path) -> None:
+    log, steps, faults = read(logs.write_lines(tmp_path / "val_7.jsonl", logs.ragen_rows()))
+    assert (log.format, faults.count) == ("RAGEN trajectories", 0)
+    assert [step.number for step in steps] == [7]
+    assert rewards(steps[0]) == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    metrics = measured(log, steps[0])
+    assert metrics["success/rate"].value == pytest.approx(1 / 3)
+    assert metrics["length/turns"].value == 2.0
+    turns = steps[0].groups[0].trajectories[0].turns
+    assert turns[1].reply.prompt.text == "user: you moved (reward: 0.1)"
+    assert steps[0].messages["user: go to 3"] == ({"role": "user", "content": "go to 3"},)
+
+
+def test_verifiers_traces_give_weighted_rewards_the_last_branch_and_the_agents_in_training(tmp_path: Path) -> None:
+    log, steps, faults = read(logs.write_lines(tmp_path / "traces.jsonl", logs.trace_rows()))
+    assert (log.format, faults.count) == ("verifiers traces", 0)
+    assert [step.number for step in steps] == [4]
+    assert rewards(steps[0])[0] == pytest.approx([2.05, 0.05, 2.05])
+    metrics = measured(log, steps[0])
+    assert metrics["success/rate"].value == pytest.approx(1 / 3)
+    assert metrics["reward/solved"].value == pytest.approx(2 / 3)
+    assert metrics["length/turns"].value == 2.0
+    episode = steps[0].groups[0].trajectories[1]
+    assert episode.temperature == 0.7
+    assert log.reader.knowledge.temperature
+    assert episode.turns[0].reply.text == "<think>walk by 1</think>1"
+    assert episode.turns[0].reply.closed
+    prompt = episode.turns[0].reply.prompt.text
+    assert [message["role"] for message in steps[0].messages[prompt]] == ["system", "user"]
+
+
+def test_verifiers_traces_without_a_step_are_one_step_and_say_so(tmp_path: Path) -> None:
+    log, steps, _ = read(logs.write_lines(tmp_path / "traces.jsonl", logs.trace_rows(step=None)))
+    assert [step.number for step in steps] == [0]
+    assert "no training step" in " ".join(log.reader.knowledge.assumed)
+
+
+def test_verifiers_results_are_grouped_by_example(tmp_path: Path) -> None:
+    log, steps, faults = read(logs.write_lines(tmp_path / "results.jsonl", logs.result_rows()))
+    assert (log.format, faults.count) == ("verifiers results", 0)
+    assert rewards(steps[0]) == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    metrics = measured(log, steps[0])
+    assert metrics["length/turns"].value == 2.0
+    assert metrics["success/rate"].value is None
+
+
+def test_plain_rows_of_other_origin_need_only_texts(tmp_path: Path) -> None:
+    log, steps, faults = read(logs.write_lines(tmp_path / "mine.jsonl", [*logs.plain_rows(3), *logs.plain_rows(4)]))
+    assert (log.format, faults.count) == ("heedful rollouts", 0)
+    assert [step.number for step in steps] == [3, 4]
+    assert rewards(steps[0]) == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    metrics = measured(log, steps[0])
+    assert metrics["success/rate"].value == pytest.approx(1 / 3)
+    assert metrics["length/reasoning_tokens"].why.startswith("the log holds text")
+    assert "name no group" in " ".join(log.reader.knowledge.assumed)
+    least = [{key: row[key] for key in ("new_prompt_text", "reply_text")} for row in logs.plain_rows()]
+    log, steps, faults = read(logs.write_lines(tmp_path / "least_5.jsonl", least))
+    assert faults.count == 0
+    assert [step.number for step in steps] == [5]
+    assert measured(log, steps[0])["reward/mean"].why == "no episode was scored"
+
+
+@pytest.mark.parametrize(
+    ("rows", "damage", "sentence"),
+    [
+        (logs.verl_rows(1), {"score": "high"}, "expected a number as `score`, found str 'high'"),
+        (logs.verl_rows(1), {"step": 1.5}, "expected a whole number as `step`, found float 1.5"),
+        (logs.verl_rows(1), {"output": None}, "expected text as `output`, found NoneType None"),
+        (logs.trl_rows(1), {"completion": {"a": 1}}, "expected a list of messages as `completion`"),
+        (logs.ragen_rows(), {"messages": [{"role": "assistant", "content": "a"}]}, "a prompt before the first reply"),
+        (logs.ragen_rows(), {"metadata": 3}, "expected `messages`, and `metadata` with a `group_id`"),
+        (logs.trace_rows(), {"traces": [7]}, "expected traces with `nodes`, found int"),
+        (logs.trace_rows(), {"traces": [{"nodes": [{"parent": 0}]}]}, "expected `parent` to name an earlier node"),
+        (logs.trace_rows(), {"run": {"work": 3}}, "expected an object as `run.work`"),
+        (logs.result_rows(), {"completion": 5}, "expected a list of messages as `completion`"),
+        (logs.plain_rows(), {"components": [1]}, "expected named numbers as `components`"),
+        (logs.plain_rows(), {"turn": 2}, "expected the turns of one episode, 1 and on, in order, found turns [2]"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_named_and_the_rest_goes_on(
+    tmp_path: Path, rows: list[logs.Row], damage: logs.Row, sentence: str
+) -> None:
+    broken = [*rows[:3], {**rows[3], **damage}, *rows[4:]]
+    _, steps, faults = read(logs.write_lines(tmp_path / "log_1.jsonl", broken))
+    assert [step.episodes for step in steps] == [5]
+    assert faults.count == 1
+    assert str(faults.kept[0]).startswith("log_1.jsonl, line 4: ")
+    assert sentence in str(faults.kept[0])
+
+
+def test_an_episode_that_lost_one_of_its_turns_is_left_out_as_a_whole(tmp_path: Path) -> None:
+    rows = [
+        {**row, "member": number, "turn": turn, "group": 0}
+        for number, row in enumerate(logs.plain_rows())
+        for turn in (1, 2)
+    ]
+    path = logs.write_lines(tmp_path / "mine.jsonl", rows)
+    lines = path.read_text().splitlines()
+    lines[5] = "{torn"
+    path.write_text("\n".join(lines) + "\n")
+    _, steps, faults = read(path)
+    assert [member.member for member in steps[0].groups[0].trajectories] == [0, 1, 3, 4, 5]
+    assert [fault.place.line for fault in faults.kept] == [6, 5]
+
+
+def test_lone_surrogates_become_escapes(tmp_path: Path) -> None:
+    rows = logs.verl_rows(1)
+    rows[0]["output"] = "broken \ud800 text"
+    _, steps, faults = read(logs.write_lines(tmp_path / "1.jsonl", rows))
+    assert faults.count == 0
+    assert steps[0].groups[0].trajectories[0].turns[0].reply.text == "broken \\ud800 text"
+
+
+def test_files_of_two_formats_are_refused_and_strangers_left_aside(tmp_path: Path) -> None:
+    logs.verl_log(tmp_path)
+    logs.write_lines(tmp_path / "metrics.jsonl", [{"loss": 1.0}])
+    log, steps, faults = read(tmp_path)
+    assert (len(steps), faults.count) == (3, 0)
+    assert log.files.aside == ("metrics.jsonl",)
+    logs.write_parquet(tmp_path / "completions_00001.parquet", logs.trl_rows(1))
+    with pytest.raises(ValueError, match=r"Expected one log in .*, found verl rollouts \(3 files: 1\.jsonl\) and TRL"):
+        open_log(tmp_path, AuditSettings())
+
+
+def test_an_unknown_format_is_refused_with_its_columns(tmp_path: Path) -> None:
+    path = logs.write_lines(tmp_path / "a.jsonl", [{"question": "?", "answer": "!"}])
+    with pytest.raises(ValueError, match=r"a log that heedful can read .*found in .*a\.jsonl: columns question,"):
+        open_log(path, AuditSettings())

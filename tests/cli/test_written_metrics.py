@@ -1,0 +1,114 @@
+"""Every name that heedful writes is in the catalogue, and the catalogue has no entry that nothing writes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from heedful import cli
+from heedful.diagnostics.catalogue import CATALOGUE, entry_of
+from heedful.report.panels import sections
+from heedful.report.record import read_run
+from heedful.report.tables import key_figures
+from heedful.storage import RunFolder, read_gradients, read_metrics
+from heedful.studies import STUDIES
+from heedful.studies.declaration import settings
+from heedful.studies.jobs import SamplingJob
+from heedful.studies.study_folder import StudyFolder
+
+ECHO = (
+    "echo --env.turns 2 --seedling.steps 30 --groups 5 --group-size 4 --diagnostics.every 1 --diagnostics.full-every 1 "
+    "--evaluation.tasks 4 --evaluation.samples 2"
+)
+EVERYTHING = (
+    f"{ECHO} --steps 2 --evaluation.times 2 --gradients.every 1 --gradients.buckets 2 --tasks 30 --coverage.rate 0.2 "
+    "--algorithm dapo --algorithm.kl 0.01 --algorithm.entropy 0.01 --algorithm.importance-cap 2 --checkpoint-every 1"
+)
+WITH_A_CRITIC = f"{ECHO} --steps 1 --evaluation.times 0 --algorithm ppo --critic.clip 0.2 --filter keep_all"
+
+
+@pytest.fixture(scope="module")
+def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _trained(cache, tmp_path_factory, EVERYTHING)
+
+
+@pytest.fixture(scope="module")
+def run_with_a_critic(cache: Path, run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    judge = RunFolder(run).checkpoint(2)
+    return _trained(cache, tmp_path_factory, f"{WITH_A_CRITIC} --diagnostics.judge {judge}")
+
+
+def _trained(cache: Path, folders: pytest.TempPathFactory, flags: str) -> Path:
+    folder = folders.mktemp("written") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEEDFUL_CACHE", str(cache))
+        assert cli.run(f"train {flags} --out {folder}".split()) == 0
+    return folder
+
+
+def of_a_folder(folder: Path) -> set[str]:
+    return {name for line in read_metrics(RunFolder(folder).metrics) for name in line.metrics}
+
+
+def by_a_run(run: Path) -> set[str]:
+    return of_a_folder(run) | set(json.loads((run / "verdict.json").read_text())["figures"])
+
+
+def by_an_audit(run: Path) -> set[str]:
+    assert cli.run(["audit", str(run), "--model", str(RunFolder(run).checkpoint(1)), "--out", "audited"]) == 0
+    return of_a_folder(Path("audited"))
+
+
+def by_a_gradient_measurement(run: Path) -> set[str]:
+    assert cli.run(["gradients", str(run), "--groups", "4", "--group-size", "4", "--buckets", "2"]) == 0
+    return set(read_gradients(RunFolder(run).gradients(2)).metrics)
+
+
+def by_an_evaluation(run: Path) -> set[str]:
+    assert cli.run(["eval", str(run), "--tasks", "4", "--samples", "2", "--json", "evaluated.json"]) == 0
+    return set(json.loads(Path("evaluated.json").read_text())["metrics"])
+
+
+def by_a_study(run: Path) -> set[str]:
+    job = SamplingJob(settings("echo", "--seedling.steps 30 --groups 4 --group-size 4"), batches=1, forced=2)
+    folder = StudyFolder(Path("study")).run("sampled", 0).folder
+    assert cli.run(job.command(folder, 0)) == 0
+    return of_a_folder(folder.path)
+
+
+SOURCES: tuple[Callable[[Path], set[str]], ...] = (
+    by_a_run,
+    by_an_audit,
+    by_a_gradient_measurement,
+    by_an_evaluation,
+    by_a_study,
+)
+
+
+def test_every_name_that_is_written_has_an_entry_and_every_entry_is_written(run: Path, run_with_a_critic: Path) -> None:
+    written = {source.__name__: source(run) for source in SOURCES} | {"by_ppo": of_a_folder(run_with_a_critic)}
+    unknown = {source: sorted(name for name in names if entry_of(name) is None) for source, names in written.items()}
+    assert [(source, found) for source, found in unknown.items() if found] == []
+    names = set().union(*written.values())
+    met = {entry.pattern for name in names if (entry := entry_of(name)) is not None}
+    assert [entry.pattern for entry in CATALOGUE if entry.pattern not in met] == []
+
+
+def test_a_metric_is_written_as_often_as_the_catalogue_says(run: Path) -> None:
+    lines = read_metrics(RunFolder(run).metrics)
+    steps = [line.metrics for line in lines if "success/rate" in line.metrics]
+    always = {name for metrics in steps for name in metrics if not name.startswith(("time/", "filter/dropped/"))}
+    partly = {name for name in always if not all(name in metrics for metrics in steps)}
+    assert {entry.cadence for name in partly if (entry := entry_of(name)) is not None} <= {"evaluation"}
+
+
+def test_what_pages_and_studies_show_is_in_the_catalogue(run: Path) -> None:
+    record = read_run(RunFolder(run))
+    drawn = {curve.series.name for section in sections(record) for panel in section.panels for curve in panel.curves}
+    figures = key_figures(record)
+    assert len(drawn) > 40
+    assert len(figures) > 5
+    studied = {metric for study in (make() for make in STUDIES.values()) for metric in study.curves}
+    studied |= {measure.metric for study in (make() for make in STUDIES.values()) for measure in study.measures}
+    assert sorted(name for name in drawn | studied if entry_of(name) is None) == []

@@ -1,0 +1,138 @@
+"""`import heedful`: what a notebook can do without the command line."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.types import CrossScores, Metric
+
+
+def small(seed: int = 0) -> heedful.TrainConfig:
+    config = heedful.preset("echo")
+    return replace(
+        config,
+        steps=3,
+        groups=4,
+        group_size=4,
+        checkpoint_every=1,
+        seed=seed,
+        evaluation=replace(config.evaluation, tasks=8, samples=2, times=2),
+    )
+
+
+def without_times(path: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [
+        {"step": line["step"], **{name: value for name, value in line["metrics"].items() if "time/" not in name}}
+        for line in lines
+    ]
+
+
+def test_the_public_names_are_listed_documented_and_found() -> None:
+    for name in heedful.__all__:
+        public = getattr(heedful, name)
+        assert inspect.getdoc(public), f"heedful.{name} has no docstring"
+        assert name in dir(heedful)
+    with pytest.raises(AttributeError, match=r"no attribute 'trane'; its public names are .*train"):
+        _ = heedful.trane
+
+
+def test_importing_heedful_loads_neither_torch_nor_numpy_and_warns_of_nothing() -> None:
+    program = "import heedful, sys; print(sorted({'torch', 'numpy', 'rich'} & set(sys.modules)), heedful.filters.TopP)"
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("[] ")
+
+
+def test_every_package_says_what_is_public() -> None:
+    for name in sorted(heedful._PACKAGES - {"types", "protocols"}):
+        package = getattr(heedful, name)
+        missing = [public for public in package.__all__ if not hasattr(package, public)]
+        assert missing == [], f"heedful.{name}"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[heedful.Run, list[tuple[int, Mapping[str, Metric]]]]:
+    pytest.importorskip("torch")
+    seen: list[tuple[int, Mapping[str, Metric]]] = []
+    run = heedful.train(
+        small(),
+        out=tmp_path_factory.mktemp("front") / "run",
+        on_step=lambda step, metrics: seen.append((step, metrics)),
+        show=False,
+    )
+    return run, seen
+
+
+def test_a_run_is_watched_step_by_step_and_read_afterwards(trained: Any) -> None:
+    run, seen = trained
+    assert [step for step, _ in seen] == [0, 1, 2, 3]  # the last one is the evaluation after training
+    assert run.outcome is not None
+    assert (run.outcome.version, run.outcome.interrupted) == (3, False)
+    assert [(step, metric.value) for step, metric in run.series("success/rate")] == [
+        (step, metrics["success/rate"].value) for step, metrics in seen[:3]
+    ]
+    assert len(run.rollouts(2).groups) == 4
+    assert run.report.exists()
+    assert run.verdict[0].startswith("Sampled success on 8 held-out tasks")
+    with pytest.raises(KeyError, match="has no metric 'success/rat'"):
+        run.series("success/rat")
+
+
+def test_nothing_is_printed_unless_asked(trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    heedful.train(small(), out=tmp_path / "quiet", show=False)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_stopped_run_goes_on_with_the_same_numbers(trained: Any, tmp_path: Path) -> None:
+    whole, _ = trained
+    stopped = heedful.train(small(), out=tmp_path / "run", on_step=lambda step, metrics: step < 1, show=False)
+    assert stopped.outcome is not None
+    assert (stopped.outcome.version, stopped.outcome.interrupted) == (2, True)
+    assert stopped.verdict == ()
+    resumed = heedful.Run.open(tmp_path / "run").resume(show=False)
+    assert resumed.outcome is not None
+    assert resumed.outcome.version == 3
+    assert without_times(resumed.folder.metrics) == without_times(whole.folder.metrics)
+
+
+def test_a_mistake_is_a_sentence_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="There is no environment or preset named 'ecko'"):
+        heedful.train("ecko", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ValueError, match=r"Expected the config\.json of a run to resume"):
+        heedful.Run.open(tmp_path / "nothing")
+
+
+def test_evaluate_gives_the_numbers_of_the_runs_own_evaluation(trained: Any) -> None:
+    run, _ = trained
+    found = {metric.name: metric for metric in heedful.evaluate(run.path, show=False).metrics}
+    assert found["eval/val/sampled/success"] == run.series("eval/val/sampled/success")[-1][1]
+    fewer = {metric.name: metric for metric in heedful.evaluate(run.path, tasks=4, samples=1, show=False).metrics}
+    assert fewer["eval/val/sampled/success"].n == 4
+
+
+def test_audit_reads_the_runs_own_rollouts(trained: Any, tmp_path: Path) -> None:
+    run, _ = trained
+    audit = heedful.audit(run.path, out=tmp_path / "audit", show=False)
+    assert [line.step for line in audit.metrics()] == [0, 1, 2]
+    assert audit.metrics()[1].metrics["success/rate"].value == run.series("success/rate")[1][1].value
+    assert audit.report.exists()
+    assert audit.verdict
+
+
+def test_measure_takes_scores_from_anywhere() -> None:
+    # Two prompts, two thoughts; each is e times as probable under its own prompt.
+    found = heedful.measure(CrossScores([[-1.0, -2.0], [-2.0, -1.0]], [1, 1], [0, 1]))
+    assert found["information/first_turn/gap_per_token"].value == pytest.approx(1.0)
+    assert found["retrieval/first_turn/accuracy"].value == 1.0
