@@ -22,7 +22,7 @@ from heedful.policies import HFPolicy, Local, Sampling, ScriptedPolicy, Weights,
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Policy  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import EvaluationConfig, TrainConfig  # noqa: E402
-from heedful.run.loop import train  # noqa: E402
+from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.storage import RunFolder  # noqa: E402
 from heedful.studies.sampling import sample_batches  # noqa: E402
@@ -109,7 +109,7 @@ def test_a_source_is_closed_when_a_run_fails(config: TrainConfig, source: Path, 
     unevaluated = replace(config, evaluation=NO_EVALUATION)
     parts = assemble(unevaluated, lambda *given: None, None)
     with pytest.raises(Broken):
-        train(unevaluated, parts, RunFolder.open(tmp_path / "run"), [], Failing())
+        train_steps(unevaluated, parts, RunFolder.open(tmp_path / "run"), [], Failing())
     assert events(source) == ["open 0", "weights 0", "policy 0 sampled", "close"]
 
 
