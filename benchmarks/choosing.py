@@ -28,8 +28,7 @@ from typing import Any
 
 from scipy.stats import kendalltau
 
-from heedful.filters import TopK, TopP, Visit
-from heedful.filters.ranked import Ranking
+from heedful.filters import Ranking, TopK, TopP, Visit
 from heedful.filters.shrinkage import Prior, expected_variances
 from heedful.rollout.refill import refill_size
 from heedful.run.coverage import readmit

@@ -33,7 +33,7 @@ import trl
 from transformers import AutoModelForCausalLM, PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from heedful.algorithms.table import Grpo
+from heedful.algorithms import Grpo
 from heedful.configuration import to_json
 from heedful.integrations.trl import environment_reward, to_trl_rollout_func
 from heedful.models.render import Renderer
@@ -42,6 +42,7 @@ from heedful.policies.sampling import Sampling
 from heedful.rollout import LockStep, Request
 from heedful.run.presets import preset
 from heedful.seedlings.grow import load_seedling
+from heedful.training.batch import UpdateSettings
 from heedful.training.learner import Learner
 from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.samples import make_samples
@@ -93,7 +94,9 @@ def ours(job: Job) -> tuple[Clock, Callable[[], None]]:
     """A clock, and a function that takes one step."""
     given, clock = job.given, Clock()
     model = AutoModelForCausalLM.from_pretrained(job.folder)
-    learner = Learner(model, Grpo(), OptimizerConfig(lr=STILL), micro_batch_tokens=given.micro_batch_tokens)
+    learner = Learner(
+        model, Grpo(), OptimizerConfig(lr=STILL), UpdateSettings(micro_batch_tokens=given.micro_batch_tokens)
+    )
     renderer = job.renderer([model.generation_config.eos_token_id])
 
     def step() -> None:

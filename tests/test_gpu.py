@@ -15,6 +15,7 @@ from heedful.configuration import to_json
 from heedful.run.checkpoint import checkpoints
 from heedful.run.config import TrainConfig
 from heedful.storage import read_metrics, write_whole
+from heedful.training.batch import UpdateSettings
 from heedful.training.lora_config import LoraConfig
 
 torch = pytest.importorskip("torch")
@@ -96,10 +97,7 @@ def test_gradient_checkpointing_takes_less_memory_for_the_same_gradient() -> Non
             model,
             Grpo(),
             OptimizerConfig(),
-            micro_batch_tokens=8 * length,
-            device="cuda",
-            recompute=recompute,
-            share_prompts=False,
+            UpdateSettings(micro_batch_tokens=8 * length, device="cuda", recompute=recompute, share_prompts=False),
         )
         model.zero_grad(set_to_none=True)
         torch.cuda.reset_peak_memory_stats()

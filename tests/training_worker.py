@@ -31,6 +31,7 @@ from heedful.distributed.parallel import ProcessRank
 from heedful.distributed.sharding import Sharded, whole_tensor
 from heedful.distributed.world import Joined, World
 from heedful.protocols import UsesCritic
+from heedful.training.batch import UpdateSettings
 from heedful.training.critic import Critic
 from heedful.training.critic_config import CriticConfig
 from heedful.training.learner import Learner
@@ -98,19 +99,16 @@ def learner_of(world: World, algorithm: Algorithm, model: Any, *, pieces: bool, 
     critic = None
     if isinstance(algorithm.advantage, UsesCritic):
         kind = CriticConfig(kind="head", trunk=0.5, clip=0.2)
-        critic = Critic(model, kind, OPTIMIZER, micro_batch_tokens=40, world=world)
+        critic = Critic(model, kind, OPTIMIZER, UpdateSettings(micro_batch_tokens=40, world=world))
     half = dtype == torch.bfloat16
     sharded = Sharded(model.float() if half else model, world, half=half) if pieces and world.size > 1 else None
     return Learner(
         model,
         algorithm,
         OPTIMIZER,
-        temperature=0.7,
-        micro_batch_tokens=40,
+        UpdateSettings(temperature=0.7, micro_batch_tokens=40, world=world, sharded=sharded),
         reference=tiny(dtype, 1),
         critic=critic,
-        world=world,
-        sharded=sharded,
     )
 
 

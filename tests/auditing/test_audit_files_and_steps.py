@@ -18,7 +18,7 @@ from heedful.auditing import steps as steps_module
 from heedful.auditing.conversations import text_turn
 from heedful.auditing.files import find_files, rows_of
 from heedful.auditing.readers.reader import prompt_task, text_trajectory
-from heedful.auditing.records import FAULTS_KEPT, Faults, LoggedEpisode, Place
+from heedful.auditing.records import FAULTS_KEPT, Faults, Location, LoggedEpisode
 from heedful.auditing.steps import StepStream
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
@@ -27,7 +27,7 @@ def episode(step: int, line: int, prompt: str = "go", reply: str = "ok") -> Logg
     task = prompt_task(prompt)
     turn = text_turn(prompt, reply, ThoughtTags(), {"score": 1.0})
     return LoggedEpisode(
-        Place(Path("log.jsonl"), line), step, task.id, task, text_trajectory(task, (turn,), True, None, 1.0)
+        Location(Path("log.jsonl"), line), step, task.id, task, text_trajectory(task, (turn,), True, None, 1.0)
     )
 
 

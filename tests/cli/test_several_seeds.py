@@ -9,18 +9,19 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from heedful import cli
-from heedful.cli import seeds
-from heedful.cli.seed_summary import read_list, summarise, write_list
-from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.storage.trackers import JsonlTracker
-from heedful.studies import processes
-from heedful.studies.progress import TAIL_BYTES, RunRow, RunsView, tail
+from heedful.studies import processes, runner
+from heedful.studies.catalogue import several_seeds
+from heedful.studies.progress import TAIL_BYTES, RunRow, RunsView, tail, wide_console
+from heedful.studies.runner import Request, run_study
+from heedful.studies.study_folder import StudyFolder
 from heedful.types import Metric
 
 STAND_IN = """
@@ -28,33 +29,34 @@ import json, signal, sys, time
 from pathlib import Path
 
 folder, behaviour = Path(sys.argv[1]), sys.argv[2]
-folder.mkdir(parents=True)
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "config.json").write_text("{}")
 (folder / "began").write_text(repr(time.time()))
 if behaviour == "fails":
     print("what it said last")
     sys.exit(5)
-if behaviour == "alarms":
-    sys.exit(3)
 if behaviour == "waits":
     asked = []
     signal.signal(signal.SIGINT, lambda *_: asked.append(1))
-    (folder / "config.json").write_text("{}")
     (folder / "listening").touch()
     while not asked:
         time.sleep(0.02)
     time.sleep(0.3)  # the step it is in
     print("asked", len(asked))
     sys.exit(130)
+row = {"step": 0, "time": 0.0, "metrics": {"eval/val/sampled/success": 0.25}}
+(folder / "metrics.jsonl").write_text(json.dumps(row) + chr(10))
+if behaviour == "alarms":
+    sys.exit(3)
 time.sleep(0.1)
+(folder / "checkpoints").mkdir(exist_ok=True)
+(folder / "verdict.json").write_text(json.dumps({"sentences": [], "regime": "learning", "figures": {}}))
 (folder / "ended").write_text(repr(time.time()))
 """
 """In place of `heedful train`: a run without torch that succeeds, fails, or waits to be interrupted."""
 
-
-@pytest.fixture
-def config() -> TrainConfig:
-    """Names a model, so that no seedling is grown."""
-    return replace(preset("echo"), model="some/model")
+NO_SEEDLING = ["--model", "some/model", "--device", "cpu"]
+"""Names a model, so that no seedling is grown."""
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, behaviours: dict[int, str], at_once: int) -> None:
@@ -67,6 +69,14 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, behaviours: dict[int, str], at_onc
     monkeypatch.setattr(processes, "POLL_SECONDS", 0.05)
 
 
+def train(seeds: str, out: str = "out") -> int:
+    return cli.run(["train", "echo", "--seeds", seeds, "--out", out, *NO_SEEDLING])
+
+
+def states(folder: str) -> dict[str, str]:
+    return {label: known["state"] for label, known in StudyFolder(Path(folder)).read_states().items()}
+
+
 def test_seeds_run_side_by_side_as_far_as_there_are_cores_for_their_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -75,39 +85,42 @@ def test_seeds_run_side_by_side_as_far_as_there_are_cores_for_their_threads(
     assert processes.at_once("cuda", 1) == 1
 
 
-def test_with_one_core_one_seed_follows_the_other(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_one_core_one_seed_follows_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, {}, at_once=1)
-    assert seeds.run_seeds(replace(config, device="cpu"), [5, 6], Path("out")) == 0
+    config = replace(preset("echo"), model="some/model", device="cpu", seed=9)
+    assert run_study(Request(several_seeds(config, [5, 6]), Path("out")), wide_console()) == 0
     assert float(Path("out/s5/ended").read_text()) <= float(Path("out/s6/began").read_text())
     written = json.loads(Path("out/s6.json").read_text())
     assert (written["seed"], written["model"]) == (6, "some/model")
+    assert Path("out/s6/checkpoints").exists()  # to be looked at afterwards
 
 
 def test_a_failed_seed_says_its_last_words_and_the_others_go_on(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stand_in(monkeypatch, {0: "fails"}, at_once=2)
-    assert seeds.run_seeds(config, [0, 1], Path("out")) == 1
+    assert train("0,1") == 1
     shown = capsys.readouterr().out
-    assert "seed 0 failed (exit code 5); the end of out/s0.log:" in shown
+    assert "s0 failed (exit code 5); the end of out/s0.log:" in shown
     assert "  what it said last" in shown
-    assert Path("out/s1/ended").exists()
-    assert read_list(Path("out")) == [(0, "s0", "failed"), (1, "s1", "unfinished")]
+    assert states("out") == {"s0": "failed", "s1": "done"}
 
 
 def test_a_seed_that_its_alarm_stopped_is_over_and_named(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stand_in(monkeypatch, {0: "alarms"}, at_once=2)
-    assert seeds.run_seeds(config, [0, 1], Path("out")) == 3
+    assert train("0,1") == 3
     shown = capsys.readouterr().out
     assert "an alarm stopped seed 0:" in shown
     assert "heedful train --resume out/s0\n" in shown
-    assert read_list(Path("out"))[0] == (0, "s0", "stopped")
+    assert "heedful report out\n" in shown
+    assert states("out")["s0"] == "stopped"
+    assert "| 0 | 0.250 | – | – | – | – | – | stopped by an alarm |" in Path("out/results.md").read_text()
 
 
 def test_ctrl_c_reaches_every_running_seed_once_and_starts_no_other(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stand_in(monkeypatch, dict.fromkeys((0, 1, 2), "waits"), at_once=2)
 
@@ -120,30 +133,56 @@ def test_ctrl_c_reaches_every_running_seed_once_and_starts_no_other(
     before = signal.getsignal(signal.SIGINT)
     thread = threading.Thread(target=interrupt_when_both_listen)
     thread.start()
-    code = seeds.run_seeds(replace(config, device="cpu"), [0, 1, 2], Path("out"))
+    code = train("0,1,2")
     thread.join()
     assert code == 130
     assert [Path(f"out/s{seed}.log").read_text() for seed in (0, 1)] == ["asked 1\n", "asked 1\n"]
     assert not Path("out/s2").exists()
-    shown = capsys.readouterr().out
-    assert "heedful train --resume out/s0\n" in shown
-    assert "heedful train --resume out/s1\n" in shown
-    assert "heedful train echo --config out/s2.json --out out/s2\n" in shown
-    assert "heedful report out\n" in shown
+    assert "interrupted; go on with heedful train --resume out\n" in capsys.readouterr().out
     assert signal.getsignal(signal.SIGINT) is before
+    stand_in(monkeypatch, {}, at_once=2)
+    assert cli.run(["train", "--resume", "out"]) == 0
+    assert states("out") == {"s0": "done", "s1": "done", "s2": "done"}
 
 
-def test_a_folder_that_is_in_use_is_refused_before_anything_runs(config: TrainConfig) -> None:
+def test_several_runs_are_not_resumed_under_torchrun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch, {}, at_once=2)
+    assert train("0") == 0
+    started = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    for name, value in started.items():
+        monkeypatch.setenv(name, value)
+    assert cli.run(["train", "--resume", "out"]) == 2
+    assert "starts processes of its own, one for each seed" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_in_use_is_refused_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:
     Path("out").mkdir()
     Path("out/something").touch()
-    with pytest.raises(ValueError, match="Expected an empty or new folder"):
-        seeds.run_seeds(config, [0, 1], Path("out"))
+    assert train("0,1") == 2
+    assert "Expected an empty or new folder" in capsys.readouterr().err
+    assert not Path("out/s0").exists()
 
 
-def test_without_a_folder_the_first_free_one_is_taken(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_before_any_seed_begins_leaves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("nothing can be grown")
+
+    monkeypatch.setattr(runner, "_grow_shared", refuse)
+    assert cli.run(["train", "echo", "--seeds", "0,1"]) == 2
+    assert list(Path("runs").iterdir()) == []
+
+
+def test_equal_seeds_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("0,0") == 2
+    assert "seeds must be distinct, found 0, 0" in capsys.readouterr().err
+
+
+def test_without_a_folder_the_first_free_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, {}, at_once=2)
     for number in (1, 2):
-        assert seeds.run_seeds(config, [3], None) == 0
+        assert cli.run(["train", "echo", "--seeds", "3", *NO_SEEDLING]) == 0
         assert Path(f"runs/echo-grpo-seeds-{number}/s3/ended").exists()
 
 
@@ -188,62 +227,73 @@ def test_outside_a_terminal_a_line_is_printed_when_a_state_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = RunRow("7", tmp_path / "metrics.jsonl", 4, "eval/val/sampled/success")
-    with RunsView([row], Console(highlight=False, width=160), "seed") as view:
+    with RunsView([row], Console(highlight=False, width=160)) as view:
         for state in ("waiting", "running", "running", "done"):
             view.show({"7": state})
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "seed 7 waiting"
-    assert [line.split(":")[0] for line in lines[1:]] == ["seed 7 running", "seed 7 done"]
+    assert lines[0] == "run 7 waiting"
+    assert [line.split(":")[0] for line in lines[1:]] == ["run 7 running", "run 7 done"]
 
 
 def test_in_a_terminal_there_is_one_live_table(tmp_path: Path) -> None:
     console = Console(force_terminal=True, width=100, record=True)
     rows = [RunRow(str(seed), tmp_path / "none", 4, "eval/val/sampled/success") for seed in (0, 1)]
-    with RunsView(rows, console, "seed") as view:
+    with RunsView(rows, console) as view:
         view.show({"0": "running", "1": "waiting"})
     shown = console.export_text()
     assert "held out" in shown
     assert "waiting" in shown
 
 
-def test_a_folder_of_seeds_is_summed_up_again_once_its_runs_are_done(
-    echo_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def two_copies(echo_run: Path) -> Path:
+    """The folder of three seeds as it was written before studies had one arm: two are done, one has not begun."""
     parent = Path("many")
     for seed in (0, 1):
         shutil.copytree(echo_run, parent / f"s{seed}")
-    write_list(parent, [0, 1, 2])
+    rows = [{"seed": seed, "folder": f"s{seed}", "state": "waiting"} for seed in (0, 1, 2)]
+    (parent / "seeds.json").write_text(json.dumps({"seeds": rows}))
+    return parent
+
+
+def gain(folder: Path) -> dict[str, Any]:
+    measures = json.loads((folder / "results.json").read_text())["measures"]
+    found = next(measure for measure in measures if measure["measure"]["title"] == "sampled gain")
+    arm: dict[str, Any] = found["arms"][0]
+    return arm
+
+
+def test_an_older_folder_of_seeds_is_summed_up_again(echo_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parent = two_copies(echo_run)
     assert cli.run(["report", "many"]) == 0
     shown = capsys.readouterr().out
-    tree = json.loads((parent / "seeds.json").read_text())
-    gains = [row["sampled"]["gain"]["value"] for row in tree["seeds"][:2]]
-    assert [row["state"] for row in tree["seeds"]] == ["done", "done", "waiting"]
+    pooled = gain(parent)
     # Two copies of one run: the mean gain is the run's own, and seeds that agree exactly give no interval.
-    pooled = tree["pooled"]["sampled"]
-    assert pooled["over_seeds"]["value"] == pytest.approx(gains[0])
-    assert (pooled["over_seeds"]["n"], pooled["over_tasks"]["n"]) == (2, 12)
-    assert (pooled["over_seeds"]["low"], pooled["over_seeds"]["high"]) == (None, None)
     own = json.loads((echo_run / "verdict.json").read_text())["figures"]["gain/sampled"]
-    assert pooled["over_tasks"]["low"] == pytest.approx(own["low"])
-    assert tree["seeds"][0]["sampled"]["gain"]["high"] == own["high"]
-    assert (parent / "comparison.html").exists()
-    table = (parent / "seeds.md").read_text()
-    assert table.count("\n| 0 |") == table.count("\n| 2 | - |") == 1
-    assert "over 2 seeds" in table
-    assert "over 2 seeds" in shown
+    assert list(pooled["by_seed"].values()) == pytest.approx([own["value"]] * 2)
+    assert pooled["readings"]["0"]["high"] == pytest.approx(own["high"])
+    assert pooled["mean"]["value"] == pytest.approx(own["value"])
+    assert (pooled["mean"]["n"], pooled["mean"]["low"], pooled["mean"]["high"]) == (2, None, None)
+    assert (pooled["over_tasks"]["n"], pooled["over_tasks"]["low"]) == (12, pytest.approx(own["low"]))
+    table = (parent / "results.md").read_text()
+    assert table.count("\n| 0 |") == table.count("\n| 2 | – |") == 1
+    for text in (table, shown):
+        assert "sampled gain over 2 seeds (would another seed gain as much?): " in text
+        assert "sampled gain over 12 tasks (would these seeds gain as much on other tasks?): " in text
+    assert "Each seed" in (parent / "study.html").read_text()
+    assert (parent / "s0" / "checkpoints").exists()
 
 
-def test_a_run_that_was_not_evaluated_twice_has_no_gain_and_says_why(
+def test_without_the_evaluations_rollouts_a_gain_is_not_paired_by_task(
     echo_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = shutil.copytree(echo_run, Path("many") / "s0")
-    for path in (run / "rollouts").glob("step_000000_val_*"):
+    parent = two_copies(echo_run)
+    for path in parent.glob("s*/rollouts/step_000000_val_*"):
         path.unlink()
-    write_list(Path("many"), [0])
-    summary = summarise(Path("many"), Console(width=160))
-    assert summary.results[0].gain["sampled"].value is None
-    assert "sampled gain: unknown (no seed was evaluated both before and after training)" in capsys.readouterr().out
-    assert not Path("many/comparison.html").exists()
+    assert cli.run(["report", "many"]) == 0
+    pooled = gain(parent)
+    assert (pooled["mean"]["n"], pooled["readings"]["0"]["low"]) == (2, None)
+    assert pooled["over_tasks"]["value"] is None
+    assert "its rollouts are not kept" in capsys.readouterr().out
 
 
 def test_a_damaged_list_of_seeds_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -259,11 +309,17 @@ def test_two_seeds_train_from_one_seedling_and_end_in_a_table(
     flags = "--steps 1 --groups 4 --group-size 4 --evaluation.tasks 8 --evaluation.samples 2 --evaluation.times 2"
     assert cli.run(["train", "echo", "--seeds", "0,1", "--out", "two", *flags.split()]) == 0
     shown = capsys.readouterr().out
-    tree = json.loads(Path("two/seeds.json").read_text())
-    assert [row["state"] for row in tree["seeds"]] == ["done", "done"]
-    greedy = [row["greedy"]["before"]["value"] for row in tree["seeds"]]
-    assert greedy[0] == greedy[1]  # one warm start, no noise
+    assert states("two") == {"s0": "done", "s1": "done"}
+    measures = json.loads(Path("two/results.json").read_text())["measures"]
+    before = next(each for each in measures if each["measure"]["title"] == "greedy before")["arms"][0]["by_seed"]
+    assert before["0"] == before["1"]  # one warm start, no noise
     assert "sampled gain over 2 seeds" in shown
-    for name in ("s0/report.html", "s1/report.html", "comparison.html", "seeds.md", "s0.log"):
+    for name in ("s0/report.html", "s1/report.html", "study.html", "results.md", "s0.log"):
         assert (Path("two") / name).exists()
+        assert name.endswith(("log", "md")) or str(Path("two") / name) in shown
     assert "growing" not in Path("two/s0.log").read_text()
+    assert "heedful train echo --config s0.json --seeds 0,1" in Path("two/results.md").read_text()
+    written = Path("two/results.md").read_bytes()
+    Path("two/results.md").unlink()
+    assert cli.run(["report", "two"]) == 0
+    assert Path("two/results.md").read_bytes() == written

@@ -264,8 +264,8 @@ def test_the_statistic_behind_a_threshold_can_be_had_for_every_reading():
 @pytest.mark.parametrize(
     ("knobs", "sentence"),
     [
-        ({"baseline": 1}, "baseline counts readings: expected at least 2, found 1"),
-        ({"confirm": 0}, "confirm counts readings: expected at least 1, found 0"),
+        ({"baseline": 1}, "baseline counts values: expected at least 2, found 1"),
+        ({"confirm": 0}, "confirm counts values: expected at least 1, found 0"),
         ({"threshold": 0.0}, r"threshold must be above 0, found 0\.0"),
         ({"correlation": 1.0}, r"correlation must lie in \[0, 1\), found 1\.0"),
         ({"window": 6}, "window must hold a baseline and a change, found 6"),

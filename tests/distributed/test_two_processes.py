@@ -30,6 +30,7 @@ from heedful.run.config import GradientsConfig, TrainConfig  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.seeds import derive  # noqa: E402
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts, write_whole  # noqa: E402
+from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.lora_config import LoraConfig  # noqa: E402
 
@@ -135,7 +136,7 @@ def test_pieces_computed_with_in_bfloat16_are_stepped_in_float32(two: list[Found
 
 def test_whole_for_a_while_each_process_uses_the_model_as_often_as_it_likes(two: list[Found]) -> None:
     model = worker.tiny(torch.float64, tied=True)
-    learner = Learner(model, Grpo(), worker.OPTIMIZER, temperature=0.7, micro_batch_tokens=40)
+    learner = Learner(model, Grpo(), worker.OPTIMIZER, UpdateSettings(temperature=0.7, micro_batch_tokens=40))
     ids = torch.arange(12)[None] % worker.VOCABULARY
     before = model(input_ids=ids).logits[0, -1].detach().clone()
     learner.update(worker.samples(), token_budget=worker.BUDGET)

@@ -17,6 +17,7 @@ from heedful.algorithms.table import Algorithm
 from heedful.diagnostics.gradient import GRAMS, gradient_metrics
 from heedful.gradients import meter as anatomy
 from heedful.gradients.meter import GradientMeter
+from heedful.training.batch import UpdateSettings
 from heedful.training.critic import Critic
 from heedful.training.critic_config import CriticConfig
 from heedful.training.learner import Learner
@@ -85,7 +86,11 @@ def gradient_of_the_learner(
     model: torch.nn.Module, reference: torch.nn.Module, algorithm: Algorithm, groups: Sequence[Group]
 ) -> torch.Tensor:
     learner = Learner(
-        model, algorithm, OptimizerConfig(), temperature=TEMPERATURE, reference=reference, micro_batch_tokens=64
+        model,
+        algorithm,
+        OptimizerConfig(),
+        UpdateSettings(temperature=TEMPERATURE, micro_batch_tokens=64),
+        reference=reference,
     )
     samples = make_samples(groups, [KEPT] * len(groups), algorithm.advantage)
     learner.accumulate_gradient(samples, token_budget=BUDGET)
@@ -159,7 +164,7 @@ def test_credit_of_a_critic_adds_up_to_the_gradient_of_the_learner(
     torch.nn.init.normal_(critic._head.weight, generator=torch.Generator().manual_seed(0))
     groups = groups_of(model, REWARDS[:3])
     rows = merge_rows(groups, [KEPT] * len(groups))
-    learner = Learner(model, algorithm, OptimizerConfig(), temperature=TEMPERATURE)
+    learner = Learner(model, algorithm, OptimizerConfig(), UpdateSettings(temperature=TEMPERATURE))
     learner.accumulate_gradient(credit(rows, groups, algorithm.advantage, critic.values(rows)), token_budget=BUDGET)
     expected = torch.cat([parameter.grad.flatten() for parameter in wide(model)])
     model.zero_grad(set_to_none=True)
@@ -201,7 +206,7 @@ def test_halves_have_baselines_of_their_own_and_the_products_average_over_splits
             # Two points worse than its double its advantage is -1: alone, its loss is its mean log-probability.
             alone = Group(group.task, twice)
             samples = make_samples([alone], [KEPT], algorithm.advantage)
-            learner = Learner(model, algorithm, OptimizerConfig(), temperature=TEMPERATURE)
+            learner = Learner(model, algorithm, OptimizerConfig(), UpdateSettings(temperature=TEMPERATURE))
             learner.accumulate_gradient(samples[:1], token_budget=BUDGET)
             scores.append(torch.cat([parameter.grad.flatten() for parameter in wide(model)]).numpy())
             model.zero_grad(set_to_none=True)

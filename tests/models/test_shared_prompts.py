@@ -9,6 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from heedful.algorithms.table import ALGORITHMS
 from heedful.models.shared_prompts import plan_micro_batches
 from heedful.protocols import UsesCritic
+from heedful.training.batch import UpdateSettings
 from heedful.training.learner import Learner
 from heedful.training.optimizer_config import OptimizerConfig
 from heedful.types import TrainingSample
@@ -102,9 +103,8 @@ def test_the_gradient_is_that_of_prompts_read_with_every_sample(
             model,
             algorithm,
             OptimizerConfig(),
-            micro_batch_tokens=most_tokens,
+            UpdateSettings(micro_batch_tokens=most_tokens, share_prompts=share),
             reference=make(1),
-            share_prompts=share,
         )
         reading = learner.accumulate_gradient(SAMPLES, token_budget=20)
         gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])  # type: ignore[union-attr]
@@ -120,7 +120,7 @@ def test_shared_prompts_are_read_once() -> None:
     read = []
     for share in (False, True):
         model = llama()
-        learner = Learner(model, ALGORITHMS["grpo"](), OptimizerConfig(), share_prompts=share)
+        learner = Learner(model, ALGORITHMS["grpo"](), OptimizerConfig(), UpdateSettings(share_prompts=share))
         tokens: list[int] = []
         model.model.register_forward_pre_hook(
             lambda module, args, kwargs, tokens=tokens: tokens.append(kwargs["input_ids"].numel()), with_kwargs=True

@@ -145,7 +145,7 @@ def test_key_figures_show_both_ends_with_interval_and_n(page: str) -> None:
 
 def test_missing_readings_are_absent_with_their_reason_and_never_zero(page: str, tmp_path: Path) -> None:
     assert "missing at steps 20, 24, 40: one distinct prompt: N &lt; 2" in page
-    assert "blind: missing at all 61 readings: the environment reports no progress" in page
+    assert "blind: missing at all 61 values: the environment reports no progress" in page
     run = RunFolder(tmp_path)
     write_whole(run.metrics, '{"step": 3, "metrics": {"format/valid_rate": {"value": null, "why": "no turn"}}}\n')
     bare = write_report(run).read_text(encoding="utf-8")

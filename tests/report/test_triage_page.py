@@ -50,8 +50,8 @@ def stored(run: RunFolder, step: int, *tasks: tuple[str, float, float]) -> None:
 
 def test_alarms_are_listed_with_when_they_stood_and_on_what_evidence(tmp_path: Path) -> None:
     first, late = alarm("noise_collapse", None, 0, 1, 1, 0, 0, 1), alarm("success_drop", None, 1, 0, 0, 1, 1, 1)
-    quiet, untold = alarm("oscillation", *[None, *[0] * 6]), alarm("reward_blind", *[None] * 7)
-    lines = [a | b | c | d for a, b, c, d in zip(first, late, quiet, untold, strict=True)]
+    quiet, unknown = alarm("oscillation", *[None, *[0] * 6]), alarm("reward_blind", *[None] * 7)
+    lines = [a | b | c | d for a, b, c, d in zip(first, late, quiet, unknown, strict=True)]
     table = alarm_table(read_run(run_with(tmp_path / "run", *lines)))
     assert [(row.name, row.collapse, row.when) for row in table.raised] == [
         ("success_drop", False, "steps 1, 4 to the end"),
@@ -60,14 +60,14 @@ def test_alarms_are_listed_with_when_they_stood_and_on_what_evidence(tmp_path: P
     assert table.raised[0].evidence == WHY
     assert "entropy bonus" in table.raised[1].advice
     assert table.quiet == ("oscillation",)
-    assert table.untold == (("reward_blind", "2 of the first 7 readings"),)
+    assert table.unknown == (("reward_blind", "2 of the first 7 readings"),)
 
 
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
         ((None, 0, 0), "No alarm was raised."),
-        ((None, None), "No alarm had the readings that it needs."),
+        ((None, None), "No alarm had the values that it needs."),
         ((), "No alarm/"),
     ],
 )
@@ -90,7 +90,7 @@ def test_tasks_that_come_again_are_shown_over_time_with_advice(tmp_path: Path) -
     assert found.tasks[1].strip.count("<rect") == 4
     assert found.tags[0] == ("f", "4", ("100%", "0%", "0%", "0%"))
     assert found.notes[0].startswith("The environment reports no progress")
-    assert found.notes[1] == "2 of the 3 tasks were without signal at some visit; these longest so stand below."
+    assert found.notes[1] == "2 of the 3 tasks were without signal at some visit. Listed: all of them."
     assert [(row.cause, row.early, row.late) for row in found.causes] == [
         ("mixed", "25%", "25%"),
         ("failed", "75%", "75%"),
@@ -107,7 +107,7 @@ def test_many_tasks_are_cut_with_a_word(tmp_path: Path) -> None:
         stored(run, step, *tasks)
     found = triage_of(read_run(run))
     assert len(found.tasks) == MOST_TASKS
-    assert f"the {MOST_TASKS} longest so stand below" in found.notes[-1]
+    assert f"the {MOST_TASKS} with the longest stretch" in found.notes[-1]
 
 
 def test_fresh_tasks_have_no_history_and_the_page_says_why(tmp_path: Path) -> None:

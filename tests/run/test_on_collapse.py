@@ -27,8 +27,8 @@ def collapsing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rules that a short run meets for certain: a collapse from step 2 on, a warning from step 1 on."""
 
     def rules(config: AlarmConfig) -> Sequence[Rule]:
-        def entropy(readings: int) -> Beyond:
-            return Beyond("policy/entropy_per_token", 1e-6, above=True, readings=readings)
+        def entropy(count: int) -> Beyond:
+            return Beyond("policy/entropy_per_token", 1e-6, above=True, count=count)
 
         return (
             Rule("some_collapse", ((entropy(3),),), "Stop here.", collapse=True),

@@ -31,6 +31,7 @@ from heedful.run.parts import assemble  # noqa: E402
 from heedful.statistics.group_statistics import values_on  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
+from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
 from heedful.training.samples import credit, make_samples, merge_rows  # noqa: E402
@@ -110,7 +111,9 @@ def test_the_rows_of_a_trajectory_train_every_sampled_token_once_behind_what_it_
 
 @pytest.mark.parametrize("turns", WINDOWS)
 def test_the_learner_finds_the_log_probabilities_of_the_sampler(model: Any, groups_of: Any, turns: int | None) -> None:
-    learner = Learner(llama(model.config.vocab_size), Grpo(), OptimizerConfig(lr=1e-3), micro_batch_tokens=300)
+    learner = Learner(
+        llama(model.config.vocab_size), Grpo(), OptimizerConfig(lr=1e-3), UpdateSettings(micro_batch_tokens=300)
+    )
     samples = make_samples(groups_of[turns], [KEPT] * 3, Grpo().advantage)
     found = {metric.name: metric for metric in learner.update(samples)}
     error = found["policy/logprob_error"]
@@ -149,7 +152,9 @@ def test_a_trajectory_weighs_as_one_however_many_rows_it_became(
     model: Any, groups_of: Any, turns: int, average: Any
 ) -> None:
     algorithm = replace(Grpo(), average=average)
-    learner = Learner(llama(model.config.vocab_size), algorithm, OptimizerConfig(), micro_batch_tokens=400)
+    learner = Learner(
+        llama(model.config.vocab_size), algorithm, OptimizerConfig(), UpdateSettings(micro_batch_tokens=400)
+    )
     samples = make_samples(groups_of[turns], [KEPT] * 3, algorithm.advantage)
     learner.model.zero_grad(set_to_none=True)
     learner.accumulate_gradient(samples)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from heedful.statistics.change_point import Design, Reading, largest_shift
+from heedful.statistics.change_point import Design, Point, largest_shift
 from heedful.types import Metric
 
 DOWN = Design("down", least=0.1, relative=False, threshold=5.0, baseline=3, confirm=2, correlation=0.0)
@@ -14,18 +14,18 @@ UP = replace(DOWN, direction="up", least=0.25, relative=True)
 
 
 def readings(values, error=0.1):
-    return [Reading(4 * place, value, None if error is None else error**2) for place, value in enumerate(values)]
+    return [Point(4 * place, value, None if error is None else error**2) for place, value in enumerate(values)]
 
 
 def test_a_reading_takes_its_variance_from_the_wider_side_of_its_interval():
-    found = Reading.of(3, Metric("success/rate", 0.9, 128, 0.704004, 1.0))
+    found = Point.of(3, Metric("success/rate", 0.9, 128, 0.704004, 1.0))
     assert found is not None
     assert (found.step, found.value, found.n) == (3, 0.9, 128)
     assert math.sqrt(found.variance) == pytest.approx(0.1, rel=1e-5)
-    assert Reading.of(3, Metric("a", 2.0)).variance is None
-    assert Reading.of(3, Metric("a", None, why="none")) is None
-    assert Reading.of(3, Metric("a", "diverse")) is None
-    assert Reading.of(3, Metric("a", math.nan)) is None
+    assert Point.of(3, Metric("a", 2.0)).variance is None
+    assert Point.of(3, Metric("a", None, why="none")) is None
+    assert Point.of(3, Metric("a", "diverse")) is None
+    assert Point.of(3, Metric("a", math.nan)) is None
 
 
 def test_a_fall_is_measured_in_standard_errors_of_the_two_means():

@@ -173,7 +173,7 @@ def test_a_metric_that_one_side_lacks_is_no_separation(written: WrittenRuns) -> 
     declared = study(separations=(Separation("s", ("new",), ("old",)),), measures=(), pairs=(), seeds=(0,))
     outcomes = read_outcomes(declared, written.folder.runs(declared))
     assert outcomes.separations[0].met is None
-    assert verdict(declared, outcomes, 2) == ["s: unknown (no metric has readings on both sides)."]
+    assert verdict(declared, outcomes, 2) == ["s: unknown (no metric has values on both sides)."]
 
 
 def bounded(*values: float, half: float = 0.02) -> list[Metric]:

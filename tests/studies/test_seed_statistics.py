@@ -2,7 +2,7 @@
 
 import pytest
 
-from heedful.studies.seed_statistics import pool, task_gains, task_rates
+from heedful.studies.seed_statistics import over_tasks, task_gains, task_rates
 from heedful.types import Ending, Group, Task, Trajectory
 
 
@@ -26,54 +26,39 @@ def test_gains_are_paired_and_a_task_scored_once_has_none() -> None:
     assert task_gains({"a": 0.25, "b": 1.0}, {"a": 0.75, "c": 1.0}) == {"a": 0.5}
 
 
-def test_the_interval_over_seeds_is_students_over_their_means() -> None:
-    pooled = pool("gain", [{"a": 0.5, "b": 0.1}, {"a": 0.3, "b": -0.1}])
-    # Means 0.3 and 0.1: mean 0.2, standard error 0.1.
-    assert pooled.over_seeds.value == pytest.approx(0.2)
-    assert pooled.over_seeds.n == 2
-    assert pooled.over_seeds.low == pytest.approx(0.2 - 1.27062, abs=1e-5)
-    assert pooled.over_seeds.high == pytest.approx(0.2 + 1.27062, abs=1e-5)
-    assert (pooled.lowest, pooled.highest) == (pytest.approx(0.1), pytest.approx(0.3))
-
-
 def test_the_interval_over_tasks_is_students_over_their_means_of_all_seeds() -> None:
-    pooled = pool("gain", [{"a": 0.6, "b": 0.1, "c": 0.0}, {"b": 0.1, "a": 0.2, "c": 0.2}])
+    pooled = over_tasks("gain", [{"a": 0.6, "b": 0.1, "c": 0.0}, {"b": 0.1, "a": 0.2, "c": 0.2}])
     # Tasks 0.4, 0.1, 0.1: mean 0.2, standard deviation sqrt(0.03), standard error 0.1.
-    assert pooled.over_tasks.value == pytest.approx(0.2)
-    assert pooled.over_tasks.n == 3
-    assert pooled.over_tasks.low == pytest.approx(0.2 - 0.430265, abs=1e-5)
-    assert pooled.over_tasks.high == pytest.approx(0.2 + 0.430265, abs=1e-5)
+    assert pooled.value == pytest.approx(0.2)
+    assert pooled.n == 3
+    assert pooled.low == pytest.approx(0.2 - 0.430265, abs=1e-5)
+    assert pooled.high == pytest.approx(0.2 + 0.430265, abs=1e-5)
 
 
-def test_tasks_that_one_seed_lacks_count_for_seeds_but_not_for_tasks() -> None:
-    pooled = pool("gain", [{"a": 1.0, "b": 0.0}, {"a": 0.5}])
-    assert pooled.over_seeds.value == pytest.approx(0.5)
-    assert pooled.over_tasks.value == pytest.approx(0.75)
-    assert (pooled.over_tasks.n, pooled.over_tasks.low) == (1, None)
+def test_tasks_that_one_seed_lacks_are_not_pooled() -> None:
+    pooled = over_tasks("gain", [{"a": 1.0, "b": 0.0}, {"a": 0.5}])
+    assert pooled.value == pytest.approx(0.75)
+    assert (pooled.n, pooled.low, pooled.why) == (1, None, "a single task has no interval")
 
 
-def test_one_seed_has_a_mean_and_no_interval_over_seeds() -> None:
-    pooled = pool("gain", [{"a": 0.5, "b": 0.1}])
-    assert (pooled.over_seeds.value, pooled.over_seeds.low) == (pytest.approx(0.3), None)
-    assert "single seed" in pooled.over_seeds.why
-    assert pooled.over_tasks.low == pytest.approx(0.3 - 12.7062 * 0.2, abs=1e-4)
+def test_one_seed_has_an_interval_over_its_tasks() -> None:
+    pooled = over_tasks("gain", [{"a": 0.5, "b": 0.1}])
+    assert pooled.low == pytest.approx(0.3 - 12.7062 * 0.2, abs=1e-4)
 
 
 def test_gains_that_agree_exactly_give_no_interval_of_no_width() -> None:
-    pooled = pool("gain", [{"a": 0.2, "b": 0.2}, {"a": 0.3, "b": 0.1}])
-    assert pooled.over_seeds.value == pytest.approx(0.2)
-    assert (pooled.over_seeds.low, pooled.over_seeds.high) == (None, None)
-    assert "all gains are equal" in pooled.over_seeds.why
-    assert pooled.over_tasks.low is not None
+    pooled = over_tasks("gain", [{"a": 0.2, "b": 0.2}, {"a": 0.4, "b": 0.4}])
+    assert pooled.value == pytest.approx(0.3)
+    assert (pooled.low, pooled.high) == (None, None)
+    assert "all gains are equal" in pooled.why
 
 
-def test_seeds_without_an_evaluation_are_left_out_and_said_to_be_missing() -> None:
-    assert pool("gain", [{"a": 0.5}, {}]).over_seeds.n == 1
-    nothing = pool("gain", [{}, {}])
-    assert (nothing.over_seeds.value, nothing.over_tasks.value, nothing.lowest) == (None, None, None)
-    assert nothing.over_seeds.why == "no seed was evaluated both before and after training"
+def test_seeds_without_an_evaluation_are_left_out() -> None:
+    assert over_tasks("gain", [{"a": 0.5, "b": 0.1}, {}]).n == 2
+    nothing = over_tasks("gain", [{}, {}])
+    assert (nothing.value, nothing.why) == (None, "no task was evaluated twice, or its rollouts are not kept")
 
 
 def test_seeds_that_share_no_task_have_no_mean_over_tasks() -> None:
-    pooled = pool("gain", [{"a": 0.5}, {"b": 0.1}])
-    assert (pooled.over_tasks.value, pooled.over_tasks.why) == (None, "the seeds share no task")
+    pooled = over_tasks("gain", [{"a": 0.5}, {"b": 0.1}])
+    assert (pooled.value, pooled.why) == (None, "the seeds share no task")

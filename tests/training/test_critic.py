@@ -16,6 +16,7 @@ from heedful.algorithms import losses  # noqa: E402
 from heedful.algorithms.advantages import GroupRelative  # noqa: E402
 from heedful.algorithms.gae import Gae  # noqa: E402
 from heedful.algorithms.table import Grpo, Ppo  # noqa: E402
+from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.critic import Critic, value_metrics  # noqa: E402
 from heedful.training.critic_config import CriticConfig  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
@@ -150,7 +151,7 @@ def test_the_clipped_error_on_three_tokens_by_hand() -> None:
 @pytest.mark.parametrize("micro_batch_tokens", [1, 30, 10_000])
 def test_values_are_read_before_each_sampled_token_whatever_the_micro_batch(kind: Any, micro_batch_tokens: int) -> None:
     policy = tiny()
-    critic = Critic(policy, CriticConfig(kind=kind), STEADY, micro_batch_tokens=micro_batch_tokens)
+    critic = Critic(policy, CriticConfig(kind=kind), STEADY, UpdateSettings(micro_batch_tokens=micro_batch_tokens))
     wake(critic)
     rows = merge_rows(drawn_groups(1), [KEPT] * 4)
     for row, values in zip(rows, critic.values(rows), strict=True):
@@ -173,9 +174,9 @@ def test_a_prompt_read_once_for_its_group_gives_the_same_values_and_gradients() 
     found = []
     for share in (False, True):
         policy = tiny()
-        critic = Critic(policy, CriticConfig(), STEADY, share_prompts=share)
+        critic = Critic(policy, CriticConfig(), STEADY, UpdateSettings(share_prompts=share))
         wake(critic)
-        learner = Learner(policy, Ppo(), STEADY, critic=critic, share_prompts=share)
+        learner = Learner(policy, Ppo(), STEADY, UpdateSettings(share_prompts=share), critic=critic)
         cut = learner._cut(valued(critic, groups), None, share_prompts=share)
         assert [batch.prompts is not None for batch in cut] == [share]
         critic._backward(cut, 1.0, 0.0)
@@ -281,9 +282,9 @@ def test_the_gradient_is_that_of_the_loss_spelled_out_whatever_the_micro_batch(
     config: CriticConfig, micro_batch_tokens: int
 ) -> None:
     policy = tiny()
-    critic = Critic(policy, config, STEADY, micro_batch_tokens=micro_batch_tokens)
+    critic = Critic(policy, config, STEADY, UpdateSettings(micro_batch_tokens=micro_batch_tokens))
     wake(critic)
-    learner = Learner(policy, Ppo(), STEADY, micro_batch_tokens=micro_batch_tokens, critic=critic)
+    learner = Learner(policy, Ppo(), STEADY, UpdateSettings(micro_batch_tokens=micro_batch_tokens), critic=critic)
     samples = valued(critic, drawn_groups(1))
     reading = critic._backward(learner._cut(samples, None, share_prompts=False), 2.0, config.trunk)
     found = [one for one in [*gradients(critic._backbone), *gradients(critic._head)] if one is not None]
@@ -306,7 +307,7 @@ def test_computing_layers_again_changes_no_gradient(config: CriticConfig) -> Non
     found = []
     for recompute in (False, True):
         policy = tiny()
-        critic = Critic(policy, config, STEADY, recompute=recompute, share_prompts=False)
+        critic = Critic(policy, config, STEADY, UpdateSettings(recompute=recompute, share_prompts=False))
         wake(critic)
         learner = Learner(policy, Ppo(), STEADY, critic=critic)
         critic._backward(learner._cut(valued(critic, drawn_groups(1)), None, share_prompts=False), 1.0, config.trunk)

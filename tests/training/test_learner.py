@@ -10,6 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from heedful.algorithms.entropy_control import EntropyTarget, LinearEntropy
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.protocols import UsesCritic
+from heedful.training.batch import UpdateSettings
 from heedful.training.learner import Learner
 from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.samples import make_samples
@@ -152,7 +153,11 @@ def test_the_gradient_is_that_of_the_loss_spelled_out_whatever_the_micro_batch(
     loss = plain_loss(model, reference, algorithm, samples, temperature=0.7)
     expected = torch.cat([one.flatten() for one in torch.autograd.grad(loss, list(model.parameters()))])
     learner = Learner(
-        model, algorithm, STEADY, temperature=0.7, micro_batch_tokens=micro_batch_tokens, reference=reference
+        model,
+        algorithm,
+        STEADY,
+        UpdateSettings(temperature=0.7, micro_batch_tokens=micro_batch_tokens),
+        reference=reference,
     )
     assert_same(gradient(learner, samples), expected)
     reading = learner.accumulate_gradient(samples, token_budget=BUDGET)
@@ -162,7 +167,7 @@ def test_the_gradient_is_that_of_the_loss_spelled_out_whatever_the_micro_batch(
 @pytest.mark.parametrize("name", CRITIC_FREE)
 def test_the_gradient_does_not_depend_on_the_order_of_the_samples(name: str) -> None:
     samples = random_samples()
-    learner = Learner(tiny(), ALGORITHMS[name](), STEADY, micro_batch_tokens=40)
+    learner = Learner(tiny(), ALGORITHMS[name](), STEADY, UpdateSettings(micro_batch_tokens=40))
     expected = gradient(learner, samples)
     for seed in range(3):
         assert_same(gradient(learner, random.Random(seed).sample(samples, len(samples))), expected)
@@ -282,7 +287,7 @@ def test_the_metrics_before_the_update_compare_with_the_sampler() -> None:
         member=0,
         weight=1.0,
     )
-    metrics = Learner(model, Grpo(), STEADY, temperature=0.5, reference=tiny(1)).update([sample])
+    metrics = Learner(model, Grpo(), STEADY, UpdateSettings(temperature=0.5), reference=tiny(1)).update([sample])
     read = values(metrics)
     assert read["policy/kl_to_sampler"] == pytest.approx(0.125, abs=1e-6)
     assert read["policy/logprob_error"] == pytest.approx(0.5, abs=1e-6)
@@ -384,7 +389,7 @@ def test_a_trajectory_of_several_samples_counts_as_one() -> None:
 
 def test_mini_batches_hold_every_trajectory_once_whole_and_shuffled_anew() -> None:
     samples = [replace(sample, member=0) for sample in random_samples(9)]  # three trajectories of three samples
-    learner = Learner(tiny(), Grpo(minibatches=2, epochs=2), STEADY, seed=3)
+    learner = Learner(tiny(), Grpo(minibatches=2, epochs=2), STEADY, UpdateSettings(seed=3))
     for epoch in range(2):
         dealt = learner._deal(samples, epoch)
         assert sorted(place for places in dealt for place in places) == list(range(9))
@@ -474,7 +479,7 @@ def test_a_target_raises_the_bonus_while_the_entropy_is_below_it_and_holds_it_th
 
 def test_a_greedy_temperature_is_refused() -> None:
     with pytest.raises(ValueError, match="temperature above 0"):
-        Learner(tiny(), Grpo(), STEADY, temperature=0.0)
+        Learner(tiny(), Grpo(), STEADY, UpdateSettings(temperature=0.0))
 
 
 def test_dropout_is_off_since_the_sampler_had_none() -> None:

@@ -22,6 +22,7 @@ from heedful.models.folders import read_model  # noqa: E402
 from heedful.models.token_logits import token_logits  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.storage import RunFolder, read_metrics, write_whole  # noqa: E402
+from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.lora import Adapters  # noqa: E402
 from heedful.training.lora_config import LoraConfig  # noqa: E402
@@ -99,7 +100,9 @@ def test_the_reference_is_the_model_without_additions() -> None:
     moved(Adapters(other, LoraConfig(rank=2), seed=0))
     found = []
     for policy, reference in ((model, adapters.without(token_logits(model))), (other, tiny(torch.float64))):
-        learner = Learner(policy, replace(Grpo(), kl=0.5), OPTIMIZER, micro_batch_tokens=40, reference=reference)
+        learner = Learner(
+            policy, replace(Grpo(), kl=0.5), OPTIMIZER, UpdateSettings(micro_batch_tokens=40), reference=reference
+        )
         reading = learner.accumulate_gradient(samples(), token_budget=BUDGET)
         gradients = [p.grad.flatten() for p in policy.parameters() if p.requires_grad]
         found.append((reading.loss, torch.cat(gradients)))

@@ -14,6 +14,7 @@ transformers = pytest.importorskip("transformers")
 
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import Grpo  # noqa: E402
+from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.lora import Adapters  # noqa: E402
 from heedful.training.lora_config import LoraConfig  # noqa: E402
@@ -48,7 +49,11 @@ def learner_of(model: Any, *, recompute: bool) -> Learner:
     # Without sharing prompts, so that both read the same rows in the same passes.
     algorithm = replace(Grpo(), kl=0.2, entropy=0.1)
     return Learner(
-        model, algorithm, OPTIMIZER, reference=tiny(torch.float32, 1), recompute=recompute, share_prompts=False
+        model,
+        algorithm,
+        OPTIMIZER,
+        UpdateSettings(recompute=recompute, share_prompts=False),
+        reference=tiny(torch.float32, 1),
     )
 
 
@@ -128,7 +133,7 @@ def test_the_flag_reaches_the_learner(tmp_path: Path, echo_run: Any, monkeypatch
 
     class Asked(Learner):
         def __init__(self, *given: Any, **named: Any) -> None:
-            asked.append(named["recompute"])
+            asked.append(next(one for one in given if isinstance(one, UpdateSettings)).recompute)
             super().__init__(*given, **named)
 
     monkeypatch.setattr(parts, "Learner", Asked)

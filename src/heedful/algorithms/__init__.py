@@ -1,0 +1,37 @@
+"""Algorithms as rows of a table, advantage estimators, and the terms of the loss.
+
+Each name is importable from here, for instance `from heedful.algorithms import Grpo, GroupRelative`. Estimators take
+plain numbers and need no torch: `GroupRelative()([1, 0, 0, 1])`. The losses need torch, so they are a module of their
+own: `from heedful.algorithms import losses`. What is not in `__all__` is private.
+"""
+
+from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
+from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, ConstantEntropy, EntropyTarget, LinearEntropy
+from heedful.algorithms.estimators import ESTIMATORS
+from heedful.algorithms.gae import Gae, explained_variance
+from heedful.algorithms.loss_scale import loss_scale_factor
+from heedful.algorithms.returns import TurnReturns
+from heedful.algorithms.table import ALGORITHMS, Algorithm, Cispo, Dapo, DrGrpo, Grpo, Gspo, Ppo, Rloo
+
+__all__ = [
+    "ALGORITHMS",
+    "ENTROPY_CONTROLS",
+    "ESTIMATORS",
+    "Algorithm",
+    "Cispo",
+    "ConstantEntropy",
+    "Dapo",
+    "DrGrpo",
+    "EntropyTarget",
+    "Gae",
+    "GroupRelative",
+    "Grpo",
+    "Gspo",
+    "LeaveOneOut",
+    "LinearEntropy",
+    "Ppo",
+    "Rloo",
+    "TurnReturns",
+    "explained_variance",
+    "loss_scale_factor",
+]

@@ -175,11 +175,14 @@ class DrGrpo(Algorithm):
 class Dapo(Algorithm):
     """Clip .2/.28, mean over all tokens of the batch, no KL, dynamic sampling, overlong shaping.
 
-    Source: Yu et al. 2025, arXiv:2503.14476, section 3. Assumes that a reply should weigh by its length. The buffer is
-    theirs, 4,096 of 20,480 tokens; so is the penalty: half of what lies between right and wrong, there 1 and -1, here 1
-    and 0. Deviations: at most three batches are collected, refills of the size that is likely to be needed; length
-    costs per turn; the token mean is over the whole batch, not over a micro-batch. The filter is a setting of its own:
-    theirs is `keep_all`, which under dynamic sampling sees no constant group.
+    Source: Yu et al. 2025, arXiv:2503.14476, section 3. Assumes that a reply should weigh by its length.
+
+    The overlong buffer is the paper's: 4,096 of 20,480 tokens, here 0.2. The overlong penalty is the paper's, half of
+    the distance between a right and a wrong reply: 1 there (rewards 1 and -1), 0.5 here (rewards 1 and 0).
+
+    Deviations: at most three batches are collected, and a refill has the size that is likely to be needed. Length is
+    penalised per turn. The token mean is over the whole batch, not over a micro-batch. The filter is a separate
+    setting. The paper's is `keep_all`, which under dynamic sampling sees no constant group.
     """
 
     clip_high: float = 0.28

@@ -1,7 +1,7 @@
-"""Chat messages of foreign logs as turns: what stood before each reply, and the reply.
+"""Chat messages of logs as turns: the text before each reply, and the reply.
 
-Promise: no text is invented; contents made of parts keep their text, other parts are named, tool calls are written out
-as the JSON that they are.
+No text is invented. Contents made of parts keep their text, other parts are named, and tool calls are written as their
+JSON.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def text_of_messages(messages: Sequence[Mapping[str, str]]) -> str:
 def turns_of(messages: Messages, tags: ThoughtTags) -> tuple[Messages, tuple[Turn, ...]]:
     """The first prompt, and one turn per assistant message with the text that was new before it.
 
-    What follows the last assistant message was never answered and is left out. Raises `Misfit` if nothing stands before
+    What follows the last assistant message was never answered and is left out. Raises `Misfit` if nothing is before
     the first reply.
     """
     at = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
@@ -48,7 +48,7 @@ def turns_of(messages: Messages, tags: ThoughtTags) -> tuple[Messages, tuple[Tur
 
 
 def text_turn(prompt: str, reply: str, tags: ThoughtTags, rewards: Mapping[str, float] | None = None) -> Turn:
-    """A turn of which only texts are known: ids, ranges, actions and validity are placeholders."""
+    """A turn whose texts alone are known: ids, ranges, actions and validity are placeholders."""
     nothing = Span(0, 0)
     closed = tags.close in reply
     sampled = Reply(Prompt(prompt, ()), (), reply, (), (), nothing, nothing, closed=closed, cut=False)

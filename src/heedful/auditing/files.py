@@ -1,8 +1,7 @@
 """Log files: which ones a folder holds, what they are by content, and their rows one after the other.
 
-Promise: lazy. Memory holds one line or one batch of parquet rows; a row that cannot be read is counted and the rest
-goes on; what is no log at all is refused with a sentence, and nothing that could run code is ever opened as more than
-bytes.
+Memory holds one line or one batch of parquet rows. A row that cannot be read is counted, and reading goes on. A file
+that is no log is refused with a sentence. A file that could run code is only read as bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heedful.auditing.records import Faults, Place, Row, shortened
+from heedful.auditing.records import Faults, Location, Row, shortened
 
 if TYPE_CHECKING:
     import pyarrow.parquet
@@ -51,10 +50,10 @@ class LogFiles:
 
 
 def find_files(source: Path) -> LogFiles:
-    """The log files that `source`, a file or a folder, stands for.
+    """The log files that `source`, a file or a folder, means.
 
     Raises:
-        ValueError: there is nothing there, nothing that is a log, or a pickle; the sentence says what to do.
+        ValueError: there is nothing there, nothing that is a log, or a pickle. The sentence says what to do.
     """
     if source.is_file():
         refuse_unreadable(source)
@@ -66,7 +65,7 @@ def find_files(source: Path) -> LogFiles:
     entries = sorted((entry for entry in folder.iterdir() if entry.is_file()), key=_natural)
     files = episodes[:1] or [entry for entry in entries if entry.suffix.lower() in SUFFIXES]
     if any(_OWN_STEP.fullmatch(file.name) for file in files):
-        # Beside the training rollouts lie those of evaluations: other tasks, other sampling.
+        # The folder also holds the rollouts of evaluations: other tasks, other sampling.
         files = [file for file in files if _OWN_STEP.fullmatch(file.name)]
     if not files:
         _refuse_folder(folder, entries)
@@ -88,7 +87,7 @@ def _refusal(file: Path) -> str:
 
 
 def refuse_unreadable(file: Path) -> None:
-    """Raise a sentence for a file that is no log by its first bytes; nothing of it is interpreted."""
+    """Raise a sentence for a file that is no log by its first bytes. Nothing of it is interpreted."""
     with file.open("rb") as stream:
         head = stream.read(4096)
     if file.suffix.lower() in _PICKLES or re.match(rb"\x80[\x02-\x05]", head):
@@ -119,17 +118,17 @@ def is_parquet(file: Path) -> bool:
         return stream.read(4) == b"PAR1"
 
 
-def rows_of(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Place, Row]]:
+def rows_of(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Location, Row]]:
     """The rows of one file with their places, read as they are asked for."""
     return _parquet_rows(file, faults, tell) if is_parquet(file) else _json_lines(file, faults, tell)
 
 
-def _json_lines(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Place, Row]]:
+def _json_lines(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Location, Row]]:
     with file.open("rb") as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
             number += 1
-            place = Place(file, number)
+            place = Location(file, number)
             read = len(line)
             if read > LONGEST_LINE:
                 faults.add(place, f"a line of at most {LONGEST_LINE >> 20} MiB", "a longer one")
@@ -144,7 +143,7 @@ def _json_lines(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Place,
                     yield place, row
 
 
-def _json_object(line: bytes, place: Place, faults: Faults) -> Row | None:
+def _json_object(line: bytes, place: Location, faults: Faults) -> Row | None:
     expected = "a JSON object"
     try:
         row = json.loads(line)
@@ -162,7 +161,7 @@ def _json_object(line: bytes, place: Place, faults: Faults) -> Row | None:
     return None
 
 
-def _parquet_rows(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Place, Row]]:
+def _parquet_rows(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Location, Row]]:
     import pyarrow
 
     size = file.stat().st_size
@@ -173,14 +172,14 @@ def _parquet_rows(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Plac
             try:
                 batch = next(batches, None)
             except (pyarrow.ArrowException, OSError) as error:
-                faults.add(Place(file, number + 1), "rows that can be read", f"damage: {shortened(str(error))}")
+                faults.add(Location(file, number + 1), "rows that can be read", f"damage: {shortened(str(error))}")
                 return
             if batch is None:
                 return
             tell(size * (number + len(batch)) // total - size * number // total)
             for row in batch.to_pylist():
                 number += 1
-                yield Place(file, number), row
+                yield Location(file, number), row
 
 
 def _parquet(file: Path) -> pyarrow.parquet.ParquetFile:

@@ -1,7 +1,7 @@
-"""Everything that can be read off a logged step without a model, under the names of the metrics page.
+"""The metrics of a logged step that need no model, under the names of the metrics page.
 
-Promise: a metric that the log cannot give is `None` with the reason, whatever placeholder stood in its place; nothing
-is emitted under a name that training does not use.
+Promise: a metric that the log cannot give is `None` with the reason, also where a placeholder was in its place. No
+name is written that training does not use.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def step_metrics(step: LoggedStep, on: str) -> list[Metric]:
 
 
 def _distinct(metrics: Sequence[Metric]) -> list[Metric]:
-    """A reward column that is called `mean` must not stand in for the mean reward."""
+    """A reward column that is called `mean` must not replace the mean reward."""
     found: dict[str, Metric] = {}
     for metric in metrics:
         name = f"{metric.name}_column" if metric.name in found else metric.name
@@ -72,7 +72,7 @@ def sampled_groups(groups: Sequence[Group], prompts: int, thoughts: int, rng: ra
     """At most `prompts` groups with at most `thoughts` members each.
 
     Without `rng` the first ones, as a run measures itself. Foreign logs may be sorted by length or reward, so there
-    groups and members are drawn; they stay in the order of the log.
+    groups and members are drawn. They stay in the order of the log.
     """
     if rng is None:
         return [Group(group.task, group.trajectories[:thoughts]) for group in groups[:prompts]]

@@ -1,6 +1,6 @@
-"""What kind of log something is: its files, its format, the run that it belongs to.
+"""The kind of a log: its files, its format, the run that it belongs to.
 
-Promise: nothing is measured here; a log that cannot be recognised ends in a sentence that says what was found instead.
+Nothing is measured here. A log that cannot be recognised ends in a sentence that says what was found instead.
 """
 
 from __future__ import annotations
@@ -108,4 +108,4 @@ def counted(number: int, noun: str) -> str:
 
 
 def _nobody(more: int) -> None:
-    """Nobody is told how much of a file its recognition reads."""
+    """Ignores how much of a file recognition reads."""

@@ -1,7 +1,7 @@
-"""The audit folder: `audit.json` says what was read and assumed, and where an interrupted audit stands.
+"""The audit folder: `audit.json` says what was read and assumed, and how far an interrupted audit got.
 
-Promise: an audit goes on only over the very bytes and with the very settings that it began with; after a kill at any
-moment `metrics.jsonl` holds whole steps and nothing is measured twice.
+Promise: an audit goes on only over the same bytes and with the same settings that it began with. After a kill at any
+moment `metrics.jsonl` holds whole steps, and nothing is measured twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AuditRecord:
     source: str
     """As the user named it."""
     name: str
-    """Of the file or folder."""
+    """Name of the file or folder."""
     format: str
     files: list[dict[str, Any]]
     """Name, size in bytes and SHA-256 of each."""
@@ -111,7 +111,7 @@ def resume(folder: Path, fresh: AuditRecord) -> AuditRecord:
     if lines < stored.lines:
         raise ValueError(
             f"Expected {stored.lines} lines in {folder / 'metrics.jsonl'}, as {RECORD} says, found {lines}. Give "
-            "another --out to begin anew."
+            "another --out to begin again."
         )
     fresh.lines, fresh.state = stored.lines, stored.state
     return fresh
@@ -126,7 +126,7 @@ def _read(path: Path) -> AuditRecord:
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(
             f"Expected the record of an audit in {path}, found {type(error).__name__}: {error}. Give another --out to "
-            "begin anew."
+            "begin again."
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""What a reader hands on: episodes with the step and the group they belong to, and what could not be read.
+"""What a reader hands on: episodes with their step and group, and what could not be read.
 
-Promise: plain data and a counter; a line that does not fit is described by file, line, what was expected and what was
-found, and the number of such descriptions kept is bounded however bad a log is.
+A line that does not fit is described by file, line, what was expected and what was found. The number of descriptions
+kept is bounded.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Misfit(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a row stands: lines and rows are counted from 1; 0 = the file as a whole."""
+class Location:
+    """The place of a row in a log. Lines and rows are counted from 1; 0 = the file as a whole."""
 
     file: Path
     line: int
@@ -46,7 +46,7 @@ class Place:
 class Fault:
     """One line that was left out."""
 
-    place: Place
+    place: Location
     expected: str
     found: str
 
@@ -64,7 +64,7 @@ class Faults:
     aside: Counter[str] = field(default_factory=Counter)
     """Rows that are no faults and were left out all the same: what they are -> how many."""
 
-    def add(self, place: Place, expected: str, found: str) -> None:
+    def add(self, place: Location, expected: str, found: str) -> None:
         self.count += 1
         if len(self.kept) < FAULTS_KEPT:
             self.kept.append(Fault(place, expected, shortened(found)))
@@ -74,13 +74,13 @@ class Faults:
 class LoggedEpisode:
     """One episode as a log tells it."""
 
-    place: Place
+    place: Location
     step: int
     group: str
     """Names its group within the step."""
     task: Task
     trajectory: Trajectory
-    """Placeholders stand where the log says nothing; `Knowledge` says which metrics must not be read off them."""
+    """Placeholders are where the log says nothing; `Knowledge` lists the metrics that must not be read from them."""
     messages: tuple[Mapping[str, str], ...] = ()
     """The first prompt as roles and contents, where the log holds messages instead of text."""
     verdict: Verdict | None = None
@@ -192,5 +192,5 @@ def fitting(convert: Callable[[Row], Converted], rows: Iterable[Row]) -> list[Co
     return found
 
 
-LocatedRows = Iterable[tuple[Place, Row]]
+LocatedRows = Iterable[tuple[Location, Row]]
 Episodes = Iterator[LoggedEpisode]

@@ -1,7 +1,7 @@
-"""An audit from end to end: measure a log step by step and write what was found.
+"""An audit from end to end: measure a log step by step and write the results.
 
-Promise: every step is on disk before the next one is read; what could not be read is counted, and a log of which
-nothing could be read is an error, not an empty page.
+Promise: every step is on disk before the next one is read. What could not be read is counted. A log of which nothing
+could be read is an error, not an empty page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from heedful.auditing.files import rows_of
 from heedful.auditing.measure import judged, sampled_groups, step_metrics
 from heedful.auditing.recognised import RecognisedLog, counted
 from heedful.auditing.record import RECORD, AuditRecord, claim_folder, fingerprints, resume
-from heedful.auditing.records import Faults, LoggedEpisode, Place
+from heedful.auditing.records import Faults, Location, LoggedEpisode
 from heedful.auditing.scoring import ModelJudge
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep, StepStream
@@ -60,7 +60,7 @@ class _Tally:
 
 
 def measure_log(log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: Watcher) -> Path:
-    """Measure a log and write `metrics.jsonl`, `audit.json`, `verdict.json` and `report.html`; returns their folder.
+    """Measure a log and write `metrics.jsonl`, `audit.json`, `verdict.json` and `report.html`. Returns their folder.
 
     `out` is a new folder, or that of the same audit to go on with; `None` claims `audits/<name>-<n>`.
 
@@ -106,7 +106,7 @@ class _Audit:
         self.record.save(self.folder)
         self.watch.begin(self.log.files.size)
         for file, sentence in self.log.files.refused:
-            self.faults.add(Place(file, 0), "a file that can be read", sentence)
+            self.faults.add(Location(file, 0), "a file that can be read", sentence)
         steps = StepStream(self._episodes(), self.faults, lambda: self.position)
         tracker = JsonlTracker(run.metrics)
         try:

@@ -1,6 +1,6 @@
-"""What a model says about logged thoughts: text turned into ids where there are none, then scores.
+"""Scores of logged thoughts by a model, after turning text into ids where the log has none.
 
-Promise: logged ids are used only by a model that reads them as the same text; what a model cannot score leaves a
+Promise: logged ids are used only by a model that reads them as the same text. What a model cannot score leaves a
 reason in place of numbers, and the rest of the log goes on.
 """
 
@@ -19,7 +19,7 @@ from heedful.diagnostics.actions import Exchange
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
 from heedful.diagnostics.grounding import grounding
 from heedful.measuring.grounded import grounding_metrics
-from heedful.measuring.scope_reader import NO_SCORES, ScopeReader
+from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThoughts
 from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class ModelJudge:
         return False
 
     def with_ids(self, groups: Sequence[Group], messages: Mapping[str, Messages]) -> list[Group]:
-        """The groups with ids and ranges of this model's tokenizer; a log that has its ids keeps them."""
+        """The groups with ids and ranges of this model's tokenizer. A log that has its ids keeps them."""
         if self.reads(groups):
             return list(groups)
         self.retokenised = True
@@ -111,9 +111,9 @@ class ModelJudge:
         elif thoughts.thoughts_M:
             why, scores = self._scores(thoughts, temperatures.pop())
         name = "" if sampled_it else self.name
-        closed_M = () if scores is NO_SCORES else thoughts.closed_M
+        found = ScoredThoughts(scores, () if scores is NO_SCORES else thoughts.closed_M, why)
         metrics = [
-            *self.reader.measure(step, "first_turn", scores, closed_M, scorer=name, why=why),
+            *self.reader.measure(step, "first_turn", found, scorer=name),
             *self._grounding(groups, name, why),
         ]
         return Scored(metrics, *((None, None) if scores is NO_SCORES else (scores, thoughts)))
@@ -187,7 +187,7 @@ class _Texts:
         return Span(begin, len(starts) if at < 0 else _tokens_before(starts, at + len(self.tags.close)))
 
     def _prompt(self, text: str) -> Prompt:
-        """A list of messages through the model's chat template; plain text as it is, begun as the model begins text."""
+        """A list of messages through the model's chat template. Plain text as it is, begun as the model begins text."""
         if text not in self.prompts:
             tokenizer: Any = self.tokenizer
             messages = self.messages.get(text)

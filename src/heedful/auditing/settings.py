@@ -1,6 +1,7 @@
-"""What can be set about an audit, and what an audited run of our own says about itself.
+"""The settings of an audit, and what an audited run of heedful says about itself.
 
-Promise: torch-free; what the user left open is settled once, from the run's own configuration where there is one.
+This module loads without torch. What the user left open is settled once, from the run's own configuration where there
+is one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 _CHECKPOINT = re.compile(r"step_(\d+)")
 _TRL_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 _RECORD = re.compile(r"heedful(?:-(\d+))?")
-"""What heedful leaves in the output folder of another trainer; a second run there has a number."""
+"""What heedful leaves in the output folder of another trainer. A second run there has a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class AuditSettings:
     tags: tuple[str, str] | None = None
     """What opens and closes a thought; none = <think>,</think>, or the run's own."""
     temperature: float | None = None
-    """Of sampling, where the log does not hold it; none = 1."""
+    """Temperature of sampling, where the log does not hold it; none = 1."""
     on: str | None = None
     """Whose spread signal/* describes: reward, outcome or a reward column; none = reward, or the run's own."""
     rewards: tuple[str, ...] = ()
@@ -43,10 +44,10 @@ class AuditSettings:
     thoughts: int = 4
     """Thoughts per prompt that --model reads."""
     seed: int | None = None
-    """Of drawing prompts and of permutation tests; none = 0, or the run's own."""
+    """Seed of drawing prompts and of permutation tests; none = 0, or the run's own."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the model's weights; log-probabilities are float32 in any case."""
+    """Type of the model's weights; log-probabilities are float32 in any case."""
     threads: int | None = None
     """CPU threads of the model; none = as many as torch likes."""
     max_tokens: int = 4096
@@ -73,7 +74,7 @@ class OwnRun:
 
     @classmethod
     def of(cls, source: Path) -> OwnRun | None:
-        """The run whose folder `source` is or lies in, or that left its record beside it; `None` where there is none.
+        """The run whose folder is or contains `source`, or that left its record next to it; `None` where there is none.
 
         Of several records in one output folder it is the last: its logs replaced those of the others.
         """

@@ -1,7 +1,7 @@
 """From a stream of episodes to steps: a log is a sequence of steps, and each is measured as a whole.
 
-Promise: memory holds one step and a bounded number of others that may still receive late episodes; an episode that
-comes after its step was handed on is counted and named, never silently lost.
+Memory holds one step and a bounded number of others that may still receive late episodes. An episode that comes after
+its step was handed on is counted and named.
 """
 
 from __future__ import annotations

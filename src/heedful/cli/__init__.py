@@ -1,8 +1,9 @@
 """The command line: `heedful train | eval | play | audit | study | gradients | envs | check-env | serve-env | report`.
 
-Promise: what the user can mend ends in a sentence and exit code 2; nothing already computed is lost. Help loads no
-torch. Exit codes: 0 done, 1 a run among several seeds failed or a rule of check-env is broken, 2 bad input, 3 stopped
-by an alarm, 130 interrupted and saved.
+Promise: an error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
+
+Exit codes: 0 done, 1 a run among several failed or a rule of check-env is broken, 2 bad input, 3 stopped by an alarm,
+130 interrupted and saved.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from heedful import __version__
 
 COMMANDS = {
     "train": ("heedful.cli.train", "train an agent: rollouts, filter, update, diagnostics, report"),
-    "eval": ("heedful.cli.evaluate", "success of a run or a model on held-out tasks, beside its baselines"),
+    "eval": ("heedful.cli.evaluate", "success of a run or a model on held-out tasks, with baselines"),
     "play": ("heedful.cli.play", "play one episode yourself, or watch a model, the solver or a random policy"),
     "audit": ("heedful.cli.audit", "measure logged rollouts: ours, TRL's, verl's, verifiers' or RAGEN's"),
     "study": ("heedful.cli.study", "run a declared study: arms x seeds, tables with intervals, a page"),
@@ -53,7 +54,7 @@ def run(argv: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    # An environment of the user's own, module:Class, lies where the command is run, as with `python -m`.
+    # An environment of the user's own, module:Class, is looked for in the current folder, as with `python -m`.
     sys.path.append(os.getcwd())
     try:
         return int(importlib.import_module(COMMANDS[name][0]).main(list(rest)))
@@ -63,11 +64,11 @@ def run(argv: Sequence[str]) -> int:
         print("heedful: interrupted at once; what the last checkpoint holds is safe.", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read our output has stopped reading, as `head` does; there is nobody left to tell.
+        # The reader of the output has closed it, as `head` does. Nothing more can be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError, MemoryError, ArithmeticError, ImportError) as error:
-        # What a user can mend is raised as one of these, with a sentence. The traceback is a variable away.
+        # An error that the user can fix is one of these and carries a sentence. HEEDFUL_TRACEBACK shows its place.
         if os.environ.get("HEEDFUL_TRACEBACK"):
             raise
         print(f"heedful: {_process()}{error or type(error).__name__}", file=sys.stderr)

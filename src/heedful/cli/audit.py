@@ -1,7 +1,4 @@
-"""`heedful audit`: the metrics of training for logged rollouts, of this trainer or another.
-
-Promise: reads a log and writes a folder of its own; the log is never changed.
-"""
+"""`heedful audit`: the metrics of training for the logged rollouts of any trainer. The log is never changed."""
 
 from __future__ import annotations
 
@@ -72,7 +69,7 @@ def main(argv: list[str]) -> int:
 
 
 def _conclude(console: Console, folder: Path) -> None:
-    """What was read, what was left out, and the first and last reading of what matters."""
+    """Print what was read, what was left out, and the first and last reading of the main metrics."""
     import json
 
     from heedful.auditing.record import RECORD

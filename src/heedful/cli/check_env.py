@@ -1,7 +1,6 @@
-"""`heedful check-env`: whether an environment - ours, or anyone's - keeps the contract, rule by rule.
+"""`heedful check-env`: whether any environment keeps the contract, rule by rule.
 
-Promise: each rule ends in a line of its own; what the environment does wrong is told, never a traceback. Exit code 0:
-no rule is broken; 1: at least one is.
+Promise: each rule ends in a line of its own, and an error of the environment is a finding, never a traceback.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ STYLES = {"pass": "green", "warning": "yellow", "broken": "bold red", "not appli
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
-    """How much is played, and what is shown."""
+    """Settings of a check: how much is played, and what is shown."""
 
     quick: bool = False
     """Fewer seeds and episodes: for a first look, and for test suites."""
@@ -70,7 +69,7 @@ class CheckSettings:
     """Other processes, each with its own string hash, that must draw and play the same; none = the number
     above."""
     slowest: float = 1.0
-    """Seconds; a reply of ordinary length that takes longer is warned of."""
+    """Seconds that a reply of ordinary length may take without a warning."""
     patience: float = 30.0
     """Seconds after which a call counts as hanging."""
     skip: tuple[str, ...] = ()
@@ -88,7 +87,7 @@ class CheckSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobSettings(CheckSettings):
-    """The same, with the environment's knobs."""
+    """Settings of a check, with the environment's knobs."""
 
     env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
     """The environment and its knobs."""
@@ -158,7 +157,7 @@ def _settings(line: CommandLine[CheckWords], env: Any) -> tuple[CheckSettings, A
 
 def _checked(env: Any, settings: CheckSettings, origin: str) -> Report:
     if settings.json:
-        # What an environment prints, as some libraries do, must not stand in the JSON.
+        # Some environments print; their output must not mix with the JSON.
         with contextlib.redirect_stdout(sys.stderr):
             report = check(env, settings.effort, settings.skip, origin)
         print(report.write_json())

@@ -1,7 +1,6 @@
-"""`heedful envs`: what there is to train in, where it comes from, and how to bring an environment of your own.
+"""`heedful envs`: the environments and presets, where they come from, and how to bring your own.
 
-Promise: read off the registry and the presets, so that nothing listed is missing and nothing missing is listed; lines
-are as long as the terminal is wide, 80 columns where there is none.
+Promise: the list is read from the registry and the presets. Lines fit the terminal, or 80 columns without one.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from heedful.envs.adapters.extras import LIBRARIES, how_to_install, is_installed
 from heedful.run.presets import PRESETS
 
 MOST_ACTIONS = 12
-"""So many actions of an environment are listed, of more only the first."""
+"""Most actions of an environment that are listed in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _told(name: str) -> str:
-    """The summary, limits and actions, and where a library stands; of what needs something first, what it is."""
+    """The summary, limits and actions of an environment, and whether its library is installed."""
     kind = envs.get(name)
     try:
         env: Any = kind()
@@ -66,7 +65,7 @@ def _told(name: str) -> str:
         installed = "Installed. " if name in LIBRARIES else ""
         return f"{env.summary} {installed}{_limits(env)}"
     except (ValueError, OSError):
-        # It cannot be had with defaults alone: a server that is not there.
+        # Its defaults are not enough, as without a server.
         return (inspect.getdoc(kind) or "").partition("\n")[0]
 
 
@@ -79,7 +78,7 @@ def _limits(env: Any) -> str:
 
 
 def _table(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
-    """Two columns, the second one wrapped beside the first."""
+    """Two columns; the second one is wrapped."""
     pairs = list(rows)
     indent = max(len(name) for name, _ in pairs) + 4
     lines = []

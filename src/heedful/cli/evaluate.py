@@ -1,7 +1,6 @@
-"""`heedful eval`: success on held-out tasks, sampled and greedy, beside what can be had without reading the input.
+"""`heedful eval`: success on held-out tasks, sampled and greedy, with baselines that read no input.
 
-Promise: at a run's own settings it plays the same tasks with the same sampling noise as the run's own evaluation, so
-the numbers agree; every number carries its n and, where there is one, its interval.
+Promise: with a run's own settings it gives the numbers of the run's own evaluation: same tasks, same sampling noise.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from heedful.types import Metric
 class EvaluateWords:
     """Measure success on held-out tasks, sampled and greedy, with 95% intervals.
 
-    Two baselines are measured beside it: a random player, and the best fixed sequence of actions, which reads nothing
+    Two baselines are measured, too: a random player, and the best fixed sequence of actions, which reads nothing
     and is searched on training tasks. Samples of one task are never counted as independent.
 
       heedful eval runs/frozen_lake-grpo-s0-1 --checkpoint best --split test

@@ -1,6 +1,6 @@
-"""`heedful gradients`: signal and noise of a run's gradient, and what its regularisers pull, by reward variance.
+"""`heedful gradients`: signal and noise of a run's gradient, and the pull of its regularisers, by reward variance.
 
-Promise: plays fresh training tasks with a checkpoint and changes nothing of the run: no weight, no optimizer, no task.
+Promise: nothing of the run is changed. Fresh episodes of training tasks are played with its checkpoint.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class GradientsSettings:
     threads: int | None = None
     """CPU threads; none = as many as the run had."""
     device: Literal["auto", "cpu", "cuda", "mps"] | None = None
-    """none = the run's."""
+    """Where it is computed; none = where the run was."""
 
     def __post_init__(self) -> None:
         refuse_below(self, groups=2, group_size=2, buckets=2, memory_mb=1, at_once=1, threads=1)
@@ -150,7 +150,7 @@ def _measure(folder: RunFolder, config: TrainConfig, step: int, settings: Gradie
 def _play(
     config: TrainConfig, parts: Parts, step: int, settings: GradientsSettings, tell: Callable[[int, int], None]
 ) -> list[Group]:
-    """Fresh episodes, their rewards shaped as in training; of the run's pool of tasks where it has one."""
+    """Play fresh episodes with rewards shaped as in training, on the run's pool of tasks if it has one."""
     from heedful.envs.common.tasks import TaskStream
     from heedful.policies import Weights, open_with
     from heedful.rollout import Request, isolated, shape_overlong
@@ -182,7 +182,7 @@ def _play(
 def _facts(
     config: TrainConfig, settings: GradientsSettings, measured: GradientMeasurement
 ) -> dict[str, str | int | float | None]:
-    """What a measurement rests on, in words where words are needed."""
+    """The conditions of a measurement, for the record and the page."""
     algorithm = to_json(config)["algorithm"]
     estimator = algorithm["advantage"]
     kl = f"{config.algorithm.kl_kind}, coefficient 1 (the run's own: {config.algorithm.kl:g})"

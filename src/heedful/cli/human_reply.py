@@ -1,6 +1,6 @@
-"""What a person types, as the reply an environment reads.
+"""The reply that a person's typed line means.
 
-Promise: a line is understood in one way or refused with a sentence, and a refused line costs no turn.
+Promise: a line has one meaning or is refused with a sentence, and a refused line costs no turn.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from heedful.envs.common.actions import OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
 
 LEAVE = ("quit", "exit", "q")
-"""Words that leave the episode, unless an action is called so."""
+"""Words that leave the episode, unless an action has that name."""
 
 
 def ways_to_answer(env: Any) -> str:

@@ -1,6 +1,6 @@
-"""`heedful play`: one episode in the terminal - played by you, the solver, a random player or a model.
+"""`heedful play`: one episode in the terminal, played by you, the solver, a random player or a model.
 
-Promise: what is shown is what the environment says, and an episode can be left at any point (`quit`, Ctrl-D, Ctrl-C).
+Promise: an episode can be left at any point (`quit`, Ctrl-D, Ctrl-C).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ModelSettings(ScriptedSettings):
     """Settings of an episode that a model plays."""
 
     references: int = 15
-    """Evaluation tasks that the words of each thought are weighed against; 0 = none."""
+    """Evaluation tasks whose prompts each thought's words are compared with; 0 = no comparison."""
     context: Context
     policy: Annotated[PolicySource, Choice(POLICIES)]
     """The sampler of replies: local = the model in this process."""
@@ -86,7 +86,7 @@ class ModelSettings(ScriptedSettings):
     """CPU threads."""
     device: Literal["auto", "cpu", "cuda", "mps"]
     dtype: Literal["float32", "bfloat16"]
-    """Of the weights."""
+    """Type of the weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def main(argv: list[str]) -> int:
 
 
 def _in_full(env: Any) -> Any:
-    """The environment with its rules spelled out: presets for seedlings leave them away, people need them."""
+    """The environment with its rules in full: the presets of seedlings leave them out, and people need them."""
     spoken = any(field.name == "instructions" for field in fields(env))
     return replace(env, instructions="full") if spoken else env
 
@@ -187,7 +187,7 @@ def _as_sampled(text: str, episode: Player) -> Reply:
 
 
 def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -> Callable[[], str | None]:
-    """Who answers: a function that gives the next reply, or `None` to leave."""
+    """The player as a function that gives the next reply, or `None` to leave."""
     from heedful.rollout.baselines import has_random_player, random_reply
     from heedful.seeds import stream
 
@@ -284,7 +284,7 @@ def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, conso
 
 
 def _turns(turns: Sequence[Turn]) -> Table:
-    """Per turn: how long the reply was, how sure the model, and what came of it."""
+    """A table of the turns: length of the reply, probability and entropy of its tokens, reward and effect."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,15 +1,20 @@
-"""`heedful report`: a run's page again, several runs on one page, or the table of a folder of seeds again.
-
-Promise: reads run folders and writes pages; it never changes what a run measured.
-"""
+"""`heedful report`: the page of a run or a study again, or several runs on one page. No measurement is changed."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from heedful.configuration import CommandLine, Positional, Shown
+from heedful.storage import RunFolder
+
+if TYPE_CHECKING:
+    from heedful.studies.declaration import Study
+
+OLD_SEEDS = "seeds.json"
+"""The list of seeds in folders that are older than `study.json`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class ReportWords:
     """
 
     runs: Annotated[tuple[Path, ...], Positional("RUN")]
-    """A run's folder, finished or not. The folder of several seeds (heedful train --seeds) gets its table again."""
+    """A run's folder, finished or not. The folder of several seeds or of a study gets its tables and its page again."""
     out: Annotated[Path | None, Shown("FILE")] = None
     """The file of a comparison; default: comparison.html, in this folder."""
 
@@ -45,17 +50,33 @@ def main(argv: list[str]) -> int:
 
 
 def _one(path: Path) -> int:
-    from heedful.cli.seed_summary import FILE, summarise
+    if (path / "study.json").exists() or (path / OLD_SEEDS).exists():
+        from heedful.studies.progress import wide_console
+        from heedful.studies.runner import reread_study
 
-    if (path / FILE).exists():
-        from rich.console import Console
-
-        summarise(path, Console(highlight=False))
+        reread_study(path, wide_console(), None if (path / "study.json").exists() else _old_seeds(path))
         return 0
     from heedful.report import write_report
 
     print(write_report(path))
     return 0
+
+
+def _old_seeds(path: Path) -> Study:
+    """The study of a folder of seeds as version 0.1.0 wrote it before its studies had one arm."""
+    from heedful.cli.subjects import read_config
+    from heedful.studies.catalogue import several_seeds
+
+    try:
+        rows = json.loads((path / OLD_SEEDS).read_text(encoding="utf-8"))["seeds"]
+        seeds = [int(row["seed"]) for row in rows]
+        done = next(path / str(row["folder"]) for row in rows if (path / str(row["folder"]) / "config.json").exists())
+    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+        raise ValueError(
+            f"Expected the list of seeds that `heedful train --seeds` wrote in {path / OLD_SEEDS}, and one of their "
+            f"runs, found {error!r}. Name the runs themselves: heedful report RUN_A RUN_B."
+        ) from error
+    return several_seeds(read_config(RunFolder(done)), seeds)
 
 
 def _several(paths: list[Path], out: Path) -> int:

@@ -1,6 +1,6 @@
 """`heedful serve-env`: an environment server, for trainers on other machines or in other languages.
 
-Promise: what is served is told before the first request; Ctrl-C and SIGTERM end it cleanly, with exit code 0.
+Promise: the first line of output names what is served and where. Ctrl-C and SIGTERM end the server with exit code 0.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ServeSettings:
 def main(argv: list[str]) -> int:
     line = CommandLine(ServeWords, argv, "heedful serve-env")
     name = line.words.env
-    # As itself, not as a preset makes it for a seedling: its rules are spelled out.
+    # With its own defaults, not those of its preset for a seedling: its rules are given in full.
     env = envs.get(name)() if name in envs.REGISTRY else preset(name).env
     settings = line.settings(ServeSettings, ServeSettings(env=env))
     return serve(settings)

@@ -1,7 +1,4 @@
-"""`heedful study`: run a declared study - arms x seeds - and end in tables with intervals and a page.
-
-Promise: the same command goes on where an earlier one was interrupted, and nothing that is finished is run again.
-"""
+"""`heedful study`: a declared study, arms x seeds, which ends in tables with intervals and a page."""
 
 from __future__ import annotations
 
@@ -69,6 +66,7 @@ def main(argv: list[str]) -> int:
         return 0
     from heedful.studies import find_study
     from heedful.studies.declaration import study_to_json
+    from heedful.studies.progress import wide_console
     from heedful.studies.runner import Request, run_study
 
     study = find_study(words.name)
@@ -88,14 +86,11 @@ def main(argv: list[str]) -> int:
     if words.print:
         print(json.dumps(study_to_json(request.selected), indent=2))
         return 0
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    return run_study(request, console if console.is_terminal else Console(highlight=False, width=160))
+    return run_study(request, wide_console())
 
 
 def _job(words: StudyWords, others: list[str]) -> int:
-    """One run of a job that has no command of its own; the runner starts it so."""
+    """Run one seed of a job that has no command of its own; the runner of a study starts it in this way."""
     from heedful.storage import RunFolder
     from heedful.studies.jobs import SamplingJob, job_from_json
 

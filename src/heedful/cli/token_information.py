@@ -1,7 +1,6 @@
-"""Which words of a thought listen to its prompt, for `heedful play`: each token weighed against reference tasks.
+"""What each token of a thought tells about its prompt, for `heedful play`: pointwise information in nats.
 
-Promise: the references are named, and in every turn the thought and all that stood before the observation stay as they
-were; only the observation is exchanged.
+Promise: the reference tasks are named. Only the last observation is exchanged; the history and the thought are kept.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from heedful.run.subjects import LoadedModel
 
 FULL_COLOUR = 2.0
-"""Nats from which a token has the strongest colour."""
+"""Nats from which on a token has the strongest colour."""
 FAINT = 0.1
 """Nats below which it has none."""
 _LISTENS = ((222, 235, 247), (66, 146, 198))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +15,7 @@ from heedful.configuration import CommandLine, Positional, Shown
 from heedful.distributed.parallel import ProcessRank
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
-from heedful.run.train import Run, resume, train
+from heedful.run.train import Run, algorithm_name, resume, train
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,8 @@ class TrainWords:
     seeds: Annotated[tuple[int, ...], Shown("0,1,2")] = ()
     """Train one run per seed, as processes that share one warm start, and print a table with intervals."""
     resume: Annotated[Path | None, Shown("RUN")] = None
-    """Go on with an interrupted run from its last checkpoint. No other flag is allowed."""
+    """Go on with an interrupted run from its last checkpoint, or with the folder of several seeds. No other flag is
+    allowed."""
 
     def __post_init__(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):
@@ -53,21 +58,58 @@ def main(argv: list[str]) -> int:
                 f"--resume takes the run's own configuration, but found also {' '.join(others)}. "
                 "Give --resume RUN alone, or begin a new run."
             )
-        return _code(resume(words.resume))
+        several = (words.resume / "study.json").is_file()
+        return _resume_seeds(words.resume, process) if several else _code(resume(words.resume))
     if words.env is None and not line.helping:
         known = ", ".join(starting_points())
         raise ValueError(f"Expected an environment after `heedful train`: one of {known}, or module:Class.")
     config = line.settings(TrainConfig, preset(words.env or "frozen_lake", line.typed("model")))
     if words.seeds:
-        if process.size > 1:
-            raise ValueError(
-                f"--seeds {','.join(map(str, words.seeds))} starts processes of its own, one for each seed, but "
-                f"torchrun has started {process.size} for one run: leave out torchrun, or give one --seed."
-            )
-        from heedful.cli.seeds import run_seeds
-
-        return run_seeds(config, list(words.seeds), words.out)
+        return _train_seeds(config, words.seeds, words.out, process)
     return _code(train(config, out=words.out))
+
+
+def _train_seeds(config: TrainConfig, seeds: Sequence[int], out: Path | None, process: ProcessRank) -> int:
+    """One run per seed, as a study with a single arm."""
+    _refuse_torchrun(f"--seeds {','.join(map(str, seeds))}", process)
+    from heedful.studies.catalogue import several_seeds
+    from heedful.studies.progress import wide_console
+    from heedful.studies.runner import Request, run_study
+
+    folder = out or _free_folder(f"runs/{config.env.name}-{algorithm_name(config)}-seeds")
+    try:
+        return run_study(Request(several_seeds(config, seeds), folder), wide_console())
+    except ValueError:
+        if out is None and not any(folder.glob("s[0-9]*")):
+            shutil.rmtree(folder)  # refused before anything was computed
+        raise
+
+
+def _resume_seeds(path: Path, process: ProcessRank) -> int:
+    _refuse_torchrun(f"--resume {path}, the folder of several runs,", process)
+    from heedful.studies.progress import wide_console
+    from heedful.studies.runner import Request, run_study
+    from heedful.studies.study_folder import StudyFolder
+
+    return run_study(Request(StudyFolder(path).read_study(), path), wide_console())
+
+
+def _refuse_torchrun(what: str, process: ProcessRank) -> None:
+    if process.size > 1:
+        raise ValueError(
+            f"{what} starts processes of its own, one for each seed, but torchrun has started {process.size} for one "
+            "run: leave out torchrun, or train one seed."
+        )
+
+
+def _free_folder(name: str) -> Path:
+    """Make the first `<name>-<n>` that there is not, from 1."""
+    for number in count(1):
+        path = Path(f"{name}-{number}")
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(parents=True)
+            return path
+    raise AssertionError("there is no last number")
 
 
 def _code(run: Run) -> int:

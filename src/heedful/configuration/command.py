@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from heedful.configuration.command_line import Given, read_flags, read_settings, refuse, split, stray
+from heedful.configuration.command_line import Given, Naming, read_flags, read_settings, refuse, split, stray
 from heedful.configuration.docs import field_docs
 from heedful.configuration.explain import flag_of, help_text, is_switch
 from heedful.configuration.schema import MISSING, Many, Positional, Setting, describe, settings_of
@@ -62,7 +62,7 @@ class CommandLine(Generic[W]):
         self._typed_words = self._place(positional, bare, problems)
         found = None if problems else read(words, self._said, problems)
         if problems or not isinstance(found, words):
-            refuse(problems, {given.path for given in typed}, prog, prog)
+            refuse(problems, {given.path for given in typed}, Naming(prog, prog))
         self.words = found
 
     def _place(self, positional: Sequence[Setting], bare: Sequence[str], problems: list[Problem]) -> list[str]:
@@ -102,7 +102,7 @@ class CommandLine(Generic[W]):
         def explain(tree: Tree) -> str:
             return help_text(self._prog, self._description, (self._cls, self._said), (cls, tree))
 
-        return read_settings(cls, default, [*self._rest, *more], [], prog, " ".join([prog, *own]), explain)
+        return read_settings(cls, default, [*self._rest, *more], [], Naming(prog, " ".join([prog, *own])), explain)
 
     def end(self) -> None:
         """End the line of a command without settings: print the help it asks for, or refuse what is left."""
@@ -112,7 +112,7 @@ class CommandLine(Generic[W]):
         problems: list[Problem] = []
         read_flags(self._cls, self._said, self._rest, problems, reserved=())
         if problems:
-            refuse(problems, {given.path for given in self._rest}, self._prog, self._prog)
+            refuse(problems, {given.path for given in self._rest}, Naming(self._prog, self._prog))
 
     def help(self) -> str:
         """The help text of the command's own words."""

@@ -1,8 +1,8 @@
 """A command line made from a configuration: one flag per setting, choices by name.
 
-Promise: `--filter top_k --filter.k 4` means exactly the JSON `{"filter": {"type": "top_k", "k": 4}}` laid over the
-default; the order of flags does not matter, except that the last of two equal flags counts. Whatever cannot be applied
-ends in one line per problem and exit code 2, never in a traceback.
+Promise: `--filter top_k --filter.k 4` means exactly the JSON `{"filter": {"type": "top_k", "k": 4}}` merged over the
+default. The order of flags does not matter, except that the last of two equal flags counts. A line that cannot be
+applied ends in one sentence per problem and exit code 2, never in a traceback.
 
 Flags that choose are read before the others, since they decide which others there are.
 """
@@ -51,6 +51,16 @@ class Given:
         return tuple(self.flag.removeprefix("--").replace("-", "_").split("."))
 
 
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How messages name the command line."""
+
+    prog: str
+    """Begins every line that says what is wrong."""
+    line: str
+    """What to add `--help` to for an explanation."""
+
+
 def parse(cls: type[T], default: T | None, argv: Sequence[str], prog: str, description: str) -> T:
     """Read a command line (without the program's name) into a configuration.
 
@@ -60,7 +70,7 @@ def parse(cls: type[T], default: T | None, argv: Sequence[str], prog: str, descr
     givens, bare = split(argv, {})
     problems = [stray(word) for word in bare]
     return read_settings(
-        cls, default, givens, problems, prog, prog, lambda tree: help_text(prog, description, None, (cls, tree))
+        cls, default, givens, problems, Naming(prog, prog), lambda tree: help_text(prog, description, None, (cls, tree))
     )
 
 
@@ -69,11 +79,10 @@ def read_settings(
     default: T | None,
     givens: Sequence[Given],
     problems: list[Problem],
-    prog: str,
-    line: str,
+    naming: Naming,
     explain: Callable[[Tree], str],
 ) -> T:
-    """What `parse` does, for flags that are split already; `line` is what to add `--help` to, `explain` the help."""
+    """Do what `parse` does with flags that are split already; `explain` makes the help for a tree of settings."""
     clash = [setting.name for setting in settings_of(cls) if setting.name in RESERVED]
     if clash:
         raise TypeError(f"{cls.__name__}.{clash[0]} needs another name: --{clash[0]} is a flag of every command.")
@@ -88,7 +97,7 @@ def read_settings(
     tree = merge(cls, tree, read_flags(cls, tree, givens, problems))
     found = read(cls, tree, problems)
     if problems:
-        refuse(problems, {given.path for given in givens}, prog, line)
+        refuse(problems, {given.path for given in givens}, naming)
     assert isinstance(found, cls)
     if any(given.path == ("print_config",) for given in givens):
         print(json.dumps(to_json(found), indent=2, allow_nan=False))
@@ -189,7 +198,7 @@ def read_flags(
 
 
 def _misfit(given: Given, kind: Kind, cls: type, tree: Tree) -> str:
-    """What is wrong with the number of values, or nothing."""
+    """The sentence about a wrong number of values; empty if it is right."""
     if isinstance(kind, Nested):
         inner = [flag_of(path) for path, _, _ in walk(cls, tree) if path[:-1] == given.path]
         return f"is a group of settings; set {', '.join(inner)}"
@@ -204,7 +213,7 @@ def _misfit(given: Given, kind: Kind, cls: type, tree: Tree) -> str:
 
 
 def _unknown(given: Given, cls: type, tree: Tree, known: Sequence[str]) -> str:
-    """The sentence about a flag that there is not; empty if the choice it belongs to is refused anyway."""
+    """The sentence about an unknown flag; empty if the choice it belongs to is refused anyway."""
     for path, setting, value in walk(cls, tree):
         kind = setting.kind
         if not isinstance(kind, Chosen) or path != given.path[: len(path)]:
@@ -237,7 +246,7 @@ def _value(kind: Kind, texts: tuple[str, ...]) -> Any:
 
 
 def _interpret(kind: Kind, text: str) -> Any:
-    """The JSON value that a word stands for; a word that does not fit stays text, for `read` to refuse."""
+    """The JSON value that a word means; a word that does not fit stays text, and `read` refuses it."""
     match kind:
         case Plain(type=plain) if plain is bool:
             return {"true": True, "false": False}.get(text.lower(), text)
@@ -249,7 +258,7 @@ def _interpret(kind: Kind, text: str) -> Any:
         case OneOf():
             return next((written for written, _ in kind.options if spell(written) == text), text)
         case Either():
-            # Text fits everything, so it has the last word.
+            # Text fits everything, so it comes last.
             members = sorted(kind.kinds, key=lambda member: member in (Plain(str), Plain(Path)))
             values = [(member, _interpret(member, text)) for member in members]
             return next((value for member, value in values if fits(member, value)), text)
@@ -283,13 +292,13 @@ def _place(tree: Tree, path: Sequence[str], value: object) -> None:
     tree[path[-1]] = value
 
 
-def refuse(problems: Sequence[Problem], given: set[tuple[str, ...]], prog: str, line: str) -> NoReturn:
-    """Say what is wrong, naming settings as they were typed, and exit with code 2; `line` is what to add --help to."""
+def refuse(problems: Sequence[Problem], given: set[tuple[str, ...]], naming: Naming) -> NoReturn:
+    """Say what is wrong, with each setting as it was typed, and exit with code 2."""
     lines = []
     for problem in problems:
         path = tuple(problem.path.partition("[")[0].removesuffix(".type").split("."))
         where = flag_of(path) if path in given else problem.path
         lines.append(str(Problem(where, problem.sentence)))
-    print("\n".join(f"{prog}: {line}" for line in lines), file=sys.stderr)
-    print(f"See `{line} --help` for all settings.", file=sys.stderr)
+    print("\n".join(f"{naming.prog}: {line}" for line in lines), file=sys.stderr)
+    print(f"See `{naming.line} --help` for all settings.", file=sys.stderr)
     raise SystemExit(2)

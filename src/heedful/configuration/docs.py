@@ -1,6 +1,6 @@
 """The documentation of settings, read from the source: the string literal under each field.
 
-Promise: where no source is at hand (an interactive session) there is no text, and nothing else changes.
+A class without source, as in an interactive session, has no documentation.
 """
 
 from __future__ import annotations

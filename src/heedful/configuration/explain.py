@@ -1,6 +1,6 @@
 """The help text of a command line: every setting with its documentation, its default and its choices.
 
-Promise: plain text made from the classes alone; what is chosen on the same command line is what gets explained.
+Promise: the text is made from the classes alone. Choices on the same command line decide which settings it explains.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def negation_of(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_switch(kind: Kind) -> bool:
-    """Whether the flag may stand alone, meaning true."""
+    """Whether the flag needs no value and then means true."""
     return any(isinstance(each, Plain) and each.type is bool for each in inner_kinds(kind))
 
 

@@ -1,7 +1,7 @@
 """What may be configured: the settings of a dataclass and the kinds of values they take.
 
 Promise: every field of a configuration class has exactly one kind, or reading the class raises a TypeError that names
-the field; an option that could never be set is found when it is written, not when it is used.
+the field.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Positional(Shown):
-    """Marks a field that is typed as a bare word, without a flag: `run: Annotated[Path, Positional("RUN")]`."""
+    """Marks a text or path that is typed as a bare word, without a flag: `run: Annotated[Path, Positional("RUN")]`.
+
+    A tuple takes all bare words that are left.
+    """
 
     example: str = ""
     """The word whose defaults a help text shows when none was typed."""

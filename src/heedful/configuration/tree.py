@@ -1,7 +1,7 @@
 """Configurations as JSON trees: written whole, read strictly, overridden in part.
 
-Promise: `from_json(cls, to_json(config)) == config`, and a tree is either understood to its last key or refused with
-one line per problem.
+Promise: `from_json(cls, to_json(config)) == config`. A tree with an unknown key or a wrong value is refused, with one
+line per problem.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which thoughts are exchanged between which prompts, and which actions a model is asked about behind them.
+"""The exchange of thoughts between prompts: which thoughts, which prompts, and which actions a model is asked about.
 
-Promise: nothing is tokenised or decoded: an action is the ids that were sampled behind the thought, up to the one that
-tells it from all other actions of the batch. No action's ids begin another's, so their probabilities add.
+Nothing is tokenised or decoded. An action is a run of sampled ids that begins after the thought and ends with the id
+that tells it from all other actions of the batch. No action's ids begin another's, so their probabilities add.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Exchange:
     """Token ids of each thought, its end included."""
     own_M: tuple[int, ...] = ()
     spellings_S: tuple[Ids, ...] = ()
-    """Sampled ids that follow a thought and settle the first action; none of them begins another, unless `free`."""
+    """Sampled ids that follow a thought and settle the first action. None of them begins another, unless `free`."""
     action_S: tuple[int, ...] = ()
     """Number of the action that each spelling writes, from 0."""
     taken_M: tuple[int, ...] = ()
     """The spelling that followed each thought when it was sampled."""
     free: str = ""
-    """Why the spellings are no list of actions to choose from (free text); empty if they are one."""
+    """Why the spellings are no list of actions to choose from (free text). Empty if they are one."""
     why: str = ""
     """Why there is nothing to ask."""
 

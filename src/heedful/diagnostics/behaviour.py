@@ -1,7 +1,7 @@
 """What the episodes of a batch were like: `reward/*`, `success/*`, `format/*`, `length/*` and the policy's entropy.
 
-Promise: episodes of one task are never counted as independent: intervals are clustered by task. Episodes that were
-never scored are left out of rewards and successes, not counted as zero.
+Episodes of one task are not independent, so intervals are clustered by task. Episodes that were never scored are left
+out of rewards and successes. They do not count as zero.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def behaviour(groups: Sequence[Group]) -> list[Metric]:
     when success cannot.
 
     `policy/thought_entropy_per_token` and `/answer_entropy_per_token` are over the tokens of thoughts and of answers,
-    `/solved_entropy_per_token` over all sampled tokens of successful episodes: an average over all hides it when some
-    of a policy's ways to answer get surer while others get less sure. `text/distinct_thoughts`: the share of different
-    first thoughts, by their ids, within a group; it grows with 1 / G: compare readings of equal group size.
+    `/solved_entropy_per_token` over all sampled tokens of successful episodes: the average over all episodes hides
+    opposite changes of certainty in different ways to answer. `text/distinct_thoughts`: the share of different
+    first thoughts, by their ids, within a group. It grows with 1 / G: compare values of equal group size.
 
-    `format/trailing_tokens` counts the sampled tokens after the answer but for the one that ends the turn; in a reply
+    `format/trailing_tokens` counts the sampled tokens after the answer but for the one that ends the turn. In a reply
     without an answer those after the thought. Evaluation calls this with one or several episodes per task.
     """
     tasks = _by_task(groups)
@@ -147,8 +147,8 @@ def _mean(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Met
 
 
 def rate(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Metric:
-    """Of binary values. Wilson's interval when each task has one value, and when all tasks agree on 0 or on 1: the
-    clustered interval would then have no width, so every task counts as a single trial."""
+    """The rate of binary values. Wilson's interval when each task has one value, and when all tasks agree on 0 or
+    on 1. The clustered interval would then have no width, so every task counts as a single trial."""
     filled = [values for values in values_by_task if values]
     sums, counts = [math.fsum(values) for values in filled], [len(values) for values in filled]
     if not counts:

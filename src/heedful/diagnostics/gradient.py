@@ -1,7 +1,7 @@
 """Signal and noise of the policy gradient by reward variance: `gradient/bucket_<b>/...` and `gradient/all/...`.
 
-Promise: read from inner products of groups' gradients alone; a squared signal is estimated without the noise that
-squaring a norm adds, may be negative, and is never clipped; groups are what intervals are taken over.
+The input is the inner products of the groups' gradients. A squared signal is estimated without the noise that
+squaring a norm adds. It may be negative and is never clipped. Intervals are taken over groups.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TASK_PARTS = ("task", "task_undivided", "task_divided")
 """The run's own estimate; that of R - mean of the group; the same divided by the group's standard deviation."""
 PARTS = (*TASK_PARTS, "kl", "entropy")
 PAIRS = (("task", "kl"), ("task", "entropy"), ("kl", "entropy"))
-"""Of which the cosine is taken."""
+"""Pairs of parts whose cosine is measured."""
 GRAMS = (*((part, part) for part in PARTS), *PAIRS)
 
 _TOO_FEW = "fewer than two groups"
@@ -68,12 +68,12 @@ def gradient_metrics(
 ) -> list[Metric]:
     """Every `gradient/<b>/...` of all groups together and of each bucket of reward variance.
 
-    `coefficients` of the loss: a part with one above 0 also has its `<part>_weighted_norm`; everything else of `kl` and
+    `coefficients` of the loss: a part with one above 0 also has its `<part>_weighted_norm`. Everything else of `kl` and
     `entropy` is of a coefficient of 1.
 
     `all` is read from whole groups. A bucket is chosen on one half of a group's members and measured on the other,
-    both ways, so noise in the rewards cannot choose the noise in the gradient; a bucket's rows therefore show gradients
-    of half as many members. Where one way finds fewer than three groups and the other has more, the latter alone counts
+    both ways, so noise in the rewards cannot choose the noise in the gradient. A bucket therefore shows gradients of
+    half as many members. Where one way finds fewer than three groups and the other has more, only the other counts
     (but for the variances). n counts groups.
     """
     whole, halves = measured.whole, measured.halves
@@ -107,7 +107,7 @@ def bucket_numbers(variances: Sequence[Floats], buckets: int) -> list[npt.NDArra
 
     Constant groups are a bucket of their own: they are often many, and they are the ones a filter drops. Of n other
     variances one with l below it and e equal to it (itself included) falls into quantile (l + e/2) / n, so equal
-    variances share a bucket and rewards with few values leave buckets empty; no tie is broken by chance. The quantiles
+    variances share a bucket and rewards with few values leave buckets empty. No tie is broken by chance. The quantiles
     are those of all the given arrays together (of both halves of the members), so that one variance means one bucket.
 
     Raises ValueError for fewer than two buckets.
@@ -152,7 +152,7 @@ def noise2(gram_PP: Floats) -> float:
 class _Scope:
     """Some groups on one or two sides. Sums over them are [side, 1 + J]: of all, then with each of J groups left out.
 
-    A group that stands on both sides is left out of both.
+    A group that is on both sides is left out of both.
     """
 
     sides: tuple[Side, ...]
@@ -161,12 +161,12 @@ class _Scope:
 
     @property
     def groups(self) -> npt.NDArray[np.int64]:
-        """The J groups that stand on any side."""
+        """The J groups that are on any side."""
         groups: npt.NDArray[np.int64] = np.flatnonzero(np.any(self.inside, axis=0))
         return groups
 
     def filled(self, least: int) -> _Scope:
-        """Only the sides with at least so many groups."""
+        """Only the sides with at least `least` groups."""
         kept = [number for number, inside_P in enumerate(self.inside) if inside_P.sum() >= least]
         return _Scope(tuple(self.sides[number] for number in kept), tuple(self.inside[number] for number in kept))
 
@@ -174,7 +174,7 @@ class _Scope:
         return self.sums([np.ones(len(inside_P)) for inside_P in self.inside])
 
     def sums(self, values: Sequence[Floats]) -> Floats:
-        """Of a value that each group has on each side."""
+        """Sums of a value that each group has on each side."""
         rows = []
         for inside_P, values_P in zip(self.inside, values, strict=True):
             counted_P = np.where(inside_P, values_P, 0.0)
@@ -182,7 +182,7 @@ class _Scope:
         return np.array(rows)
 
     def means(self, values: Sequence[Floats]) -> Floats:
-        """Of a value that each group has, over the groups of both sides for which it is known; NaN if for none."""
+        """Mean of a value over the groups of both sides for which it is known; NaN if for none."""
         known = [~np.isnan(values_P) for values_P in values]
         totals = self.sums([np.where(known_P, values_P, 0.0) for known_P, values_P in zip(known, values, strict=True)])
         counts = self.sums([known_P.astype(np.float64) for known_P in known])
@@ -216,14 +216,14 @@ def _ratio(upper: Floats, lower: Floats) -> Floats:
 
 
 def _scope_metrics(prefix: str, scope: _Scope, sorted_by: Sequence[Floats] | None) -> list[Metric]:
-    """The readings of one scope; all of them missing where there are not two groups."""
+    """The metrics of one scope; all of them missing where there are not two groups."""
     present = len(scope.groups)
     if sorted_by is None:
         sorted_by = [side.variance_P for side in scope.sides]
     variances = {"reward_variance": [side.variance_P for side in scope.sides], "sorted_variance": list(sorted_by)}
-    readings = {name: (scope.means(values), 0.0, np.inf) for name, values in variances.items()}
+    found = {name: (scope.means(values), 0.0, np.inf) for name, values in variances.items()}
     why = "" if present else _EMPTY
-    metrics = [_metric(f"{prefix}/{name}", *reading, scope, why) for name, reading in readings.items()]
+    metrics = [_metric(f"{prefix}/{name}", *each, scope, why) for name, each in found.items()]
     whys = _EMPTY if not present else _TOO_FEW
     # A side of two groups has no interval, and would take the other side's away.
     scope = scope.filled(3) if scope.filled(3).sides else scope.filled(2)
@@ -295,7 +295,7 @@ def _group_tightness(side: Side) -> Floats:
 
 
 def _names() -> list[str]:
-    """The readings that need two groups, in their order."""
+    """The metrics that need two groups, in their order."""
     of_a_part = ("norm", "group_norm", "signal2", "noise2", "prompt_signal2")
     per_part = [f"{part}_{name}" for part in PARTS for name in of_a_part]
     cosines = [f"cosine_{one}_{other}" for one, other in PAIRS]

@@ -1,9 +1,9 @@
-"""Does the thought decide the action? `grounding/*` from the log-probabilities of actions behind exchanged thoughts.
+"""Does the thought decide the action? `grounding/*` from the log-probabilities of actions after exchanged thoughts.
 
-Promise: always the same names, whatever could not be measured being `None` with the reason; nothing is clipped at 0.
+The names are always the same. What could not be measured is `None` with the reason. Nothing is clipped at 0.
 
-With p[i, j, s] the probability of spelling s of a first action under prompt j and thought i: own(i) is the prompt that
-thought i was sampled under, s_i what was sampled behind it.
+p[i, j, s] is the probability of spelling s of a first action under prompt j and thought i. own(i) is the prompt that
+thought i was sampled under. s_i is the spelling that was sampled after it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from heedful.diagnostics.actions import Exchange
 from heedful.diagnostics.cross_scores import mixture
 from heedful.diagnostics.cross_scores.information import SATURATED
-from heedful.diagnostics.cross_scores.jackknife import Estimate, reading
+from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from
 from heedful.diagnostics.cross_scores.mixture import FEW_PROMPTS
 from heedful.diagnostics.cross_scores.score_matrix import score_matrix
 from heedful.statistics.intervals import wilson
@@ -68,11 +68,11 @@ def grounding(asked: Exchange, logprobs_MNS: Floats, place: str = "", scorer: st
     if not why and _not_finite(asked, logprobs_MNS):
         why = "the scores hold NaN or infinite values"
     if why:
-        readings = {name: Metric(name, None, 0, why=why) for name in GROUNDING_NAMES}
+        by_name = {name: Metric(name, None, 0, why=why) for name in GROUNDING_NAMES}
     else:
-        readings = {**_thought_to_action(asked, logprobs_MNS), **_direct(asked, logprobs_MNS)}
-        readings |= _interventions(asked, logprobs_MNS)
-    return [replace(readings[name], name=f"{head}/{name}") for name in GROUNDING_NAMES]
+        by_name = {**_thought_to_action(asked, logprobs_MNS), **_direct(asked, logprobs_MNS)}
+        by_name |= _interventions(asked, logprobs_MNS)
+    return [replace(by_name[name], name=f"{head}/{name}") for name in GROUNDING_NAMES]
 
 
 def _not_finite(asked: Exchange, logprobs_MNS: Floats) -> bool:
@@ -107,9 +107,9 @@ def _thought_to_action(asked: Exchange, logprobs_MNS: Floats) -> dict[str, Metri
         return {name: Metric(name, None, rows, why=ONE_THOUGHT) for name in names}
     ceiling, gain = float(ceilings_N.sum()) / rows, _clustered(gains_N, counts_N).mean()
     measured = (
-        reading(names[0], gain, rows, ceiling=ceiling, saturated=gain.value >= SATURATED * ceiling),
+        metric_from(names[0], gain, rows, ceiling=ceiling, saturated=gain.value >= SATURATED * ceiling),
         Metric(names[1], ceiling, rows),
-        reading(names[2], _clustered(rivals_N, rivalled_N).mean(), int(rivalled_N.sum())),
+        metric_from(names[2], _clustered(rivals_N, rivalled_N).mean(), int(rivalled_N.sum())),
     )
     return {metric.name: metric for metric in measured}
 
@@ -130,7 +130,7 @@ def _direct(asked: Exchange, logprobs_MNS: Floats) -> dict[str, Metric]:
     lengths = [len(asked.spellings_S[taken]) for taken in asked.taken_M]
     matrix = score_matrix(CrossScores(taken_MN, lengths, asked.own_M))  # type: ignore[arg-type]
     gain, ceiling = mixture.information(matrix, mixture.mixture(matrix, taken_MN)), mixture.ceiling(matrix)
-    return {name: reading(name, gain, rows, ceiling=ceiling, saturated=gain.value >= SATURATED * ceiling)}
+    return {name: metric_from(name, gain, rows, ceiling=ceiling, saturated=gain.value >= SATURATED * ceiling)}
 
 
 def _interventions(asked: Exchange, logprobs_MNS: Floats) -> dict[str, Metric]:
@@ -197,7 +197,7 @@ class _Sums:
 
 
 def _clustered(sums_N: Floats, counts_N: Floats) -> _Sums:
-    """Of rows that belong to one prompt each; prompts without a row do not take part."""
+    """Sums over rows that belong to one prompt each. Prompts without a row are left out."""
     sums, counts = sums_N[counts_N > 0], counts_N[counts_N > 0]
     total, count = math.fsum(sums), math.fsum(counts)
     return _Sums(total, count, total - sums, count - counts)
@@ -212,7 +212,7 @@ class _Comparisons:
 
     @classmethod
     def of(cls, own_M: Integers, compare: Callable[[int, Integers], tuple[Floats, Flags]]) -> _Comparisons:
-        """`compare(prompt, its rows)` gives K x M values and which of them count; no thought meets itself."""
+        """`compare(prompt, its rows)` gives K x M values and which of them count. No thought meets itself."""
         prompts = int(own_M.max()) + 1
         sums_NN, counts_NN = np.zeros((prompts, prompts)), np.zeros((prompts, prompts))
         for prompt in range(prompts):
@@ -242,7 +242,7 @@ class _Comparisons:
 def _share(name: str, sums: _Sums, why: str) -> Metric:
     if not sums.count:
         return Metric(name, None, 0, why=why)
-    return reading(name, sums.mean(), int(sums.count), floor=0.0, ceiling=1.0)
+    return metric_from(name, sums.mean(), int(sums.count), floor=0.0, ceiling=1.0)
 
 
 def _votes(name: str, sums: _Sums, prompts: int) -> Metric:
@@ -254,7 +254,7 @@ def _votes(name: str, sums: _Sums, prompts: int) -> Metric:
         return Metric(name, None, 0, why="own and foreign thoughts lead to the same actions everywhere")
     estimate = sums.mean()
     if estimate.deleted_N is None or estimate.value not in (-1.0, 0.0, 1.0) or np.ptp(estimate.deleted_N) > 0:
-        return reading(name, estimate, int(sums.count), floor=-1.0, ceiling=1.0)
+        return metric_from(name, estimate, int(sums.count), floor=-1.0, ceiling=1.0)
     unseen = wilson(0, prompts).high
     low, high = {1.0: (1 - 2 * unseen, 1.0), 0.0: (-unseen, unseen), -1.0: (-1.0, 2 * unseen - 1)}[estimate.value]
     return Metric(name, estimate.value, int(sums.count), low, high)

@@ -1,6 +1,6 @@
-"""Names the regime a run's reasoning is in, from information and entropy against the run's own beginning.
+"""The regime of a run's reasoning, from information and entropy compared with the beginning of the run.
 
-Promise: a pure function of the measurements so far; it says `undecided` whenever the intervals do not settle it.
+Promise: a pure function of the measurements so far. It says `undecided` when the intervals do not settle it.
 
 | | entropy high | entropy low |
 |---|---|---|

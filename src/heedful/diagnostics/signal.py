@@ -1,7 +1,7 @@
-"""Is there anything to learn from this batch, and what did the filter do about it? `signal/*` and `filter/*`.
+"""What there is to learn from a batch, and what the filter did about it: `signal/*` and `filter/*`.
 
-Promise: read from all groups, dropped ones included; every average carries its n, and what cannot be known is `None`
-with the reason. `spread_metrics` and `verdict_metrics` need plain numbers only, so any trainer can report them.
+All groups count, dropped ones included. Every average carries its n, and what cannot be known is `None` with the
+reason. `spread_metrics` and `verdict_metrics` need plain numbers only, so any trainer can report them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What agents did, without a model: what the first action tells about the prompt, how many ways of playing there are,
-and how often a turn leads nowhere.
+"""What agents did, without a model: what the first action tells, how strategies vary, and which turns lead nowhere.
 
-Promise: read from executed actions and reported states alone; where an environment names neither, the reading is `None`
-with the reason, not 0.
+The input is executed actions and reported states. Where an environment names neither, the value is `None` with the
+reason, not 0.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from scipy.special import xlogy
 
 from heedful.diagnostics.actions import mostly_alone
 from heedful.diagnostics.behaviour import rate
-from heedful.diagnostics.cross_scores.jackknife import Estimate, reading
+from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from
 from heedful.diagnostics.cross_scores.mixture import FEW_PROMPTS
 from heedful.statistics.intervals import cluster_interval
 from heedful.types import Group, Metric, Trajectory
@@ -36,12 +35,12 @@ def strategy_metrics(groups: Sequence[Group]) -> list[Metric]:
     """`grounding/strategy_entropy` (nats), `/distinct_strategies` and `/oscillation_rate` (shares).
 
     A strategy is the sequence of executed actions of a whole episode. Entropy and share of distinct strategies are
-    taken within each group of at least two and averaged over groups; both grow with the group's size G (at most log G,
-    at least 1 / G): compare readings of equal G. Intervals are clustered by task.
+    taken within each group of at least two and averaged over groups. Both grow with the group's size G (at most log G,
+    at least 1 / G): compare values of equal G. Intervals are clustered by task.
 
-    A turn oscillates if it repeats an earlier turn of its episode (same actions, same state after it), if the state
-    after it is that before it, or if it is a first turn with nothing executed of an invalid reply (before a first turn
-    no state is known). Turns whose state is not reported do not count.
+    A turn oscillates in three cases. It repeats an earlier turn of its episode (same actions, same state after it). The
+    state after it is the state before it. It is a first turn with nothing executed of an invalid reply (before a first
+    turn no state is known). Turns whose state is not reported do not count.
     """
     return [*_strategies(groups), _oscillation(groups)]
 
@@ -49,13 +48,13 @@ def strategy_metrics(groups: Sequence[Group]) -> list[Metric]:
 def input_to_action(groups: Sequence[Group], rng: np.random.Generator, place: str = "") -> list[Metric]:
     """I(X;A) of prompt and first action, in nats: `grounding/input_to_action`, `_plugin` and `_p_value`.
 
-    The plug-in, minus its mean over 200 permutations of actions against prompts (what few actions per prompt feign);
-    may be negative. The p-value is (1 + permutations with as large a plug-in) / (200 + 1). An invalid reply of which
-    nothing was executed counts as an action of its own. Prompts are distinct by token ids (by text where there are
-    none); those with fewer than 4 actions are left out.
+    The plug-in, minus its mean over 200 permutations of actions against prompts (what chance adds when a prompt has
+    few actions). It may be negative. The p-value is (1 + permutations with as large a plug-in) / (200 + 1). An invalid
+    reply of which nothing was executed counts as an action of its own. Prompts are distinct by token ids (by text where
+    there are none). Prompts with fewer than 4 actions are left out.
 
-    Intervals: delete-one-prompt jackknife, from three prompts on; without a prompt, the feigned part is that of the
-    same permutations without that prompt's actions. `rng` serves the permutations alone. `place`: `/<environment>` in
+    Intervals: delete-one-prompt jackknife, from three prompts on. Without a prompt, the chance part is that of the
+    same permutations without that prompt's actions. Only the permutations draw from `rng`. `place`: `/<environment>` in
     a batch that mixes several.
     """
     actions, by_prompt = _first_actions(groups)
@@ -79,8 +78,8 @@ def input_to_action(groups: Sequence[Group], rng: np.random.Generator, place: st
     as_good = int(np.sum(np.asarray(permuted) >= plugin - 1e-9))
     names = [f"grounding{place}/{name}" for name in ACTION_NAMES]
     return [
-        reading(names[0], Estimate(plugin - feigned, corrected, FEW_PROMPTS), rows),
-        reading(names[1], Estimate(plugin, raw, FEW_PROMPTS), rows),
+        metric_from(names[0], Estimate(plugin - feigned, corrected, FEW_PROMPTS), rows),
+        metric_from(names[1], Estimate(plugin, raw, FEW_PROMPTS), rows),
         Metric(names[2], (1 + as_good) / (DRAWS + 1), rows),
     ]
 

@@ -1,7 +1,7 @@
-"""Can the prompt be told from the words of a thought alone? `text/*`: no model of ours, no log-probabilities.
+"""Can the prompt be identified from the words of a thought alone? `text/*`, without a language model.
 
-Promise: an outside judge. It reads the thoughts' text and nothing else, on one thread, and its random numbers come from
-the generator passed in: the same thoughts and the same generator give the same readings.
+Promise: the judge reads only the texts of the thoughts, on one thread. The same thoughts and the same generator give
+the same values.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 FOLDS = 5
 FEWEST_THOUGHTS = 4
-"""Of one prompt, for the judge to learn from some and be asked about another."""
+"""Thoughts that a prompt needs: the judge learns from some and is asked about another."""
 NGRAMS = (1, 4)
 """Shortest and longest run of characters that the judge sees."""
 STRENGTH = 10.0
 """Inverse of the judge's L2 penalty, on n-gram vectors of length 1."""
 ITERATIONS = 100
-"""The judge's solver stops here at the latest; ranks settle long before the coefficients do."""
+"""Most iterations of the judge's solver. Ranks settle long before the coefficients."""
 TOLERANCE = 1e-3
-"""Of the solver, and of two decisions that count as tied."""
+"""Tolerance of the solver, and the largest difference of two decisions that count as tied."""
 GRAM = 3
 """Words in a row that make a phrase."""
 
@@ -54,7 +54,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 def text_thoughts(groups: Sequence[Group], tags: ThoughtTags) -> list[list[str]]:
     """The texts of the first turns' thoughts without their tags, one list per prompt, for `text_metrics`.
 
-    Prompts are distinct by token ids; members without a turn and thoughts without a token are left out.
+    Prompts are distinct by token ids. Members without a turn and thoughts without a token are left out.
     """
     texts: dict[tuple[int, ...], list[str]] = {}
     for trajectory in (member for group in groups for member in group.trajectories if member.turns):
@@ -87,15 +87,15 @@ def text_metrics(thoughts_by_prompt: Sequence[Sequence[str]], rng: np.random.Gen
         rng: deals the thoughts to the judge's folds.
 
     The judge names the prompt of a thought that it was not trained on: 5 folds within each prompt, multinomial
-    logistic regression on TF-IDF weighted runs of 1 to 4 characters. Prompts with fewer than 4 thoughts are left out;
-    null if fewer than 2 prompts remain. `template_share` is the share of a thought's word 3-grams found in thoughts of
+    logistic regression on TF-IDF weighted runs of 1 to 4 characters. Prompts with fewer than 4 thoughts are left out.
+    Null if fewer than 2 prompts remain. `template_share` is the share of a thought's word 3-grams found in thoughts of
     other prompts, over the share found in as many other thoughts of its own prompt: 1 where thoughts are as alike
-    across prompts as within, 0 where prompts share no phrase. The thoughts compared with are drawn at random; the share
+    across prompts as within, 0 where prompts share no phrase. The thoughts compared with are drawn at random. The share
     is the exact mean over all draws. Null where no prompt has two thoughts.
 
-    Intervals are 95%, by deleting one prompt at a time (the judge is not trained anew). Both quantities are ours: they
-    answer the objection that in RAGEN-2 the model judges itself. Without scikit-learn the judge's metrics are null and
-    name the extra `text`.
+    Intervals are 95%, by deleting one prompt at a time (the judge is not trained again). Both quantities are our own.
+    They answer the objection that in RAGEN-2 the model judges itself. Without scikit-learn the judge's metrics are null
+    and name the extra `text`.
     """
     return [*_judge(thoughts_by_prompt, rng), _template_share(thoughts_by_prompt)]
 
@@ -114,8 +114,8 @@ def _judge(thoughts_by_prompt: Sequence[Sequence[str]], rng: np.random.Generator
     fold_M = np.concatenate([rng.permutation(len(thoughts)) % FOLDS for thoughts in kept])
     decisions_MN = _decisions(_features(texts), own_M, fold_M)
     scores = CrossScores(decisions_MN, [1] * len(texts), own_M.tolist(), noise=TOLERANCE)  # type: ignore[arg-type]
-    readings = retrieval(score_matrix(scores), rng)
-    return [replace(readings[key], name=name) for key, name in JUDGE_NAMES.items()]
+    by_name = retrieval(score_matrix(scores), rng)
+    return [replace(by_name[key], name=name) for key, name in JUDGE_NAMES.items()]
 
 
 def _features(texts: Sequence[str]) -> Floats:
@@ -201,7 +201,7 @@ def _holders(
 
 
 def _shares_found(held_NC: Integers, counts_N: Integers, own: int) -> Floats:
-    """Of one thought's C phrases the shares found across and within, in all thoughts and with each prompt deleted.
+    """Shares of one thought's C phrases found across and within, in all thoughts and with each prompt deleted.
 
     Two rows, 1 + N columns. With its own prompt deleted the thought is gone: zeros.
     """

@@ -1,7 +1,7 @@
 """Why prompts teach nothing, prompt by prompt: solved, blind or failed, for how long, and what to do about each.
 
-Promise: numbers in, words out. A prompt that was seen once has no history, and a prompt whose environment reports no
-progress is never called blind: it cannot be told from a failed one.
+A prompt that was seen once has no history. A prompt whose environment reports no progress is never called blind,
+because it cannot be distinguished from a failed one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from heedful.statistics.group_statistics import scored, values_on
 from heedful.types import Group, Verdict
 
 CAUSES = ("mixed", "solved", "blind", "failed")
-"""Of which the first alone teaches. Defined by `signal.cause_metrics`."""
+"""Only `mixed` groups teach. Defined by `signal.cause_metrics`."""
 
 ADVICE = {
-    "solved": "Drop these tasks or make them harder: they cost episodes and move nothing but the regularisers.",
-    "blind": "Mend the reward: members got differently far and earned the same. Reward progress, or parts of the "
+    "solved": "Drop these tasks or make them harder: they cost episodes, and only regularisers act on them.",
+    "blind": "Correct the reward: members got differently far and earned the same. Reward progress, or parts of the "
     "answer.",
     "failed": "Nothing to imitate: easier tasks first (a curriculum), the task in smaller parts, a reward for the "
     "process, or demonstrations.",
@@ -44,7 +44,7 @@ class Triaged:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """Visits in a row in which a task was of the same kind."""
+    """Consecutive visits in which a task was of the same kind."""
 
     cause: str
     visits: int
@@ -106,7 +106,7 @@ def triage(step: int, groups: Sequence[Group], verdicts: Sequence[Verdict] | Non
 
 
 def reports_progress(groups: Iterable[Group]) -> bool:
-    """Whether blind groups can be told from failed ones."""
+    """Whether blind groups can be distinguished from failed ones."""
     return any(trajectory.progress is not None for group in groups for trajectory in group.trajectories)
 
 
@@ -128,7 +128,7 @@ def _longest_first(history: TaskHistory) -> tuple[int, int, str]:
 
 
 def shares_by_tag(triaged: Iterable[Triaged]) -> list[Shares]:
-    """One row per tag, the tag with most groups first; a group counts under each of its tags. Without tags: no row."""
+    """One row per tag, the tag with most groups first. A group counts under each of its tags. Without tags: no row."""
     tagged: dict[str, list[str]] = {}
     for one in triaged:
         for tag in one.tags:

@@ -1,7 +1,8 @@
-"""Choosing prompts by how their members' values spread: rewards in, verdicts with reasons out.
+"""Filters: prompts chosen by how much their members' rewards vary. Rewards in, verdicts with reasons out.
 
-Promise: a filter is a pure function of plain numbers and the generator it is given, independent of the order of groups
-and members, so any trainer can call it in one line; no torch, no numpy. A constant group has a spread of exactly 0.
+A filter is a pure function of plain numbers and the generator it is given. The order of groups and members does not
+matter, so any trainer can call it in one line; neither torch nor numpy is needed. A constant group has a spread of
+exactly 0.
 
     verdicts = TopP(p=0.9)([[1, 0, 1, 0], [1, 1, 1, 1]], random.Random(0))
 
@@ -9,11 +10,14 @@ Verdict reasons: `kept`; `unscored` (fewer than two scored members, `None` and N
 `below_mass`, `below_rank`, `below_threshold` by filter; `not_drawn` by the random control. The training loop adds
 `surplus` (dynamic sampling had enough before) and `readmitted` (the guard against starved tasks).
 
-Groups whose spread equals that of the last group kept are kept too, so a filter may keep more than it was asked for;
-binary outcomes make such ties frequent.
+A group that ties with the last group kept is kept too, so a filter may keep more groups than it was asked for. Binary
+outcomes make such ties frequent. The rules, and how ties are decided, are in `heedful.filters.ranking`.
+
+An own filter is a frozen dataclass with the members of `heedful.protocols.Filter`. `Ranked` is a base for a filter that
+needs only one variance per group. What is not in `__all__` is private.
 """
 
-from heedful.filters.ranked import DropConstant, KeepAll, MinP, Softmax, TopK, TopP, TopPStd
+from heedful.filters.ranked import DropConstant, KeepAll, MinP, Ranked, Ranking, Softmax, TopK, TopP, TopPStd
 from heedful.filters.ranking import check_filter
 from heedful.filters.shrinkage import Visit
 from heedful.filters.weighted import SoftWeight
@@ -26,6 +30,8 @@ __all__ = [
     "KeepAll",
     "MinP",
     "RandomSubset",
+    "Ranked",
+    "Ranking",
     "Remembering",
     "Shrunken",
     "SoftWeight",

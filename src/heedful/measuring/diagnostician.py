@@ -21,7 +21,7 @@ from heedful.diagnostics.strategies import input_to_action
 from heedful.diagnostics.text import text_metrics, text_thoughts
 from heedful.diagnostics.unavailable import unavailable
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
-from heedful.measuring.scope_reader import NO_SCORES, ScopeReader
+from heedful.measuring.scope_reader import ScopeReader, ScoredThoughts
 from heedful.measuring.swapped import TokenScorer
 from heedful.measuring.thought_scores import ThoughtScores
 from heedful.protocols import WindowExceeded
@@ -124,14 +124,14 @@ class Diagnostician:
             if not self._full_is_due(step):
                 first = asked.cheap()
                 if not self._early(step, place, first.scores):
-                    return Diagnosis(self.reader.measure(step, "first_turn", first.scores, first.closed_M, place=place))
+                    return Diagnosis(self.reader.measure(step, "first_turn", first, place))
             return self._full(asked)
         except WindowExceeded as error:  # long thoughts under long prompts are no reason to end a run
             return Diagnosis(self._unread(step, place, str(error)))
 
     def _unread(self, step: int, place: str, why: str) -> list[Metric]:
         """The metrics of first turns, all of them missing."""
-        return self.reader.measure(step, "first_turn", NO_SCORES, (), place=place, why=why)
+        return self.reader.measure(step, "first_turn", ScoredThoughts(why=why), place)
 
     def _early(self, step: int, place: str, cheap: CrossScores) -> bool:
         """Whether the scores of a cheap measurement call for a full one now; extends or compares the baseline."""
@@ -148,20 +148,16 @@ class Diagnostician:
         if self._full_is_due(step):
             as_cheap = cheap_rows(first.thoughts.own_M, config.prompts, config.thoughts)
             self._early(step, place, select_rows(first.scores, as_cheap))
-        metrics = self.reader.measure(step, "first_turn", first.scores, first.thoughts.closed_M, place=place)
+        metrics = self.reader.measure(step, "first_turn", first.scored, place)
         if config.any_turn:
-            drawn = asked.any_turn()
-            metrics += self.reader.measure(step, "any_turn", drawn.scores, drawn.closed_M, place=place)
+            metrics += self.reader.measure(step, "any_turn", asked.any_turn(), place)
         if config.swapped_rows:
-            swapped = asked.observation()
-            found = swapped.scores, swapped.closed_M
-            metrics += self.reader.measure(step, "observation", *found, place=place, why=swapped.why)
+            metrics += self.reader.measure(step, "observation", asked.observation(), place)
         if config.grounding_rows:
             metrics += asked.exchanged()
         if self.judge is not None:
             judged = asked.judged(self.judge, first.thoughts)
-            found = judged.scores, judged.closed_M
-            metrics += self.reader.measure(step, "first_turn", *found, place=place, scorer=self.judge.name)
+            metrics += self.reader.measure(step, "first_turn", judged, place, self.judge.name)
         words = first.token_values(config.words, self.piece)
         return Diagnosis(metrics, replace(first.scores, tokens=None), first.thoughts, words)
 

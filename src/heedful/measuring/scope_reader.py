@@ -22,6 +22,17 @@ from heedful.types import CrossScores, Metric
 NO_SCORES = CrossScores([], [], [])
 
 
+@dataclass(frozen=True, slots=True)
+class ScoredThoughts:
+    """The thoughts of one scope and their scores; without arguments: nothing to score."""
+
+    scores: CrossScores = NO_SCORES
+    closed_M: Sequence[bool] = ()
+    """True where the thought was closed by its tag."""
+    why: str = ""
+    """Why there is nothing to score, in place of each metric's own reason."""
+
+
 @dataclass(slots=True)
 class ScopeReader:
     """Computes `information/*`, `retrieval/*` and `regime/*` of a scope, and keeps what connects two measurements."""
@@ -32,35 +43,23 @@ class ScopeReader:
     regimes: dict[str, RegimeState] = field(default_factory=dict)
     """Scope -> its first measurements."""
 
-    def measure(
-        self,
-        step: int,
-        scope: str,
-        scores: CrossScores,
-        closed_M: Sequence[bool],
-        *,
-        place: str = "",
-        scorer: str = "",
-        why: str = "",
-    ) -> list[Metric]:
+    def measure(self, step: int, scope: str, found: ScoredThoughts, place: str = "", scorer: str = "") -> list[Metric]:
         """The metrics of all thoughts of a scope, then those of its closed thoughts.
 
         Args:
             scope: `first_turn`, `any_turn` or `observation`.
-            closed_M: which of the scored thoughts were closed by their tag; empty without scores.
             place: `/<environment>` in a batch that mixes environments.
             scorer: name of the scoring model when it is not the policy that sampled. It has no regime: regimes are the
                 policy's own.
-            why: the reason of values that are missing, in place of each metric's own.
         """
-        closed = select_rows(scores, closed_M) if closed_M else scores
+        closed = select_rows(found.scores, found.closed_M) if found.closed_M else found.scores
         metrics = [
-            *self._one(step, scope_name(scope, place), scores, scorer),
+            *self._one(step, scope_name(scope, place), found.scores, scorer),
             *self._one(step, scope_name(scope, place, closed=True), closed, scorer),
         ]
-        if not why:
+        if not found.why:
             return metrics
-        return [replace(metric, why=why) if metric.value is None else metric for metric in metrics]
+        return [replace(metric, why=found.why) if metric.value is None else metric for metric in metrics]
 
     def _one(self, step: int, scope: str, scores: CrossScores, scorer: str) -> list[Metric]:
         key = f"{scope}@{scorer}" if scorer else scope

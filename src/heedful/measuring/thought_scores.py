@@ -22,7 +22,7 @@ from heedful.diagnostics.cross_scores.thoughts import (
 from heedful.diagnostics.names import scope_name
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.grounded import grounding_metrics
-from heedful.measuring.scope_reader import NO_SCORES
+from heedful.measuring.scope_reader import NO_SCORES, ScoredThoughts
 from heedful.measuring.swapped import TokenScorer, score_swapped
 from heedful.seeds import stream
 from heedful.storage import TokenValues
@@ -33,22 +33,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredThoughts:
-    """The thoughts of one scope and their scores."""
-
-    scores: CrossScores
-    closed_M: Sequence[bool]
-    """True where the thought was closed by its tag."""
-    why: str = ""
-    """Why there is nothing to score, if there is nothing."""
-
-
-@dataclass(frozen=True, slots=True)
 class FirstTurns:
     """The thoughts of first turns, whose matrix is stored after a full measurement."""
 
     scores: CrossScores
     thoughts: Thoughts
+
+    @property
+    def scored(self) -> ScoredThoughts:
+        return ScoredThoughts(self.scores, self.thoughts.closed_M)
 
     def token_values(self, most: int, piece: Callable[[int], str]) -> tuple[TokenValues, ...]:
         """What each token tells of its prompt, for the first thoughts of every prompt, `most` thoughts in all.

@@ -1,7 +1,6 @@
 """One self-contained HTML page per run, and one that compares runs.
 
-Promise: a page is made from the files of its runs alone, loads nothing from anywhere, and shows what is missing as
-missing.
+Promise: a page is made only from the files of its runs, loads nothing else, and shows what is missing as missing.
 """
 
 from heedful.report.comparison import write_comparison

@@ -1,6 +1,6 @@
 """Bars with intervals over categories, as inline SVG in the page's own colours.
 
-Promise: bars stand on zero, panels that are compared share one scale, and an interval that leaves the frame says so.
+Bars begin at zero. Panels that are compared share one scale. An interval that leaves the frame says so.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from heedful.report.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
-from heedful.report.numerals import reading, ticks
+from heedful.report.numerals import in_full, ticks
 from heedful.types import Metric
 
 _GAP = 0.3
-"""Of a category's width, left free."""
+"""Part of a category's width that is left free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """One series: a reading for each category."""
+    """One series: a value for each category."""
 
     label: str
     hue: int
@@ -76,13 +76,21 @@ def _bar(bars: Bars, metric: Metric, category: str, across: tuple[float, float],
     if not isinstance(metric.value, int | float):
         return Markup(
             '<path class="lost c{}" d="M{:.1f} {:.1f}l6 6m0 -6l-6 6"><title>{}, {}: {}</title></path>'
-        ).format(bars.hue, middle - 3, ground - 8, bars.label, category, reading(metric))
+        ).format(bars.hue, middle - 3, ground - 8, bars.label, category, in_full(metric))
     top = y(float(metric.value))
     parts = [
         Markup(
             '<path class="area c{}" d="M{:.1f} {:.1f}H{:.1f}V{:.1f}H{:.1f}Z"><title>{}, {}: {}</title></path>'
         ).format(
-            bars.hue, start + 0.5, ground, start + width - 0.5, top, start + 0.5, bars.label, category, reading(metric)
+            bars.hue,
+            start + 0.5,
+            ground,
+            start + width - 0.5,
+            top,
+            start + 0.5,
+            bars.label,
+            category,
+            in_full(metric),
         )
     ]
     if metric.low is not None and metric.high is not None:

@@ -1,7 +1,6 @@
 """Line charts and stacked shares as inline SVG, styled by the page's own colours.
 
-Promise: a gap stays a gap - a missing reading breaks its line and leaves a cross on the axis - and every drawn reading
-can be read as text by pointing at it.
+A missing value breaks its line and leaves a cross on the axis. Every drawn value can be read as text by pointing at it.
 
 Written by hand instead of with a plotting library: a page weighs kilobytes rather than megabytes, follows the light or
 dark mode of the reader, and prints.
@@ -17,13 +16,13 @@ from enum import Enum
 
 from markupsafe import Markup
 
-from heedful.report.numerals import reading, ticks
+from heedful.report.numerals import in_full, ticks
 from heedful.report.record import Point, Series
 
 WIDTH, HEIGHT = 400, 232
 LEFT, RIGHT, TOP, BOTTOM = 48, 390, 20, 196
 MOST_POINTS = 400
-"""Of one line: more are thinned, evenly."""
+"""Most points of one line; more are thinned evenly."""
 SPARSE = 25
 """Lines with no more points than this show each as a dot."""
 BARS = 10
@@ -87,9 +86,9 @@ def draw_lines(curves: Sequence[Curve], frame: Frame, axis: Axis, title: str) ->
     low, high = (0.0, 1.0) if axis is Axis.SHARE else _range(curves, axis)
     x, y = _scales(frame, low, high)
     parts = [_axes(x, y, frame, low, high)]
-    # Bars that stand at the same step are moved apart a little, or they would hide each other.
+    # Bars at the same step are moved apart a little, or they would hide each other.
     with_bars = [number for number, curve in enumerate(curves) if _shows_bars(curve)]
-    # Backwards, so that the first, which matters most, lies on top.
+    # Backwards, so that the first curve, which matters most, is on top.
     for number, curve in reversed(list(enumerate(curves))):
         place = with_bars.index(number) - (len(with_bars) - 1) / 2 if number in with_bars else 0.0
         parts.append(_curve(curve, x, y, shift=5.0 * place))
@@ -211,7 +210,7 @@ def _curve(curve: Curve, x: Scale, y: Scale, shift: float) -> Markup:
     for point in curve.series.missing:
         parts.append(
             Markup('<path class="lost c{}" d="M{:.1f} {}l6 6m0 -6l-6 6"><title>step {}: {}</title></path>').format(
-                curve.hue, x(point.step) - 3, BOTTOM - 3, point.step, reading(point.metric)
+                curve.hue, x(point.step) - 3, BOTTOM - 3, point.step, in_full(point.metric)
             )
         )
     return Markup("").join(parts)
@@ -228,7 +227,7 @@ def _reference(curve: Curve, x: Scale, y: Scale) -> Markup:
 
 
 def _intervals(curve: Curve, points: Sequence[Point], x: Scale, y: Scale, shift: float) -> Markup:
-    """Bars for few readings, a band for many; a reading without an interval interrupts the band."""
+    """Bars for few values, a band for many; a value without an interval interrupts the band."""
     bounded = [point.metric.low is not None and point.metric.high is not None for point in points]
     if _shows_bars(curve):
         return Markup("").join(
@@ -256,7 +255,7 @@ _SHAPES = {
     5: "m0 3.8l3.6 -6.4h-7.2z",
     6: "m-1.3 -3.8h2.6v2.5h2.5v2.6h-2.5v2.5h-2.6v-2.5h-2.5v-2.6h2.5z",
 }
-"""One shape per hue, so that no line is told by its colour alone."""
+"""One shape per hue, so that colour is never the only difference between lines."""
 
 
 def shape(hue: int, x: float, y: float) -> str:
@@ -286,7 +285,7 @@ def _hover(curves: Sequence[Curve], x: Scale) -> str:
         {
             "label": curve.label,
             "hue": curve.hue,
-            "at": {str(point.step): reading(point.metric) for point in curve.series.points},
+            "at": {str(point.step): in_full(point.metric) for point in curve.series.points},
         }
         for curve in curves
     ]

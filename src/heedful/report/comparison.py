@@ -1,7 +1,7 @@
-"""Runs against one another on one page.
+"""One page that compares runs.
 
-Promise: every curve and every final value carries the interval it was measured with; which differences are noise is
-left to those intervals and to more seeds, and the page says so.
+Every curve and every final value carries the interval it was measured with. The page says that these intervals, and
+more seeds, decide which differences are noise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from heedful.report.templates import fill
 from heedful.storage import write_whole
 
 MOST_RUNS = 6
-"""As many as there are colours and shapes that can be told apart."""
+"""Most runs: the number of colours and shapes that a reader can distinguish."""
 
 _FIGURES: tuple[tuple[str, str, Axis], ...] = (
     ("Success in training", "success/rate", Axis.SHARE),
@@ -46,7 +46,7 @@ _ONLY_TABLED = ("/random/success", "/fixed/success", "/mi_ceiling")
 
 @dataclass(frozen=True, slots=True)
 class FinalValue:
-    """The last reading of one metric in one run."""
+    """The last value of one metric in one run."""
 
     value: str
     interval: str

@@ -1,7 +1,7 @@
 """What a page carries for its script: text that came from models and environments, as inert JSON.
 
-Promise: nothing embedded can end its script element or become markup, and no page grows beyond its budget - what was
-cut says how much is left out.
+Promise: nothing embedded can end its script element or become markup. No page grows beyond its budget, and what was cut
+says how much is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def inert_json(content: object) -> Markup:
-    """JSON that can stand inside a `<script type="application/json">` whatever its texts hold.
+    """JSON that is safe inside a `<script type="application/json">`, whatever its texts hold.
 
     NaN and infinities, which JSON does not know, become texts.
     """
@@ -38,7 +38,7 @@ def _finite(content: object) -> object:
 
 
 def shortened(text: str, most: int, keep_end: bool = False) -> str:
-    """At most about `most` characters: the beginning, or the end where what matters stands there."""
+    """At most about `most` characters: the beginning, or the end where that matters."""
     left_out = len(text) - most
     if left_out <= 0:
         return text

@@ -1,7 +1,7 @@
-"""The page of `heedful gradients`: signal, noise and regularisers by reward variance, checkpoint beside checkpoint.
+"""The page of `heedful gradients`: signal, noise and regularisers by reward variance, one column per checkpoint.
 
-Promise: made from the run's `gradients_<step>.json` alone; every number stands with its interval or the reason why it
-has none, and a signal that cannot be told from zero is said to be so.
+The page is made only from the run's `gradients_<step>.json`. Every number has its interval, or the reason why it has
+none. A signal that cannot be distinguished from zero is reported as such.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def sentences(stored: StoredGradients) -> list[str]:
         f"Step {stored.step}, {signal.n} groups of {size}: squared signal {cell(signal)}, squared noise {cell(noise)}."
     )
     if signal.low is None or signal.low <= 0:
-        found += " The signal cannot be told from zero at this size."
+        found += " The signal cannot be distinguished from zero at this size."
     else:
         needed = signal.n * noise.value / signal.value
         found += f" A batch of about {numeral(float(round(needed)))} such groups would hold as much signal as noise."

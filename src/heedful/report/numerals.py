@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them: three significant digits, intervals, ticks.
+"""Numbers as text: three significant digits, intervals, ticks.
 
 Promise: nothing is rounded to a zero that it is not.
 """
@@ -26,14 +26,14 @@ def numeral(value: float) -> str:
 
 
 def interval(metric: Metric) -> str:
-    """`0.42 to 0.55`, or nothing where the reading has no interval."""
+    """`0.42 to 0.55`, or nothing where the metric has no interval."""
     if metric.low is None or metric.high is None:
         return ""
     return f"{numeral(metric.low)} to {numeral(metric.high)}"
 
 
-def reading(metric: Metric) -> str:
-    """One reading in full: value, interval and n, or why it is missing."""
+def in_full(metric: Metric) -> str:
+    """One metric in full: value, interval and n, or why it is missing."""
     if metric.value is None:
         return f"missing: {metric.why or 'no reason given'}"
     if isinstance(metric.value, str):
@@ -44,7 +44,7 @@ def reading(metric: Metric) -> str:
 
 
 def ticks(low: float, high: float, about: int, whole: bool = False) -> list[float]:
-    """Round numbers from `low` to `high` at steps of 1, 2, 2.5 or 5 times a power of ten; whole ones if asked."""
+    """Round numbers from `low` to `high` at steps of 1, 2, 2.5 or 5 times a power of ten. Whole ones if asked."""
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
     stride = next(factor * power for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= rough * 0.999)

@@ -1,6 +1,7 @@
 """The report of one run: `report.html`.
 
-Promise: made from the files of the run alone, complete without a network, and the same files give the same bytes.
+Promise: the page is made only from the files of the run and is complete without a network. The same files give the same
+bytes.
 """
 
 from __future__ import annotations

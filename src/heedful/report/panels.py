@@ -1,6 +1,6 @@
-"""Which measurements a page draws, beside which, and under what heading.
+"""Which metrics a page draws together, and under what heading.
 
-Promise: a chart that has nothing to show says why; it is never left out without a word unless it is an optional one.
+Promise: a chart that has nothing to show says why. Only optional charts are left out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DrawnPanel:
     absent: str
     """Why there is no chart at all; empty where there is one."""
     gaps: tuple[str, ...]
-    """Which curves miss readings, and why."""
+    """Which curves miss values, and why."""
     about: tuple[tuple[str, str], ...]
     """Metric names and their definitions."""
 
@@ -80,7 +80,7 @@ def sections(run: RunRecord) -> list[Section]:
         Section(
             "grounding",
             "Retrieval, grounding and length",
-            "Can the prompt be told from the thought, and does the action listen to the thought and to the input?",
+            "Can the prompt be identified from the thought? Does the action depend on the thought and on the input?",
             (
                 _retrieval(run),
                 _grounding(run),
@@ -109,7 +109,7 @@ def sections(run: RunRecord) -> list[Section]:
 
 
 def draw(panel: Panel, frame: Frame) -> DrawnPanel | None:
-    """Draw one chart; `None` for an optional one without any reading."""
+    """Draw one chart; `None` for an optional one without any value."""
     recorded = [curve for curve in panel.curves if curve.series.points]
     measured = [curve for curve in recorded if curve.series.numeric]
     if panel.optional and not recorded:
@@ -145,7 +145,7 @@ def _gaps(series: Series) -> str:
         return ""
     reasons = "; ".join(list(dict.fromkeys(point.metric.why or "no reason given" for point in missing))[:MOST_REASONS])
     if len(missing) > 1 and not series.measured:
-        return f"missing at all {len(missing)} readings: {reasons}"
+        return f"missing at all {len(missing)} values: {reasons}"
     steps = [str(point.step) for point in missing]
     shown = ", ".join(steps[:3]) + (f" and {len(steps) - 3} more" if len(steps) > 3 else "")
     return f"missing at step{'s' if len(steps) > 1 else ''} {shown}: {reasons}"
@@ -191,7 +191,7 @@ def _information(run: RunRecord, scope: str) -> Panel:
 
 
 def _scopes(run: RunRecord) -> list[Section]:
-    """Later turns, and other models' judgement, beside first turns; no section where only first turns were measured."""
+    """Later turns and other models' judgement next to first turns. Empty where only first turns were measured."""
     family = run.family("information")
     later = any(run.get(f"{family}/{scope}/mi").points for scope in SCOPES if scope != "first_turn")
     judges = list(dict.fromkeys(name.split("/")[0] for name in run.series if name.startswith("information@")))
@@ -208,9 +208,10 @@ def _scopes(run: RunRecord) -> list[Section]:
     panels.append(_judges(run, [family, *(judge for judge in judges if judge != family)]))
     lead = (
         "A first turn holds nothing of the model's own. In any turn whole contexts are exchanged, earlier replies "
-        "included, and a thought can be told by its style; with the last observation swapped the history stays, and "
-        "only what the model has just read can tell. Any turn high and observation low: it heeds itself, not the "
-        "input. Scopes differ in their number of prompts: compare gaps (above) and 8-way retrieval, not how high MI is."
+        "included, and a thought can be identified by its style. With the last observation swapped the history stays, "
+        "and only what the model has just read can identify it. Any turn high and observation low: the model follows "
+        "itself, not the input. Scopes differ in their number of prompts: compare gaps (above) and 8-way retrieval, "
+        "not how high MI is."
     )
     return [Section("scopes", "First turn, any turn, observation swapped", lead, tuple(panels))]
 

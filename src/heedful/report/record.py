@@ -1,6 +1,6 @@
-"""A run as a report reads it: its measurements as series, its configuration, environment and verdict.
+"""A run as a report reads it: its metrics as series, its configuration, environment and verdict.
 
-Promise: every reading keeps its interval, its n and its reason; a missing one stays a missing one.
+Promise: every value keeps its interval, its n and its reason. A missing value stays missing.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.report.numerals import reading
+from heedful.report.numerals import in_full
 from heedful.storage import RunFolder, StepMetrics, metric_from_json, read_metrics
 from heedful.types import Metric
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One reading at one step."""
+    """One metric at one step."""
 
     step: int
     metric: Metric
 
     @property
     def number(self) -> float | None:
-        """The value where it is a number; labels and missing readings have none."""
+        """The value where it is a number; labels and missing values have none."""
         return None if isinstance(self.metric.value, str) else self.metric.value
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """All readings of one metric, by ascending step."""
+    """All values of one metric, by ascending step."""
 
     name: str
     points: tuple[Point, ...]
@@ -58,7 +58,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StoredVerdict:
     """What the run concluded about itself (`verdict.json`)."""
 
     sentences: tuple[str, ...]
@@ -77,7 +77,7 @@ class RunRecord:
     config: Mapping[str, str]
     """Flat: dotted key to JSON value."""
     environment: Mapping[str, str]
-    verdict: Verdict | None
+    verdict: StoredVerdict | None
     audited: str = ""
     """The log, where the folder is that of an audit and not of a run."""
 
@@ -92,7 +92,7 @@ class RunRecord:
         return (min(steps), max(steps)) if steps else (0, 0)
 
     def get(self, name: str) -> Series:
-        """The readings of one metric; none where it was never recorded."""
+        """The values of one metric; none where it was never recorded."""
         return self.series.get(name, Series(name, ()))
 
     def family(self, name: str) -> str:
@@ -125,14 +125,14 @@ def _settings_of_an_audit(audit: Mapping[str, object]) -> dict[str, object]:
 
 
 def _series(lines: Sequence[StepMetrics]) -> dict[str, Series]:
-    """Readings by name. Where a step was written twice, the later reading counts."""
-    readings: dict[str, dict[int, Point]] = {}
+    """Metrics by name. Where a step was written twice, the later one counts."""
+    by_name: dict[str, dict[int, Point]] = {}
     for line in lines:
         for name, metric in line.metrics.items():
-            readings.setdefault(name, {})[line.step] = Point(line.step, metric)
+            by_name.setdefault(name, {})[line.step] = Point(line.step, metric)
     return {
         name: Series(name, tuple(sorted(points.values(), key=lambda point: point.step)))
-        for name, points in readings.items()
+        for name, points in by_name.items()
     }
 
 
@@ -151,7 +151,7 @@ def _json_object(path: Path) -> dict[str, object]:
     return content
 
 
-def _verdict(path: Path) -> Verdict | None:
+def _verdict(path: Path) -> StoredVerdict | None:
     content = _json_object(path)
     if not content:
         return None
@@ -163,10 +163,10 @@ def _verdict(path: Path) -> Verdict | None:
     if not isinstance(figures, dict):
         raise ValueError(f"Expected figures by name as `figures` in {path}, found {figures!r}. Restore or delete it.")
     try:
-        readings = {name: reading(metric_from_json(name, figure)) for name, figure in figures.items()}
+        shown = {name: in_full(metric_from_json(name, figure)) for name, figure in figures.items()}
     except ValueError as error:
-        raise ValueError(f"Expected readings as `figures` in {path}, found {error}. Restore or delete it.") from error
-    return Verdict(tuple(sentences), str(regime or ""), readings)
+        raise ValueError(f"Expected metrics as `figures` in {path}, found {error}. Restore or delete it.") from error
+    return StoredVerdict(tuple(sentences), str(regime or ""), shown)
 
 
 def flatten(content: Mapping[str, object], above: str = "") -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The heat map of prompts against prompts, and of the words of thoughts: what looks likely under which prompt?
 
-Promise: each row of the map is a probability distribution over the batch's prompts, and each word's value is the stored
-one; nothing but the stored scores is read.
+Each row of the map is a probability distribution over the batch's prompts. Each word's value is the stored one. Only
+the stored scores are read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ THOUGHTS_SHOWN = 3
 SIZE_BUDGET = 1_000_000
 """Bytes of all embedded frames."""
 CHARACTERS = (800, 400, 200, 100, 40)
-"""Of one text: tried in this order until the frames fit their budget."""
+"""Lengths of one text, tried in this order until the frames fit their budget."""
 
 
 def posterior_NN(stored: StoredScores) -> npt.NDArray[np.float64]:
@@ -45,7 +45,7 @@ def posterior_NN(stored: StoredScores) -> npt.NDArray[np.float64]:
 
 
 def retrieval_frames(folder: RunFolder) -> list[dict[str, object]]:
-    """One frame per stored step (at most twelve, evenly spread), with texts to read beside the map."""
+    """One frame per stored step (at most twelve, evenly spread), with texts to read next to the map."""
     stored = [(step, read_scores(folder.scores(step))) for step in spread(folder.score_steps(), MOST_FRAMES)]
     usable = [(step, scores) for step, scores in stored if len(scores.thoughts_M) and len(scores.prompts_N) > 1]
     frames: list[dict[str, object]] = []
@@ -89,7 +89,7 @@ def colour_scale(stored: StoredScores) -> float | None:
 
 
 def _words(thought: TokenValues, most: int) -> dict[str, object]:
-    """One thought token by token, cut where its text would be; values in hundredths of a nat."""
+    """One thought token by token, cut where its text would be. Values in hundredths of a nat."""
     tokens: list[tuple[str, int]] = []
     characters = 0
     for text, value in zip(thought.texts_T, thought.values_T, strict=True):

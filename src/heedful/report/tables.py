@@ -1,4 +1,4 @@
-"""The parts of a page that are tables and bars: key figures, time by stage, regimes and alarms, all measurements.
+"""The parts of a page that are tables and bars: key figures, time by stage, regimes and alarms, all metrics.
 
 Promise: a figure that was never taken appears as absent with its reason.
 """
@@ -30,7 +30,7 @@ class KeyFigure:
     last_step: str
     after_interval: str
     no_interval: str
-    """Why the last reading has no interval."""
+    """Why the last value has no interval."""
     n: str
     why: str
     """Why there is no figure."""
@@ -79,12 +79,12 @@ class Measurement:
     last: str
     interval: str
     n: str
-    readings: str
+    values: str
     why: str
 
 
 def key_figures(run: RunRecord) -> list[KeyFigure]:
-    """The figures that a reader wants before any chart, first and last reading each."""
+    """The figures that a reader wants before any chart, first and last value each."""
     split = next(iter(splits(run)), "val")
     information = f"{run.family('information')}/first_turn"
     return [

@@ -1,6 +1,6 @@
-"""Filling the page templates that lie beside this file.
+"""Fills the page templates of this folder.
 
-Promise: everything that is not marked as markup by our own drawing code is escaped, and a missing value is an error.
+Promise: everything that is not marked as markup by the drawing code is escaped. A missing value is an error.
 """
 
 from __future__ import annotations

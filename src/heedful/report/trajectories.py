@@ -1,6 +1,6 @@
 """The sample of trajectories that a page lets its reader browse.
 
-Promise: what is shown is what was sampled, split by role where the roles can be told for certain, whole where not.
+Promise: the page shows what was sampled. It is split by role where the roles are certain, and whole otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Bounds:
     groups: int
     members: int
     characters: int
-    """Of one text."""
+    """Most characters of one text."""
 
 
 BOUNDS = (
@@ -120,7 +120,7 @@ def _turn(turn: Turn, tags: Tags, most: int) -> dict[str, object]:
 
 
 def pieces(reply: Reply, tags: Tags) -> list[tuple[str, str]]:
-    """Prompt and reply split by role: `prompt`, `forced`, `thought`, `answer`; `reply` where the roles cannot be told.
+    """Prompt and reply split by role: `prompt`, `forced`, `thought`, `answer`; `reply` where the roles are not certain.
 
     The stored ranges count tokens, which only the tokenizer can turn into text, so the text is split at the tags.
     """

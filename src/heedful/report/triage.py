@@ -1,6 +1,6 @@
 """The parts of a page about what went wrong: alarms with their evidence, and why prompts taught nothing.
 
-Promise: made from the run's own readings and rollouts; where there is nothing to show, a sentence says why.
+They are made from the run's own metrics and rollouts. Where there is nothing to show, a sentence says why.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class AlarmTable:
 
     raised: tuple[RaisedAlarm, ...]
     quiet: tuple[str, ...]
-    untold: tuple[tuple[str, str], ...]
-    """Names of those that could never be told, and why."""
+    unknown: tuple[tuple[str, str], ...]
+    """Names of the alarms that were never known, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +99,26 @@ class Triage:
 
 
 def alarm_table(run: RunRecord) -> AlarmTable:
-    """Every `alarm/*` of the run: raised, the earliest first, quiet or never told."""
-    known = {rule.name: rule for rule in standard_rules(AlarmConfig())}
-    raised, quiet, untold = [], [], []
+    """Every `alarm/*` of the run: raised, the earliest first, quiet or never known."""
+    rules = {rule.name: rule for rule in standard_rules(AlarmConfig())}
+    raised, quiet, unknown = [], [], []
     for metric, series in run.series.items():
         if not metric.startswith("alarm/"):
             continue
         name = metric.removeprefix("alarm/")
-        told = [point for point in series.points if point.number is not None]
-        if any(point.number for point in told):
-            rule = known.get(name)
-            whys = [point.metric.why for point in told if point.number and point.metric.why]
+        known = [point for point in series.points if point.number is not None]
+        if any(point.number for point in known):
+            rule = rules.get(name)
+            whys = [point.metric.why for point in known if point.number and point.metric.why]
             collapse, advice = (rule.collapse, rule.advice) if rule else (False, "")
-            first = next(point.step for point in told if point.number)
+            first = next(point.step for point in known if point.number)
             raised.append((first, RaisedAlarm(name, collapse, _stretches(series), "".join(whys[:1]), advice)))
-        elif told:
+        elif known:
             quiet.append(name)
         else:
-            untold.append((name, series.points[-1].metric.why or "no reason given"))
+            unknown.append((name, series.points[-1].metric.why or "no reason given"))
     in_order = sorted(raised, key=lambda found: found[0])
-    return AlarmTable(tuple(alarm for _, alarm in in_order), tuple(quiet), tuple(untold))
+    return AlarmTable(tuple(alarm for _, alarm in in_order), tuple(quiet), tuple(unknown))
 
 
 def _stretches(series: Series) -> str:
@@ -135,7 +135,7 @@ def _stretches(series: Series) -> str:
 
 
 def triage_of(run: RunRecord) -> Triage:
-    """The triage of a run's groups, from its readings and, task by task, from its rollouts."""
+    """The triage of a run's groups, from its values and, task by task, from its rollouts."""
     triaged, progress = _triaged(run)
     notes = []
     if (triaged and not progress) or _said(run, "signal/blind"):
@@ -169,7 +169,7 @@ def _said(run: RunRecord, name: str) -> bool:
 
 
 def _causes(run: RunRecord) -> tuple[CauseRow, ...]:
-    """Mean shares in the first and in the last third of the steps; no row where nothing was read."""
+    """Mean shares in the first and in the last third of the steps. No row where nothing was read."""
     rows = []
     for cause in CAUSES:
         points = run.get(f"signal/{cause}").numeric
@@ -201,10 +201,8 @@ def _tasks(triaged: Sequence[Triaged], steps: tuple[int, int]) -> tuple[tuple[Ta
     if not silent:
         return (), f"All {len(again):,} tasks that were seen again were mixed at every visit."
     shown = silent[:MOST_TASKS]
-    note = (
-        f"{len(silent):,} of the {len(found):,} tasks were without signal at some visit; "
-        f"{'these' if len(shown) == len(silent) else f'the {len(shown)}'} longest so stand below."
-    )
+    rows = "all of them" if len(shown) == len(silent) else f"the {len(shown)} with the longest stretch"
+    note = f"{len(silent):,} of the {len(found):,} tasks were without signal at some visit. Listed: {rows}."
     return tuple(_task_row(history, steps) for history in shown), note
 
 

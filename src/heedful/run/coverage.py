@@ -1,6 +1,6 @@
-"""The guard against starved tasks: what a filter has passed over for long is trained on all the same, now and then.
+"""The guard against starved tasks: a task that the filter has dropped for long is re-admitted now and then.
 
-Promise: torch-free; only groups that vary are re-admitted, so what is trained on always pulls.
+Only groups that vary are re-admitted, so every training group has a non-zero gradient. Torch-free.
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ class EvaluateSettings:
     """Settings of an evaluation."""
 
     split: Literal["val", "test"]
-    """Whose tasks."""
+    """The split that the tasks are of."""
     tasks: int
-    """Held-out tasks."""
+    """Number of held-out tasks."""
     samples: int
     """Sampled episodes per task."""
     at_once: int
@@ -44,7 +44,7 @@ class EvaluateSettings:
     """The environment and its knobs."""
     context: Context
     collect: Annotated[Collector, Choice(COLLECTORS)]
-    """Who waits for whom while episodes are played: lock_step, or async for environments that are slow."""
+    """How episodes are played at the same time: lock_step, or async for slow environments."""
     env_workers: int
     """Processes in which episodes are played; 0 = in this one."""
     env_timeout: float
@@ -56,12 +56,12 @@ class EvaluateSettings:
     template_options: tuple[str, ...]
     """Options of the chat template as name=value."""
     seed: int
-    """Of the sampling noise; the tasks do not depend on it."""
+    """Seed of the sampling noise; the tasks do not depend on it."""
     threads: int
     """CPU threads."""
     device: Literal["auto", "cpu", "cuda", "mps"]
     dtype: Literal["float32", "bfloat16"]
-    """Of the weights."""
+    """Type of the weights."""
 
     def __post_init__(self) -> None:
         refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1)
@@ -85,7 +85,7 @@ class SeedlingSettings(EvaluateSettings):
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What was measured."""
+    """The results of an evaluation."""
 
     metrics: tuple[Metric, ...]
     """`eval/<split>/<sampled|greedy|random|fixed>/success`, and more of the sampled episodes."""

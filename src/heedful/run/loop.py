@@ -99,7 +99,7 @@ def train_steps(
 def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
     config, parts = run.config, run.parts
     baselines = run.baselines()
-    with _finish_the_step_first() as interrupt:
+    with finish_the_step_first() as interrupt:
         for step in range(parts.version, config.steps):
             clock = Clock()
             metrics = run.hand_over_weights(step, clock)
@@ -330,17 +330,19 @@ def _shaping(groups: Sequence[Group]) -> tuple[str, ...]:
 
 
 @dataclass(slots=True)
-class _Interrupt:
+class Interrupt:
+    """Whether Ctrl-C has asked a loop to stop."""
+
     asked: bool = False
 
 
 @contextmanager
-def _finish_the_step_first() -> Iterator[_Interrupt]:
-    """Ctrl-C asks the loop to stop after the step; a second Ctrl-C interrupts at once.
+def finish_the_step_first() -> Iterator[Interrupt]:
+    """Ctrl-C asks a loop to stop after its step; a second Ctrl-C raises KeyboardInterrupt at once.
 
     Only a program's main thread may listen for signals; elsewhere nothing is changed.
     """
-    interrupt = _Interrupt()
+    interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():
         yield interrupt
         return

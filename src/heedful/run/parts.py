@@ -34,6 +34,7 @@ from heedful.scorers.hf import HFScorer
 from heedful.scorers.judge import Judge, judge_name
 from heedful.seedlings.grow import load_seedling
 from heedful.seeds import derive
+from heedful.training.batch import UpdateSettings
 from heedful.training.critic import Critic
 from heedful.training.learner import Learner
 from heedful.training.lora import Adapters
@@ -110,21 +111,22 @@ def assemble(
         adapters.load(start.path)
     elif start is not None:
         model.load_state_dict(start.model(model.dtype).state_dict())
-    critic = load_critic(config, model, world)
-    sharded = load_sharded(model, world) if config.parallel.sharded and world.size > 1 else None
+    settings = UpdateSettings(
+        temperature=config.sampling.temperature,
+        micro_batch_tokens=config.micro_batch_tokens,
+        device=device,
+        seed=derive(config.seed, "learner"),
+        world=world,
+        sharded=load_sharded(model, world) if config.parallel.sharded and world.size > 1 else None,
+        recompute=config.gradient_checkpointing,
+    )
     learner = Learner(
         model,
         config.algorithm,
         config.optimizer,
-        temperature=config.sampling.temperature,
-        micro_batch_tokens=config.micro_batch_tokens,
+        settings,
         reference=reference if config.algorithm.kl > 0 else None,
-        critic=critic,
-        device=device,
-        seed=derive(config.seed, "learner"),
-        world=world,
-        sharded=sharded,
-        recompute=config.gradient_checkpointing,
+        critic=load_critic(config, model, settings),
     )
     if config.diagnostics.enabled and world.is_rank_0:
         load_text_judge()  # now, so that the first step's time is that of a step
@@ -172,20 +174,11 @@ def load_sharded(model: PreTrainedModel, world: World) -> Sharded:
     return Sharded(model.float() if half else model, world, half=half)
 
 
-def load_critic(config: TrainConfig, model: PreTrainedModel, world: World) -> Critic | None:
+def load_critic(config: TrainConfig, model: PreTrainedModel, settings: UpdateSettings) -> Critic | None:
     """The critic on top of the policy as it is now, if the algorithm's estimator uses one."""
     if not isinstance(config.algorithm.advantage, UsesCritic):
         return None
-    return Critic(
-        model,
-        config.critic,
-        config.optimizer,
-        micro_batch_tokens=config.micro_batch_tokens,
-        device=world.device,
-        world=world,
-        share_prompts=not config.parallel.sharded,
-        recompute=config.gradient_checkpointing,
-    )
+    return Critic(model, config.critic, config.optimizer, settings)
 
 
 def load_gradient_meter(

@@ -1,6 +1,6 @@
-"""What the user named: a run, one of its checkpoints, a model, or the untrained seedling of an environment.
+"""The player that the user named: a run, one of its checkpoints, a model, or an environment's untrained seedling.
 
-Promise: a name is understood in one way or answered by a sentence; nothing heavy is loaded before `load`.
+Promise: a name has one meaning or is refused with a sentence. No weights are loaded before `load`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OF_A_POLICY = (
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who is to play, with the configuration that says how."""
+    """A player, and the configuration it plays with."""
 
     label: str
     config: TrainConfig
@@ -55,7 +55,7 @@ class Subject:
     version: int = 0
     """Training steps behind the weights, as far as is known."""
     notes: tuple[str, ...] = ()
-    """What the user should know about the choice."""
+    """Sentences about the choice of the checkpoint, for the user."""
 
     @property
     def is_seedling(self) -> bool:
@@ -71,12 +71,12 @@ class LoadedModel:
     renderer: Renderer
     version: int
     context: Context
-    """How much of an episode it reads."""
+    """How much of an episode the model reads."""
     source: OpenPolicySource
-    """Holds the weights."""
+    """Makes policies with these weights."""
 
     def policy(self, sampling: Sampling, seed: int) -> Policy:
-        """`seed` is that of the sampling noise."""
+        """The model as a policy; `seed` is the seed of the sampling noise."""
         return self.source.policy(self.renderer, sampling, seed)
 
 

@@ -114,8 +114,8 @@ def train(
     chosen = preset(config) if isinstance(config, str) else config
 
     def new_folder() -> RunFolder:
-        name = str(to_json(chosen)["algorithm"]["type"])
-        folder = RunFolder.open(out) if out else RunFolder.create("runs", chosen.env.name, name, chosen.seed)
+        name = chosen.env.name, algorithm_name(chosen)
+        folder = RunFolder.open(out) if out else RunFolder.create("runs", *name, chosen.seed)
         write_whole(folder.config, json.dumps(to_json(chosen), indent=2) + "\n")
         return folder
 
@@ -126,6 +126,11 @@ def resume(path: Path | str, *, on_step: OnStep | None = None, show: bool = True
     """Continue an interrupted run from its last checkpoint; see `train` for the arguments."""
     run = Run.open(path)
     return _run(run.config, lambda: run.folder, _Reporting(on_step, show), resumed=True)
+
+
+def algorithm_name(config: TrainConfig) -> str:
+    """The name by which the command line chooses the algorithm."""
+    return str(to_json(config)["algorithm"]["type"])
 
 
 @dataclass(slots=True)

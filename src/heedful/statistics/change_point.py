@@ -1,8 +1,8 @@
-"""Has a reading shifted? A sequential test of a series against its own past, with a known rate of false alarms.
+"""A sequential test of a series against its own past, with a known rate of false alarms.
 
-Promise: a pure function of the readings so far. On a series without drift the statistic reaches 5 within 100 readings
-in fewer than 2 of 1,000 series, whatever their level and scale and up to the correlation of neighbours that the design
-allows; `tests/statistics/test_change_point.py` simulates it.
+Promise: a pure function of the values so far. On a series without drift the statistic reaches 5 within 100 values in
+fewer than 2 of 1,000 series. This holds for any level and scale, and up to the correlation of neighbours that the
+design allows. `tests/statistics/test_change_point.py` simulates it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _NORMAL = 1.959964
 """Half-widths of 95% intervals per standard error. Student's quantiles are larger, so errors come out too large."""
 _MOST = 1000.0
 _TRUST = 0.25
-"""No reading is trusted closer than this part of the change that would matter: its standard error is at least that."""
+"""No value is trusted closer than this part of the change that would matter: its standard error is at least that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One reading of a series."""
+class Point:
+    """One value of a series."""
 
     step: int
     value: float
     variance: float | None
-    """Of the reading, from its own interval; `None` where it has none."""
+    """Variance of the value, from its own interval; `None` where it has none."""
     n: int | None = None
 
     @classmethod
-    def of(cls, step: int, metric: Metric) -> Reading | None:
-        """`None` for a missing reading and for a label."""
+    def of(cls, step: int, metric: Metric) -> Point | None:
+        """`None` for a missing value and for a label."""
         if not isinstance(metric.value, int | float) or not math.isfinite(metric.value):
             return None
         value = float(metric.value)
@@ -62,11 +62,11 @@ class Design:
     threshold: float
     """Standard errors."""
     baseline: int
-    """Fewest readings before a change."""
+    """Fewest values before a change."""
     confirm: int
-    """Fewest readings after it."""
+    """Fewest values after it."""
     correlation: float
-    """Of neighbouring readings while nothing happens, at most: 0 = independent."""
+    """Largest correlation of neighbouring values while nothing happens; 0 = independent."""
 
     def matters(self, before: float, now: float) -> bool:
         """Whether `now` is worse than `before` by at least `least`."""
@@ -79,47 +79,47 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A change that was found: two neighbouring stretches of readings with different means."""
+    """A change that was found: two neighbouring stretches of values with different means."""
 
     before: float
     """Mean of the stretch before."""
     first: int
     """The step at which that stretch begins."""
     last: int
-    """The step of its last reading."""
+    """The step of its last value."""
     after: float
-    """Mean of all readings since."""
+    """Mean of all values since."""
     low: float
     """95% interval of that mean."""
     high: float
     since: int
-    """The step of the first reading after the change."""
+    """The step of the first value after the change."""
     z: float
     """Standard errors between the two means, at most 1,000."""
 
 
-def largest_shift(readings: Sequence[Reading], design: Design) -> Shift | None:
+def largest_shift(points: Sequence[Point], design: Design) -> Shift | None:
     """The clearest change that has lasted until now, of those that matter; `None` if there is none at all.
 
-    Compares the mean of all readings since s with the mean of a stretch that ends right before s, for every s and every
-    such stretch: at least `baseline` readings before, `confirm` after. So a fall is seen from the best that the series
+    Compares the mean of all values since s with the mean of a stretch that ends right before s, for every s and every
+    such stretch: at least `baseline` values before, `confirm` after. So a fall is seen from the best that the series
     has held, not from where it began, and a slow fall as well as a sudden one. The shift returned is that with the
-    largest z among those in which the mean since, and each of the last `confirm` readings, are worse by at least
-    `least` (a burst that is over is no change); whether z reaches the threshold is for the caller to see.
+    largest z among those in which the mean since, and each of the last `confirm` values, are worse by at least
+    `least` (a burst that is over is no change). Whether z reaches the threshold is for the caller to see.
 
-    The variance of a reading is the mean over the readings' own intervals: of those before for the mean before, of all
-    for the mean after, since readings grow noisier as they get worse. It is never taken below the scatter of the
+    The variance of a value is the mean over their own intervals: of those before for the mean before, of all
+    for the mean after, since values grow noisier as they get worse. It is never taken below the scatter of the
     stretch before (mean squared successive differences, von Neumann 1941), nor after the change below that before.
-    Where readings have no intervals only the scatter is left, and z is translated from Student's t of its degrees of
+    Where values have no intervals only the scatter is left, and z is translated from Student's t of its degrees of
     freedom.
 
     Source: the generalised likelihood ratio for a change of mean (Siegmund and Venkatraman 1995), with the level before
     the change unknown and taken from a stretch of its own.
     """
-    count = len(readings)
+    count = len(points)
     if count < design.baseline + design.confirm:
         return None
-    value = np.array([reading.value for reading in readings])
+    value = np.array([point.value for point in points])
     total = np.concatenate([[0.0], np.cumsum(value)])
     split = np.arange(design.baseline, count - design.confirm + 1)[:, None]
     start = np.arange(split.max() - design.baseline + 1)[None, :]
@@ -127,7 +127,7 @@ def largest_shift(readings: Sequence[Reading], design: Design) -> Shift | None:
     before, after = (total[split] - total[start]) / before_n, (total[count] - total[split]) / after_n
     worse = after - before if design.direction == "up" else before - after
     matters = design.least * np.abs(before) if design.relative else np.full_like(before, design.least)
-    (old, new), freedom = _variances(readings, start, split, (_TRUST * matters) ** 2, design.correlation)
+    (old, new), freedom = _variances(points, start, split, (_TRUST * matters) ** 2, design.correlation)
     of_means = _variance_of_means(count, design.correlation)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = worse / np.sqrt(old * of_means[before_n] + new * of_means[after_n])
@@ -143,31 +143,31 @@ def largest_shift(readings: Sequence[Reading], design: Design) -> Shift | None:
     mean, half = float(after[row, 0]), _NORMAL * math.sqrt(float(new[row, column] * of_means[after_n[row, 0]]))
     return Shift(
         float(before[row, column]),
-        readings[first].step,
-        readings[since - 1].step,
+        points[first].step,
+        points[since - 1].step,
         mean,
         mean - half,
         mean + half,
-        readings[since].step,
+        points[since].step,
         min(float(z[row, column]), _MOST),
     )
 
 
 def _variances(
-    readings: Sequence[Reading],
+    points: Sequence[Point],
     start: npt.NDArray[np.intp],
     split: npt.NDArray[np.intp],
     least: Floats,
     correlation: float,
 ) -> tuple[tuple[Floats, Floats], Floats | None]:
-    """The variance of one reading before and after, for each pair of stretches, and degrees of freedom where only
+    """The variance of one value before and after, for each pair of stretches, and degrees of freedom where only
     scatter tells it."""
-    value = np.array([reading.value for reading in readings])
+    value = np.array([point.value for point in points])
     squares = np.concatenate([[0.0], np.cumsum(np.diff(value) ** 2)])
     steps = np.maximum(split - 1 - start, 1)
     scatter = np.maximum(squares[split - 1] - squares[np.minimum(start, split - 1)], 0.0)
     before = np.maximum(scatter / (2 * steps * (1 - correlation)), least)
-    known = np.array([np.nan if reading.variance is None else reading.variance for reading in readings])
+    known = np.array([np.nan if point.variance is None else point.variance for point in points])
     if 2 * np.isnan(known).sum() > len(known):
         # Successive differences are correlated: k of them are worth about 2k / 3 independent ones.
         return (before, before), np.maximum(2 * steps / 3, 1.0)
@@ -179,7 +179,7 @@ def _variances(
 
 
 def _variance_of_means(count: int, correlation: float) -> Floats:
-    """The variance of the mean of k = 0, 1, ..., `count` neighbouring readings of variance 1 (k = 0: infinite).
+    """The variance of the mean of k = 0, 1, ..., `count` neighbouring values of variance 1 (k = 0: infinite).
 
     Of a stationary AR(1) process: (1 + 2 sum over j < k of (1 - j/k) c^j) / k.
     """

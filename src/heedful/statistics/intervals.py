@@ -1,6 +1,6 @@
 """95% intervals for means of clustered and of binary values.
 
-Promise: what belongs together (members of one task, thoughts under one prompt) is never counted as independent.
+Members of one task, and thoughts under one prompt, are never counted as independent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: float, n: int) -> Interval:
-    """Wilson's score interval for a rate seen in n independent trials; never of zero width, always within [0, 1].
+    """Wilson's score interval for a rate seen in n independent trials. It has a width and lies within [0, 1].
 
     Source: Wilson 1927, without continuity correction. Raises ValueError unless 0 <= successes <= n and n >= 1.
     """
@@ -48,9 +48,9 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
 
 
 def cluster_interval(sums_C: Sequence[float], counts_C: Sequence[float]) -> Interval | None:
-    """For the mean of all values, sum(sums) / sum(counts), where values of one cluster hang together.
+    """Interval of the mean of all values, sum(sums) / sum(counts), where values of one cluster are correlated.
 
-    Delete-one-cluster jackknife with Student's t at C - 1 degrees of freedom; with clusters of equal size exactly the
+    Delete-one-cluster jackknife with Student's t at C - 1 degrees of freedom. With clusters of equal size exactly the
     t interval over the cluster means. Clusters without values are left out; `None` for fewer than two clusters.
     """
     counts = np.asarray(counts_C, dtype=np.float64)
@@ -63,10 +63,10 @@ def cluster_interval(sums_C: Sequence[float], counts_C: Sequence[float]) -> Inte
 
 
 def jackknife_interval(value: float, deleted_C: npt.NDArray[np.float64]) -> Interval:
-    """Around a statistic, from its C >= 2 values with one cluster deleted each; t with C - 1 degrees of freedom.
+    """Interval of a statistic, from its C >= 2 values with one cluster deleted each.
 
-    Source: Tukey 1958; the standard error is sqrt((C - 1) / C sum (deleted - mean deleted)^2). The statistic itself is
-    the centre: no correction of bias.
+    Student's t with C - 1 degrees of freedom. The statistic itself is the centre: no correction of bias. Source: Tukey
+    1958. The standard error is sqrt((C - 1) / C sum (deleted - mean deleted)^2).
     """
     clusters = len(deleted_C)
     error = math.sqrt((clusters - 1) / clusters * float(np.sum((deleted_C - deleted_C.mean()) ** 2)))

@@ -1,6 +1,6 @@
 """Declared studies: arms x seeds, run as resumable processes, ending in tables with intervals and a page.
 
-Promise: a study is data. What it runs, compares and reads out is said before the first run, and a changed declaration
+Promise: a study is data: its runs, comparisons and measures are declared before the first run. A changed declaration
 never continues old runs.
 """
 

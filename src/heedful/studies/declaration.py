@@ -1,7 +1,6 @@
-"""What a study is: a question, arms x seeds, and what is read out of the runs. All of it said before the first run.
+"""A study as data: a question, arms x seeds, and the measures that are read from the runs.
 
-Promise: plain frozen data, torch-free; a study written as JSON is read back equal, and whatever a file says is either
-understood or refused with a sentence.
+Promise: a study written as JSON is read back equal. A file that cannot be understood is refused with a sentence.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Arm:
     """Names its folder, too: letters, digits, `_`, `-` and `.`."""
     job: Annotated[Any, Choice(JOBS)] = field(default_factory=TrainingJob)
     level: float | None = None
-    """Where the arm stands on the study's dial, such as a planted share; none = the arms have no order."""
+    """The arm's value on the study's dial, such as a planted share; none = the arms have no order."""
 
     def __post_init__(self) -> None:
         if not FOLDER_NAME.fullmatch(self.name):
@@ -59,7 +58,7 @@ class Measure:
     """last or first reading; change = last minus first; mean, highest or lowest reading; first_at_least or
     first_at_most = the first step at which the reading reaches `level`."""
     level: float | None = None
-    """For first_at_least and first_at_most."""
+    """Limit for first_at_least and first_at_most."""
     from_step: int = 0
     to_step: int | None = None
     """Readings of earlier and later steps are left out."""
@@ -71,7 +70,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """ROC: which metrics tell the readings of collapsed arms from those of healthy ones."""
+    """ROC analysis: which metrics separate the readings of collapsed arms from those of healthy arms."""
 
     title: str
     collapsed: tuple[str, ...]
@@ -84,7 +83,7 @@ class Separation:
     to_step: int | None = None
     """Readings of earlier and later steps are left out."""
     wanted: float = 0.99
-    """The area that the best metric is asked for."""
+    """The area that the best metric should reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +96,24 @@ class Lead:
     success: str
     """The metric whose fall is to be foreseen."""
     points: float = 0.10
-    """Success has fallen when it lies this far below its start, and the evaluations' intervals leave no doubt."""
+    """Success has fallen when it is this far below its start, beyond the intervals of the evaluations."""
     alarms: tuple[str, ...] = ("alarm/*",)
     """Patterns of names; a value above 0 is a raised alarm."""
     replayed: bool = False
     """Replay the alarms on the measurements with `thresholds`, instead of reading those that the runs recorded."""
     thresholds: AlarmConfig = field(default_factory=AlarmConfig)
-    """Of replayed alarms, and of those on simulated series."""
+    """Thresholds of replayed alarms, and of alarms on simulated series."""
     drift_free: int = 200
     """Simulated series in which nothing happens, made of the levels and the noise of the healthy runs; 0 = none."""
     from_step: int = 0
     """The healthy runs' levels and noise are read from here on: before it they are still learning."""
     correlation: float = 0.5
-    """Of the noise of neighbouring simulated readings."""
+    """Correlation between the noise of neighbouring simulated readings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A declared study. Everything that decides its numbers stands here."""
+    """A declared study: everything that decides its numbers."""
 
     name: str
     question: str
@@ -136,6 +135,8 @@ class Study:
     """Sentences for the page: limits of the design, what was chosen and why."""
     keep_checkpoints: bool = False
     """Keep the checkpoints of finished runs (10 MB each and more)."""
+    flat: bool = False
+    """The runs of the only arm are in the study's folder itself, as s0, s1, ...: `heedful train ENV --seeds 0,1`."""
 
     def __post_init__(self) -> None:
         if not FOLDER_NAME.fullmatch(self.name):
@@ -146,6 +147,8 @@ class Study:
                 raise ValueError(f"study {self.name}: expected {what}, found none")
             if len(set(values)) < len(values):
                 raise ValueError(f"study {self.name}: expected distinct {what}, found {', '.join(map(str, values))}")
+        if self.flat and len(names) > 1:
+            raise ValueError(f"study {self.name}: flat is for a single arm, found {', '.join(names)}")
         unknown = [name for name in self._arms_named() if name not in names]
         if unknown:
             raise ValueError(

@@ -21,7 +21,7 @@ from heedful.studies.outcomes import Outcomes, within_range
 from heedful.studies.paired import mean_over
 
 HUES = 6
-"""Colours and shapes that can be told apart: so many arms share a chart."""
+"""Number of colours and shapes that can be distinguished: most arms in one chart."""
 
 
 @dataclass(frozen=True, slots=True)

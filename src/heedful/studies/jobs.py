@@ -1,7 +1,7 @@
 """What an arm of a study does for each seed: train, or sample from a fixed policy.
 
-Promise: torch-free. A job can be begun again at any moment - `command` says how it is begun, or gone on with - and
-`done` reads from the files alone whether anything is left to do.
+Promise: a job can be started again at any moment. `command` says how it is started or resumed, and `done` reads from
+the files alone whether anything is left to do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Job(Protocol):
     def command(self, folder: RunFolder, seed: int) -> list[str]:
         """Arguments of the `heedful` command that begins this seed's run in `folder`, or goes on with it.
 
-        May write the run's configuration beside the folder.
+        May write the run's configuration next to the folder.
         """
         ...
 
@@ -81,8 +81,8 @@ class TrainingJob:
 class SamplingJob:
     """Play batches with the untrained policy and take the full diagnosis of each: many readings of one state.
 
-    Batch number b stands at step b. Its tasks, its sampling noise and the draws of its diagnosis have seeds of their
-    own, and nothing is carried from batch to batch, so batches are independent readings of one policy.
+    Batch number b is step b of the measurements. Its tasks, its sampling noise and the draws of its diagnosis have
+    seeds of their own, and nothing is carried from batch to batch, so batches are independent readings of one policy.
     """
 
     config: TrainConfig = field(default_factory=TrainConfig)

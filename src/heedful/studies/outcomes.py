@@ -1,7 +1,6 @@
-"""What the finished runs of a study say: means over seeds, and paired differences over seeds and over tasks.
+"""The results of a study's finished runs: means over seeds, and paired differences over seeds and over tasks.
 
-Promise: made from the run folders alone; a number that a run lacks stays missing, with the reason and the n that is
-left.
+Promise: results are read from the run folders alone. A number that a run lacks is missing, with the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from heedful.studies.declaration import Measure, Pair, Study
 from heedful.studies.detector.early_warning import LeadOutcome, read_lead
 from heedful.studies.detector.separation import SeparationOutcome, read_separation
 from heedful.studies.paired import Count, PairedDifference, mean_over, paired_difference
-from heedful.studies.seed_statistics import pool, task_gains, task_rates
+from heedful.studies.seed_statistics import over_tasks, task_gains, task_rates
 from heedful.studies.study_folder import StudyRun
 from heedful.types import Metric
 
@@ -41,10 +40,14 @@ class ArmValue:
     by_seed: Mapping[int, float]
     missing: Mapping[int, str]
     """Seed -> why it has no value."""
+    readings: Mapping[int, Metric]
+    """Seed -> its reading, with an interval where the run has one."""
     mean: Metric
     """Over the seeds that have one."""
     reached: Count | None
-    """For a measure that asks when something happens: in how many runs it did."""
+    """The number of runs in which it happened, for a measure that asks when something happens."""
+    over_tasks: Metric | None
+    """The mean over the evaluated tasks, each averaged over the seeds; only for a gain of evaluated success."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,8 @@ def _within(measure: Measure, step: int) -> bool:
 
 
 def _measure(study: Study, measure: Measure, runs: Sequence[FinishedRun]) -> MeasureOutcome:
-    arms = tuple(_arm(measure, arm.name, runs) for arm in study.arms)
+    of_arm = {arm.name: [each for each in runs if each.run.arm == arm.name] for arm in study.arms}
+    arms = tuple(_arm(measure, name, found, by_task=study.flat) for name, found in of_arm.items())
     values = {arm.arm: arm.by_seed for arm in arms}
     pairs = []
     for pair in study.pairs:
@@ -146,17 +150,25 @@ def _measure(study: Study, measure: Measure, runs: Sequence[FinishedRun]) -> Mea
     return MeasureOutcome(measure, arms, tuple(pairs))
 
 
-def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun]) -> ArmValue:
-    readings = {
-        each.run.seed: reading_of(measure, each.record.get(measure.metric)) for each in runs if each.run.arm == arm
-    }
+def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun], by_task: bool) -> ArmValue:
+    """One measure of one arm; `by_task` pairs a gain of evaluated success by task, where the rollouts are kept."""
+    readings = {each.run.seed: reading_of(measure, each.record.get(measure.metric)) for each in runs}
+    pooled = None
+    if by_task and measure.when == "change" and EVALUATED.fullmatch(measure.metric):
+        gains = {
+            each.run.seed: task_gains(_task_rates(measure, each, 0), _task_rates(measure, each, -1))
+            for each in runs
+            if readings[each.run.seed].value is not None
+        }
+        readings |= {seed: over_tasks(measure.metric, [found]) for seed, found in gains.items() if found}
+        pooled = over_tasks(measure.metric, list(gains.values()))
     by_seed = {seed: float(m.value) for seed, m in readings.items() if isinstance(m.value, int | float)}
     missing = {seed: metric.why or "no value" for seed, metric in readings.items() if seed not in by_seed}
     reached = Count(len(by_seed), len(readings)) if measure.when.startswith("first_at") else None
     mean = mean_over(measure.metric, list(by_seed.values()), list(missing.values()))
     if measure.when not in ("change", "first_at_least", "first_at_most"):
         mean = within_range(mean)
-    return ArmValue(arm, by_seed, missing, mean, reached)
+    return ArmValue(arm, by_seed, missing, readings, mean, reached, pooled)
 
 
 def within_range(metric: Metric) -> Metric:
@@ -171,20 +183,21 @@ def _over_tasks(measure: Measure, pair: Pair, runs: Sequence[FinishedRun]) -> Me
     if not EVALUATED.fullmatch(measure.metric) or measure.when != "last":
         return None
     by_arm = {
-        name: {each.run.seed: _task_rates(measure, each) for each in runs if each.run.arm == name}
+        name: {each.run.seed: _task_rates(measure, each, -1) for each in runs if each.run.arm == name}
         for name in (pair.arm, pair.control)
     }
     arm, control = by_arm[pair.arm], by_arm[pair.control]
     gains = [task_gains(control[seed], arm[seed]) for seed in sorted(arm.keys() & control.keys())]
     if not any(gains):
         return Metric(measure.metric, None, 0, why="no rollouts of the same evaluated tasks are kept in both arms")
-    return pool(measure.metric, gains).over_tasks
+    return over_tasks(measure.metric, gains)
 
 
-def _task_rates(measure: Measure, each: FinishedRun) -> dict[str, float]:
+def _task_rates(measure: Measure, each: FinishedRun, place: int) -> dict[str, float]:
+    """Success on each task at one of a run's evaluations, by its place in time; empty without its rollouts."""
     taken = [p for p in each.record.get(measure.metric).numeric if _within(measure, p.step)]
     found = EVALUATED.fullmatch(measure.metric)
     if not taken or found is None:
         return {}
-    path = each.run.folder.rollouts(taken[-1].step, f"{found[1]}_{found[2]}")
+    path = each.run.folder.rollouts(taken[place].step, f"{found[1]}_{found[2]}")
     return task_rates(read_rollouts(path).groups) if path.exists() else {}

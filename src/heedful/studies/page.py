@@ -1,7 +1,7 @@
 """What a study ends in: `results.json`, a Markdown table, and one self-contained page.
 
-Promise: made from the outcomes alone, complete without a network; every number stands with its interval and its n, and
-a comparison that shows nothing is said to show nothing.
+Promise: the page needs no network. Every number has its interval and its n, and a comparison that shows nothing is said
+to show nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful import __version__
+from heedful.configuration import to_json
 from heedful.report.templates import fill
 from heedful.storage import write_whole
 from heedful.studies.declaration import Study
@@ -30,8 +31,10 @@ from heedful.studies.tables import (
     measure_rows,
     mover_rows,
     pair_rows,
+    run_rows,
     signed,
 )
+from heedful.types import Metric
 
 
 def write_results(folder: StudyFolder, study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
@@ -44,16 +47,38 @@ def write_results(folder: StudyFolder, study: Study, outcomes: Outcomes, runs_in
 
 
 def verdict(study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
-    """What the study shows, first measure first; what it cannot show is said, too."""
+    """What the study shows, in sentences, and what it cannot show."""
     sentences = []
     if len(outcomes.runs) < runs_in_all:
         sentences.append(f"Unfinished: {len(outcomes.runs)} of {runs_in_all} runs are over; what follows is of those.")
+    for outcome in outcomes.measures if study.flat else ():
+        sentences += _gained(outcome)
     for pair in outcomes.measures[0].pairs if outcomes.measures else ():
         sentences.append(_compared(outcomes.measures[0], pair))
     sentences += [_separated(outcome) for outcome in outcomes.separations]
     for lead in outcomes.leads:
         sentences += _warned(lead)
     return sentences or ["No comparison was declared, or none of its runs is over: the tables show what was measured."]
+
+
+def _gained(outcome: MeasureOutcome) -> list[str]:
+    """What several seeds gain together, over seeds and over tasks; nothing for a measure that is no gain."""
+    arm, title = outcome.arms[0], outcome.measure.title
+    if outcome.measure.when != "change":
+        return []
+    if not arm.by_seed:
+        return [f"{title}: unknown ({arm.mean.why})"]
+    lowest, highest = (signed(Metric(title, find(arm.by_seed.values()))) for find in (min, max))
+    sentences = [
+        f"{title} over {arm.mean.n} seeds (would another seed gain as much?): {signed(arm.mean)}"
+        f"{f' ({arm.mean.why})' if arm.mean.why else ''}; from {lowest} to {highest}"
+    ]
+    tasks = arm.over_tasks
+    if tasks is not None:
+        over = f"{signed(tasks)} ({tasks.why})" if tasks.why else signed(tasks)
+        question = "would these seeds gain as much on other tasks?"
+        sentences.append(f"{title} over {tasks.n} tasks ({question}): {over}")
+    return sentences
 
 
 def _compared(outcome: MeasureOutcome, value: PairValue) -> str:
@@ -113,6 +138,8 @@ def markdown(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> str:
     """The tables as Markdown, for docs/results/."""
     lines = [f"# Study: {study.name}", "", study.question, "", f"    {command(study, outcomes)}", ""]
     lines += [f"- {sentence}" for sentence in sentences]
+    if study.flat:
+        lines += ["", "Each seed, with 95% intervals.", "", *markdown_rows(run_rows(study, outcomes))]
     if outcomes.measures:
         lines += ["", "Mean over seeds with 95% interval; n = seeds.", ""]
         lines += markdown_rows(measure_rows(study, outcomes))
@@ -137,11 +164,17 @@ def markdown(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> str:
 def command(study: Study, outcomes: Outcomes) -> str:
     """The command that makes these results."""
     seeds = sorted({each.run.seed for each in outcomes.runs})
+    if study.flat and seeds:  # the configuration of each seed is in the study's folder
+        environment = to_json(study.arms[0].job.seeded(seeds[0]))["env"]["type"]
+        return f"heedful train {environment} --config s{seeds[0]}.json --seeds {','.join(map(str, seeds))}"
     return f"heedful study {study.name} --seeds {','.join(map(str, seeds))}"
 
 
 def _page(folder: StudyFolder, study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> str:
     tables = []
+    if study.flat:
+        lead = "Success before and after training with its 95% interval; gains are paired by task."
+        tables.append(("Each seed", lead, run_rows(study, outcomes)))
     if outcomes.measures:
         tables.append(
             ("Measures", "Mean over seeds with its 95% interval; n counts the seeds.", measure_rows(study, outcomes))

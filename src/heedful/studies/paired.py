@@ -1,6 +1,6 @@
 """Statistics for few seeds: means, paired differences with an exact test, and exact limits of counts.
 
-Promise: pure functions of plain numbers; what cannot be said of so few values is `None` with the reason, never a guess.
+Promise: a number that so few values cannot give is `None` with the reason, never a guess.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_FLIPPED = 20
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many of how many, with exact limits."""
+    """A count of hits among trials, with exact limits."""
 
     hits: int
     of: int
@@ -55,7 +55,7 @@ class PairedDifference:
     by_seed: Mapping[int, float]
     """The differences themselves."""
     p_value: float | None
-    """Of the two-sided sign-flip test; `None` where there is no pair, or too many for all patterns."""
+    """p-value of the two-sided sign-flip test; `None` without a pair, or with too many for all patterns."""
 
     @property
     def clear(self) -> bool:

@@ -1,7 +1,6 @@
-"""Several runs as processes side by side: started in turn, watched, interrupted together.
+"""Several runs as processes at the same time: started in turn, watched, interrupted together.
 
-Promise: Ctrl-C reaches every running process exactly once and each finishes its step and saves; whatever breaks here,
-no run goes on unwatched.
+Promise: Ctrl-C reaches every running process exactly once. No process outlives an error of this module.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ STOPPED_BY_ALARM = 3
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _STATES = {None: "running", 0: "done", STOPPED_BY_ALARM: "stopped", 130: "interrupted", -signal.SIGINT: "interrupted"}
-"""By exit code; any other is a failure. Killed by SIGINT itself: it came before the run could listen for it."""
+"""Exit code -> state; any other is a failure. -SIGINT: the signal came before the run could catch it."""
 
 
 @dataclass(slots=True)
@@ -35,7 +34,7 @@ class Child:
     label: str
     log: Path
     arguments: Callable[[], list[str]]
-    """Of the `heedful` command; asked for when the run is started."""
+    """Makes the arguments of the `heedful` command when the run is started."""
     keep_open: tuple[int, ...] = ()
     """File descriptors that the process inherits."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -139,5 +138,5 @@ def cores() -> int:
 
 
 def at_once(device: str, threads: int) -> int:
-    """How many runs fit side by side: as many as have their threads; one where they would share an accelerator."""
+    """How many runs fit at the same time: as many as have their threads, and one on an accelerator."""
     return 1 if device != "cpu" else max(1, cores() // threads)

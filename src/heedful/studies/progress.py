@@ -1,6 +1,6 @@
-"""What a person sees while several runs go on: one row per run, read off the runs' own measurements, and the time left.
+"""The view of several runs that go on: one row per run, read from its measurements, and the time left.
 
-Promise: reads files only, and little of them, so that watching costs the runs next to nothing.
+Promise: only the ends of the runs' files are read, so watching costs next to nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from heedful.diagnostics.catalogue import LIVE_COLUMNS
 from heedful.run.terminal import duration
 
 TAIL_BYTES = 1 << 17
-"""Read off the end of a metrics.jsonl: a dozen steps and more."""
+"""Bytes read from the end of a metrics.jsonl: at least a dozen steps."""
 
 PLAIN_SECONDS = 30.0
-"""Between the lines that stand in for the live table where there is no terminal."""
+"""Seconds between the lines that replace the live table where there is no terminal."""
 
 MOST_ROWS = 16
 """Runs shown in the live table: those that run, then those that failed, then the latest others."""
@@ -43,7 +43,7 @@ _URGENCY = ("running", "failed", "interrupted", "stopped", "done", "waiting")
 
 @dataclass(slots=True)
 class RunRow:
-    """What was last read of one run."""
+    """The last readings of one run."""
 
     label: str
     metrics: Path
@@ -92,13 +92,18 @@ def number(stored: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
+def wide_console() -> Console:
+    """The console of a command that prints tables: 160 columns where there is no terminal, in place of 80."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=160)
+
+
 class RunsView:
     """A live table in a terminal; elsewhere a line per run now and then, and one whenever a run's state changes."""
 
-    def __init__(self, rows: Sequence[RunRow], console: Console, noun: str = "run") -> None:
+    def __init__(self, rows: Sequence[RunRow], console: Console) -> None:
         self._rows = rows
         self._console = console
-        self._noun = noun
         self._live = Live(console=console, refresh_per_second=2, transient=True) if console.is_terminal else None
         self._states: dict[str, str] = {}
         self._began = self._printed = time.perf_counter()
@@ -152,11 +157,11 @@ class RunsView:
     def _line(self, row: RunRow, state: str) -> str:
         step, *cells = row.cells()
         measured = ", ".join(f"{name} {cell}" for name, cell in zip((*COLUMNS, HELD_OUT), cells, strict=True))
-        return f"{self._noun} {row.label} {state}" + ("" if state == "waiting" else f": step {step}, {measured}")
+        return f"run {row.label} {state}" + ("" if state == "waiting" else f": step {step}, {measured}")
 
     def _table(self, states: Mapping[str, str]) -> Group:
         table = Table(box=None, header_style="bold", pad_edge=False)
-        for column in (self._noun, "state", "step", *COLUMNS, HELD_OUT):
+        for column in ("run", "state", "step", *COLUMNS, HELD_OUT):
             table.add_column(column, justify="right")
         ranked = sorted(self._rows, key=lambda row: _URGENCY.index(states[row.label]))
         chosen = {row.label for row in ranked[:MOST_ROWS]}

@@ -1,7 +1,7 @@
 """Runs a study: arms x seeds as processes, resumable, and the tables at its end.
 
-Promise: what is finished is never run again, what was interrupted goes on from its last checkpoint, and a run that
-fails is named without stopping the others.
+Promise: a finished run is never run again, and an interrupted run goes on from its last checkpoint. A run that fails is
+named and stops no other.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from heedful.configuration import to_json
 from heedful.run.terminal import GrowthBar, duration
@@ -26,12 +27,12 @@ LAST_LINES = 12
 """Lines shown of the log of a run that failed."""
 
 OVER = ("done", "stopped")
-"""States of runs to which nothing is left to do; `stopped`: ended by its own alarm."""
+"""States of runs with nothing left to do; `stopped` is a run that its own alarm ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of a study on the command line."""
+    """A request to run a study: which part of it, where, and with how many processes."""
 
     study: Study
     out: Path
@@ -42,7 +43,7 @@ class Request:
     steps: int | None = None
     """In place of the declared steps of every arm."""
     processes: int | None = None
-    """Runs side by side; none = as many as have their threads."""
+    """Runs at the same time; none = as many as have their threads."""
     remeasure: bool = False
 
     @property
@@ -74,7 +75,7 @@ def run_study(request: Request, console: Console) -> int:
     """Run what is left of a study, then write its results and its page.
 
     Returns:
-        0, 1 if a run failed, 130 if interrupted.
+        0, 1 if a run failed, 130 if interrupted; for a flat study 3 if an alarm stopped a run.
 
     Raises:
         ValueError: the folder holds another study, a changed one, or is in use.
@@ -99,13 +100,20 @@ def run_study(request: Request, console: Console) -> int:
         failed = [child for child in children if child.state == "failed"]
         for child in failed:
             _show_failure(child, console)
+        _remove_checkpoints(session)
         _conclude(session)
-    if interrupted:
-        console.print(f"interrupted; go on with the same command, which finds {folder.path}", style="bold")
-    if failed:
-        names = ", ".join(child.label for child in failed)
-        console.print(f"{len(failed)} of {len(session.runs)} runs failed: {names}", style="red", soft_wrap=True)
-    return 1 if failed else 130 if interrupted else 0
+    return _end(session, failed, interrupted)
+
+
+def reread_study(path: Path, console: Console, declared: Study | None = None) -> None:
+    """Write the results of a study's folder again, from its runs as they are now; no run is started.
+
+    `declared` is for a folder that holds runs and no declaration. Raises ValueError where the folder cannot be read.
+    """
+    folder = StudyFolder(path)
+    study = declared or folder.read_study()
+    with folder.locked():
+        _conclude(_Session(study, folder, folder.runs(study), console, folder.read_states()))
 
 
 def estimate(study: Study, processes: int | None = None) -> str:
@@ -185,20 +193,68 @@ def _show_failure(child: Child, console: Console) -> None:
         console.print(f"  {line}", markup=False, soft_wrap=True)
 
 
+def _end(session: _Session, failed: Sequence[Child], interrupted: bool) -> int:
+    """Say how to go on with what is not done; returns the exit code."""
+    console, path, flat = session.console, session.folder.path, session.study.flat
+    if interrupted:
+        again = f"heedful train --resume {path}" if flat else f"the same command, which finds {path}"
+        console.print(f"interrupted; go on with {again}", style="bold", soft_wrap=True)
+    if failed:
+        names = ", ".join(child.label for child in failed)
+        console.print(f"{len(failed)} of {len(session.runs)} runs failed: {names}", style="red", soft_wrap=True)
+    stopped = flat and _show_stopped(session)
+    return 1 if failed else 130 if interrupted else 3 if stopped else 0
+
+
+def _show_stopped(session: _Session) -> bool:
+    """Name the runs that an alarm stopped, and how to go on all the same; whether there are any."""
+    jobs = {arm.name: arm.job for arm in session.study.arms}
+    stopped = [run for run in session.runs if session.is_over(run) and not jobs[run.arm].done(run.folder)]
+    if stopped:
+        names = ", ".join(str(run.seed) for run in stopped)
+        session.console.print(
+            f"an alarm stopped seed {names}: its last evaluation counts, which is not one of a whole run. Go on with:",
+            style="bold",
+            soft_wrap=True,
+        )
+        for run in stopped:
+            session.console.print(f"  heedful train --resume {run.folder.path}", markup=False, soft_wrap=True)
+        again = f"and then, for the table of all seeds: heedful report {session.folder.path}"
+        session.console.print(again, markup=False, soft_wrap=True)
+    return bool(stopped)
+
+
+def _remove_checkpoints(session: _Session) -> None:
+    """Free the disk space of finished runs, unless the study keeps their checkpoints."""
+    for run in session.runs:
+        trained = isinstance(session.study.arm(run.arm).job, TrainingJob)
+        if trained and session.is_over(run) and not session.study.keep_checkpoints:
+            shutil.rmtree(run.folder.path / "checkpoints", ignore_errors=True)
+
+
 def _conclude(session: _Session) -> None:
-    """Tables and page of what is over, and the disk space of checkpoints that nobody needs any more."""
+    """Write and print what the runs that are over say."""
     from heedful.studies.outcomes import read_outcomes
     from heedful.studies.page import write_results
+    from heedful.studies.tables import run_rows
 
     over = [run for run in session.runs if session.is_over(run)]
-    if not session.study.keep_checkpoints:
-        for run in over:
-            if isinstance(session.study.arm(run.arm).job, TrainingJob):
-                shutil.rmtree(run.folder.path / "checkpoints", ignore_errors=True)
     if not over:
         session.console.print("No run is over: there is nothing to read yet.")
         return
     outcomes = read_outcomes(session.study, over)
+    if session.study.flat:
+        _print_table(run_rows(session.study, outcomes), session.console)
     for sentence in write_results(session.folder, session.study, outcomes, len(session.runs)):
         session.console.print(f"  - {sentence}", markup=False, soft_wrap=True)
     session.console.print(f"Table: {session.folder.table}\nPage:  {session.folder.page}", soft_wrap=True)
+    if session.study.flat:
+        for run in over:
+            session.console.print(f"Report of seed {run.seed}: {run.folder.report}", soft_wrap=True)
+
+
+def _print_table(rows: list[list[str]], console: Console) -> None:
+    table = Table(*rows[0], box=None, header_style="bold", pad_edge=False)
+    for row in rows[1:]:
+        table.add_row(*row)
+    console.print(table)

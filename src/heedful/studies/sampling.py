@@ -1,16 +1,13 @@
 """The run of a sampling job: batch after batch from one fixed policy, each with its full diagnosis.
 
-Promise: batches are independent readings - tasks, sampling noise and diagnosis of batch b depend on (seed, b) alone -
-so a run that was interrupted and gone on with gives the same readings as one that was not.
+Promise: the tasks, the sampling noise and the diagnosis of batch b depend on (seed, b) alone. So batches are
+independent readings, and an interrupted run that goes on gives the readings of an uninterrupted one.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-import signal
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -21,6 +18,7 @@ from heedful.policies import OpenPolicySource, Weights, open_with
 from heedful.report import write_report
 from heedful.rollout import Request, isolated
 from heedful.run.config import TrainConfig
+from heedful.run.loop import finish_the_step_first
 from heedful.run.parts import Parts, assemble
 from heedful.run.terminal import GrowthBar
 from heedful.seeds import derive, stream
@@ -36,19 +34,6 @@ from heedful.storage import (
 from heedful.storage.trackers import JsonlTracker
 from heedful.studies.detector.forced_thoughts import forced_thought_success
 from heedful.types import Metric
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-
-@dataclass(slots=True)
-class _Interrupt:
-    asked: bool = False
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
 
 
 def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFolder) -> int:
@@ -66,10 +51,10 @@ def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFo
     with GrowthBar(console) as bar:
         parts = assemble(config, bar, None)
     blank = parts.diagnostician.state()
-    tracker, interrupt = JsonlTracker(folder.metrics), _Interrupt()
-    earlier = signal.signal(signal.SIGINT, interrupt)
+    tracker = JsonlTracker(folder.metrics)
     try:
         with (
+            finish_the_step_first() as interrupt,
             isolated(parts.env, config.env_workers, config.env_timeout) as parts.env,
             open_with(config.policy, Weights(parts.model), console.print) as source,
         ):
@@ -82,7 +67,6 @@ def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFo
                     return 130
     finally:
         tracker.close()
-        signal.signal(signal.SIGINT, earlier)
     write_report(folder)
     return 0
 

@@ -1,6 +1,6 @@
-"""The folder of a study: what was declared, which run lies where, and what is known of each.
+"""The folder of a study: its declaration, its runs and their states.
 
-Promise: runs of two different declarations never meet in one folder, nor two processes that would run them.
+Promise: a folder never holds runs of two different declarations, and one process at a time works in it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from heedful.report.record import flatten
 from heedful.storage import RunFolder, describe_environment, write_whole
-from heedful.studies.declaration import Study, study_to_json
+from heedful.studies.declaration import Study, study_from_json, study_to_json
 
 MOST_CHANGES = 6
 """Named in the sentence that refuses a changed declaration."""
@@ -29,10 +29,8 @@ class StudyRun:
     arm: str
     seed: int
     folder: RunFolder
-
-    @property
-    def label(self) -> str:
-        return f"{self.arm}/s{self.seed}"
+    label: str
+    """The run's folder within the study's, such as `top_p/s0`."""
 
     @property
     def log(self) -> Path:
@@ -47,12 +45,12 @@ class StudyFolder:
 
     @property
     def declaration(self) -> Path:
-        """What was declared, and what this start asked for beyond it."""
+        """The declaration, and what each start asked for in its place."""
         return self.path / "study.json"
 
     @property
     def states(self) -> Path:
-        """Of each run: state and seconds."""
+        """State and seconds of each run."""
         return self.path / "runs.json"
 
     @property
@@ -67,12 +65,13 @@ class StudyFolder:
     def page(self) -> Path:
         return self.path / "study.html"
 
-    def run(self, arm: str, seed: int) -> StudyRun:
-        return StudyRun(arm, seed, RunFolder(self.path / arm / f"s{seed}"))
+    def run(self, arm: str, seed: int, flat: bool = False) -> StudyRun:
+        label = f"s{seed}" if flat else f"{arm}/s{seed}"
+        return StudyRun(arm, seed, RunFolder(self.path / label), label)
 
     def runs(self, study: Study) -> list[StudyRun]:
-        """Seed by seed, so that an unfinished study holds whole comparisons."""
-        return [self.run(arm.name, seed) for seed in study.seeds for arm in study.arms]
+        """The runs of a study, seed by seed: so an unfinished study holds whole comparisons."""
+        return [self.run(arm.name, seed, study.flat) for seed in study.seeds for arm in study.arms]
 
     def claim(self, study: Study, overrides: Mapping[str, Any], remeasure: bool) -> None:
         """Take the folder for this study, new or begun.
@@ -124,12 +123,19 @@ class StudyFolder:
         if changed and not remeasure:
             raise ValueError(
                 f"What is read out of the runs in {self.path} has changed since they were begun: {_listed(changed)}. "
-                "Add --remeasure to read them anew, which is noted in study.json, or give another --out."
+                "Add --remeasure to read them again, which is noted in study.json, or give another --out."
             )
         notes += changed
 
+    def read_study(self) -> Study:
+        """The study that was declared here, with every arm and seed that joined it since.
+
+        Raises ValueError where there is none, or it cannot be understood.
+        """
+        return study_from_json(read_declaration(self.declaration)["study"])
+
     def read_states(self) -> dict[str, dict[str, Any]]:
-        """By label: `state` and `seconds`. What was never noted is not there."""
+        """Label -> `state` and `seconds`, for the runs that were started."""
         if not self.states.exists():
             return {}
         states: dict[str, dict[str, Any]] = json.loads(self.states.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """The tables of a study as rows of text, for the page and for Markdown.
 
-Promise: every number stands with its interval and its n; what is missing is a dash.
+Promise: every number has its interval and its n; a missing number is a dash.
 """
 
 from __future__ import annotations
@@ -29,6 +29,20 @@ def measure_rows(study: Study, outcomes: Outcomes) -> Rows:
             reached = f"; reached in {arm.reached}" if arm.reached is not None else ""
             cells.append(f"{shown(arm.mean)} (n {arm.mean.n or 0}{reached})")
         rows.append([outcome.measure.title, *cells])
+    return rows
+
+
+def run_rows(study: Study, outcomes: Outcomes) -> Rows:
+    """Every measure of every run of a study with a single arm, and the regime that the run's verdict names."""
+    rows = [["seed", *(outcome.measure.title for outcome in outcomes.measures), "regime"]]
+    found = {each.run.seed: each.record for each in outcomes.runs}
+    for seed in study.seeds:
+        readings = [outcome.arms[0].readings.get(seed) for outcome in outcomes.measures]
+        form = [signed if outcome.measure.when == "change" else shown for outcome in outcomes.measures]
+        cells = ["–" if metric is None else text(metric) for text, metric in zip(form, readings, strict=True)]
+        verdict = found[seed].verdict if seed in found else None
+        over = verdict.regime if verdict else "stopped by an alarm" if seed in found else "unfinished"
+        rows.append([str(seed), *cells, over])
     return rows
 
 

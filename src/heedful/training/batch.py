@@ -6,12 +6,48 @@ Promise: every sample lies in exactly one micro-batch; how they are cut changes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
+from heedful.distributed.sharding import Sharded
+from heedful.distributed.world import World
 from heedful.models.shared_prompts import SharedPrompts, plan_micro_batches
+from heedful.models.token_logits import keeps_prompts
 from heedful.types import TrainingSample
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSettings:
+    """How an update is computed; the same for the policy and its critic."""
+
+    temperature: float = 1.0
+    """The sampler's."""
+    micro_batch_tokens: int = 4096
+    """Most padded tokens in one forward and backward pass."""
+    device: torch.device | str = "cpu"
+    seed: int = 0
+    """Decides how trajectories are dealt into mini-batches."""
+    world: World = field(default_factory=World)
+    """The ranks that learn together; all of them are given the same samples."""
+    sharded: Sharded | None = None
+    """The model, where it is sharded over these ranks."""
+    recompute: bool = False
+    """Keep no activations of the layers' insides (gradient checkpointing); see `recomputed`."""
+    share_prompts: bool = True
+    """Read a prompt that several samples begin with once per micro-batch, where the model allows it."""
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ValueError(f"Expected a temperature above 0 (the sampler's), found {self.temperature}.")
+
+    def shares_prompts(self, model: PreTrainedModel) -> bool:
+        """Whether the prompts of `model` are read once per micro-batch."""
+        return self.share_prompts and self.sharded is None and not self.recompute and keeps_prompts(model)
 
 
 @dataclass(frozen=True, slots=True)

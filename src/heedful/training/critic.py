@@ -1,7 +1,7 @@
-"""The critic: what a state is worth, read before each sampled token, and how it learns from what came of it.
+"""The critic: the value of the state before each sampled token, and the update of that estimate from observed returns.
 
-Promise: values are read where the logits are, before the token that they stand beside; the critic's loss counts tokens
-as the policy's does, so neither depends on how the batch is cut.
+Values are read at the same positions as logits, before the token that they belong to. The critic's loss weights tokens
+as the policy's loss does, so neither depends on how the batch is cut into micro-batches.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import torch
 from heedful.algorithms import losses
 from heedful.algorithms.gae import explained_variance
 from heedful.distributed.world import World
-from heedful.models.token_logits import TokenLogits, hidden_before_trained, keeps_prompts
+from heedful.models.token_logits import TokenLogits, hidden_before_trained
 from heedful.protocols import UsesCritic
-from heedful.training.batch import MicroBatch, cut_micro_batches
+from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches
 from heedful.training.critic_config import CriticConfig
 from heedful.training.objective import at_trained
 from heedful.training.optimizer_config import OptimizerConfig
@@ -60,8 +60,8 @@ class Critic:
     """A backbone and a head of one number per position.
 
     Kind `model`: the backbone is a copy of the policy's, taken when the critic is made. Kind `head`: it is the policy's
-    own. The head begins at zero: before its first step the critic values every state at exactly 0. In its first update
-    it begins at the mean of that update's returns, lest the backbone unlearn what it knows to move a constant.
+    own. The head starts at zero, so before its first step the critic values every state at exactly 0. The head's bias
+    starts at the mean return of the first update, so that the backbone is not trained to produce a constant offset.
     """
 
     def __init__(
@@ -69,16 +69,9 @@ class Critic:
         policy: PreTrainedModel,
         config: CriticConfig,
         optimizer: OptimizerConfig,
-        *,
-        micro_batch_tokens: int = 4096,
-        device: torch.device | str = "cpu",
-        world: World | None = None,
-        share_prompts: bool = True,
-        recompute: bool = False,
+        settings: UpdateSettings | None = None,
     ) -> None:
-        """`optimizer`: the policy's; the critic's differs from it by its learning rate. `world`: the processes that
-        read and learn together. `share_prompts`: read a prompt that several rows begin with once per micro-batch, where
-        the model allows it. `recompute`: keep no activations of the layers' insides; see `recomputed`.
+        """`optimizer`: the policy's; the critic's differs from it by its learning rate.
 
         Raises ValueError for a policy whose hidden states cannot be had apart from its logits.
         """
@@ -88,17 +81,18 @@ class Critic:
                 f"A critic needs the hidden states under the output head of {type(policy).__name__}, but the model "
                 "names no decoder of its own; choose an algorithm without a critic, for instance grpo."
             )
+        settings = settings or UpdateSettings()
         self.config = config
         self.updates = 0
         """Training steps in which the critic learned."""
-        self.micro_batch_tokens = micro_batch_tokens
-        self.device = device
-        self._world = world or World()
-        self._shares = share_prompts and not recompute and keeps_prompts(policy)
+        self.micro_batch_tokens = settings.micro_batch_tokens
+        self.device = device = settings.device
+        self._world = settings.world
+        self._shares = settings.shares_prompts(policy)
         owned = cast(torch.nn.Module, decoder if config.kind == "head" else deepcopy(decoder)).to(device)
         self._backbone = owned.eval()
         states: TokenLogits = partial(hidden_before_trained, self._backbone)
-        self._states = recomputed(cast("PreTrainedModel", self._backbone), states) if recompute else states
+        self._states = recomputed(cast("PreTrainedModel", self._backbone), states) if settings.recompute else states
         # `skip_init`: the layer's own initialisation would draw from the global generator.
         self._head = torch.nn.utils.skip_init(
             torch.nn.Linear,

@@ -15,11 +15,9 @@ import torch
 
 from heedful.algorithms.entropy_control import EntropyTarget
 from heedful.algorithms.table import Algorithm
-from heedful.distributed.sharding import Sharded
-from heedful.distributed.world import World
-from heedful.models.token_logits import TokenLogits, keeps_prompts, token_logits
+from heedful.models.token_logits import TokenLogits, token_logits
 from heedful.seeds import stream
-from heedful.training.batch import MicroBatch, cut_micro_batches
+from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches
 from heedful.training.critic import Critic, CriticPass, empty_critic_metrics
 from heedful.training.objective import picked, token_terms
 from heedful.training.optimizer_config import OptimizerConfig
@@ -61,53 +59,38 @@ class Learner:
         model: PreTrainedModel,
         algorithm: Algorithm,
         optimizer: OptimizerConfig,
+        settings: UpdateSettings | None = None,
         *,
-        temperature: float = 1.0,
-        micro_batch_tokens: int = 4096,
         reference: PreTrainedModel | TokenLogits | None = None,
         critic: Critic | None = None,
-        device: torch.device | str = "cpu",
-        seed: int = 0,
-        world: World | None = None,
-        sharded: Sharded | None = None,
-        recompute: bool = False,
-        share_prompts: bool = True,
     ) -> None:
-        """`temperature` is the sampler's; `micro_batch_tokens` bounds the padded tokens of one forward pass; `seed`
-        decides how trajectories are dealt into mini-batches. A `critic` learns in every update, step by step with the
-        policy. `world`: the processes that learn together; all are given the same samples;
-        `sharded`: the model, where it lies in pieces on them. `recompute`: gradient checkpointing.
-        `share_prompts`: read a prompt that several samples begin with once per micro-batch, where the model allows it.
+        """`reference`: what the KL penalty pulls towards. `critic`: learns in every update, along with the policy.
 
-        Raises ValueError for a temperature that is not positive, and when the algorithm has a KL penalty but there is
-        no reference model.
+        Raises ValueError when the algorithm has a KL penalty but there is no reference model.
         """
-        if not temperature > 0:
-            raise ValueError(f"Expected a temperature above 0 (the sampler's), found {temperature}.")
         if algorithm.kl > 0 and reference is None:
             raise ValueError(
                 f"The algorithm has a KL penalty (coefficient {algorithm.kl}), but the learner got no reference model; "
                 "pass one, or set the coefficient to 0."
             )
-        self.model = _placed(model, device)
+        settings = settings or UpdateSettings()
+        self.model = _placed(model, settings.device)
         self.algorithm = algorithm
         self.config = optimizer
-        self.temperature = temperature
-        self.micro_batch_tokens = micro_batch_tokens
-        self.device = device
-        self.seed = seed
-        self.world = world or World()
+        self.settings = settings
+        self.device = settings.device
+        self.world = settings.world
         self.entropy_coefficient = algorithm.entropy
         """Of the next update."""
         self.updates = 0
         """Calls of `update` that changed the weights."""
         self.critic = critic
-        self.sharded = sharded
-        rows = token_logits(self.model) if sharded is None else sharded.token_logits
-        self._token_logits = recomputed(self.model, rows) if recompute else rows
-        self._reference_logits = _rows_of(reference, device)
-        self._shares = share_prompts and sharded is None and not recompute and keeps_prompts(self.model)
-        self._optimizer_step = OptimizerStep(model.parameters(), optimizer, self.world, sharded=sharded)
+        self.sharded = settings.sharded
+        rows = token_logits(self.model) if self.sharded is None else self.sharded.token_logits
+        self._token_logits = recomputed(self.model, rows) if settings.recompute else rows
+        self._reference_logits = _rows_of(reference, self.device)
+        self._shares = settings.shares_prompts(self.model)
+        self._optimizer_step = OptimizerStep(model.parameters(), optimizer, self.world, sharded=self.sharded)
 
     def update(
         self, samples: Sequence[TrainingSample], *, scale: float = 1.0, token_budget: int | None = None
@@ -206,7 +189,7 @@ class Learner:
             places_of.setdefault((sample.group, sample.member), []).append(place)
         trajectories = sorted(places_of)
         updates = self.updates if self.critic is None else self.critic.updates
-        stream(self.seed, "minibatches", updates, epoch).shuffle(trajectories)
+        stream(self.settings.seed, "minibatches", updates, epoch).shuffle(trajectories)
         dealt = [trajectories[part::parts] for part in range(parts)]
         return [[place for name in names for place in places_of[name]] for names in dealt if names]
 
@@ -231,7 +214,7 @@ class Learner:
         cut = cut_micro_batches(
             [samples[place] for place in mine],
             [weights_B[place] for place in mine],
-            self.micro_batch_tokens,
+            self.settings.micro_batch_tokens,
             self.device,
             share_prompts=share_prompts,
         )
@@ -239,7 +222,7 @@ class Learner:
 
     def _logits(self, rows: TokenLogits, batch: MicroBatch) -> torch.Tensor:
         logits_NV = rows(batch.ids_BT, batch.trained_BT, batch.prompts)
-        return logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32)) / self.temperature
+        return logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32)) / self.settings.temperature
 
     def _batch(self, samples: Sequence[TrainingSample], scale: float, token_budget: int | None) -> Batch:
         reference = None if self._reference_logits is None else self._score(self._reference_logits, samples)
@@ -271,7 +254,7 @@ class Learner:
     def _score_alone(self, rows: TokenLogits, samples: Sequence[TrainingSample]) -> list[torch.Tensor]:
         scores: list[torch.Tensor] = [torch.empty(0)] * len(samples)
         cut = cut_micro_batches(
-            samples, [0.0] * len(samples), self.micro_batch_tokens, self.device, share_prompts=self._shares
+            samples, [0.0] * len(samples), self.settings.micro_batch_tokens, self.device, share_prompts=self._shares
         )
         for batch in cut:
             logprobs_N = picked(self._logits(rows, batch), batch)
@@ -305,7 +288,7 @@ class Learner:
                 sequences, length = micro.ids_BT.shape
                 raise MemoryError(
                     f"The device ran out of memory in the update, on a micro-batch of {sequences} sequences of "
-                    f"{length} tokens; lower --micro-batch-tokens (now {self.micro_batch_tokens})."
+                    f"{length} tokens; lower --micro-batch-tokens (now {self.settings.micro_batch_tokens})."
                 ) from error
             reading.add(float(loss.detach()), terms, reference_N)
         for blank in blanks:
@@ -314,16 +297,18 @@ class Learner:
 
     @property
     def _processes_averaged(self) -> int:
-        """A model in pieces has the mean over processes of what each one's backward pass gives."""
+        """The factor of the loss: FSDP2 averages a sharded model's gradients over ranks, and their sum is needed."""
         return 1 if self.sharded is None else self.world.size
 
     def _blanks(self, samples: Sequence[TrainingSample], own: int) -> list[MicroBatch]:
-        """What follows this process's `own` micro-batches, so that it takes as many backward passes as the one that has
-        most of them: each pass needs the pieces of a model in pieces."""
+        """Empty micro-batches after this rank's `own` ones, so that every rank takes equally many backward passes.
+
+        Each pass of a sharded model gathers the shards of all ranks.
+        """
         if self.sharded is None:
             return []
         shortest = min(samples, key=lambda sample: len(sample.ids))
-        blank = cut_micro_batches([shortest], [0.0], self.micro_batch_tokens, self.device)
+        blank = cut_micro_batches([shortest], [0.0], self.settings.micro_batch_tokens, self.device)
         return blank * (max(self.world.gather(own)) - own)
 
     @property

@@ -1,6 +1,6 @@
-"""The loss of one micro-batch, its terms apart: what an algorithm's row of the table says, token by token.
+"""The loss of one micro-batch, term by term and token by token, as the algorithm's row of the table says.
 
-Promise: no state and no averages of its own; the weights that were cut with the batch decide what counts for how much.
+Stateless. Per-token weights are computed before the batch is split into micro-batches.
 """
 
 from __future__ import annotations

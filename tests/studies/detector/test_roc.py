@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from heedful.studies.detector.roc import Readings, area, roc_curve
+from heedful.studies.detector.roc import Sample, area, roc_curve
 
 
 def test_the_area_counts_pairs_and_halves_ties() -> None:
     # Pairs (collapsed, healthy): 3>1 3>2 3=3 | 2>1 2=2 2<3: 3 wins, 2 ties of 6.
-    found = area(Readings((3.0, 2.0)), Readings((1.0, 2.0, 3.0)), "higher")
+    found = area(Sample((3.0, 2.0)), Sample((1.0, 2.0, 3.0)), "higher")
     assert found.value == pytest.approx((3 + 2 * 0.5) / 6)
     assert (found.collapsed, found.healthy, found.declared) == (2, 3, True)
 
@@ -20,12 +20,12 @@ def test_the_area_equals_the_share_of_pairs_in_right_order() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 6, 40) + 1.0, rng.integers(0, 6, 30) * 1.0
     pairs = [1.0 if a > b else 0.5 if a == b else 0.0 for a, b in itertools.product(x, y)]
-    found = area(Readings(tuple(x)), Readings(tuple(y)), "higher")
+    found = area(Sample(tuple(x)), Sample(tuple(y)), "higher")
     assert found.value == pytest.approx(sum(pairs) / len(pairs))
 
 
 def test_a_declared_direction_is_kept_even_where_it_is_wrong() -> None:
-    low, high = Readings((0.0, 1.0)), Readings((2.0, 3.0))
+    low, high = Sample((0.0, 1.0)), Sample((2.0, 3.0))
     assert area(low, high, "higher").value == 0.0
     assert area(low, high, "lower").value == 1.0
     chosen = area(low, high)
@@ -33,13 +33,13 @@ def test_a_declared_direction_is_kept_even_where_it_is_wrong() -> None:
 
 
 def test_a_metric_that_never_moves_tells_nothing() -> None:
-    found = area(Readings((1.0,) * 5), Readings((1.0,) * 4))
+    found = area(Sample((1.0,) * 5), Sample((1.0,) * 4))
     assert found.value == 0.5
     assert found.interval is None
 
 
 def test_without_overlap_the_limit_is_that_of_independent_pairs() -> None:
-    found = area(Readings(tuple(np.arange(50) + 100.0)), Readings(tuple(np.arange(60) * 1.0)), "higher")
+    found = area(Sample(tuple(np.arange(50) + 100.0)), Sample(tuple(np.arange(60) * 1.0)), "higher")
     assert found.value == 1.0
     assert found.interval == pytest.approx((0.025 ** (1 / 50), 1.0))
     assert "exact for 50" in found.why
@@ -47,7 +47,7 @@ def test_without_overlap_the_limit_is_that_of_independent_pairs() -> None:
 
 def test_the_interval_is_delongs_on_the_log_odds_scale() -> None:
     # 0.5, 1.5 and 3.5 lie above 0, 1 and 3 of the healthy; 1, 2 and 3 lie below 2, 1 and 1 of the collapsed.
-    found = area(Readings((0.5, 1.5, 3.5)), Readings((1.0, 2.0, 3.0)), "higher")
+    found = area(Sample((0.5, 1.5, 3.5)), Sample((1.0, 2.0, 3.0)), "higher")
     s10 = sum((v - 4 / 9) ** 2 for v in (0, 1 / 3, 1)) / 2
     s01 = sum((v - 4 / 9) ** 2 for v in (2 / 3, 1 / 3, 1 / 3)) / 2
     half = 1.959964 * math.sqrt(s10 / 3 + s01 / 3) / (4 / 9 * 5 / 9)
@@ -62,8 +62,8 @@ def test_readings_of_one_run_do_not_count_as_independent() -> None:
     x = tuple(float(level + noise) for level in levels_x for noise in rng.normal(0, 0.1, 20))
     y = tuple(float(level + noise) for level in levels_y for noise in rng.normal(0, 0.1, 20))
     names = tuple(f"r{run}" for run in range(6) for _ in range(20))
-    clustered = area(Readings(x, names), Readings(y, tuple(f"h{name}" for name in names)), "higher")
-    naive = area(Readings(x), Readings(y), "higher")
+    clustered = area(Sample(x, names), Sample(y, tuple(f"h{name}" for name in names)), "higher")
+    naive = area(Sample(x), Sample(y), "higher")
     assert clustered.value == naive.value
     assert clustered.interval is not None
     assert naive.interval is not None
@@ -77,7 +77,7 @@ def test_the_interval_covers_the_true_area() -> None:
     covered = 0
     for _ in range(300):
         x, y = rng.normal(1, 1, 40), rng.normal(0, 1, 40)
-        interval = area(Readings(tuple(x)), Readings(tuple(y)), "higher").interval
+        interval = area(Sample(tuple(x)), Sample(tuple(y)), "higher").interval
         assert interval is not None
         covered += interval.low <= true <= interval.high
     # 95% of 300, within four standard errors.
@@ -90,11 +90,11 @@ def test_a_roc_curve_runs_from_corner_to_corner_and_encloses_the_area() -> None:
     assert points[0] == (0.0, 0.0)
     assert points[-1] == (1.0, 1.0)
     trapezoids = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(points))
-    assert trapezoids == pytest.approx(area(Readings(tuple(collapsed)), Readings(tuple(healthy)), "higher").value)
+    assert trapezoids == pytest.approx(area(Sample(tuple(collapsed)), Sample(tuple(healthy)), "higher").value)
 
 
 def test_an_empty_side_is_refused() -> None:
     with pytest.raises(ValueError, match="both sides"):
-        area(Readings(()), Readings((1.0,)))
-    with pytest.raises(ValueError, match="a run for each of 2 readings"):
-        Readings((1.0, 2.0), ("a",))
+        area(Sample(()), Sample((1.0,)))
+    with pytest.raises(ValueError, match="a run for each of 2 values"):
+        Sample((1.0, 2.0), ("a",))

@@ -1,4 +1,4 @@
-"""The formats that an audit reads. To add one, write a module like those beside this one and add a row to `FORMATS`.
+"""The formats that an audit reads. To add one, write a module like the others here and add a row to `FORMATS`.
 
 Promise: a log is recognised by the content of its rows, never by the name of its file.
 """

@@ -2,7 +2,7 @@
 
 Source: TRL's columns (see `trl.py`) and `heedful_id` (generation batch/group/member), `heedful_task`, `heedful_reason`,
 `heedful_reward`, `heedful_outcome`, `heedful_progress`, `heedful_thought`.
-Promise: what these columns give equals what the run measured; what only TRL's text could give is said to be unknown.
+Promise: what these columns give equals what the run measured. What only TRL's text could give is reported as unknown.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from heedful.auditing.records import (
     Faults,
     Knowledge,
     LocatedRows,
+    Location,
     LoggedEpisode,
     Misfit,
-    Place,
     Row,
     number,
     outcome_of,
@@ -101,7 +101,7 @@ class NumberedCompletions:
             raise Misfit(f"generation batch {step} from its first completion", f"{group}/{member} first")
         return True
 
-    def _episode(self, place: Place, row: Row) -> LoggedEpisode:
+    def _episode(self, place: Location, row: Row) -> LoggedEpisode:
         step, group, member = _id(row)
         prompt, messages = self._prompt(row.get("prompt"))
         rewards, scored = self._rewards(row)
@@ -131,7 +131,7 @@ class NumberedCompletions:
         return ({} if total is None else {"heedful_reward": total}), total is not None
 
     def _first_thought(self, row: Row, prompt: str) -> str:
-        """The thought of the first reply between its tags, from the place that the row names; nothing if it has none.
+        """The thought of the first reply between its tags, from the place that the row names. Nothing if it has none.
 
         The text behind a thought that was cut off is the environment's, and no part of it.
         """

@@ -1,7 +1,7 @@
-"""Our own rollouts (docs/formats.md): the parquet files of a run, and the same rows as JSON lines.
+"""Rollouts of heedful (docs/formats.md): the parquet files of a run, and the same rows as JSON lines.
 
-Promise: a whole row gives the very episode that was stored, so what is read off it equals what the run measured. Rows
-of other origin need only `new_prompt_text` and `reply_text`; whatever else is missing is said to be unknown.
+Promise: a whole row gives the episode that was stored, so its metrics equal those of the run. Rows of other origin need
+only `new_prompt_text` and `reply_text`. Everything else that is missing is reported as unknown.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from heedful.auditing.records import (
     Faults,
     Knowledge,
     LocatedRows,
+    Location,
     LoggedEpisode,
     Misfit,
-    Place,
     Row,
     integer,
     mapping,
@@ -43,7 +43,7 @@ _IDENTITY = ("step", "split", "group", "task_id", "member")
 _SPANS = ("thought_start", "thought_end", "answer_start", "answer_end")
 _ENDINGS = {ending.value: ending for ending in Ending}
 
-Located = tuple[Place, Row]
+Located = tuple[Location, Row]
 
 
 @dataclass(frozen=True, slots=True)

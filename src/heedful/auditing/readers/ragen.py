@@ -2,8 +2,8 @@
 
 Source: RAGEN, `ragen/llm_agent/agent_proxy.py`. One line per trajectory: `custom_id`, `messages`, `metadata` with
 `env_id`, `group_id`, `total_reward`, `num_turns`, `success` and metrics named `<tag>/<metric>`.
-Promise: success is read where RAGEN really puts it. Its `success` field is looked up under a name that the metrics do
-not have and is always false; `<tag>/success` beside it is right.
+Success is read from `<tag>/success`. RAGEN's own field `success` is looked up under a name that the metrics do not
+have, so it is always false.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from heedful.auditing.records import (
     Faults,
     Knowledge,
     LocatedRows,
+    Location,
     LoggedEpisode,
     Misfit,
-    Place,
     Row,
     number,
     outcome_of,
@@ -59,7 +59,7 @@ class RagenTrajectories:
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         return each(rows, faults, self._episode)
 
-    def _episode(self, place: Place, row: Row) -> Iterable[LoggedEpisode]:
+    def _episode(self, place: Location, row: Row) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("`messages`, and `metadata` with a `group_id`", f"fields {', '.join(row)}")
         metadata = row["metadata"]

@@ -1,6 +1,6 @@
-"""What every reader of a format offers, and what most of them share.
+"""What every reader of a format offers, and what most readers share.
 
-Promise: a row that does not fit costs that row alone (or the episode it is a part of) and is reported.
+Promise: a row that does not fit is reported, and costs only itself (or the episode that it is a part of).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from heedful.auditing.records import (
     Faults,
     Knowledge,
     LocatedRows,
+    Location,
     LoggedEpisode,
     Misfit,
-    Place,
     Row,
     digest,
 )
@@ -74,7 +74,7 @@ class Reader(Protocol):
         ...
 
 
-def each(rows: LocatedRows, faults: Faults, convert: Callable[[Place, Row], Iterable[LoggedEpisode]]) -> Episodes:
+def each(rows: LocatedRows, faults: Faults, convert: Callable[[Location, Row], Iterable[LoggedEpisode]]) -> Episodes:
     """The episodes that `convert` makes of each row by itself."""
     for place, row in rows:
         try:

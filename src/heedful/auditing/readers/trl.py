@@ -2,7 +2,7 @@
 
 Source: TRL 1.16, `GRPOTrainer.log`. One row per completion with `step`, `prompt`, `completion`, a column per reward
 function, user columns, `advantage`. Texts are decoded with special tokens dropped; a reward that was not given is null.
-Promise: what cannot be told from such a file (weights of rewards, which number is a reward) is said, not guessed.
+Promise: what such a file does not tell (weights of rewards, which number is a reward) is reported, not guessed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from heedful.auditing.records import (
     Faults,
     Knowledge,
     LocatedRows,
+    Location,
     LoggedEpisode,
     Misfit,
-    Place,
     Row,
     integer,
     names,
@@ -74,7 +74,7 @@ class TrlCompletions:
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         return each(rows, faults, self._episode)
 
-    def _episode(self, place: Place, row: Row) -> Iterable[LoggedEpisode]:
+    def _episode(self, place: Location, row: Row) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("`prompt` and `completion`", f"columns {names(row)}")
         rewards = {name: number(row.get(name), name) for name in self.rewards}

@@ -4,7 +4,7 @@ Source: verifiers 0.4, `v1/episode.py`, `v1/trace.py`, `legacy/utils/save_utils.
 episode with its task, the run's step, and one trace per agent: messages as a graph, named and weighted rewards, calls
 with their sampling. A line of `results.jsonl` is one rollout: `example_id`, `prompt`, `completion`, `reward` and
 `metrics`.
-Promise: only what the agents in training said is read; of a branched trace the last branch, as verifiers does.
+Only the messages of the agents in training are read. Of a branched trace, the last branch is read, as verifiers does.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from heedful.auditing.records import (
     Faults,
     Knowledge,
     LocatedRows,
+    Location,
     LoggedEpisode,
     Misfit,
-    Place,
     Row,
     digest,
     fitting,
@@ -78,7 +78,7 @@ class VerifiersTraces:
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         return each(rows, faults, self._episodes)
 
-    def _episodes(self, place: Place, row: Row) -> Iterable[LoggedEpisode]:
+    def _episodes(self, place: Location, row: Row) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("an episode with `traces`", f"fields {names(row)}")
         step = _work_step(row)
@@ -90,7 +90,7 @@ class VerifiersTraces:
             if agent.get("trainable", True):
                 yield self._trace(place, step, row, trace, str(agent.get("name", "agent")))
 
-    def _trace(self, place: Place, step: int, row: Row, trace: Row, agent: str) -> LoggedEpisode:
+    def _trace(self, place: Location, step: int, row: Row, trace: Row, agent: str) -> LoggedEpisode:
         tags = self.hints.tags
         path = _last_branch(trace.get("nodes") or [])
         first = next((at for at, node in enumerate(path) if node.get("sampled")), len(path))
@@ -140,7 +140,7 @@ class VerifiersResults:
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         return each(rows, faults, self._episode)
 
-    def _episode(self, place: Place, row: Row) -> Iterable[LoggedEpisode]:
+    def _episode(self, place: Location, row: Row) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("`example_id`, `prompt` and `completion`", f"fields {names(row)}")
         tags, value = self.hints.tags, row["prompt"]

@@ -2,7 +2,7 @@
 
 Source: verl 0.9, `_dump_generations`. One line per sample with `input`, `output`, `gts`, `score`, `step` and whatever
 the reward function returned besides. No group id, no token ids; texts are decoded with special tokens dropped.
-Promise: `score` is the reward; nothing else is added to it unless --rewards says so.
+`score` is the reward. Nothing else is added to it unless --rewards says so.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from heedful.auditing.records import (
     Faults,
     Knowledge,
     LocatedRows,
+    Location,
     LoggedEpisode,
     Misfit,
-    Place,
     Row,
     integer,
     names,
@@ -72,7 +72,7 @@ class VerlRollouts:
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         return each(rows, faults, self._episode)
 
-    def _episode(self, place: Place, row: Row) -> Iterable[LoggedEpisode]:
+    def _episode(self, place: Location, row: Row) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("`input`, `output` and `score`", f"fields {names(row)}")
         rewards = {name: number(row.get(name), name) for name in self.rewards}

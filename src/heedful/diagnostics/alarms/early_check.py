@@ -18,7 +18,7 @@ BASELINE = 3
 
 @dataclass(frozen=True, slots=True)
 class EarlyCheck:
-    """The baseline interval of the cheap `gap_per_token` of one scope, and when it was last left; checkpointed."""
+    """The baseline interval of the cheap `gap_per_token` of one scope, and when it was last left. Checkpointed."""
 
     lows: tuple[float, ...] = ()
     highs: tuple[float, ...] = ()

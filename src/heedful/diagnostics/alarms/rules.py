@@ -1,6 +1,6 @@
-"""The alarms as data: which readings each one watches, for what kind of change, and what to do about it.
+"""The alarms as data: which metrics each rule watches, for what kind of change, and what to do about it.
 
-Promise: every number that decides is a knob of `AlarmConfig`; a rule is a value, so a study can replay others.
+Every number that decides is a field of `AlarmConfig`. A rule is a value, so a study can replay other rules.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ PROGRESS = "success/progress"
 @dataclass(frozen=True, slots=True)
 class AlarmConfig:
     """When a change is an alarm. With the defaults fewer than 1% of runs of 100 steps in which nothing happens raise
-    any, also where neighbouring readings are correlated (up to `correlation`)."""
+    any, also where neighbouring values are correlated (up to `correlation`)."""
 
     threshold: float = 5.0
     """Standard errors of a change that is an alarm by itself."""
     pair_threshold: float = 4.0
     """Standard errors of each of two changes that are an alarm together."""
     baseline: int = 5
-    """Readings of a metric of every step before it can have changed."""
+    """Values of a metric of every step before it can have changed."""
     confirm: int = 2
-    """Readings of a metric of every step that a change must last."""
+    """Values of a metric of every step that a change must last."""
     measured_baseline: int = 3
     """The same as baseline, of what is measured every few steps."""
     measured_confirm: int = 1
     """The same as confirm, of what is measured every few steps."""
     correlation: float = 0.25
-    """Largest correlation of neighbouring readings under which the rate of false alarms holds."""
+    """Largest correlation of neighbouring values under which the rate of false alarms holds."""
     window: int = 64
-    """Latest readings of a metric that are compared with each other."""
+    """Latest values of a metric that are compared with each other."""
     success: float = 0.05
     """Fall of the success rate, or of the mean progress, that matters."""
     format: float = 0.1
@@ -74,10 +74,10 @@ class AlarmConfig:
     def __post_init__(self) -> None:
         for name in ("baseline", "measured_baseline", "window", "p_readings", "starved_steps"):
             if getattr(self, name) < 2:
-                raise ValueError(f"{name} counts readings: expected at least 2, found {getattr(self, name)}")
+                raise ValueError(f"{name} counts values: expected at least 2, found {getattr(self, name)}")
         for name in ("confirm", "measured_confirm"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} counts readings: expected at least 1, found {getattr(self, name)}")
+                raise ValueError(f"{name} counts values: expected at least 1, found {getattr(self, name)}")
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, float) and not value > 0 and field.name not in ("correlation", "starved", "blind"):
@@ -94,32 +94,32 @@ class Change:
     """A metric has shifted against its own past."""
 
     metric: str
-    """May stand for several: `<family>/<scope>/<environment>/<metric>` in a batch of several environments."""
+    """Stands for several metrics in a mixed batch: `<family>/<scope>/<environment>/<metric>`."""
     design: Design
 
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """The last `readings` readings of a metric all lie above (or at or below) a limit: a definition, not a test.
+    """The last `count` values of a metric are all above (or at or below) a limit: a definition, not a test.
 
-    Ends when as many in a row lie on the other side."""
+    It ends when `count` values in a row are on the other side."""
 
     metric: str
     limit: float
     above: bool
-    readings: int
+    count: int
     once_within: bool = False
-    """Counts only after as many readings in a row lay on the other side: something was there to be lost."""
+    """It counts only after `count` values in a row were on the other side: there was something to lose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of counted things exceeds a limit: the pooled count of the last readings, in standard errors."""
+    """A share of counted things exceeds a limit: the pooled count of the last values, in standard errors."""
 
     metric: str
     limit: float
     threshold: float
-    readings: int
+    count: int
 
 
 Condition = Change | Beyond | Share
@@ -134,7 +134,7 @@ class Rule:
     advice: str
     unless: tuple[Condition, ...] = ()
     collapse: bool = False
-    """The run is being lost: with `--on-collapse stop` it ends here."""
+    """With `--on-collapse stop` the run ends here."""
 
 
 def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:

@@ -1,7 +1,7 @@
-"""Raises alarms from the metrics of each step, with their evidence in words and numbers: `alarm/*`.
+"""The alarms of each step, with their evidence in words and numbers: `alarm/*`.
 
-Promise: numbers in, numbers out: what is raised depends on the readings so far and on nothing else, so a resumed run,
-an audit and a replay of `metrics.jsonl` raise the same alarms at the same steps.
+Promise: what is raised depends only on the values so far. A resumed run, an audit and a replay of `metrics.jsonl` raise
+the same alarms at the same steps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from heedful.diagnostics.alarms.rules import AlarmConfig, Beyond, Change, Condition, Rule, Share, standard_rules
-from heedful.statistics.change_point import Reading, Shift, largest_shift
+from heedful.statistics.change_point import Point, Shift, largest_shift
 from heedful.types import Metric
 
 
@@ -31,19 +31,19 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
-    """What the alarms say of one step."""
+class StepAlarms:
+    """The alarms of one step."""
 
     step: int
     metrics: tuple[Metric, ...]
     """`alarm/<name>`: 1 with the evidence as `why`, 0, or `None` before there is a baseline and why."""
     raised: tuple[Alarm, ...]
-    """Those that were not raised at the step before."""
+    """Alarms that were not raised at the step before."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """Whether a condition holds (`None`: it cannot be told yet), in words."""
+    """Whether a condition holds (`None`: not known yet), in words."""
 
     holds: bool | None
     words: str = ""
@@ -54,13 +54,13 @@ class _Test:
     """What one condition on one metric remembers."""
 
     start: int = 0
-    """The step from which on its readings count."""
+    """The first step whose values count."""
     held: Shift | None = None
-    """The change that it holds on to."""
+    """The change that was found and has not ended."""
     since: int | None = None
-    """The step since which the metric lies beyond its limit."""
+    """The step since which the metric is beyond its limit."""
     within: bool = False
-    """The metric has lain within its limit."""
+    """The metric has been within its limit."""
 
 
 @dataclass(slots=True)
@@ -68,13 +68,13 @@ class Alarms:
     """Watches a run. Feed it every step, in order.
 
     A change that was found is held on to, with the level before it: the condition ends when the mean of as many
-    readings as make a baseline is back within the change that matters, and those readings are the new baseline.
+    values as make a baseline is back within the change that matters, and those values are the new baseline.
     """
 
     config: AlarmConfig = field(default_factory=AlarmConfig)
     rules: tuple[Rule, ...] = ()
     """Empty: the standard ones."""
-    _series: dict[str, list[Reading]] = field(default_factory=dict)
+    _series: dict[str, list[Point]] = field(default_factory=dict)
     _tests: dict[str, _Test] = field(default_factory=dict)
     _raised: dict[str, int] = field(default_factory=dict)
     """Alarm -> the step since which it is raised."""
@@ -82,7 +82,7 @@ class Alarms:
     def __post_init__(self) -> None:
         self.rules = self.rules or standard_rules(self.config)
 
-    def observe(self, step: int, metrics: Sequence[Metric]) -> Observation:
+    def observe(self, step: int, metrics: Sequence[Metric]) -> StepAlarms:
         """The alarms after this step's metrics. Metrics that no rule watches may be among them, or missing."""
         seen = {metric.name: metric for metric in metrics}
         self._remember(step, metrics)
@@ -96,17 +96,17 @@ class Alarms:
                 raised.append(Alarm(rule.name, step, finding.words, rule.advice, rule.collapse))
             value = None if finding.holds is None else float(finding.holds)
             found.append(Metric(f"alarm/{rule.name}", value, why=finding.words))
-        return Observation(step, tuple(found), tuple(raised))
+        return StepAlarms(step, tuple(found), tuple(raised))
 
     def _remember(self, step: int, metrics: Sequence[Metric]) -> None:
         watched = {condition.metric for rule in self.rules for condition in _conditions(rule)}
-        most = max(self.config.window, *(_readings_of(c) for rule in self.rules for c in _conditions(rule)))
+        most = max(self.config.window, *(_count_of(c) for rule in self.rules for c in _conditions(rule)))
         for metric in metrics:
             if metric.name in self._series or any(stands_for(pattern, metric.name) for pattern in watched):
                 series = self._series.setdefault(metric.name, [])
-                reading = Reading.of(step, metric)
-                if reading is not None:
-                    series.append(reading)
+                point = Point.of(step, metric)
+                if point is not None:
+                    series.append(point)
                     del series[:-most]
 
     def _judge_rule(self, rule: Rule, step: int, seen: Mapping[str, Metric]) -> _Finding:
@@ -122,7 +122,7 @@ class Alarms:
         return _Finding(True, "; ".join(finding.words for group in groups for finding in group if finding.holds))
 
     def _judge(self, condition: Condition, step: int, seen: Mapping[str, Metric]) -> _Finding:
-        """Of several metrics that a name stands for, one is enough."""
+        """Where the name stands for several metrics, one of them is enough."""
         names = [name for name in self._series if stands_for(condition.metric, name)]
         own = [name for name in names if "@" not in name]
         findings = [self._judge_series(condition, name, step) for name in own or names]
@@ -138,38 +138,38 @@ class Alarms:
     def _judge_series(self, condition: Condition, name: str, step: int) -> _Finding:
         if isinstance(condition, Change):
             return self._judge_change(condition, name, step)
-        readings = self._series[name][-condition.readings :]
+        points = self._series[name][-condition.count :]
         if isinstance(condition, Beyond):
-            key = f"{name} {condition.above:d} {condition.limit:g} {condition.readings}"
-            return _judge_beyond(condition, name, readings, self._tests.setdefault(key, _Test()))
-        return _judge_share(condition, name, readings)
+            key = f"{name} {condition.above:d} {condition.limit:g} {condition.count}"
+            return _judge_beyond(condition, name, points, self._tests.setdefault(key, _Test()))
+        return _judge_share(condition, name, points)
 
     def _judge_change(self, change: Change, name: str, step: int) -> _Finding:
         design = change.design
         key = f"{name} {design.direction} {design.least:g} {design.threshold:g}"
         test = self._tests.setdefault(key, _Test())
-        readings = [reading for reading in self._series[name] if reading.step >= test.start][-self.config.window :]
+        points = [point for point in self._series[name] if point.step >= test.start][-self.config.window :]
         need = design.baseline + design.confirm
-        if test.held is None and len(readings) < need and test.start == 0:
-            return _Finding(None, f"{len(readings)} of the first {need} readings of {name}")
-        if readings and readings[-1].step == step:
+        if test.held is None and len(points) < need and test.start == 0:
+            return _Finding(None, f"{len(points)} of the first {need} readings of {name}")
+        if points and points[-1].step == step:
             if test.held is None:
-                shift = largest_shift(readings, design)
+                shift = largest_shift(points, design)
                 test.held = shift if shift is not None and shift.z >= design.threshold else None
             else:
-                since = [reading for reading in readings if reading.step >= test.held.since][-design.baseline :]
-                mean = fmean(reading.value for reading in since)
+                since = [point for point in points if point.step >= test.held.since][-design.baseline :]
+                mean = fmean(point.value for point in since)
                 if len(since) == design.baseline and not design.matters(test.held.before, mean):
                     test.held, test.start = None, since[0].step
         if test.held is None:
             return _Finding(False)
-        return _Finding(True, _words_of_change(name, change, test.held, readings[-1]))
+        return _Finding(True, _words_of_change(name, change, test.held, points[-1]))
 
     def state(self) -> dict[str, Any]:
         """What a later step needs of the earlier ones, as a JSON tree."""
         return {
             "series": {
-                name: [[reading.step, reading.value, reading.variance, reading.n] for reading in series]
+                name: [[point.step, point.value, point.variance, point.n] for point in series]
                 for name, series in self._series.items()
             },
             "tests": {key: asdict(test) for key, test in self._tests.items()},
@@ -177,7 +177,7 @@ class Alarms:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._series = {name: [Reading(*reading) for reading in series] for name, series in state["series"].items()}
+        self._series = {name: [Point(*point) for point in series] for name, series in state["series"].items()}
         self._tests = {
             key: _Test(**{**test, "held": None if test["held"] is None else Shift(**test["held"])})
             for key, test in state["tests"].items()
@@ -189,20 +189,20 @@ def replay(
     run: Iterable[tuple[int, Mapping[str, Metric]]],
     config: AlarmConfig | None = None,
     rules: Sequence[Rule] = (),
-) -> list[Observation]:
+) -> list[StepAlarms]:
     """What the alarms would have said of recorded steps: (step, metrics by name), in order.
 
-    Recorded `alarm/*` readings are not looked at, so a run can be replayed with other thresholds or other rules.
+    Recorded `alarm/*` values are not used, so a run can be replayed with other thresholds or other rules.
     """
     alarms = Alarms(config or AlarmConfig(), tuple(rules))
     return [alarms.observe(step, list(metrics.values())) for step, metrics in run]
 
 
-def first_raised(observations: Iterable[Observation]) -> dict[str, Alarm]:
+def first_raised(steps: Iterable[StepAlarms]) -> dict[str, Alarm]:
     """Each alarm that was ever raised, as it was raised first."""
     found: dict[str, Alarm] = {}
-    for observation in observations:
-        for alarm in observation.raised:
+    for each in steps:
+        for alarm in each.raised:
             found.setdefault(alarm.name, alarm)
     return found
 
@@ -210,17 +210,17 @@ def first_raised(observations: Iterable[Observation]) -> dict[str, Alarm]:
 def change_scores(
     run: Iterable[tuple[int, Mapping[str, Metric]]], change: Change, window: int = AlarmConfig().window
 ) -> list[tuple[int, float]]:
-    """The statistic of one change at every reading of `change.metric`: what a threshold is compared with.
+    """The statistic of one change at every value of `change.metric`: what a threshold is compared with.
 
-    0 where there are too few readings, or none of the changes so far matters. For receiver operating characteristics.
+    0 where there are too few values, or none of the changes so far matters. For receiver operating characteristics.
     """
-    readings: list[Reading] = []
+    points: list[Point] = []
     scores = []
     for step, metrics in run:
-        reading = Reading.of(step, metrics[change.metric]) if change.metric in metrics else None
-        if reading is not None:
-            readings = [*readings, reading][-window:]
-            shift = largest_shift(readings, change.design)
+        point = Point.of(step, metrics[change.metric]) if change.metric in metrics else None
+        if point is not None:
+            points = [*points, point][-window:]
+            shift = largest_shift(points, change.design)
             scores.append((step, 0.0 if shift is None else shift.z))
     return scores
 
@@ -241,35 +241,35 @@ def _conditions(rule: Rule) -> Iterable[Condition]:
     yield from rule.unless
 
 
-def _readings_of(condition: Condition) -> int:
-    return 0 if isinstance(condition, Change) else condition.readings
+def _count_of(condition: Condition) -> int:
+    return 0 if isinstance(condition, Change) else condition.count
 
 
 def _any(verdicts: Iterable[bool | None]) -> bool | None:
-    """True if any holds; `None` only if none of them can be told."""
+    """True if any holds; `None` only if none of them is known."""
     known = [verdict for verdict in verdicts if verdict is not None]
     return any(known) if known else None
 
 
-def _judge_beyond(condition: Beyond, name: str, readings: Sequence[Reading], test: _Test) -> _Finding:
-    if len(readings) < condition.readings:
-        return _Finding(None, f"{len(readings)} of the first {condition.readings} readings of {name}")
-    beyond = [(reading.value > condition.limit) == condition.above for reading in readings]
+def _judge_beyond(condition: Beyond, name: str, points: Sequence[Point], test: _Test) -> _Finding:
+    if len(points) < condition.count:
+        return _Finding(None, f"{len(points)} of the first {condition.count} readings of {name}")
+    beyond = [(point.value > condition.limit) == condition.above for point in points]
     if all(beyond) and test.since is None:
-        test.since = readings[0].step
+        test.since = points[0].step
     elif not any(beyond):
         test.since, test.within = None, True
     if test.since is None or (condition.once_within and not test.within):
         return _Finding(False)
     side = "above" if condition.above else "at or below"
-    shown = ", ".join(f"{reading.value:.3g}" for reading in readings)
+    shown = ", ".join(f"{point.value:.3g}" for point in points)
     return _Finding(True, f"{name} is {side} {condition.limit:g} since step {test.since} (last {shown})")
 
 
-def _judge_share(condition: Share, name: str, readings: Sequence[Reading]) -> _Finding:
-    counted = [(reading.value, reading.n) for reading in readings if reading.n]
-    if len(counted) < condition.readings // 2 or not counted:
-        return _Finding(None, f"{len(counted)} of the first {condition.readings // 2} readings of {name}")
+def _judge_share(condition: Share, name: str, points: Sequence[Point]) -> _Finding:
+    counted = [(point.value, point.n) for point in points if point.n]
+    if len(counted) < condition.count // 2 or not counted:
+        return _Finding(None, f"{len(counted)} of the first {condition.count // 2} readings of {name}")
     total = sum(n for _, n in counted if n)
     share = sum(value * n for value, n in counted if n) / total
     limit = condition.limit
@@ -279,12 +279,12 @@ def _judge_share(condition: Share, name: str, readings: Sequence[Reading]) -> _F
         return _Finding(False)
     return _Finding(
         True,
-        f"{name} was {share:.3g} of {total} in steps {readings[0].step} to {readings[-1].step}, "
+        f"{name} was {share:.3g} of {total} in steps {points[0].step} to {points[-1].step}, "
         f"{(share - limit) / error:.1f} standard errors above {limit:g}",
     )
 
 
-def _words_of_change(name: str, change: Change, shift: Shift, now: Reading) -> str:
+def _words_of_change(name: str, change: Change, shift: Shift, now: Point) -> str:
     verb = "rose" if change.design.direction == "up" else "fell"
     return (
         f"{name} {verb} from {shift.before:.3g} (steps {shift.first} to {shift.last}) to {shift.after:.3g} "

@@ -1,7 +1,7 @@
-"""Whether reasoning still depends on the input: `information/*` and `retrieval/*` from one matrix of cross-scores.
+"""Does reasoning still depend on the input? `information/*` and `retrieval/*` from one matrix of cross-scores.
 
-Promise: always the same names, whatever could not be measured being `None` with the reason; nothing is clipped at 0
-and nothing truncated; the random numbers of the permutation test come from the generator passed in, no other state.
+The names are always the same. What could not be measured is `None` with the reason. Nothing is clipped at 0 and
+nothing is truncated. The permutation test draws from the generator passed in and from nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from heedful.diagnostics.cross_scores import mixture
-from heedful.diagnostics.cross_scores.jackknife import Estimate, reading
+from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from
 from heedful.diagnostics.cross_scores.mixture import Mixture
 from heedful.diagnostics.cross_scores.retrieval import RETRIEVAL_NAMES, retrieval
 from heedful.diagnostics.cross_scores.score_matrix import ScoreMatrix, score_matrix
@@ -43,7 +43,7 @@ class ZScoreState:
         return cls(tree["std"], tree["std_tempered"])
 
 
-class InformationReading(NamedTuple):
+class InformationMetrics(NamedTuple):
     """What one measurement gives: the metrics, and the state to pass to the next one of the same scope."""
 
     metrics: list[Metric]
@@ -58,7 +58,7 @@ def information(
     *,
     scorer: str = "",
     truncated: bool = False,
-) -> InformationReading:
+) -> InformationMetrics:
     """Every `information/<scope>/...` and `retrieval/<scope>/...` of the metrics page; entropies in nats.
 
     Args:
@@ -71,7 +71,7 @@ def information(
         truncated: the thoughts were sampled with top-p < 1 or top-k: the scored distribution is not theirs, and all
             values are `None`.
 
-    Intervals are 95% delete-one-prompt jackknife for the expected plug-in at this N: compare readings of equal N.
+    Intervals are 95% delete-one-prompt jackknife for the expected plug-in at this N: compare values of equal N.
     Saturated quantities have none. On simulated Gaussian channels (N = 16 and 32) they cover 93-97% for `mi` (92-98%
     close to the ceiling), 88-92% for the skewed `gap_per_token` and 81-94% for the heavy-tailed `mi_loo`.
 
@@ -84,30 +84,30 @@ def information(
     retrieved: dict[str, Metric] = {}
     if not why:
         views = _views(matrix)
-        measured = _readings(matrix, views, state)
+        measured = _metrics(matrix, views, state)
         retrieved = retrieval(matrix, rng)
         why = "needs at least 2 prompts, found 1" if matrix.prompts < 2 else "the scorer delivered no scores of heads"
         state = state if matrix.prompts < 2 else _next_state(views, state)
     metrics = []
-    for family, names, readings in (
+    for family, names, by_name in (
         ("information", _information_names(scores), measured),
         ("retrieval", RETRIEVAL_NAMES, retrieved),
     ):
         for name in names:
-            metric = readings.get(name) or Metric(name, None, matrix.rows, why=why)
+            metric = by_name.get(name) or Metric(name, None, matrix.rows, why=why)
             metrics.append(replace(metric, name=metric_name(family, scope, name, scorer)))
-    return InformationReading(metrics, state)
+    return InformationMetrics(metrics, state)
 
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """One score matrix told in three ways."""
+    """One score matrix in three forms."""
 
     whole: Mixture
     per_token: Mixture
-    """Of whole thoughts, divided by their lengths."""
+    """The mixture of whole thoughts, divided by their lengths."""
     tempered: Mixture
-    """Of per-token means: each thought's probability to the power 1 / length, so no mixture of the policy's own."""
+    """The mixture of per-token means, each thought's probability to the power 1 / length. Not a policy's mixture."""
     ceiling: float
 
     def saturated(self, estimate: Estimate) -> bool:
@@ -135,19 +135,19 @@ def _information_names(scores: CrossScores) -> list[str]:
     return names + [f"entropy_{kind}{unit}" for kind in ("conditional", "marginal") for unit in ("", "_per_token")]
 
 
-def _readings(matrix: ScoreMatrix, views: _Views, state: ZScoreState) -> dict[str, Metric]:
+def _metrics(matrix: ScoreMatrix, views: _Views, state: ZScoreState) -> dict[str, Metric]:
     """By bare name; contrasts between prompts only where there are two."""
     rows = matrix.rows
-    readings = [Metric("mi_ceiling", views.ceiling, rows)]
+    metrics = [Metric("mi_ceiling", views.ceiling, rows)]
     for k in sorted({*HEADS, *matrix.heads}):
-        readings.append(Metric(f"n_reaching_{k}", float(np.sum(matrix.lengths_M >= k)), rows))
+        metrics.append(Metric(f"n_reaching_{k}", float(np.sum(matrix.lengths_M >= k)), rows))
     for unit, mixed in (("", views.whole), ("_per_token", views.per_token)):
         conditional, marginal = mixture.conditional_entropy(matrix, mixed), mixture.marginal_entropy(matrix, mixed)
-        readings.append(reading(f"entropy_conditional{unit}", conditional, rows))
-        readings.append(reading(f"entropy_marginal{unit}", marginal, rows))
+        metrics.append(metric_from(f"entropy_conditional{unit}", conditional, rows))
+        metrics.append(metric_from(f"entropy_marginal{unit}", marginal, rows))
     if matrix.prompts >= 2:
-        readings += _contrasts(matrix, views) + _zscores(matrix, views, state)
-    return {metric.name: metric for metric in readings}
+        metrics += _contrasts(matrix, views) + _zscores(matrix, views, state)
+    return {metric.name: metric for metric in metrics}
 
 
 def _contrasts(matrix: ScoreMatrix, views: _Views) -> list[Metric]:
@@ -159,13 +159,13 @@ def _contrasts(matrix: ScoreMatrix, views: _Views) -> list[Metric]:
         capped[f"mi_head_{k}"] = mixture.information(matrix, mixture.mixture(matrix, head_MN))
     return [
         *(
-            reading(name, estimate, rows, ceiling=views.ceiling, saturated=views.saturated(estimate))
+            metric_from(name, estimate, rows, ceiling=views.ceiling, saturated=views.saturated(estimate))
             for name, estimate in capped.items()
         ),
         Metric("mi_saturated", float(views.saturated(mi)), rows),
-        reading("mi_per_token", per_token, rows, saturated=views.saturated(mi)),
-        reading("mi_loo", mixture.leave_one_out(matrix, views.whole), rows),
-        reading("gap_per_token", mixture.gap(matrix), rows),
+        metric_from("mi_per_token", per_token, rows, saturated=views.saturated(mi)),
+        metric_from("mi_loo", mixture.leave_one_out(matrix, views.whole), rows),
+        metric_from("gap_per_token", mixture.gap(matrix), rows),
     ]
 
 
@@ -173,7 +173,7 @@ def _zscores(matrix: ScoreMatrix, views: _Views, state: ZScoreState) -> list[Met
     saturated = views.saturated(mixture.information(matrix, views.whole))
     saturated_tempered = views.saturated(mixture.information(matrix, views.tempered))
     return [
-        reading(name, mixture.zscore(matrix, mixed, before), matrix.rows, saturated=flat)
+        metric_from(name, mixture.zscore(matrix, mixed, before), matrix.rows, saturated=flat)
         for name, mixed, before, flat in (
             ("zscore", views.per_token, None, saturated),
             ("zscore_ema", views.per_token, state.std, saturated),

@@ -1,7 +1,7 @@
 """Statistics of a score matrix together with their values when one prompt is deleted.
 
-Promise: every deleted value equals the statistic recomputed from scratch without that prompt's rows and column, at
-O(MN) for all prompts together.
+Promise: every deleted value equals the statistic recomputed without that prompt's rows and column. The cost is O(MN)
+for all prompts together.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def deleted_means(matrix: ScoreMatrix, deleted_MN: Floats) -> Floats:
 def log_sums_without(terms_MN: Floats) -> Floats:
     """logsumexp over each row with one column left out, for every column: prefixes joined with suffixes.
 
-    Subtracting the column's term from the whole sum would cancel when that term dominates; this never subtracts.
+    Subtracting the column's term from the whole sum would cancel when that term dominates. This never subtracts.
     """
     nothing = np.full((len(terms_MN), 1), -np.inf)
     before_MN = np.logaddexp.accumulate(terms_MN, axis=1)[:, :-1]
@@ -56,7 +56,7 @@ def log_sums_without(terms_MN: Floats) -> Floats:
     return joined
 
 
-def reading(
+def metric_from(
     name: str,
     estimate: Estimate,
     n: int,
@@ -65,7 +65,7 @@ def reading(
     ceiling: float = math.inf,
     saturated: bool = False,
 ) -> Metric:
-    """The estimate as a metric with its 95% interval, cut to the range; none where saturated, and the reason."""
+    """The estimate as a metric with its 95% interval, cut to the range. None where saturated, and the reason."""
     if saturated:
         return Metric(name, estimate.value, n, why="no interval: saturated, the ceiling is reached")
     if estimate.deleted_N is None:

@@ -1,7 +1,7 @@
-"""How much the thoughts of a score matrix tell about their prompts: the quantities behind `information/*`.
+"""How much the thoughts of a score matrix tell about their prompts: the quantities of `information/*`.
 
-Promise: each function returns the contract's quantity for the batch's empirical mixture of prompts, in nats, with its
-delete-one-prompt values; H(Z) = I + H(Z given X) holds row by row.
+Each function returns a quantity of the batch's empirical mixture of prompts, in nats, with its delete-one-prompt
+values. H(Z) = I + H(Z given X) holds row by row.
 
 With L[i, j] = log p(z_i | x_j) and w_j the share of rows sampled under x_j: matched_i = L[i, own] and
 marginal_i = logsumexp_j (L[i, j] + log w_j).
@@ -18,7 +18,7 @@ from heedful.diagnostics.cross_scores.jackknife import (
     deleted_means,
     log_sums_without,
     mean_over_rows,
-    reading,
+    metric_from,
 )
 from heedful.diagnostics.cross_scores.score_matrix import Floats, ScoreMatrix
 from heedful.types import Metric
@@ -27,7 +27,7 @@ FEW_PROMPTS = "an interval needs at least 3 prompts"
 EPSILON = 1e-3
 """Added to the z-score's divisor, as published."""
 MEMORY = 0.9
-"""Of the z-score's moving divisor, as published."""
+"""Weight of the old value in the z-score's moving divisor, as published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Mixture:
     """The marginal when prompt j is deleted and the other shares are renormalised. Infinite when there is only one."""
 
     def per_token(self, lengths_M: Floats) -> Mixture:
-        """Each row divided by its length: a mixture of whole thoughts, told per token."""
+        """Each row divided by its length: a mixture of whole thoughts, per token."""
         return Mixture(self.matched_M / lengths_M, self.marginal_M / lengths_M, self.without_MN / lengths_M[:, None])
 
     @property
     def gain_M(self) -> Floats:
-        """What knowing the prompt adds to the log-probability of the thought; its mean is the plug-in MI."""
+        """What knowing the prompt adds to the log-probability of the thought. Its mean is the plug-in MI."""
         return self.matched_M - self.marginal_M
 
     @property
@@ -100,11 +100,11 @@ def gap(matrix: ScoreMatrix) -> Estimate:
 
 
 def gap_per_token(matrix: ScoreMatrix) -> Metric:
-    """`gap` as a reading of that bare name; null where it cannot be measured."""
+    """`gap` as a metric of that bare name; null where it cannot be measured."""
     if matrix.prompts < 2 or not matrix.finite():
         why = f"needs at least 2 prompts, found {matrix.prompts}" if matrix.finite() else "scores are not finite"
         return Metric("gap_per_token", None, matrix.rows, why=why)
-    return reading("gap_per_token", gap(matrix), matrix.rows)
+    return metric_from("gap_per_token", gap(matrix), matrix.rows)
 
 
 def conditional_entropy(matrix: ScoreMatrix, mixed: Mixture) -> Estimate:

@@ -1,6 +1,6 @@
-"""Which words listen: the information of each token of a thought about the prompt it was sampled under.
+"""The information of each token of a thought about the prompt that the thought was sampled under.
 
-Promise: over a thought the tokens' values add to matched - marginal, exactly; numbers in, numbers out.
+Promise: over a thought the tokens' values add to matched - marginal, exactly.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def pointwise_information(logprobs_NT: npt.ArrayLike, own: int, shares_N: npt.Ar
         shares_N: w_j, the prompts' shares before the first token; they must add to 1.
 
     w_j(z_<t) is the posterior over prompts after the tokens so far. Positive: the token was likelier under its own
-    prompt than a reader who knows all but the prompt would have said, so it listens; negative: it misleads that reader;
-    about 0: it would have come anyway, or what it tells was already told. Their sum, matched - marginal, is at most
-    -log w_own.
+    prompt than a reader who knows all but the prompt would have said, so it tells of the prompt. Negative: it misleads
+    that reader. About 0: it would have come anyway, or earlier tokens told the same. The sum over tokens, matched -
+    marginal, is at most -log w_own.
 
     Raises ValueError for shapes or shares that do not fit.
     """

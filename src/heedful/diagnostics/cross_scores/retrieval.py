@@ -1,7 +1,7 @@
-"""Can the prompt be told from the thought? Accuracies, their exact chance, and a permutation test.
+"""Can the prompt be identified from the thought? Accuracies, their exact chance, and a permutation test.
 
-Promise: a model that scores all prompts alike gets exactly chance, whatever the order of the columns, because scores
-within the scorer's stated rounding share the credit.
+Promise: a model that scores all prompts alike gets exactly chance, for any order of the columns. Scores within the
+scorer's stated rounding share the credit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from heedful.diagnostics.cross_scores.jackknife import mean_over_rows, reading
+from heedful.diagnostics.cross_scores.jackknife import mean_over_rows, metric_from
 from heedful.diagnostics.cross_scores.score_matrix import Floats, Integers, ScoreMatrix
 from heedful.types import Metric
 
@@ -40,19 +40,19 @@ Credit = Callable[[Integers, Integers, int], Floats]
 
 
 def retrieval(matrix: ScoreMatrix, rng: np.random.Generator) -> dict[str, Metric]:
-    """`RETRIEVAL_NAMES` to readings: accuracies with intervals, their chance, and the permutation test's p-value.
+    """`RETRIEVAL_NAMES` to metrics: accuracies with intervals, their chance, and the permutation test's p-value.
 
     `rng` is drawn from only with more than six prompts. The matrix must hold at least one row.
     """
-    readings = [_accuracy(matrix, "accuracy", 2, top_k_credit(1)), _chance(matrix, "chance", 1)]
+    metrics = [_accuracy(matrix, "accuracy", 2, top_k_credit(1)), _chance(matrix, "chance", 1)]
     for k in TOP:
-        readings += [_accuracy(matrix, f"accuracy@{k}", k + 1, top_k_credit(k)), _chance(matrix, f"chance@{k}", k)]
-    readings += [_accuracy(matrix, f"accuracy_{ways}way", ways, j_way_credit(ways)) for ways in WAYS]
+        metrics += [_accuracy(matrix, f"accuracy@{k}", k + 1, top_k_credit(k)), _chance(matrix, f"chance@{k}", k)]
+    metrics += [_accuracy(matrix, f"accuracy_{ways}way", ways, j_way_credit(ways)) for ways in WAYS]
     if matrix.prompts < FEWEST_FOR_TEST:
-        readings.append(_missing(matrix, "p_value", FEWEST_FOR_TEST))
+        metrics.append(_missing(matrix, "p_value", FEWEST_FOR_TEST))
     else:
-        readings.append(Metric("p_value", p_value(matrix, rng), matrix.rows))
-    return {metric.name: metric for metric in readings}
+        metrics.append(Metric("p_value", p_value(matrix, rng), matrix.rows))
+    return {metric.name: metric for metric in metrics}
 
 
 def top_k_credit(k: int) -> Credit:
@@ -64,7 +64,7 @@ def j_way_credit(ways: int) -> Credit:
     """Chance that the own prompt wins against `ways` - 1 rivals drawn without replacement, ties broken at random.
 
     With r rivals above and s tied among N prompts: [C(N-r, J) - C(N-1-r-s, J)] / [(s+1) C(N-1, J-1)]. Does not
-    depend on N in expectation, so readings of unequal N compare.
+    depend on N in expectation, so values of unequal N compare.
     """
 
     def credit(above: Integers, tied: Integers, prompts: int) -> Floats:
@@ -78,9 +78,9 @@ def j_way_credit(ways: int) -> Credit:
 
 
 def p_value(matrix: ScoreMatrix, rng: np.random.Generator) -> float:
-    """Share of ways to deal the columns out to the prompt groups that retrieve as well as the true one.
+    """Share of the assignments of columns to prompt groups that retrieve as well as the true one.
 
-    Whole groups are dealt, since thoughts of one prompt hang together: dealing single thoughts calls noise that a
+    Whole groups are dealt, since thoughts of one prompt are correlated. Dealing single thoughts would call noise that a
     group shares significant. All N! ways when N <= 6; else (1 + #) / (999 + 1). Raises ValueError when N < 5.
     """
     prompts = matrix.prompts
@@ -124,7 +124,7 @@ def _accuracy(matrix: ScoreMatrix, name: str, fewest: int, credit: Credit) -> Me
         deleted_MN = credit(above_MN, tied_MN, matrix.prompts - 1)
     rows_M = credit(above_M, tied_M, matrix.prompts)
     why = f"an interval needs at least {fewest + 1} prompts"
-    return reading(name, mean_over_rows(matrix, rows_M, deleted_MN, why), matrix.rows, floor=0.0, ceiling=1.0)
+    return metric_from(name, mean_over_rows(matrix, rows_M, deleted_MN, why), matrix.rows, floor=0.0, ceiling=1.0)
 
 
 def _chance(matrix: ScoreMatrix, name: str, k: int) -> Metric:

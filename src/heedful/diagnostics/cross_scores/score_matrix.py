@@ -1,7 +1,7 @@
 """Cross-scores as checked arrays.
 
-Promise: what passes `score_matrix` has consistent shapes, at least one row per column and float64 numbers, so the
-statistics need no checks of their own.
+What passes `score_matrix` has consistent shapes, at least one row per column and float64 numbers. The statistics need
+no checks of their own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which thoughts are scored under which prompts: rows and columns of a cross-score matrix, scope by scope.
 
-Promise: prompts are distinct by their token ids; first turns need no random numbers, and the other scopes draw only
-from the generator passed in.
+Prompts are distinct by their token ids. First turns need no random numbers. The other scopes draw only from the
+generator passed in.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _DIGEST = re.compile(r"(.+)-[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class ThoughtTags:
-    """The texts around a thought: for the texts beside the scores. What is scored are ids, and their range is the
-    reply's own."""
+    """The texts around a thought, for the texts that are stored with the scores. Scores use ids, whose range the reply
+    holds."""
 
     open: str = "<think>"
     close: str = "</think>"
 
     def split(self, reply: Reply) -> tuple[str, str]:
-        """The text that stood before the first token of the thought, and the text of the thought.
+        """The text before the first token of the thought, and the text of the thought.
 
         Exact where tags and tokens end together. An end-of-turn token has no text.
         """
@@ -61,7 +61,7 @@ class Thoughts:
 class SwappedObservations:
     """M thoughts of one turn number, each with its own history, and the N distinct observations they answer.
 
-    Row i under column j stands for thought i after `context(i, j)`: history kept, the last observation swapped. In its
+    Row i under column j is thought i after `context(i, j)`: history kept, the last observation swapped. In its
     own column the context is the one that the thought was sampled under.
     """
 
@@ -70,7 +70,7 @@ class SwappedObservations:
     observations_N: tuple[Ids, ...]
     """Token ids from the last observation to the next generation prompt."""
     leads_M: tuple[Ids, ...]
-    """What was sampled before the thought (an opening tag that is not forced); stays with the thought."""
+    """What was sampled before the thought (an opening tag that is not forced). Stays with the thought."""
     thoughts_M: tuple[Ids, ...]
     own_M: tuple[int, ...]
     closed_M: tuple[bool, ...]
@@ -83,7 +83,7 @@ class SwappedObservations:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One thought with what stood before it."""
+    """One thought with what came before it."""
 
     prompt: Ids
     thought: Ids
@@ -100,7 +100,7 @@ class _Row:
 
 
 def environment_of(task: Task) -> str:
-    """The environment family that a task's id names; empty where the id is not of that form."""
+    """The environment family that a task's id names. Empty where the id is not of that form."""
     named = _DIGEST.fullmatch(task.id)
     return named[1] if named else ""
 
@@ -148,7 +148,7 @@ def swapped_observations(
 
     The groups must be of one environment. The turn is the one, from the second on, with the most thoughts (the
     earliest of equals: in practice the second), so that measurements of one run compare. Trajectories are taken in a
-    drawn order; one whose observation would be a column too many is passed over.
+    drawn order. One whose observation would be a column too many is passed over.
     """
     reaching = Counter(turn for trajectory in _members(groups) for turn in _turns_with_a_thought(trajectory) if turn)
     why = "no episode has a second turn with a thought"
@@ -181,10 +181,10 @@ def _swapped_at(turn: int, groups: Sequence[Group], rng: random.Random, rows: in
 
 
 def observed(trajectory: Trajectory, turn: int) -> tuple[Ids, Ids]:
-    """What stood before the reply of turn number `turn` (from 0): the history, and the observation behind it.
+    """The context of the reply of turn number `turn` (from 0): the history, and the observation after it.
 
     After a reply that was cut, what was appended begins with the token that ends that reply: it is history. In a
-    window of history the opening and the replies that it keeps are history; where nothing is kept there is none.
+    window of history the opening and the replies that it keeps are history. Where nothing is kept there is none.
     """
     context, prompt = trajectory.context_ids(turn), trajectory.turns[turn].reply.prompt
     ending = 1 if turn and trajectory.turns[turn - 1].reply.cut else 0

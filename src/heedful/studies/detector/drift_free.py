@@ -18,8 +18,8 @@ from scipy.special import ndtri
 from heedful.statistics.intervals import LEVEL
 from heedful.types import Metric
 
-Readings = Sequence[tuple[int, Mapping[str, Metric]]]
-"""A run as (step, readings by name), by ascending step: what alarms are replayed on."""
+MetricSteps = Sequence[tuple[int, Mapping[str, Metric]]]
+"""A run as (step, metrics by name), by ascending step: what alarms are replayed on."""
 
 _Z = float(ndtri((1 + LEVEL) / 2))
 
@@ -42,7 +42,7 @@ class Level:
     """No simulated reading leaves the range that the name allows."""
 
 
-def levels_of(run: Readings, first_step: int = 0) -> list[Level]:
+def levels_of(run: MetricSteps, first_step: int = 0) -> list[Level]:
     """The level and the noise of every number in a real run, from its readings at `first_step` and later.
 
     The level is their mean. The error of one reading is the median half width of its intervals over 1.96; for metrics
@@ -51,9 +51,9 @@ def levels_of(run: Readings, first_step: int = 0) -> list[Level]:
     two readings is left out.
     """
     found: dict[str, list[tuple[int, Metric]]] = {}
-    for step, readings in run:
+    for step, metrics in run:
         if step >= first_step:
-            for name, metric in readings.items():
+            for name, metric in metrics.items():
                 if isinstance(metric.value, int | float):
                     found.setdefault(name, []).append((step, metric))
     return [_level(name, points) for name, points in found.items() if len(points) >= 2]

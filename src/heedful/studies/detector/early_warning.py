@@ -1,6 +1,6 @@
 """Alarms against falls of success: leads, false alarms of healthy runs, and of simulated ones in which nothing happens.
 
-Promise: counts carry exact limits, and what nobody raised an alarm about is shown beside what everybody did.
+Promise: counts carry exact limits, and falls without an alarm are counted, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from heedful.diagnostics.catalogue import direction_of
 from heedful.report.record import RunRecord
 from heedful.seeds import derive
 from heedful.studies.declaration import Lead
-from heedful.studies.detector.drift_free import Level, Readings, drift_free, levels_of
+from heedful.studies.detector.drift_free import Level, MetricSteps, drift_free, levels_of
 from heedful.studies.detector.lead import LeadTable, RunLead, find_fall, first_departure, run_lead
 from heedful.studies.paired import Count
 from heedful.types import Metric
@@ -26,7 +26,7 @@ class Mover:
 
     metric: str
     before: Count
-    """Of the induced runs that fell: it departed before the evaluation that shows the fall."""
+    """Induced runs that fell in which it departed before the evaluation that shows the fall."""
     healthy: Count
     """Healthy runs in which it departed as well."""
 
@@ -76,7 +76,7 @@ def _evaluations(spec: Lead, record: RunRecord) -> list[tuple[int, Metric]]:
 def _alarms(spec: Lead, record: RunRecord) -> dict[str, list[int]]:
     """The steps at which each alarm stood raised."""
     if spec.replayed:
-        return replayed_alarms(spec, _readings(record))
+        return replayed_alarms(spec, _steps(record))
     named = [name for name in record.series if any(fnmatchcase(name, pattern) for pattern in spec.alarms)]
     return {name: [point.step for point in record.get(name).numeric if (point.number or 0) > 0] for name in named}
 
@@ -125,7 +125,7 @@ def _departs_before(name: str, record: RunRecord, fall: int) -> bool:
 
 def _simulate(spec: Lead, healthy: Sequence[RunRecord]) -> list[Mapping[str, Sequence[int]]]:
     """The alarms of simulated runs; each takes its levels from one healthy run, in turn."""
-    levels: list[list[Level]] = [found for record in healthy if (found := levels_of(_readings(record), spec.from_step))]
+    levels: list[list[Level]] = [found for record in healthy if (found := levels_of(_steps(record), spec.from_step))]
     if not levels:
         return []
     series = (
@@ -135,19 +135,19 @@ def _simulate(spec: Lead, healthy: Sequence[RunRecord]) -> list[Mapping[str, Seq
     return [replayed_alarms(spec, run) for run in series]
 
 
-def replayed_alarms(spec: Lead, run: Readings) -> dict[str, list[int]]:
+def replayed_alarms(spec: Lead, run: MetricSteps) -> dict[str, list[int]]:
     """The steps at which each alarm stands raised when this version's alarms read the run."""
     raised: dict[str, list[int]] = {}
-    for observation in replay(run, spec.thresholds):
-        for metric in observation.metrics:
+    for alarms in replay(run, spec.thresholds):
+        for metric in alarms.metrics:
             if any(fnmatchcase(metric.name, pattern) for pattern in spec.alarms):
                 steps = raised.setdefault(metric.name, [])
                 if isinstance(metric.value, int | float) and metric.value > 0:
-                    steps.append(observation.step)
+                    steps.append(alarms.step)
     return raised
 
 
-def _readings(record: RunRecord) -> Readings:
+def _steps(record: RunRecord) -> MetricSteps:
     by_step: dict[int, dict[str, Metric]] = {}
     for name, series in record.series.items():
         if not name.startswith(("alarm/", "time/", "tokens/", "regime/")):

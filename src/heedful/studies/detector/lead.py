@@ -24,7 +24,7 @@ class Fall:
     step: int
     """The first evaluation that shows it."""
     good_until: int
-    """The last evaluation before it: the fall lies between the two."""
+    """The last good evaluation: success fell between it and the evaluation that shows the fall."""
     start: float
     value: float
 

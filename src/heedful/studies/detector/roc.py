@@ -1,6 +1,6 @@
-"""How well a metric tells two sets of readings apart: ROC curves and the area under them.
+"""How well a metric separates two sets of values: ROC curves and the area under them.
 
-Promise: ties share credit by midranks, so a metric that never moves has an area of exactly one half; an interval never
+Promise: ties share credit by midranks, so a metric that never moves has an area of exactly one half. An interval never
 claims certainty because two sets happen not to overlap.
 """
 
@@ -22,46 +22,46 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
-    """The readings of one metric in one set, and the run that each came from."""
+class Sample:
+    """The values of one metric in one set, and the run that each came from."""
 
     values: tuple[float, ...]
     runs: tuple[str, ...] = ()
-    """One name per value; readings of one run hang together. Empty: all values are independent."""
+    """One name per value; values of one run are correlated. Empty: all values are independent."""
 
     def __post_init__(self) -> None:
         if self.runs and len(self.runs) != len(self.values):
-            raise ValueError(f"Expected a run for each of {len(self.values)} readings, found {len(self.runs)}.")
+            raise ValueError(f"Expected a run for each of {len(self.values)} values, found {len(self.runs)}.")
 
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """The area under a ROC curve: the chance that a collapsed reading looks more collapsed than a healthy one."""
+    """The area under a ROC curve: the chance that a collapsed value looks more collapsed than a healthy one."""
 
     value: float
     interval: Interval | None
     why: str
     """How the interval was taken, or why there is none."""
     direction: Trend
-    """On which side collapsed readings lie."""
+    """On which side collapsed values are."""
     declared: bool
     """The direction was said beforehand; otherwise the data chose it, which flatters areas near one half."""
     collapsed: int
     healthy: int
 
 
-def area(collapsed: Readings, healthy: Readings, direction: Trend | None = None) -> Area:
+def area(collapsed: Sample, healthy: Sample, direction: Trend | None = None) -> Area:
     """The area under the ROC curve with its interval.
 
-    The interval is DeLong's on the log-odds scale; where several runs stand on each side it is Obuchowski's (1997),
-    which treats the readings of a run as one cluster. Sets that do not overlap at all have no spread to take either
-    from: then the limit is the exact one for as many independent pairs as the smaller side has readings.
+    The interval is DeLong's on the log-odds scale. Where both sides have several runs it is Obuchowski's (1997),
+    which treats the values of a run as one cluster. Sets that do not overlap at all have no spread to take either
+    from: then the limit is the exact one for as many independent pairs as the smaller side has values.
 
     Raises:
         ValueError: one of the sets is empty.
     """
     if not collapsed.values or not healthy.values:
-        raise ValueError("Expected readings on both sides, found an empty one.")
+        raise ValueError("Expected values on both sides, found an empty one.")
     x, y = np.asarray(collapsed.values, dtype=np.float64), np.asarray(healthy.values, dtype=np.float64)
     raw = float(_placements(x, y).mean())
     side: Trend = direction or ("higher" if raw >= 0.5 else "lower")
@@ -73,7 +73,7 @@ def area(collapsed: Readings, healthy: Readings, direction: Trend | None = None)
 
 
 def roc_curve(collapsed: Sequence[float], healthy: Sequence[float], direction: Trend) -> list[tuple[float, float]]:
-    """(false alarm rate, hit rate) at every threshold, from (0, 0) to (1, 1); equal readings move both at once."""
+    """(false alarm rate, hit rate) at every threshold, from (0, 0) to (1, 1). Equal values move both at once."""
     sign = 1.0 if direction == "higher" else -1.0
     x, y = sign * np.asarray(collapsed, dtype=np.float64), sign * np.asarray(healthy, dtype=np.float64)
     thresholds = np.unique(np.concatenate([x, y]))[::-1]
@@ -100,18 +100,18 @@ def _interval(
     names_x = runs_x if clustered else [f"x{index}" for index in range(len(x))]
     names_y = runs_y if clustered else [f"y{index}" for index in range(len(y))]
     if len(set(names_x)) < 2 or len(set(names_y)) < 2:
-        return None, "a single reading on one side has no spread"
+        return None, "a single value on one side has no spread"
     error = math.sqrt(_variance(value, x, y, names_x, names_y))
-    how = "readings of a run taken as one cluster" if clustered else "readings taken as independent"
+    how = "values of a run taken as one cluster" if clustered else "values taken as independent"
     if error == 0.0:
-        return None, "no spread among the readings"
+        return None, "no spread among the values"
     half = float(ndtri((1 + LEVEL) / 2)) * error / (value * (1 - value))
     odds = math.log(value / (1 - value))
     return Interval(_expit(odds - half), _expit(odds + half)), how
 
 
 def _variance(value: float, x: Array, y: Array, names_x: Sequence[str], names_y: Sequence[str]) -> float:
-    """Obuchowski's variance of the area; with one reading per cluster it is DeLong's."""
+    """Obuchowski's variance of the area; with one value per cluster it is DeLong's."""
     parts_x, parts_y = (
         _by_cluster(_placements(x, y) - value, names_x),
         _by_cluster(1 - _placements(y, x) - value, names_y),
@@ -121,7 +121,7 @@ def _variance(value: float, x: Array, y: Array, names_x: Sequence[str], names_y:
         clusters = len(parts)
         variance += clusters / (clusters - 1) * sum(part**2 for part in parts.values()) / count**2
     both = parts_x.keys() & parts_y.keys()
-    if both:  # a run with readings on both sides ties them together
+    if both:  # a run with values on both sides correlates them
         clusters = len(parts_x.keys() | parts_y.keys())
         cross = sum(parts_x[name] * parts_y[name] for name in both)
         variance += 2 * clusters / (clusters - 1) * cross / (len(x) * len(y))

@@ -1,6 +1,6 @@
-"""ROC of every metric between the readings of collapsed and of healthy arms.
+"""ROC of every metric between the values of collapsed and of healthy arms.
 
-Promise: the best metric is chosen on one half of the readings and its area is reported from the other, so that choosing
+Promise: the best metric is chosen on one half of the values and its area is reported from the other, so that choosing
 among many does not flatter it.
 """
 
@@ -16,7 +16,7 @@ from statistics import fmean, variance
 from heedful.diagnostics.catalogue import direction_of
 from heedful.report.record import RunRecord
 from heedful.studies.declaration import Separation
-from heedful.studies.detector.roc import Area, Readings, area, roc_curve
+from heedful.studies.detector.roc import Area, Sample, area, roc_curve
 
 Records = Mapping[str, Mapping[str, RunRecord]]
 """Arm -> label of the run -> its measurements."""
@@ -32,9 +32,9 @@ class SeparationOutcome:
     spec: Separation
     areas: Mapping[str, Area]
     best: str
-    """The metric that separates best on the readings of even steps; empty where there is none."""
+    """The metric that separates best on the values of even steps. Empty where there is none."""
     confirmed: Area | None
-    """Its area on the readings of odd steps."""
+    """Its area on the values of odd steps."""
     by_arm: Mapping[str, Mapping[str, Area]]
     """Metric -> collapsed arm -> area against the healthy arms, for the best metrics."""
     curves: Mapping[str, Sequence[tuple[float, float]]]
@@ -44,7 +44,7 @@ class SeparationOutcome:
 
     @property
     def reaching(self) -> int:
-        """Metrics whose area over all readings reaches what was wanted."""
+        """Metrics whose area over all values reaches the wanted one."""
         return sum(found.value >= self.spec.wanted for found in self.areas.values())
 
     @property
@@ -59,20 +59,20 @@ def read_separation(spec: Separation, records: Records) -> SeparationOutcome:
     areas: dict[str, Area] = {}
     even: dict[str, tuple[float, float]] = {}
     for name in names:
-        sides = [_readings(spec, records, arms, name) for arms in (spec.collapsed, spec.healthy)]
+        sides = [_sample(spec, records, arms, name) for arms in (spec.collapsed, spec.healthy)]
         if not all(side.values for side in sides):
             continue
         areas[name] = area(sides[0], sides[1], direction_of(name))
-        halves = [_readings(spec, records, arms, name, parity=0) for arms in (spec.collapsed, spec.healthy)]
+        halves = [_sample(spec, records, arms, name, parity=0) for arms in (spec.collapsed, spec.healthy)]
         if all(half.values for half in halves):
             found = area(halves[0], halves[1], areas[name].direction).value
             even[name] = (found, _distance(halves[0].values, halves[1].values))
     ranked = sorted(areas, key=lambda name: (-areas[name].value, -even.get(name, (0.0, 0.0))[1], name))
     if not areas:
-        return SeparationOutcome(spec, {}, "", None, {}, {}, "no metric has readings on both sides")
+        return SeparationOutcome(spec, {}, "", None, {}, {}, "no metric has values on both sides")
     # Several separate the one half completely, as a rule: the one whose sides lie furthest apart there is the best.
     best = max(even, key=lambda name: even[name], default="")
-    odd = [_readings(spec, records, arms, best, parity=1) for arms in (spec.collapsed, spec.healthy)]
+    odd = [_sample(spec, records, arms, best, parity=1) for arms in (spec.collapsed, spec.healthy)]
     confirmed = area(odd[0], odd[1], areas[best].direction) if best and all(half.values for half in odd) else None
     shown = _different(ranked)[:MOST_CURVES]
     return SeparationOutcome(
@@ -98,10 +98,8 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _readings(
-    spec: Separation, records: Records, arms: Sequence[str], metric: str, parity: int | None = None
-) -> Readings:
-    """The readings of some arms; those of even or odd steps alone if asked."""
+def _sample(spec: Separation, records: Records, arms: Sequence[str], metric: str, parity: int | None = None) -> Sample:
+    """The values of some arms, only those of even or odd steps if asked."""
     values: list[float] = []
     runs: list[str] = []
     for arm in arms:
@@ -112,7 +110,7 @@ def _readings(
                     continue
                 values.append(float(point.number or 0.0))
                 runs.append(label)
-    return Readings(tuple(values), tuple(runs))
+    return Sample(tuple(values), tuple(runs))
 
 
 def _different(ranked: Sequence[str]) -> list[str]:
@@ -133,11 +131,11 @@ def _distance(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def _by_arm(spec: Separation, records: Records, metric: str, whole: Area) -> dict[str, Area]:
-    healthy = _readings(spec, records, spec.healthy, metric)
-    sides = {arm: _readings(spec, records, (arm,), metric) for arm in records if arm not in spec.healthy}
+    healthy = _sample(spec, records, spec.healthy, metric)
+    sides = {arm: _sample(spec, records, (arm,), metric) for arm in records if arm not in spec.healthy}
     return {arm: area(side, healthy, whole.direction) for arm, side in sides.items() if side.values}
 
 
 def _curve(spec: Separation, records: Records, metric: str, whole: Area) -> list[tuple[float, float]]:
-    sides = [_readings(spec, records, arms, metric).values for arms in (spec.collapsed, spec.healthy)]
+    sides = [_sample(spec, records, arms, metric).values for arms in (spec.collapsed, spec.healthy)]
     return roc_curve(sides[0], sides[1], whole.direction)
