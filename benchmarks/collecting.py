@@ -43,7 +43,7 @@ from heedful.models.render import Renderer
 from heedful.policies.hf import JOIN_EVERY, HFPolicy
 from heedful.policies.kv import KVBatch
 from heedful.protocols import Episode
-from heedful.rollout.collectors import Asynchronous, LockStep
+from heedful.rollout import Asynchronous, LockStep, Request
 from heedful.rollout.player import Player
 from heedful.run.config import TrainConfig
 from heedful.run.parts import load_policy, stop_ids
@@ -254,10 +254,12 @@ class Bench:
             begun = time.perf_counter()
             groups = collector(
                 timed,
-                lambda: SlowEnvironment(env.episode(), sigma, repetition, at_work, self.starts),
-                self.tasks,
-                self.config.group_size,
-                env.turns,
+                Request(
+                    lambda: SlowEnvironment(env.episode(), sigma, repetition, at_work, self.starts),
+                    self.tasks,
+                    self.config.group_size,
+                    env.turns,
+                ),
             )
             wall = time.perf_counter() - begun
         return {

@@ -29,7 +29,7 @@ from heedful.models.render import Renderer
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
-from heedful.rollout.collect import collect
+from heedful.rollout import LockStep, Request
 from heedful.run.parts import load_policy, stop_ids
 from heedful.run.presets import preset
 from heedful.types import Conversation, Reply
@@ -71,7 +71,7 @@ class GeneratePolicy:
         replies = []
         for prompt, row in zip(prompts, output[:, width:].tolist(), strict=True):
             end = next((index + 1 for index, token in enumerate(row) if token in self.renderer.stop_ids), len(row))
-            replies.append(self.renderer.read(prompt, row[:end], [0.0] * end, ()))
+            replies.append(self.renderer.parse(prompt, row[:end], [0.0] * end, ()))
         return replies
 
 
@@ -94,7 +94,7 @@ def main() -> None:
                     else GeneratePolicy(model, tokenizer, renderer, config.sampling)
                 )
                 wall, cpu = time.perf_counter(), time.process_time()
-                groups = collect(policy, config.env.episode, tasks, arguments.group_size, config.env.turns)
+                groups = LockStep()(policy, Request(config.env.episode, tasks, arguments.group_size, config.env.turns))
                 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
                 tokens = sum(len(turn.reply.ids) for g in groups for t in g.trajectories for turn in t.turns)
                 if repeat:  # the first of each warms up

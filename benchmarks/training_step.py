@@ -39,7 +39,7 @@ from heedful.integrations.trl import environment_reward, to_trl_rollout_func
 from heedful.models.render import Renderer
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
-from heedful.rollout.collect import collect
+from heedful.rollout import LockStep, Request
 from heedful.run.presets import preset
 from heedful.seedlings.grow import load_seedling
 from heedful.training.batch import UpdateSettings
@@ -103,7 +103,7 @@ def ours(job: Job) -> tuple[Clock, Callable[[], None]]:
         clock.begin()
         with clock.stage("sample"):
             policy = HFPolicy(model, renderer, Sampling(tokens_per_turn=job.limit), seed=len(clock.steps))
-            groups = collect(policy, job.env.episode, job.tasks, given.members, job.env.turns)
+            groups = LockStep()(policy, Request(job.env.episode, job.tasks, given.members, job.env.turns))
         with clock.stage("score"):
             verdicts = [Verdict(1.0, "kept", None)] * len(groups)
             samples = make_samples(groups, verdicts, learner.algorithm.advantage)

@@ -16,7 +16,7 @@ from heedful import cli
 from heedful.configuration import from_json, to_json
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.policies.scripted import ScriptedPolicy
-from heedful.rollout.collect import collect
+from heedful.rollout import LockStep, Request
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.types import Conversation, Ending
@@ -54,7 +54,7 @@ def test_the_readme_is_short() -> None:
 
 def test_the_example_is_solved_by_a_policy_that_listens(game: Any) -> None:
     env = game.GuessNumber()
-    groups = collect(ScriptedPolicy(bisect), env.episode, evaluation_tasks(env, "val", 20), 2, env.turns)
+    groups = LockStep()(ScriptedPolicy(bisect), Request(env.episode, evaluation_tasks(env, "val", 20), 2, env.turns))
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     assert [trajectory.outcome for trajectory in trajectories] == [1.0] * 40
     assert {len(trajectory.turns) for trajectory in trajectories} == {1, 2, 3}
@@ -64,7 +64,7 @@ def test_the_example_is_solved_by_a_policy_that_listens(game: Any) -> None:
 @pytest.mark.parametrize("reply", ["", "<answer>7</answer>", "<think></think><answer>seven</answer>", "<think>" * 99])
 def test_the_example_reads_any_text_and_charges_for_what_it_cannot_read(game: Any, reply: str) -> None:
     env = game.GuessNumber()
-    group = collect(ScriptedPolicy(lambda _: reply), env.episode, [env.task(0)], 1, env.turns)[0]
+    group = LockStep()(ScriptedPolicy(lambda _: reply), Request(env.episode, [env.task(0)], 1, env.turns))[0]
     trajectory = group.trajectories[0]
     assert (trajectory.ending, trajectory.outcome, trajectory.error) == (Ending.FAILED, 0.0, "")
     assert trajectory.reward == pytest.approx(-0.3)

@@ -53,7 +53,7 @@ NEEDS_TORCH = {
     "models.load",
     "models.token_logits",
     "policies.hf",
-    "policies.kept",
+    "policies.kv_store",
     "policies.kv",
     "policies.noise",
     "run.checkpoint",

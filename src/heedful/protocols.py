@@ -87,38 +87,39 @@ class Policy(Protocol):
 
 
 @runtime_checkable
-class AskedInParts(Protocol):
-    """What a policy may offer beyond the contract to who asks for some of the conversations while others have to wait.
+class AnswersSubsets(Protocol):
+    """Optional: a policy that can answer a subset of the running conversations at a time.
 
-    A policy without it is asked by one thread, one call at a time.
+    A policy without it is called from one thread, one call at a time.
     """
 
     @property
     def parallel(self) -> int:
-        """Calls of `respond` that may be under way at once, each from a thread of its own; 1 = the caller's alone."""
+        """Most concurrent calls of `respond`, each from a thread of its own. 1 = from the caller's thread only."""
         ...
 
     @property
     def draws_together(self) -> bool:
-        """Which reply is drawn depends on which conversations are asked together."""
+        """Whether the reply that is drawn depends on which conversations are in the same call."""
         ...
 
     def keep(self, keys: Collection[str]) -> None:
-        """These conversations go on, asked next or not: what is cached of them stays. Said before each `respond`."""
+        """Keep the KV cache of these conversations, also if the next call leaves them out. Called before each one."""
         ...
 
 
 @runtime_checkable
-class Joinable(Protocol):
-    """What a policy may offer beyond `AskedInParts`: new conversations join while the replies of others still grow."""
+class ContinuousBatching(Protocol):
+    """Optional, beyond `AnswersSubsets`: new conversations join the batch while other replies are being sampled."""
 
     def serve(
         self, arrivals: Callable[[bool], Sequence[Conversation]], hand_over: Callable[[str, Reply], None]
     ) -> None:
-        """Answer until nobody comes any more.
+        """Answer conversations until none is left.
 
-        `arrivals(wait)` gives who has come since it was asked last; with `wait`, for when nobody is there, it returns
-        when somebody has come, or with nobody: then nobody will. `hand_over(key, reply)` takes a reply that has ended.
+        `arrivals(wait)` gives the conversations that became ready since its last call. With `wait` it blocks until
+        there is one; an empty answer then means that there will be no more. `hand_over(key, reply)` takes a reply that
+        has ended.
         """
         ...
 

@@ -22,8 +22,8 @@ from heedful.envs.remote.environment import Remote
 from heedful.envs.sokoban.environment import Sokoban
 from heedful.envs.toys.bandit import Bandit
 from heedful.policies.scripted import ScriptedPolicy
+from heedful.rollout import LockStep, Request
 from heedful.rollout.baselines import has_blind_player, has_random_player
-from heedful.rollout.collect import collect
 from heedful.rollout.player import Player
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation import measure_baselines
@@ -63,7 +63,7 @@ def lake() -> Iterator[EnvironmentServer]:
 def test_the_episodes_are_the_same_here_and_there(env: Any, workers: int) -> None:
     def play(played: Any) -> list[Group]:
         tasks = evaluation_tasks(played, "val", 5)
-        return collect(ScriptedPolicy(varied), played.episode, tasks, 3, played.turns)
+        return LockStep()(ScriptedPolicy(varied), Request(played.episode, tasks, 3, played.turns))
 
     with serving(env, workers=workers) as server:
         assert repr(play(remote(server))) == repr(play(env))
@@ -283,7 +283,7 @@ def test_a_killed_server_costs_only_the_episodes_that_it_held() -> None:
     def play(kills: bool) -> list[Any]:
         policy = Killing(moves)
         policy.kills = kills
-        groups = collect(policy, env.episode, tasks, 4, env.turns)
+        groups = LockStep()(policy, Request(env.episode, tasks, 4, env.turns))
         return [trajectory for group in groups for trajectory in group.trajectories]
 
     try:

@@ -93,7 +93,7 @@ def whole(tokenizer: PreTrainedTokenizerFast, messages: tuple[Message, ...]) -> 
 
 
 def read(renderer: Renderer, ids: tuple[int, ...]):
-    return renderer.read(Prompt("", ()), ids, [-0.5] * len(ids), [0.25] * len(ids))
+    return renderer.parse(Prompt("", ()), ids, [-0.5] * len(ids), [0.25] * len(ids))
 
 
 def play(renderer: Renderer, replies: list[str], ended: bool = True) -> tuple[Message, ...]:
@@ -578,10 +578,10 @@ def test_messages_that_cannot_be_answered_are_refused():
 def test_readings_of_the_wrong_length_are_refused():
     renderer = Renderer(make_tokenizer(CHATML))
     with pytest.raises(ValueError, match="found 2 ids, 1 log-prob"):
-        renderer.read(Prompt("", ()), [5, 6], [0.0], [])
+        renderer.parse(Prompt("", ()), [5, 6], [0.0], [])
     with pytest.raises(ValueError, match="and 1 entropies"):
-        renderer.read(Prompt("", ()), [5, 6], [0.0, 0.0], [0.0])
-    assert renderer.read(Prompt("", ()), [5, 6], [0.0, 0.0]).entropies == ()
+        renderer.parse(Prompt("", ()), [5, 6], [0.0, 0.0], [0.0])
+    assert renderer.parse(Prompt("", ()), [5, 6], [0.0, 0.0]).entropies == ()
 
 
 def test_importing_the_renderer_loads_neither_torch_nor_transformers():

@@ -20,7 +20,7 @@ from heedful.models.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.kv import KVBatch  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
-from heedful.rollout.collect import collect  # noqa: E402
+from heedful.rollout import LockStep, Request  # noqa: E402
 from heedful.training.samples import make_samples  # noqa: E402
 from heedful.types import Conversation, Ending, Group, Message, Reply, Trajectory, Verdict  # noqa: E402
 from tiny_models import llama, qwen2  # noqa: E402
@@ -49,7 +49,7 @@ def policy_of(model: Any, renderer: Renderer, seed: int = 0, version: int = 0, *
 
 
 def played(policy: Any, env: Any = LAKE, tasks: int = 3, members: int = 4) -> list[Group]:
-    return collect(policy, env.episode, [env.task(seed) for seed in range(tasks)], members, env.turns)
+    return LockStep()(policy, Request(env.episode, [env.task(seed) for seed in range(tasks)], members, env.turns))
 
 
 def trajectories(groups: Sequence[Group]) -> list[Trajectory]:

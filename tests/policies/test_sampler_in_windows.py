@@ -15,8 +15,7 @@ from heedful.models.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.kv import KVBatch  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
-from heedful.rollout.collect import collect  # noqa: E402
-from heedful.rollout.context import Context  # noqa: E402
+from heedful.rollout import Context, LockStep, Request  # noqa: E402
 from heedful.types import Conversation, Ending, Group, Message, Reply, Trajectory  # noqa: E402
 from tiny_models import llama  # noqa: E402
 
@@ -39,7 +38,9 @@ def policy_of(model: Any, renderer: Renderer, **sampling: Any) -> HFPolicy:
 
 
 def played(policy: Any, context: Context = Context(), tasks: int = 3, members: int = 3) -> list[Group]:  # noqa: B008
-    return collect(policy, LAKE.episode, [LAKE.task(seed) for seed in range(tasks)], members, LAKE.turns, context)
+    return LockStep()(
+        policy, Request(LAKE.episode, [LAKE.task(seed) for seed in range(tasks)], members, LAKE.turns, context)
+    )
 
 
 def trajectories(groups: Sequence[Group]) -> list[Trajectory]:

@@ -12,8 +12,7 @@ from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.sokoban.environment import Sokoban
 from heedful.envs.toys.echo import Echo
 from heedful.policies.scripted import ScriptedPolicy
-from heedful.rollout.collect import collect
-from heedful.rollout.context import Context
+from heedful.rollout import Context, LockStep, Request
 from heedful.rollout.player import Player
 from heedful.types import Conversation, Ending, Observation, Step, Task
 
@@ -131,7 +130,7 @@ def test_a_memory_less_prompt_holds_nothing_of_earlier_turns(env: Any) -> None:
 
     numbers: list[int] = []
     tasks = [env.task(seed) for seed in range(3)]
-    for group in collect(ScriptedPolicy(answer), env.episode, tasks, 2, env.turns, Context(turns=0)):
+    for group in LockStep()(ScriptedPolicy(answer), Request(env.episode, tasks, 2, env.turns, Context(turns=0))):
         for trajectory in group.trajectories:
             first = trajectory.turns[0].reply.prompt.text
             rules = first[: first.index("Turns left" if "Turns left" in first else "turns ")]

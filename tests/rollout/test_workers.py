@@ -21,7 +21,7 @@ from heedful.envs.sokoban.environment import Sokoban
 from heedful.envs.toys.bandit import Bandit
 from heedful.envs.toys.echo import Echo
 from heedful.policies.scripted import ScriptedPolicy
-from heedful.rollout.collect import collect
+from heedful.rollout import LockStep, Request
 from heedful.rollout.player import Player
 from heedful.rollout.workers import WorkerPool, isolated
 from heedful.types import Conversation, Ending, Group, Reply
@@ -92,7 +92,7 @@ def test_the_episodes_are_the_same_with_workers_and_without(env: Any) -> None:
 
     def play(workers: int) -> list[Group]:
         with isolated(env, workers, PATIENCE) as played:
-            return collect(ScriptedPolicy(varied), played.episode, tasks, 3, env.turns)
+            return LockStep()(ScriptedPolicy(varied), Request(played.episode, tasks, 3, env.turns))
 
     alone = play(0)
     assert repr(play(2)) == repr(alone)

@@ -21,7 +21,7 @@ from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.policies.scripted import ScriptedPolicy  # noqa: E402
-from heedful.rollout.collectors import Asynchronous, LockStep  # noqa: E402
+from heedful.rollout import Asynchronous, LockStep  # noqa: E402
 from heedful.run import checkpoint, loop  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
 from heedful.run.evaluation import Baselines, play_tasks  # noqa: E402

@@ -28,7 +28,7 @@ from heedful.filters import KeepAll, RandomSubset, TopP  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
-from heedful.run.loop import Outcome, train  # noqa: E402
+from heedful.run.loop import Outcome, train_steps  # noqa: E402
 from heedful.run.parts import Parts, assemble  # noqa: E402
 from heedful.run.terminal import TerminalView  # noqa: E402
 from heedful.storage import RunFolder, read_metrics, read_rollouts  # noqa: E402
@@ -89,7 +89,7 @@ class Trained:
 def trained(config: TrainConfig, path: Path, start: checkpoint.Checkpoint | None = None) -> Trained:
     parts, watch, folder = assemble(config, silent, start), Watch(), RunFolder.open(path)
     tracker = JsonlTracker(folder.metrics)
-    outcome = train(config, parts, folder, [tracker], watch)
+    outcome = train_steps(config, parts, folder, [tracker], watch)
     tracker.close()
     return Trained(folder, parts, watch, outcome)
 

@@ -24,8 +24,7 @@ from heedful.filters import KeepAll, TopK, TopP  # noqa: E402
 from heedful.models.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
-from heedful.rollout.collect import collect  # noqa: E402
-from heedful.rollout.context import Context  # noqa: E402
+from heedful.rollout import Context, LockStep, Request  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.loop import train_steps  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
@@ -71,7 +70,9 @@ def groups_of(model: Any, renderer: Renderer) -> Any:
 
     def play(turns: int | None) -> list[Group]:
         policy = HFPolicy(model, renderer, Sampling(tokens_per_turn=9), seed=3)
-        found = collect(policy, LAKE.episode, [LAKE.task(seed) for seed in range(3)], 3, LAKE.turns, Context(turns))
+        found = LockStep()(
+            policy, Request(LAKE.episode, [LAKE.task(seed) for seed in range(3)], 3, LAKE.turns, Context(turns))
+        )
         blank = [
             replace(t, turns=tuple(replace(x, rewards={}) for x in t.turns)) for g in found for t in g.trajectories
         ]

@@ -15,7 +15,7 @@ from test_loop import Trained, assert_the_same_run, trained  # noqa: E402
 
 from heedful.envs.remote.environment import Remote  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
-from heedful.rollout.collectors import LockStep  # noqa: E402
+from heedful.rollout import LockStep  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
 from heedful.storage import read_rollouts  # noqa: E402
 from served import PATIENCE, serving  # noqa: E402

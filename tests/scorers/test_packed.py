@@ -227,7 +227,7 @@ def test_a_layer_that_asks_its_attention_for_more_is_read_from_a_cache() -> None
     attention.forward = functools.partial(attention.forward, softcap=30.0)
     scorer = HFScorer(model)
     assert scorer.method == "cached"
-    assert scorer.obstacle == "its layers ask their attention for softcap"
+    assert scorer.obstacle == "its layers pass arguments to their attention that packs do not support: softcap"
 
 
 def test_a_layer_with_an_attention_of_its_own_is_noticed() -> None:

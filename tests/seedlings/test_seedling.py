@@ -18,7 +18,7 @@ from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.models.render import Renderer  # noqa: E402
 from heedful.models.replies import Tags  # noqa: E402
-from heedful.rollout.context import Context  # noqa: E402
+from heedful.rollout import Context, LockStep, Request  # noqa: E402
 from heedful.seedlings import grow as growing  # noqa: E402
 from heedful.seedlings.grow import encode, encode_windows, load_seedling, seedling_path  # noqa: E402
 from heedful.seedlings.recipe import LEAST_VOCABULARY, Seedling, nano  # noqa: E402
@@ -141,11 +141,10 @@ def test_the_auto_classes_give_the_same_ids_and_the_same_logits(seedling_folder:
 def test_a_grown_seedling_answers_in_the_demonstrated_form(seedling_folder: Path) -> None:
     from heedful.policies.hf import HFPolicy
     from heedful.policies.sampling import Sampling
-    from heedful.rollout.collect import collect
 
     model, tokenizer = load_model(str(seedling_folder), torch.device("cpu"))
     policy = HFPolicy(model, Renderer(tokenizer), Sampling(greedy=True, tokens_per_turn=24), seed=0)
-    groups = collect(policy, ECHO.episode, [ECHO.task(seed) for seed in range(40)], 1, 1)
+    groups = LockStep()(policy, Request(ECHO.episode, [ECHO.task(seed) for seed in range(40)], 1, 1))
     turns = [group.trajectories[0].turns[0] for group in groups]
     assert sum(turn.valid and turn.reply.closed and not turn.reply.cut for turn in turns) >= 38
     assert sum(group.trajectories[0].success is True for group in groups) >= 30

@@ -152,9 +152,8 @@ def _play(
 ) -> list[Group]:
     """Play fresh episodes with rewards shaped as in training, on the run's pool of tasks if it has one."""
     from heedful.envs.common.tasks import TaskStream
-    from heedful.policies.hf import HFPolicy
-    from heedful.rollout.overlong import shape_overlong
-    from heedful.rollout.workers import isolated
+    from heedful.policies import Weights, open_with
+    from heedful.rollout import Request, isolated, shape_overlong
     from heedful.seeds import derive
 
     env, algorithm, limit = config.env, config.algorithm, config.sampling.tokens_per_turn
@@ -163,13 +162,17 @@ def _play(
     tasks = (drawn if config.tasks is None else pool).next(settings.groups)
     size = max(1, settings.at_once // settings.group_size)
     groups: list[Group] = []
-    with isolated(env, config.env_workers, config.env_timeout) as played:
+    with (
+        isolated(env, config.env_workers, config.env_timeout) as played,
+        open_with(config.policy, Weights(parts.model, step, parts.saveable)) as source,
+    ):
         for start in range(0, len(tasks), size):
             seed = derive(config.seed, "gradients", settings.seed, step, start)
-            sampling = config.collect.sampling(config.sampling)
-            policy = HFPolicy(parts.model, parts.renderer, sampling, seed=seed, version=step)
+            policy = source.policy(parts.renderer, config.asked(config.sampling), seed)
             chunk = tasks[start : start + size]
-            groups += config.collect(policy, played.episode, chunk, settings.group_size, env.turns, config.context)
+            groups += config.collect(
+                policy, Request(played.episode, chunk, settings.group_size, env.turns, config.context)
+            )
             tell(len(groups) * settings.group_size, settings.groups * settings.group_size)
     if not algorithm.overlong_buffer:
         return groups

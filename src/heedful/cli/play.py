@@ -12,11 +12,11 @@ from heedful import envs
 from heedful.cli.human_reply import reply_of, ways_to_answer
 from heedful.configuration import Choice, CommandLine, Positional, Shown
 from heedful.models.replies import Tags
-from heedful.policies.sampling import Sampling
+from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import Episode
 from heedful.rollout.context import Context
 from heedful.run.presets import preset, starting_points
-from heedful.run.subjects import Subject, find_subject, load, shared_fields, with_settings
+from heedful.run.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
 from heedful.seedlings.recipe import Seedling
 from heedful.types import Observation, Reply, Step, Task, Turn
 
@@ -76,6 +76,8 @@ class ModelSettings(ScriptedSettings):
     references: int = 15
     """Evaluation tasks whose prompts each thought's words are compared with; 0 = no comparison."""
     context: Context
+    policy: Annotated[PolicySource, Choice(POLICIES)]
+    """The sampler of replies: local = the model in this process."""
     sampling: Sampling
     tags: Tags
     template_options: tuple[str, ...]
@@ -248,17 +250,22 @@ def _ended(ending: str, outcome: float | None, reward: float | None) -> str:
 def _play_model(subject: Subject, settings: ModelSettings) -> int:
     from rich.console import Console
 
+    console, task = Console(highlight=False), _task(settings)
+    console.print(f"{subject.label}: {_named(task, settings.member)}", style="bold", soft_wrap=True)
+    for note in subject.notes:
+        console.print(note, soft_wrap=True)
+    with load(subject, console) as loaded:
+        return _play_loaded(loaded, task, settings, console)
+
+
+def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, console: Console) -> int:
     from heedful.cli.token_information import show_listening
     from heedful.rollout.player import Player
     from heedful.run.terminal import episode_text
     from heedful.seeds import derive
 
-    console, env, task = Console(highlight=False), settings.env, _task(settings)
-    console.print(f"{subject.label}: {_named(task, settings.member)}", style="bold", soft_wrap=True)
-    for note in subject.notes:
-        console.print(note, soft_wrap=True)
-    loaded = load(subject, console)
-    policy = loaded.policy(settings.sampling, derive(settings.seed, "play", settings.member))
+    env, sampling = settings.env, settings.policy.sampling(settings.sampling)
+    policy = loaded.policy(sampling, derive(settings.seed, "play", settings.member))
     episode = Player(env.episode(), task, settings.member, env.turns, settings.context)
     while episode.ending is None:
         episode.advance(policy.respond([episode.conversation])[0])
@@ -271,7 +278,7 @@ def _play_model(subject: Subject, settings: ModelSettings) -> int:
         console.print(f"the environment broke: {trajectory.error}", style="red", markup=False)
         return 1
     if settings.references > 0:
-        show_listening(trajectory, loaded, env, settings.sampling, settings.references, console)
+        show_listening(trajectory, loaded, env, sampling, settings.references, console)
     console.print(_ended(trajectory.ending.value, trajectory.outcome, trajectory.reward), style="bold")
     return 0
 

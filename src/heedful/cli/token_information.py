@@ -49,7 +49,7 @@ def show_listening(
     trajectory: Trajectory, loaded: LoadedModel, env: Any, sampling: Sampling, count: int, console: Console
 ) -> None:
     """Play `count` reference tasks with the same model, then print every thought coloured by pointwise information."""
-    from heedful.rollout.collect import collect
+    from heedful.rollout import LockStep, Request
 
     try:
         tasks = evaluation_tasks(env, trajectory.task.split, count)
@@ -57,7 +57,7 @@ def show_listening(
         console.print(f"\nWhich words listen was not measured: {problem} Set --references.", soft_wrap=True)
         return
     policy = loaded.policy(sampling, derive(0, "references"))
-    played = collect(policy, env.episode, tasks, 1, env.turns, loaded.context)
+    played = LockStep()(policy, Request(env.episode, tasks, 1, env.turns, loaded.context))
     references = [group.trajectories[0] for group in played]
     console.print(_introduction(tasks, trajectory.task.split), soft_wrap=True, markup=False)
     console.print(_legend())

@@ -1,1 +1,39 @@
 """Language models: chat templates, replies, attention masks, folders on disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heedful.exports import lazily
+from heedful.models.render import ChatTokenizer, Renderer
+from heedful.models.replies import ReplyParser, Tags
+
+if TYPE_CHECKING:
+    from heedful.models.attention import longest_context, refuse_unless_plain_causal
+    from heedful.models.folders import Saveable, write_pretrained
+    from heedful.models.load import load_model, pick_device
+
+__all__ = [
+    "ChatTokenizer",
+    "Renderer",
+    "ReplyParser",
+    "Saveable",
+    "Tags",
+    "load_model",
+    "longest_context",
+    "pick_device",
+    "refuse_unless_plain_causal",
+    "write_pretrained",
+]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "Saveable": "heedful.models.folders",
+        "load_model": "heedful.models.load",
+        "longest_context": "heedful.models.attention",
+        "pick_device": "heedful.models.load",
+        "refuse_unless_plain_causal": "heedful.models.attention",
+        "write_pretrained": "heedful.models.folders",
+    },
+)

@@ -1,7 +1,7 @@
-"""Which Hugging Face models may share the keys and values of a prompt among all that follows it.
+"""Which Hugging Face models may share the KV cache of a prompt among all its continuations.
 
-Promise: reads the model's config and modules only, nothing is computed; what is accepted attends causally to every
-earlier token in every layer.
+Promise: an accepted model attends causally to every earlier token in every layer. Only its config and modules are
+read; nothing is computed.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from transformers import PreTrainedModel
 
 
 def refuse_unless_plain_causal(model: PreTrainedModel) -> None:
-    """ValueError, with what was found, unless every layer of `model` has causal full attention and keeps its own keys.
+    """Raise ValueError unless every layer of `model` has causal full attention and its own keys.
 
-    A sliding window is refused at every length: the weights say nothing about where scoring will stop.
+    A sliding window is refused at every length, since nothing limits how long a scored sequence will be.
     """
     found = obstacle_to_shared_prompts(model)
     if found:
         raise ValueError(
             f"Expected a causal model with full attention in every layer, found {found} in {type(model).__name__}: "
-            "sampling and scoring from kept keys and values would not be exact. Use a model with full attention, such "
-            "as Qwen2.5 or Llama 3, or switch this off in its config where its weights allow that."
+            "sampling and scoring with a KV cache would not be exact. Use a model with full attention, such as Qwen2.5 "
+            "or Llama 3, or switch this off in its config if its weights allow that."
         )
 
 
 def longest_context(model: PreTrainedModel) -> int | None:
-    """Most tokens, replies included, that the model reads with keys that stay as they are; `None`: no limit named."""
+    """Most tokens, replies included, for which cached keys stay valid; `None` = the config names no limit."""
     config = model.config.get_text_config(decoder=True)
     limit = getattr(config, "max_position_embeddings", None)
     rope = getattr(config, "rope_parameters", None) or {}
     if rope.get("rope_type") in ("dynamic", "longrope"):
-        # Beyond this length these change the rotation of tokens that are already in the cache.
+        # Beyond this length these types change the rotation of tokens that are already in the cache.
         limit = rope.get("original_max_position_embeddings", limit)
     return limit or None
 
 
 def obstacle_to_shared_prompts(model: PreTrainedModel) -> str:
-    """What stands against sharing a prompt's keys and values as they are, in a few words; empty if nothing does."""
+    """The reason why the KV cache of a prompt cannot be shared, in a few words; empty if it can."""
     config = model.config.get_text_config(decoder=True)
     if model.config.is_encoder_decoder:
         return "an encoder-decoder"

@@ -1,7 +1,7 @@
 """Model folders in the Hugging Face format: weights and tokenizers, read and written.
 
-Promise: whatever is wrong with a folder or with the disk ends in a sentence or in an `OSError` that says so; folders of
-this machine are read and written without progress bars.
+Promise: every fault of a folder or a disk is raised as a sentence or as an `OSError`. Local folders are read and
+written without progress bars.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _UNREADABLE = (OSError, KeyError, ValueError, RuntimeError, SafetensorError)
 
 
 def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
-    """The causal language model of a folder, or of a Hugging Face name, in evaluation mode on the CPU.
+    """The causal language model of a folder or of a Hugging Face name, in evaluation mode on the CPU.
 
-    Attention is torch's own (`sdpa`), which takes any mask. `remedy` ends the sentence of the error.
+    Attention is torch's own (`sdpa`), which takes any mask. `remedy`: the last sentence of the error.
 
     Raises:
-        ValueError: there is no such model, it is no causal language model, or not all of its weights are there.
+        ValueError: there is no such model, it is no causal language model, or some of its weights are missing.
     """
     with _quiet(source), _naming(source, "a causal language model", remedy):
         loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -37,26 +37,26 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
         )
         model, report = loaded
         if report["missing_keys"]:
-            # transformers would go on with random numbers in their place.
+            # transformers would use random numbers for them.
             raise ValueError(f"no weights for {', '.join(sorted(report['missing_keys'])[:3])}")
     return model.eval()
 
 
 def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder, or of a Hugging Face name. Raises ValueError, a sentence that ends in `remedy`."""
+    """The tokenizer of a folder or of a Hugging Face name. Raises ValueError with a sentence that ends in `remedy`."""
     with _quiet(source), _naming(source, "a tokenizer", remedy):
         return AutoTokenizer.from_pretrained(source)
 
 
 class Saveable(Protocol):
-    """A model, or what stands for one: it writes config.json and weights into a folder."""
+    """Writes config.json and weights into a folder, as a model does."""
 
     def save_pretrained(self, folder: Path) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class WholeWeights:
-    """A model with weights of its own names in place of the ones it holds."""
+    """A model that is saved with other weights than it holds, under the same names."""
 
     model: PreTrainedModel
     weights: Mapping[str, torch.Tensor]
@@ -71,7 +71,7 @@ def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer:
         try:
             model.save_pretrained(folder)
         except SafetensorError as error:
-            # What the system answered stands in the text alone, and a full disk is told by its number.
+            # The system's error number is only in the text, and callers know a full disk by its number.
             number = re.search(r"\(os error (\d+)\)", str(error))
             if number is None:
                 raise
@@ -81,7 +81,7 @@ def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer:
 
 @contextmanager
 def _quiet(source: str | Path) -> Iterator[None]:
-    """No progress bars for a folder, which takes moments; a download keeps its own."""
+    """No progress bars for a local folder; a download keeps its own."""
     if not Path(source).exists() or not logging.is_progress_bar_enabled():
         yield
         return
@@ -94,7 +94,7 @@ def _quiet(source: str | Path) -> Iterator[None]:
 
 @contextmanager
 def _naming(source: str | Path, expected: str, remedy: str) -> Iterator[None]:
-    """Turn what was raised into a sentence with the place and the remedy."""
+    """Raise errors of transformers again as a sentence with the place and the remedy."""
     try:
         yield
     except _UNREADABLE as error:

@@ -1,7 +1,7 @@
-"""Between messages and token ids: what a policy reads next.
+"""Rendering: from messages to the token ids that a policy reads next.
 
-Promise: append-only. The chat template is rendered whole once, for the message that begins a conversation; afterwards
-only glue is appended, and no sampled id is ever decoded and tokenised again - in windows of history neither.
+Promise: append-only. The chat template is rendered as a whole once, for the message that begins a conversation. After
+that only glue is appended. Sampled ids are never decoded and tokenised again, in windows of history either.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
-from heedful.models.replies import ReplyReader, Tags
+from heedful.models.replies import ReplyParser, Tags
 from heedful.types import Conversation, Message, Prompt, Reply
 
 Texts = tuple[tuple[str, str], ...]
@@ -26,7 +26,7 @@ _THINKING_OPTIONS = ("enable_thinking", "thinking")
 
 
 class ChatTokenizer(Protocol):
-    """What rendering needs of a transformers tokenizer."""
+    """The part of a transformers tokenizer that rendering needs."""
 
     chat_template: Any
 
@@ -47,14 +47,17 @@ class ChatTokenizer(Protocol):
 class Renderer:
     """One tokenizer's chat template as an append-only stream of ids.
 
-    What the template would strip, move or rewrite on a second rendering (old thoughts, a system text carried to the
-    last message) stays as it was first read: the context of turn t is by definition the ids that stood before the
-    sampled ones. Prompts are kept by their text, so equal observations are rendered and tokenised once.
+    A second rendering could strip, move or rewrite text: old thoughts, or a system text that moves to the last message.
+    Here such text stays as it was first read. The context of turn t is by definition the ids before the sampled ones.
+    Prompts are cached by their text, so equal observations are rendered and tokenised once.
 
-    Raises `ValueError`, at construction, for a tokenizer without a chat template; a template that drops the reply,
-    whose glue depends on content or position, that rewrites what stood before the reply, that closes the thought
-    before it began, or that ends a message with anything but one token of its own; and for tags that the tokenizer
-    cannot write or drops as special tokens.
+    Raises `ValueError`, at construction, for a tokenizer without a chat template, for tags that the tokenizer cannot
+    write or drops as special tokens, and for a template that
+
+    - drops the reply, or rewrites the text before it,
+    - has glue that depends on the content or position of a reply,
+    - closes the thought before it began, or
+    - ends a message with anything but one token of its own.
     """
 
     def __init__(
@@ -79,18 +82,18 @@ class Renderer:
         self._check_tags()
         self._template_opening = self.tags.opening_of(self._render((("user", _QUESTION),)))
         self.opening: str = self._template_opening or (tags.open if tags.force else "")
-        """The opening tag as it stands at the end of every prompt (with what the template writes after it); empty if
-        the policy has to sample it."""
+        """The opening tag at the end of every prompt, with the text that the template writes after it. Empty if the
+        policy has to sample the tag."""
         glue = self._check_template()
         self.end_of_turn_id: int = self._find_end_of_turn(glue, stop_ids)
         """The token with which the template ends an assistant message."""
         self._end_of_turn = self._decode([self.end_of_turn_id])
         self.stop_ids: frozenset[int] = frozenset(stop_ids) | {self.end_of_turn_id}
         """The ids that end a reply: the given ones and the template's end-of-turn token."""
-        self._reader = ReplyReader(self._decode, tags, self.stop_ids)
+        self._parser = ReplyParser(self._decode, tags, self.stop_ids)
 
     def start(self, messages: Sequence[Message]) -> Prompt:
-        """The whole template with its generation prompt and the forced tag; the last message must not be a reply."""
+        """The whole template with its generation prompt and the forced tag. The last message must not be a reply."""
         if not messages or messages[-1].role == "assistant":
             raise ValueError(
                 f"Expected messages that end with the environment's or user's word, found roles "
@@ -99,10 +102,10 @@ class Renderer:
         return self._start(_texts(messages))
 
     def glue(self, messages: Sequence[Message], ended: bool) -> Prompt:
-        """What is appended after the sampled ids up to and including the next generation prompt.
+        """The glue: all ids between the sampled ids and the next reply, generation prompt included.
 
-        `ended`: the last sampled id is a stop id and stands for the end of turn; otherwise the glue begins with the
-        end-of-turn token (never trained).
+        `ended`: whether the last sampled id is a stop id, which then is the end of turn. Otherwise the glue begins with
+        the end-of-turn token, which is never trained.
         """
         if not messages or any(message.role == "assistant" for message in messages):
             raise ValueError(
@@ -112,12 +115,12 @@ class Renderer:
         return self._glue(_texts(messages), ended)
 
     def next_prompt(self, conversation: Conversation) -> Prompt:
-        """What to append for this conversation: `start` before the first sampled reply, `glue` after one.
+        """The ids to append for this conversation: `start` before the first sampled reply, `glue` after one.
 
-        A conversation that restarts is given whole: `start`, the sampled ids and the glue between them.
+        For a conversation that restarts: everything, that is `start`, the sampled ids and the glue between them.
 
-        Assistant messages without ids are text (examples, foreign logs) and are rendered by the template in `start`;
-        after a sampled reply they raise `ValueError`.
+        Assistant messages without ids are text, such as examples or logs of other trainers. The template renders them
+        in `start`. After a sampled reply they raise `ValueError`.
         """
         messages = conversation.messages
         sampled = _sampled_positions(messages)
@@ -129,7 +132,7 @@ class Renderer:
         return self.glue(messages[sampled[-1] + 1 :], self._ended(messages[sampled[-1]]))
 
     def context_ids(self, conversation: Conversation) -> tuple[int, ...]:
-        """Everything that stands before the next sampled id."""
+        """All ids before the next sampled id."""
         messages = conversation.messages
         sampled = _sampled_positions(messages)
         ids = list(self.start(messages[: sampled[0]] if sampled else messages).ids)
@@ -139,43 +142,43 @@ class Renderer:
         return tuple(ids)
 
     def as_sampled(self, text: str) -> tuple[int, ...]:
-        """The ids of a reply of our own (a demonstration) as a policy would have sampled them, end of turn included.
+        """The ids of a demonstration as a policy would have sampled them, end of turn included.
 
-        The opening that already stands in the prompt is taken off; `ValueError` if the text does not begin with it.
+        The opening tag that the prompt already ends with is removed. `ValueError` if the text does not begin with it.
         """
         opening = self.opening if text.startswith(self.opening) else self.opening.rstrip()
         if not text.startswith(opening):
             raise ValueError(
-                f"Expected a reply that begins with {opening!r}, which already stands in the prompt, found "
+                f"Expected a reply that begins with {opening!r}, which the prompt already ends with, found "
                 f"{text[:40]!r}. Write the tag in front of the reply, or set tags.force to false."
             )
         return (*self._encode(text[len(opening) :]), self.end_of_turn_id)
 
-    def read(
+    def parse(
         self, prompt: Prompt, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()
     ) -> Reply:
-        """The reply that `ids`, sampled after `prompt`, make (`ReplyReader.read`)."""
-        return self._reader.read(prompt, ids, logprobs, entropies, opening=self.opening)
+        """The reply made of `ids` that were sampled after `prompt` (`ReplyParser.parse`)."""
+        return self._parser.parse(prompt, ids, logprobs, entropies, opening=self.opening)
 
     def piece(self, token: int) -> str:
-        """The text of one token by itself; a token that holds part of a character has a replacement mark."""
-        return self._reader.piece(token)
+        """The text of one token by itself. A token with part of a character gives a replacement mark."""
+        return self._parser.piece(token)
 
     def _window(self, messages: Sequence[Message], sampled: Sequence[int]) -> Prompt:
-        """A conversation with sampled replies as one prompt, of which all but the newest observation is history."""
+        """A conversation with sampled replies as one prompt. All of it but the newest observation is history."""
         start = self.start(messages[: sampled[0]])
         text, ids, history = start.text, list(start.ids), 0
         for position, glue in zip(sampled, self._glues(messages, sampled), strict=True):
             reply = messages[position]
             ids += reply.ids or ()
-            # After a reply that was cut the glue begins with the token that ends it, which is no observation.
+            # After a cut reply the glue begins with the end-of-turn token, which is no part of the observation.
             history = len(ids) + (0 if self._ended(reply) else 1)
             ids += glue.ids
             text += self._decode(reply.ids or ()) + glue.text
         return Prompt(text, tuple(ids), restarts=True, history=history)
 
     def _glues(self, messages: Sequence[Message], sampled: Sequence[int]) -> list[Prompt]:
-        """What follows each sampled reply."""
+        """The glue after each sampled reply."""
         bounds = zip(sampled, [*sampled, len(messages)][1:], strict=True)
         return [self.glue(messages[at + 1 : end], self._ended(messages[at])) for at, end in bounds]
 
@@ -195,8 +198,8 @@ class Renderer:
                 f"chat template ends a reply differently before roles {[role for role, _ in texts]}. Use a template "
                 f"that ends every assistant message with the same token."
             )
-        # The end of turn is tokenised with the rest and then dropped: a token that swallows the whitespace after it
-        # would leave that whitespace behind if the rest were tokenised alone.
+        # The end of turn is tokenised with the rest and then dropped. A token that includes the whitespace after it
+        # would leave that whitespace in the text if the rest were tokenised alone.
         return Prompt(text[len(self._end_of_turn) :], ids[1:]) if ended else Prompt(text, ids)
 
     def _glue_text(self, texts: Texts) -> str:
@@ -204,7 +207,7 @@ class Renderer:
         return rendered[rendered.index(_MARK) + len(_MARK) :]
 
     def _open(self, text: str) -> str:
-        """The rendered text with the opening tag at its end, if there is to be one."""
+        """The rendered text, with the opening tag at its end if the prompt has one."""
         stem = text.rstrip()
         if stem.endswith(self.tags.close):
             source = str(self.tokenizer.chat_template)
@@ -225,7 +228,7 @@ class Renderer:
         return text if self._template_opening else text + self.opening
 
     def _check_template(self) -> str:
-        """Refuses a template that cannot be continued append-only; returns the glue before a dummy question."""
+        """Refuse a template that cannot be continued append-only. Returns the glue before a dummy question."""
         asked, tags = ("user", _QUESTION), self.tags
         prompt = self._open(self._render((asked,)))
         plain = self._render((asked, ("assistant", _MARK), asked))

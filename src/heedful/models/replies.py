@@ -1,6 +1,6 @@
-"""Reading a sampled reply: its text, and where thought and answer lie among its ids.
+"""Parsing a sampled reply: its text, and the ranges of thought and answer in its ids.
 
-Promise: what was sampled is decoded, never tokenised again; the ranges are exact even where characters are split over
+Promise: sampled ids are decoded and never tokenised again. The ranges are exact even if a character is split over
 tokens. Torch-free.
 """
 
@@ -34,14 +34,14 @@ class Tags:
             )
 
     def opening_of(self, prompt: str) -> str:
-        """The opening tag, with the whitespace after it, at the end of a prompt; empty if none stands there."""
+        """The opening tag, with the whitespace after it, at the end of a prompt; empty if the prompt has none."""
         return prompt[prompt.rindex(self.open) :] if prompt.rstrip().endswith(self.open) else ""
 
 
-class ReplyReader:
-    """Reads the replies of one tokenizer.
+class ReplyParser:
+    """Parses the replies of one tokenizer.
 
-    `decode`: ids to text, special tokens and spaces kept. `stop_ids`: every id that ends a reply.
+    `decode`: turns ids into text, with special tokens and spaces. `stop_ids`: every id that ends a reply.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str], tags: Tags, stop_ids: Collection[int]) -> None:
@@ -50,7 +50,7 @@ class ReplyReader:
         self._stop_ids = frozenset(stop_ids)
         self._pieces: dict[int, str] = {}
 
-    def read(
+    def parse(
         self,
         prompt: Prompt,
         ids: Sequence[int],
@@ -59,12 +59,13 @@ class ReplyReader:
         *,
         opening: str,
     ) -> Reply:
-        """The reply that `ids`, sampled after `prompt`, make: its text, and where thought and answer lie in it.
+        """The reply made of `ids` that were sampled after `prompt`.
 
-        `opening`: the opening tag at the end of the prompt, as the environment gets it back; empty if the policy has
-        to sample it. `logprobs` and `entropies` may be empty where they are not known. A token belongs to the thought
-        if any of its characters lies before the closing tag's end. Thought and answer never overlap: a token that holds
-        the end of the one and the start of the other counts as thought. Raises ValueError for lengths that differ.
+        `opening`: the opening tag at the end of the prompt, which the environment gets back; empty if the policy has to
+        sample it. `logprobs` and `entropies`: one value per id, or empty if they are unknown. A token belongs to the
+        thought if any of its characters comes before the end of the closing tag. Thought and answer never overlap: a
+        token with the end of one and the start of the other counts as thought. Raises ValueError for lengths that
+        differ.
         """
         sampled = tuple(ids)
         if len(logprobs) not in (0, len(sampled)) or len(entropies) not in (0, len(sampled)):
@@ -89,14 +90,14 @@ class ReplyReader:
         )
 
     def piece(self, token: int) -> str:
-        """The text of one token by itself; a token that holds part of a character has a replacement mark."""
+        """The text of one token by itself. A token with part of a character gives a replacement mark."""
         piece = self._pieces.get(token)
         if piece is None:
             piece = self._pieces[token] = self._decode([token])
         return piece
 
     def _spans(self, text: str, written: tuple[int, ...], total: int, opened: bool) -> tuple[Span, Span, bool]:
-        """Thought, answer, and whether the thought was closed. `total` counts the end-of-turn token, too."""
+        """Thought, answer, and whether the thought was closed. `total` includes the end-of-turn token."""
         tags = self._tags
         tokens_up_to = self._locate(text, written)
         begin, searched = 0, 0
@@ -122,11 +123,11 @@ class ReplyReader:
         return thought, Span(first, last), opened
 
     def _locate(self, text: str, ids: tuple[int, ...]) -> Callable[[int], int]:
-        """A function: how many tokens, from the first, hold the first `characters` characters of `text`.
+        """A function that maps a number of characters of `text` to the number of first tokens that contain them.
 
-        If the pieces decoded one by one join to the whole text, their lengths are exact. Otherwise (a character split
-        over tokens, a decoder that strips spaces) it searches the decoded prefixes; that a prefix holds those
-        characters is monotone in its length.
+        If the tokens decoded one by one join to the whole text, their lengths are exact. Otherwise a character is split
+        over tokens, or the decoder strips spaces. Then the decoded prefixes are searched by bisection, since a longer
+        prefix contains all characters of a shorter one.
         """
         pieces = [self.piece(token) for token in ids]
         ends = list(accumulate(map(len, pieces)))

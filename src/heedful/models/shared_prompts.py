@@ -1,11 +1,10 @@
-"""Which samples go into one micro-batch, and which prompts they can have read once for all of them.
+"""Plans of micro-batches whose samples share a prompt.
 
-Promise: every sample lies in exactly one micro-batch, and no micro-batch costs more tokens than the bound unless a
-single sample does. Torch-free.
+Promise: every sample is in exactly one micro-batch. No micro-batch costs more tokens than the limit, unless a single
+sample does. Torch-free.
 
-The members of a group begin with the same prompt. Read once per micro-batch, with the gradients of all members running
-back through its keys and values, it costs what one member's would: with replies that are short beside their prompts
-most of an update.
+The members of a group begin with the same prompt. It is computed once per micro-batch, and the gradients of all members
+flow back through its keys and values. If replies are short compared to their prompts, this saves most of an update.
 """
 
 from __future__ import annotations
@@ -16,30 +15,30 @@ from dataclasses import dataclass
 from heedful.types import TrainingSample
 
 _WORTH = 16
-"""Shorter prompts are read with their rows: a second pass costs more than it saves."""
+"""Shorter prompts are computed with their rows: a second pass would cost more than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPrompts:
-    """What the rows of a micro-batch begin with: prompts of one length, each to be read once.
+    """The prompts that the rows of a micro-batch begin with. They have one length, and each is computed once.
 
-    The last token of a prompt is not part of it: with it each row begins anew, and predicts its first reply token.
+    The last token of a prompt is not shared: every row computes it, to predict its first reply token.
     """
 
     length: int
-    """Tokens of each prompt. What follows them in a row is the row's own."""
+    """Tokens of each shared prompt. The later tokens of a row are its own."""
     of_B: tuple[int, ...]
     """The prompt that each row begins with, counted from 0 in the order of their first rows."""
 
     @property
     def first_rows(self) -> list[int]:
-        """For each prompt a row that begins with it."""
+        """The first row that begins with each prompt."""
         return [self.of_B.index(prompt) for prompt in range(max(self.of_B) + 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One micro-batch: places among the samples, and the prompts that they share, if they do."""
+    """One micro-batch: indices of samples, and the prompts that they share."""
 
     places: tuple[int, ...]
     prompts: SharedPrompts | None
@@ -48,7 +47,7 @@ class Plan:
 
 
 def plan_micro_batches(samples: Sequence[TrainingSample], most_tokens: int, share: bool) -> list[Plan]:
-    """Micro-batches of at most `most_tokens` tokens each, the costliest first; `share`: with shared prompts."""
+    """Micro-batches of at most `most_tokens` tokens each, the most expensive first. `share`: share prompts."""
     alone = list(range(len(samples)))
     plans: list[Plan] = []
     if share:
@@ -66,12 +65,12 @@ def plan_micro_batches(samples: Sequence[TrainingSample], most_tokens: int, shar
 
 
 def _prompt(sample: TrainingSample) -> tuple[int, ...]:
-    """What stands before the first trained token, without the token right before it."""
+    """The ids before the first trained token, without the last one of them."""
     return sample.ids[: max(0, sample.trained.index(True) - 1)] if True in sample.trained else ()
 
 
 def _pack(groups: Sequence[Sequence[int]], lengths: Sequence[int], prompt: int, most_tokens: int) -> list[Plan]:
-    """The rows of `groups`, each of which begins with a prompt of `prompt` tokens of its own, longest rows first."""
+    """Plans for groups of rows, longest rows first. Each group shares a prompt of `prompt` tokens."""
     ordered = sorted(
         ([*sorted(group, key=lambda place: -lengths[place])] for group in groups if group), key=lambda g: -lengths[g[0]]
     )

@@ -1,6 +1,6 @@
 """Logits of a Hugging Face causal LM at the positions that predict trained tokens, and nowhere else.
 
-Promise: the same logits as the whole forward pass, without the vocabulary-sized rows that nobody reads.
+Promise: the same logits as the whole forward pass, without the vocabulary-sized rows that are not needed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ class TokenLogits(Protocol):
     def __call__(
         self, ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None
     ) -> torch.Tensor:
-        """Logits `[N, V]`. `prompts` are read once each, for models with plain causal attention only."""
+        """Logits `[N, V]`. `prompts` are computed once each; this needs a model with plain causal attention."""
         ...
 
 
 def token_logits(model: PreTrainedModel) -> TokenLogits:
-    """How to get the logits that predict trained tokens from `model`.
+    """The function that gives the logits of `model` that predict trained tokens.
 
-    Where the model's output head applied to its last hidden states gives the model's logits bit for bit on a probe, the
-    head runs at the wanted positions alone. Models that do more to their logits (soft-capping, scaling) fail the
-    probe and run their whole forward pass.
+    A probe applies the output head to the last hidden states. If this gives the model's logits bit for bit, the head
+    runs only at the wanted positions. Models that also cap or scale their logits fail the probe and run their whole
+    forward pass.
     """
     return _head_rows(model) if _head_is_all(model) else _whole_rows(model)
 
 
 def keeps_prompts(model: PreTrainedModel) -> bool:
-    """Whether prompts of `model` can be read once for several rows, as far as its window reaches."""
+    """Whether a prompt of `model` can be computed once for several rows, within its window."""
     return not obstacle_to_shared_prompts(model)
 
 
@@ -55,8 +55,8 @@ def hidden_before_trained(
     return hidden_BTD[:, :-1][trained_BT[:, prompts.length + 1 :]]
 
 
-# No attention mask and no positions are passed: padding stands on the right, and in a causal model a position reads
-# only what is left of it, so padding reaches no trained token. Without a mask the fast causal kernel runs.
+# No attention mask and no positions are passed. Padding is on the right, and a causal model attends only to the left,
+# so padding reaches no trained token. Without a mask the fast causal kernel runs.
 
 
 def _head_rows(model: PreTrainedModel) -> TokenLogits:
@@ -81,7 +81,7 @@ def _whole_rows(model: PreTrainedModel) -> TokenLogits:
 
 
 def _read_prompts(body: torch.nn.Module, ids_BT: torch.Tensor, prompts: SharedPrompts) -> DynamicCache:
-    """The keys and values of each row's prompt; gradients of all rows of a prompt run back into its one pass."""
+    """The KV cache of each row's prompt. Gradients of all rows of a prompt flow back into its single pass."""
     cache = DynamicCache()
     body(input_ids=ids_BT[prompts.first_rows, : prompts.length], past_key_values=cache, use_cache=True)
     of_B = torch.tensor(prompts.of_B, device=ids_BT.device)

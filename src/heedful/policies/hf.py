@@ -1,8 +1,8 @@
 """The batched sampler: any Hugging Face causal LM with full attention as a policy over whole conversations.
 
-Promise: the ids and log-probabilities it returns are those of the tokens sampled, equal to a teacher-forced forward
-pass to rounding error; the keys and values of a conversation are computed once and kept over its turns, as long as it
-goes on from what was read before - also where only some of the conversations are asked at a time.
+Promise: ids and log-probabilities are those of the sampled tokens, equal to a teacher-forced forward pass to rounding
+error. The KV cache of a conversation is kept over its turns: no token is computed twice while the context only grows,
+even if each call answers only some of the conversations.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from heedful.models.attention import longest_context, refuse_unless_plain_causal
-from heedful.policies.kept import KeptCaches
 from heedful.policies.kv import KVBatch, merge
+from heedful.policies.kv_store import KVStore
 from heedful.policies.noise import gumbels
 from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling
@@ -25,19 +25,20 @@ from heedful.seeds import derive
 from heedful.types import Conversation, Reply
 
 JOIN_EVERY = 4
-"""Tokens between two moments at which conversations that have come meanwhile join those whose replies are growing."""
+"""Tokens that are sampled between two moments at which new conversations can join the batch."""
 
 
 class HFPolicy:
-    """A policy over one model with fixed weights; make a new one after each update.
+    """A policy over one model with fixed weights. Make a new one after each update.
 
-    Rows whose reply has ended leave the batch once half of it has; their cached tokens wait for the next turn.
-    Prompts that several conversations share are computed once where they are asked together. `respond` leaves the
-    model's train or eval state as it was; replies are sampled without dropout.
+    Rows leave the batch once half of all replies have ended; their KV cache is kept for the next turn. Equal contexts
+    in one call are computed once. Replies are sampled without dropout, and the model's train or eval state is left as
+    it was.
 
     Args:
-        seed: of the sampling noise; the same seed, weights and conversations give the same replies. With noise of its
-            own, the same reply whoever else is asked: seed, `Conversation.key` and `Conversation.turn` decide.
+        seed: seeds the sampling noise. The same seed, weights and conversations give the same replies. With the noise
+            `conversation`, a reply depends on the seed, `Conversation.key` and `Conversation.turn`, and not on the
+            other conversations of the call.
         version: number of updates the weights have seen.
 
     Raises ValueError for a model whose attention is not plain causal, or does not take a mask of booleans.
@@ -63,8 +64,8 @@ class HFPolicy:
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._layers = model.config.get_text_config(decoder=True).num_hidden_layers
         self._limit = longest_context(model) or 1 << 30
-        self._caches = KeptCaches(self.device)
-        self._going_on: Collection[str] = ()
+        self._store = KVStore(self.device)
+        self._open: Collection[str] = ()
 
     @property
     def temperature(self) -> float:
@@ -79,14 +80,14 @@ class HFPolicy:
         return not self.sampling.greedy and self.sampling.noise != "conversation"
 
     def keep(self, keys: Collection[str]) -> None:
-        """Hold the caches of these conversations through the next `respond`, even if it does not ask for them."""
-        self._going_on = keys
+        """Hold the KV cache of these conversations through the next call, even if it leaves them out."""
+        self._open = keys
 
     @torch.inference_mode()
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
         """One sampled reply per conversation. A context that fills the model's window gets an empty, cut reply.
 
-        Raises MemoryError when the device has too little memory, ValueError when the model's logits are not numbers.
+        Raises MemoryError when the device has too little memory, and ValueError when the model's logits are not finite.
         """
         rows = [self._row(conversation) for conversation in conversations]
         if growing := [row for row in rows if row.allowed > 0]:
@@ -98,23 +99,22 @@ class HFPolicy:
     def serve(
         self, arrivals: Callable[[bool], Sequence[Conversation]], hand_over: Callable[[str, Reply], None]
     ) -> None:
-        """Answer conversations as they come: newcomers join those whose replies are growing, every few tokens.
+        """Answer conversations with continuous batching: every few tokens new ones join the batch.
 
-        `arrivals(wait)` gives the conversations that have come since it was asked last; with `wait`, when nobody is
-        there any more, it returns as soon as somebody has come, or with nobody: then nobody will. Each reply is handed
-        over with the conversation's key at the token that ends it. Raises what `respond` raises.
+        `arrivals` and `hand_over` are those of `protocols.ContinuousBatching`. Each reply is handed over right after
+        the token that ends it. Raises what `respond` raises.
         """
         live: list[Row] = []
         batch, logits_BV = KVBatch.empty(0, self._layers, 0, self.device), torch.empty(0, 0, device=self.device)
         with self._sampling(live):
             while True:
-                came = [self._row(conversation) for conversation in arrivals(not live)]
-                if not came and not live:
+                new = [self._row(conversation) for conversation in arrivals(not live)]
+                if not new and not live:
                     return
-                for row in came:
+                for row in new:
                     if row.allowed < 1:
                         hand_over(row.key, row.reply(self.renderer))
-                if rows := [row for row in came if row.allowed > 0]:
+                if rows := [row for row in new if row.allowed > 0]:
                     batch, logits_BV = self._join(live, batch, logits_BV, rows)
                 for _ in range(JOIN_EVERY):
                     if not live:
@@ -122,33 +122,33 @@ class HFPolicy:
                     batch, logits_BV = self._grow(live, batch, logits_BV, hand_over)
 
     def _join(self, live: list[Row], batch: KVBatch, logits_BV: Tensor, rows: Sequence[Row]) -> tuple[KVBatch, Tensor]:
-        """Read the contexts of `rows` and put these behind the open ones of `live`, in place."""
-        came, theirs, first_logits_BV = self._prefill(rows)
-        going = [index for index, row in enumerate(live) if row.open]
-        live[:] = [*(live[index] for index in going), *came]
-        if not going:
-            return theirs, first_logits_BV
+        """Prefill `rows` and append them to the open rows of `live`, in place."""
+        new, new_batch, new_logits_BV = self._prefill(rows)
+        still_open = [index for index, row in enumerate(live) if row.open]
+        live[:] = [*(live[index] for index in still_open), *new]
+        if not still_open:
+            return new_batch, new_logits_BV
         room = max(row.allowed - len(row.ids) for row in live)
-        chosen = [torch.tensor(going, device=self.device), torch.arange(len(came), device=self.device)]
-        return merge([batch, theirs], chosen, room), torch.cat([logits_BV[chosen[0]], first_logits_BV])
+        chosen = [torch.tensor(still_open, device=self.device), torch.arange(len(new), device=self.device)]
+        return merge([batch, new_batch], chosen, room), torch.cat([logits_BV[chosen[0]], new_logits_BV])
 
     def _grow(
         self, live: list[Row], batch: KVBatch, logits_BV: Tensor, hand_over: Callable[[str, Reply], None]
     ) -> tuple[KVBatch, Tensor]:
-        """One token for each open row of `live`; those that end are held for their next turn and handed over."""
+        """Sample one token for each open row of `live`. Replies that end are handed over, their KV cache is kept."""
         before = [index for index, row in enumerate(live) if row.open]
         tokens_B = self._record(logits_BV, live)
         if ended := [index for index in before if not live[index].open]:
-            self._park(batch.select(torch.tensor(ended, device=self.device), 0), [live[index] for index in ended])
+            self._store_ended(batch.select(torch.tensor(ended, device=self.device), 0), [live[i] for i in ended])
             for index in ended:
                 hand_over(live[index].key, live[index].reply(self.renderer))
-        going = [index for index in before if live[index].open]
-        if not going:
+        still_open = [index for index in before if live[index].open]
+        if not still_open:
             live.clear()
             return batch, logits_BV
-        if 2 * len(going) <= len(live):
-            chosen_B = torch.tensor(going, device=self.device)
-            live[:] = [live[index] for index in going]
+        if 2 * len(still_open) <= len(live):
+            chosen_B = torch.tensor(still_open, device=self.device)
+            live[:] = [live[index] for index in still_open]
             batch = batch.select(chosen_B, max(row.allowed - len(row.ids) for row in live))
             tokens_B = tokens_B[chosen_B]
         feeds_B = torch.tensor([row.open for row in live], device=self.device)
@@ -166,7 +166,7 @@ class HFPolicy:
 
     @contextmanager
     def _sampling(self, rows: Sequence[Row]) -> Iterator[None]:
-        """The model in evaluation mode; `rows` are those to blame if the memory does not suffice."""
+        """The model in evaluation mode. An out-of-memory error is raised as a sentence about `rows`."""
         training = self.model.training
         self.model.eval()
         try:
@@ -181,47 +181,50 @@ class HFPolicy:
             self.model.train(training)
 
     def _sample(self, rows: Sequence[Row]) -> None:
-        """Grow every row's reply until it ends."""
-        live, batch, logits_BV = self._prefill(rows)  # row number i of the batch continues live[i]
+        """Sample every row's reply until it ends."""
+        live, batch, logits_BV = self._prefill(rows)  # row i of the batch belongs to live[i]
         while True:
             tokens_B = self._record(logits_BV, live)
-            going = [index for index, row in enumerate(live) if row.open]
-            if not going:
+            still_open = [index for index, row in enumerate(live) if row.open]
+            if not still_open:
                 break
-            if 2 * len(going) <= len(live):
-                self._park(batch, live)
-                chosen_B = torch.tensor(going, device=self.device)
-                live = [live[index] for index in going]
+            if 2 * len(still_open) <= len(live):
+                self._store_ended(batch, live)
+                chosen_B = torch.tensor(still_open, device=self.device)
+                live = [live[index] for index in still_open]
                 batch = batch.select(chosen_B, max(row.allowed - len(row.ids) for row in live))
                 tokens_B = tokens_B[chosen_B]
             feeds_B = torch.tensor([row.open for row in live], device=self.device)
             logits_BV = self._forward(batch, tokens_B[:, None], feeds_B[:, None])
-        self._park(batch, live)
+        self._store_ended(batch, live)
 
     def _prefill(self, rows: Sequence[Row]) -> tuple[list[Row], KVBatch, Tensor]:
-        """The batch after every context has been read, its rows in the batch's order, and the logits that follow."""
-        room = max(row.allowed for row in rows)
-        found = [(row, self._caches.find(row.key, row.context)) for row in rows]
-        known = [(row, place) for row, place in found if place is not None]
-        new = [row for row, place in found if place is None]
-        fresh = [row.context[len(place.ids) :] for row, place in known]
-        width = max(map(len, fresh), default=0) + room
-        cached = self._caches.gather([place for _, place in known], width) if known else None
-        # Nothing of what was asked is read again: free it before new caches fill.
-        asked = {row.key for row in rows}
-        self._caches.keep_only({key for key in self._going_on if key not in asked})
-        going_on = [row for row, _ in known]
-        if cached is None:
-            return new, *self._read(new, room)
-        logits_BV = self._forward(cached, *self._left_padded(fresh))
-        if not new:
-            return going_on, cached, logits_BV
-        begun, first_logits_BV = self._read(new, room)
-        everyone = [torch.arange(len(batch.lengths_B), device=self.device) for batch in (begun, cached)]
-        return [*new, *going_on], merge([begun, cached], everyone, room), torch.cat([first_logits_BV, logits_BV])
+        """Compute the KV cache of every context.
 
-    def _read(self, rows: Sequence[Row], room: int) -> tuple[KVBatch, Tensor]:
-        """A batch of whole contexts, each distinct one read once, and the logits that follow."""
+        Returns the rows in the order of the batch, the batch, and the logits after each context.
+        """
+        room = max(row.allowed for row in rows)
+        found = [(row, self._store.find(row.key, row.context)) for row in rows]
+        known = [(row, cached) for row, cached in found if cached is not None]
+        new = [row for row, cached in found if cached is None]
+        fresh = [row.context[len(cached.ids) :] for row, cached in known]
+        width = max(map(len, fresh), default=0) + room
+        batch = self._store.gather([cached for _, cached in known], width) if known else None
+        # The gathered rows are copies: free the originals before further memory is taken.
+        gathered = {row.key for row in rows}
+        self._store.keep_only({key for key in self._open if key not in gathered})
+        continued = [row for row, _ in known]
+        if batch is None:
+            return new, *self._prefill_whole(new, room)
+        logits_BV = self._forward(batch, *self._left_padded(fresh))
+        if not new:
+            return continued, batch, logits_BV
+        new_batch, new_logits_BV = self._prefill_whole(new, room)
+        every_row = [torch.arange(len(part.lengths_B), device=self.device) for part in (new_batch, batch)]
+        return [*new, *continued], merge([new_batch, batch], every_row, room), torch.cat([new_logits_BV, logits_BV])
+
+    def _prefill_whole(self, rows: Sequence[Row], room: int) -> tuple[KVBatch, Tensor]:
+        """A batch of whole contexts, each distinct one computed once, and the logits after each."""
         distinct = list(dict.fromkeys(row.context for row in rows))
         batch = KVBatch.empty(len(distinct), self._layers, max(map(len, distinct)), self.device)
         logits_BV = self._forward(batch, *self._left_padded(distinct))
@@ -230,7 +233,7 @@ class HFPolicy:
         return batch.select(rows_B, room), logits_BV[rows_B]
 
     def _left_padded(self, sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """ids and the mask that is True where there is a token, right-aligned."""
+        """The ids, right-aligned, and the mask that is True where there is a token."""
         width = max(map(len, sequences))
         ids = [[0] * (width - len(sequence)) + list(sequence) for sequence in sequences]
         filled = [[False] * (width - len(sequence)) + [True] * len(sequence) for sequence in sequences]
@@ -251,9 +254,9 @@ class HFPolicy:
         return logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
 
     def _record(self, logits_BV: Tensor, live: Sequence[Row]) -> Tensor:
-        """Draw one token per row and note it, with its log-probability and the entropy it was drawn from."""
+        """Draw one token per row, and append it to open rows with its log-probability and the entropy of the draw."""
         logprobs_BV = torch.log_softmax(logits_BV / self.sampling.temperature, dim=-1)
-        if bool(logprobs_BV[:, 0].isnan().any()):  # one entry tells: the sum over the row is in each of them
+        if bool(logprobs_BV[:, 0].isnan().any()):  # one entry is enough: log softmax spreads a NaN over its row
             raise ValueError(
                 "The policy expected logits that are numbers, found NaN or infinity: the model's weights are not "
                 "finite, or overflow in its dtype. Go back to an earlier checkpoint with a lower learning rate, or "
@@ -272,7 +275,7 @@ class HFPolicy:
         # A logit of -inf has probability 0 and adds nothing, but 0 * -inf is NaN.
         entropies_B = -(probabilities_BV * logprobs_BV.clamp(min=-1e30)).sum(-1)
         if self.sampling.precision == "double":
-            # Adding 0 takes the sign from a negative zero.
+            # Adding 0 turns a negative zero into zero.
             chosen_B, entropies_B = (values_B.round(decimals=7).add(0.0) for values_B in (chosen_B, entropies_B))
         read = zip(live, tokens_B.tolist(), chosen_B.tolist(), entropies_B.tolist(), strict=True)
         for row, token, logprob, entropy in read:
@@ -283,10 +286,10 @@ class HFPolicy:
                 row.open = token not in self.renderer.stop_ids and len(row.ids) < row.allowed
         return tokens_B
 
-    def _park(self, batch: KVBatch, live: Sequence[Row]) -> None:
-        """Hold the finished rows of `batch`. Their last sampled token is not cached yet."""
+    def _store_ended(self, batch: KVBatch, live: Sequence[Row]) -> None:
+        """Keep the KV cache of the rows whose reply has ended. Their last sampled token is not in it yet."""
         ended = [(index, row) for index, row in enumerate(live) if not row.open]
-        self._caches.park(batch, [(index, row.key, row.context + tuple(row.ids[:-1])) for index, row in ended])
+        self._store.put(batch, [(index, row.key, row.context + tuple(row.ids[:-1])) for index, row in ended])
 
 
 def _in_double(model: PreTrainedModel) -> PreTrainedModel:

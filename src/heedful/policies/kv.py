@@ -1,7 +1,7 @@
-"""A key-value cache for ragged batches that live over many turns, for any Hugging Face causal LM with full attention.
+"""A KV cache for ragged batches over many turns, for any Hugging Face causal LM with full attention.
 
-Promise: every row sees exactly its own tokens, whatever the other rows hold. Rows are right-aligned; columns that
-hold no token of a row are masked for it. Keys and values are written in place, never concatenated.
+Promise: every row attends to its own tokens only, whatever the other rows hold. Rows are right-aligned; columns without
+a token of a row are masked for it. Keys and values are written in place, never concatenated.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Layer(CacheLayerMixin):
 
 @dataclass(slots=True)
 class KVBatch:
-    """The cached tokens of several rows: which columns hold a token of which row, and how many tokens each row has."""
+    """The KV cache of several rows, the columns that hold a token of each row, and the number of its tokens."""
 
     cache: Cache
     filled_BT: Tensor
@@ -99,19 +99,19 @@ class KVBatch:
         return mask[:, None], positions_BT
 
     def select(self, rows: Tensor, room: int) -> KVBatch:
-        """These rows alone (repeats allowed), right-aligned without unused columns, with `room` free columns after."""
+        """A batch of these rows (repeats allowed), right-aligned without unused columns, with `room` free columns."""
         return merge([self], [rows], room)
 
 
-def merge(pieces: Sequence[KVBatch], rows: Sequence[Tensor], room: int) -> KVBatch:
-    """Rows of several caches as one batch, in the order given: all of the first piece's `rows`, then the second's."""
-    lengths_B = torch.cat([piece.lengths_B[index] for piece, index in zip(pieces, rows, strict=True)])
+def merge(batches: Sequence[KVBatch], rows: Sequence[Tensor], room: int) -> KVBatch:
+    """Rows of several batches as one batch, in the given order: the `rows` of the first batch, then of the second."""
+    lengths_B = torch.cat([batch.lengths_B[index] for batch, index in zip(batches, rows, strict=True)])
     width = int(lengths_B.max()) if len(lengths_B) else 0
-    columns = [_columns(piece, index, width) for piece, index in zip(pieces, rows, strict=True)]
+    columns = [_columns(batch, index, width) for batch, index in zip(batches, rows, strict=True)]
     layers: list[Any] = []
-    for number in range(len(pieces[0].cache.layers)):
+    for number in range(len(batches[0].cache.layers)):
         layer = _Layer(width + room)
-        sources = [cast(_Layer, piece.cache.layers[number]) for piece in pieces]
+        sources = [cast(_Layer, batch.cache.layers[number]) for batch in batches]
         keys, values = [], []
         for source, rows_B, columns_BT in zip(sources, rows, columns, strict=True):
             keys.append(_gather(source.keys, rows_B, columns_BT))
@@ -122,10 +122,10 @@ def merge(pieces: Sequence[KVBatch], rows: Sequence[Tensor], room: int) -> KVBat
     return KVBatch(Cache(layers=layers), offsets[None, :] >= width - lengths_B[:, None], lengths_B)
 
 
-def _columns(piece: KVBatch, rows: Tensor, width: int) -> Tensor:
-    """For each chosen row the columns of its tokens, right-aligned in `width`; unused places point at column 0."""
-    filled = piece.filled_BT[rows]
-    rank = filled.cumsum(1) - 1 + (width - piece.lengths_B[rows])[:, None]
+def _columns(batch: KVBatch, rows: Tensor, width: int) -> Tensor:
+    """The columns of each chosen row's tokens, right-aligned in `width`. Unused entries point at column 0."""
+    filled = batch.filled_BT[rows]
+    rank = filled.cumsum(1) - 1 + (width - batch.lengths_B[rows])[:, None]
     columns = torch.zeros(len(rows), width + 1, dtype=torch.long, device=filled.device)
     source = torch.arange(filled.shape[1], device=filled.device).expand_as(filled)
     columns.scatter_(1, torch.where(filled, rank, torch.full_like(rank, width)), source)
@@ -133,7 +133,7 @@ def _columns(piece: KVBatch, rows: Tensor, width: int) -> Tensor:
 
 
 def _gather(states_BHTD: Tensor | None, rows_B: Tensor, columns_BT: Tensor) -> Tensor:
-    """These columns of these rows, `[rows, heads, columns, head_dim]`, without a copy of whole rows on the way."""
+    """These columns of these rows, `[rows, heads, columns, head_dim]`, without a temporary copy of whole rows."""
     assert states_BHTD is not None, "the cache was never filled"
     chosen_BTHD = states_BHTD.transpose(1, 2)[rows_B[:, None], columns_BT]
     return chosen_BTHD.transpose(1, 2)

@@ -1,7 +1,4 @@
-"""What the sampler keeps of one conversation while its reply grows, and what it asks of a renderer.
-
-Promise: no state of the model is here; a row alone says what was asked and what has been sampled.
-"""
+"""One conversation while its reply is sampled, and the renderer that a sampler needs."""
 
 from __future__ import annotations
 
@@ -13,38 +10,46 @@ from heedful.types import Conversation, Prompt, Reply, Span
 
 
 class ReplyRenderer(Protocol):
-    """What the sampler asks of a renderer; `heedful.models.render.Renderer` is one."""
+    """Turns conversations into ids and ids into replies; `heedful.models.render.Renderer` is one."""
 
     @property
-    def stop_ids(self) -> frozenset[int]: ...
+    def stop_ids(self) -> frozenset[int]:
+        """The ids that end a reply."""
+        ...
 
-    def next_prompt(self, conversation: Conversation) -> Prompt: ...
+    def next_prompt(self, conversation: Conversation) -> Prompt:
+        """The prompt that is appended for this turn, as it is stored with the reply."""
+        ...
 
-    def context_ids(self, conversation: Conversation) -> tuple[int, ...]: ...
+    def context_ids(self, conversation: Conversation) -> tuple[int, ...]:
+        """All ids before the reply."""
+        ...
 
-    def read(
+    def parse(
         self, prompt: Prompt, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()
-    ) -> Reply: ...
+    ) -> Reply:
+        """The reply made of sampled ids. `entropies` are empty if they are unknown."""
+        ...
 
 
 @dataclass(slots=True)
 class Row:
-    """One conversation while its reply grows."""
+    """One conversation while its reply is sampled. It holds no state of the model."""
 
     key: str
     prompt: Prompt
     context: tuple[int, ...]
     allowed: int
-    """Most tokens of this reply; below 1 where the context leaves no room for any."""
+    """Most tokens of this reply. Below 1 if the context fills the model's window."""
     noise: int
-    """The seed of its noise, where it has noise of its own."""
+    """The seed of the reply's noise, used with the noise `conversation`."""
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     entropies: list[float] = field(default_factory=list)
     open: bool = True
 
     def reply(self, renderer: ReplyRenderer) -> Reply:
-        """What has been sampled; empty and cut where there was no room."""
+        """The reply sampled so far. It is empty and cut if there was no room for any token."""
         if self.allowed < 1:
             return Reply(self.prompt, (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True)
-        return renderer.read(self.prompt, self.ids, self.logprobs, self.entropies)
+        return renderer.parse(self.prompt, self.ids, self.logprobs, self.entropies)

@@ -1,6 +1,6 @@
 """How a policy samples. Torch-free, so that configurations can hold it.
 
-Promise: log-probabilities are always those of the distribution that was sampled from - no top-k, no top-p.
+Promise: log-probabilities are those of the distribution that was sampled from. There is no top-k and no top-p.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ class Sampling:
     """Temperature and limits of one reply."""
 
     temperature: float = 1.0
-    """Divides the logits; log-probabilities are reported under the same temperature."""
+    """Divides the logits. Log-probabilities are reported at the same temperature."""
     greedy: bool = False
-    """Take the likeliest token; log-probabilities are still reported under `temperature`."""
+    """Take the likeliest token. Log-probabilities are still reported at `temperature`."""
     tokens_per_turn: int = 64
     """Most tokens sampled in one reply."""
     noise: Literal["auto", "batch", "conversation"] = "auto"
-    """batch: one stream for all that are asked together, so that a reply depends on who else is; conversation: one for
-    each turn of each conversation; auto: conversation with --collect async, else batch."""
+    """batch: one random stream per batch, so a reply depends on the rest of its batch; conversation: one stream per
+    turn of a conversation; auto: conversation with --collect async, else batch."""
     precision: Literal["model", "double"] = "model"
-    """model: in the dtype of the weights; double: by a copy of the model in float64, and what is reported is rounded to
-    1e-7. Replies then do not depend on who is sampled beside whom, to the byte; takes longer, not for every device."""
+    """model: the dtype of the weights; double: a copy of the model in float64 samples, and reported numbers are rounded
+    to 1e-7. With double, replies do not depend on the batch, to the byte. It is slower, and mps cannot do it."""
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:

@@ -1,6 +1,6 @@
-"""A policy that answers from a function: tests, demonstrations and dry runs without a model.
+"""A policy that answers from a function, for tests, demonstrations and dry runs without a model.
 
-Promise: replies carry plausible ids (one per character) and spans, so everything downstream works unchanged.
+Promise: replies have ids (one per character) and spans like those of a model, so all later stages work unchanged.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How much of an episode stands in the prompt of a turn: all of it, the last turns, or the newest observation alone.
+"""How much of an episode is in the prompt of a turn: all of it, the last turns, or the newest observation only.
 
-Promise: torch-free; which turns stand in a prompt depends on the turn's number and nothing else.
+Promise: the turns in a prompt depend on the turn's number only.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from heedful.types import Observation
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the agent remembers of its episode."""
+    """The history in the agent's prompt."""
 
     turns: int | None = None
-    """Earlier turns that stand in the prompt, with the agent's own replies; none = all of them, 0 = memory-less."""
+    """Earlier turns in the prompt, with the agent's own replies; none = all of them, 0 = no memory."""
 
     def __post_init__(self) -> None:
         if self.turns is not None and self.turns < 0:
             raise ValueError(f"turns must be at least 0 (none = the full history), found {self.turns}")
 
     def first(self, turn: int) -> int:
-        """The earliest turn that stands in the prompt of turn number `turn` (from 0)."""
+        """The earliest turn in the prompt of turn number `turn` (from 0)."""
         return 0 if self.turns is None else max(0, turn - self.turns)
 
     def cuts(self, most: int) -> bool:
-        """Whether any prompt in an episode of `most` turns shows less than the full history."""
+        """Whether any prompt in an episode of at most `most` turns shows less than the full history."""
         return self.turns is not None and self.turns < most - 1
 
     def check(self, observation: Observation, turn: int, most: int) -> None:
-        """Refuse the observation of turn number `turn` (from 0) if a window of an episode of `most` turns begins there.
+        """Raise ValueError if a window begins with this observation and it has no `opening`.
 
-        Raises ValueError for one that cannot: a later observation without its `opening`.
+        `turn`: its number, from 0; `most`: most turns of the episode.
         """
         if self.turns is not None and 0 < turn < most - self.turns and not observation.opening:
             raise ValueError(

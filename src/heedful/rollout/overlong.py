@@ -1,7 +1,6 @@
-"""Overlong shaping: a reply that comes close to its token limit costs reward, before it is cut.
+"""Overlong shaping: a reply close to its token limit costs reward.
 
-Promise: pure data in, new data out; outcomes are untouched, so a filter that looks at them sees no spread that this
-penalty made.
+Promise: outcomes do not change, so a filter on outcomes sees no spread from this penalty.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ COMPONENT = "overlong"
 
 
 def overlong_penalty(reply: Reply, limit: int, buffer: float, penalty: float) -> float:
-    """0 up to `limit` - `buffer` sampled tokens, then falling in a straight line to -`penalty` at `limit`.
+    """0 up to `limit` - `buffer` sampled tokens, then linear down to -`penalty` at `limit`.
 
-    A reply that was cut costs all of it, also where the model's window was the nearer limit.
+    A reply that was cut costs the whole penalty, also if the model's window was the nearer limit.
 
-    Source: DAPO's soft overlong punishment (Yu et al. 2025, arXiv:2503.14476, eq. 13), there with a penalty of 1
-    beside rewards of 1 and -1. Deviation: per turn, for an agent has a limit in each.
+    Source: DAPO's soft overlong punishment (Yu et al. 2025, arXiv:2503.14476, eq. 13). Its penalty is 1, with rewards
+    of 1 and -1. Deviation: applied per turn, because every turn of an agent has its own limit.
     """
     over = max(0.0, len(reply.ids) - (limit - buffer)) / buffer
     return -penalty * (1.0 if reply.cut else min(over, 1.0)) if reply.cut or over > 0 else 0.0
 
 
 def shape_overlong(groups: Sequence[Group], limit: int, share: float, penalty: float) -> list[Group]:
-    """The groups with the component `overlong` in every turn; 0 where the reply ended in time.
+    """The groups with the reward component `overlong` in every turn. It is 0 if the reply ended in time.
 
-    `limit`: most sampled tokens of a reply; `share`: the part of it, at its end, in which length costs. Raises
-    ValueError where the environment has a component of this name itself.
+    `limit`: most sampled tokens of a reply; `share`: the last part of the limit, in which length costs. Raises
+    ValueError if the environment itself has a component of this name.
     """
     buffer = share * limit
 

@@ -1,7 +1,6 @@
-"""One agent in one environment, with a state of its own.
+"""One agent in one episode of an environment.
 
-Promise: an environment that raises, or answers what its contract does not know, becomes an ending with the error's
-text; it never takes other episodes down.
+Promise: an episode that raises, or answers against its contract, ends with the error's text. Other episodes go on.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ Answer = TypeVar("Answer")
 
 
 class Player:
-    """Plays one trajectory: holds the conversation, hands replies to the environment, notes what came of them.
+    """Plays one trajectory: holds the conversation, hands replies to the episode, and records its turns.
 
-    `context`: how much of the episode a conversation shows. The first observation begins a conversation as it is, a
-    later one by its `opening`; `advance` raises ValueError where a window needs one and the environment gives none.
+    `context`: how much of the episode a conversation shows. A window that begins at a later turn shows the `opening` of
+    that turn's observation. `advance` raises ValueError for an observation without one.
     """
 
     def __init__(
-        self, environment: Episode, task: Task, member: int, max_turns: int, context: Context = FULL_HISTORY
+        self, episode: Episode, task: Task, member: int, max_turns: int, context: Context = FULL_HISTORY
     ) -> None:
         self.task = task
         self.member = member
         self.ending: Ending | None = None
-        self._environment = environment
+        self._episode = episode
         self._max_turns = max_turns
         self._context = context
         self._turns: list[Turn] = []
@@ -39,7 +38,7 @@ class Player:
         self._outcome: float | None = None
         self._progress: float | None = None
         self._error = ""
-        observation = self._guarded(lambda: checked_observation(environment.start(task, member)))
+        observation = self._guarded(lambda: checked_observation(episode.start(task, member)))
         if observation is not None:
             self._shown.append(observation)
 
@@ -50,12 +49,12 @@ class Player:
 
     @property
     def observation(self) -> Observation:
-        """What the environment showed last."""
+        """The newest observation."""
         return self._shown[-1]
 
     @property
     def conversation(self) -> Conversation:
-        """What the policy is asked to continue: the turns that the context keeps, and the newest observation."""
+        """The conversation for the policy: the turns that the context keeps, and the newest observation."""
         newest = len(self._shown) - 1
         first = self._context.first(newest)
         begin, *later = self._shown[first:]
@@ -66,22 +65,22 @@ class Player:
         return Conversation(self.key, tuple(messages), first > 0, newest)
 
     def advance(self, reply: Reply) -> None:
-        """Hand one reply to the environment and note the turn.
+        """Hand one reply to the episode and record the turn.
 
-        A reply without a token ends the episode: the model had no room left for one. The turn in which the environment
-        broke is not noted, since nothing is known of it.
+        A reply without tokens ends the episode, since the model had no room for one. A turn in which the episode raised
+        is not recorded, since nothing is known about it.
         """
         if not reply.ids:
             self._end(Ending.OUT_OF_TOKENS, 0.0)
             return
-        step = self._guarded(lambda: checked_step(self._environment.step(reply.text)))
+        step = self._guarded(lambda: checked_step(self._episode.step(reply.text)))
         if step is None:
             return
         rewards = {name: float(value) for name, value in step.rewards.items()}
         self._turns.append(Turn(reply, rewards, step.actions, step.valid, step.effect, step.state))
         self._progress = step.progress if step.progress is not None else self._progress
         if step.ending is Ending.ERROR:
-            self._error = step.effect or "the environment reported an error without a word on it"
+            self._error = step.effect or "the environment reported an error without a text"
             self._end(Ending.ERROR, None)
         elif step.ending is not None or len(self._turns) >= self._max_turns:
             self._end(step.ending or Ending.OUT_OF_TURNS, float(step.outcome or 0.0))
@@ -108,7 +107,7 @@ class Player:
         self.ending, self._outcome = ending, outcome
 
     def _guarded(self, call: Callable[[], Answer]) -> Answer | None:
-        """The environment's answer; `None` if it raised, and then the episode has ended with the error's text."""
+        """The episode's answer, or `None` if it raised. It has then ended with the error's text."""
         answer = guarded_call(call)
         if isinstance(answer, Raised):
             self._error = str(answer)

@@ -1,7 +1,7 @@
 """Dynamic sampling: further groups are collected until enough of them vary.
 
-Promise: at most so many draws as were allowed, none larger than the first; nothing that was collected is thrown away;
-how it ended has a name. With one draw allowed this is plain collection.
+Promise: no more draws than allowed, and none larger than the first. All collected groups are returned. With one draw
+allowed, this is plain collection.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ RefillEnding = Literal["off", "enough", "bound", "pool"]
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """All groups of one step, in the order in which they were drawn."""
+    """All groups of one step, in the order of their draws."""
 
     groups: tuple[Group, ...]
     wanted: int
-    """Groups asked for."""
+    """The number of groups that was asked for."""
     ending: RefillEnding
-    """off: one draw, whatever it holds; enough: so many groups vary; bound: the draws were used up before; pool: no
-    task of the pool was left to draw."""
+    """off: only one draw is allowed; enough: as many groups vary as were wanted; bound: no draw was left; pool: no task
+    of the pool was left."""
     draws: int = 1
     varying: int = 0
-    """Groups that vary in what the filter looks at."""
+    """Groups that vary in the value that the filter looks at."""
 
     def metrics(self) -> list[Metric]:
         why = "dynamic sampling is off (--algorithm.sampling-batches 1)" if self.ending == "off" else ""
@@ -43,16 +43,16 @@ class Collection:
 def collect_until_enough(
     draw: Callable[[int, int], Sequence[Group]], wanted: int, draws: int, on: str, tasks: int | None = None
 ) -> Collection:
-    """Collect `wanted` groups and, while fewer than that vary, more of them, in at most `draws` draws.
+    """Collect `wanted` groups, and more of them while fewer than `wanted` vary, in at most `draws` draws.
 
-    `draw(number, count)` collects `count` groups of tasks that this step has not seen yet. `on`: the filter's, says in
-    what a group has to vary; a group without two scored members does not. `tasks`: how many there are to draw from;
-    `None` = no end.
+    `draw(number, count)` collects `count` groups of tasks that this step has not seen yet. `on`: the value in which a
+    group has to vary, as in `Filter.on`; a group with fewer than two scored members does not vary. `tasks`: number of
+    tasks to draw from; `None` = no limit.
 
-    A refill asks for as many groups as are likely to be needed (`refill_size`), never more than `wanted`.
+    A refill draws the number of groups that are likely to be needed (`refill_size`), and never more than `wanted`.
 
-    Source: DAPO's dynamic sampling (Yu et al. 2025, arXiv:2503.14476, section 3.2). Deviation: there every draw is a
-    whole batch, and without an end.
+    Source: DAPO's dynamic sampling (Yu et al. 2025, arXiv:2503.14476, section 3.2). Deviation: the paper draws whole
+    batches, and has no limit on their number.
     """
     groups = list(draw(0, wanted))
     varying = count_varying(groups, on)
@@ -75,10 +75,10 @@ def count_varying(groups: Sequence[Group], on: str) -> int:
 
 
 def refill_size(needed: int, varying: int, collected: int, most: int, margin: float = 1.0) -> int:
-    """How many groups to draw so that `needed` of them are likely to vary: `margin` standard deviations to spare.
+    """The number of groups to draw so that `needed` of them are likely to vary.
 
-    The share that varies is taken from what was collected, with one group of each kind added, so that it is never 0.
-    The smallest n with n q - margin sqrt(n q (1 - q)) >= needed, at most `most`.
+    The smallest n with n q - margin sqrt(n q (1 - q)) >= needed, at most `most`. q is the share of groups that varied
+    so far, with one varying and one constant group added, so that it is never 0. `margin`: in standard deviations.
     """
     share = (varying + 1) / (collected + 2)
     slack = margin * math.sqrt(share * (1 - share))

@@ -18,10 +18,10 @@ from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, TopP, check_filter
 from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.models.replies import Tags
+from heedful.policies import POLICIES, Local, PolicySource
 from heedful.policies.sampling import Sampling
 from heedful.protocols import CreditsTokens, Filter, UsesCritic
-from heedful.rollout.collectors import COLLECTORS, Collector, LockStep
-from heedful.rollout.context import Context
+from heedful.rollout import COLLECTORS, Collector, Context, LockStep
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout
 from heedful.run.coverage import Coverage
 from heedful.run.evaluation import BASELINE_TASKS
@@ -109,6 +109,8 @@ class TrainConfig:
     They work at the same time if --collect.threads is at least as many."""
     env_timeout: float = DEFAULT_TIMEOUT
     """Seconds for one start or step of an environment in such a process; 0 = no limit."""
+    policy: Annotated[PolicySource, Choice(POLICIES)] = field(default_factory=Local)
+    """The sampler of replies: local = the model in this process."""
     sampling: Sampling = field(default_factory=Sampling)
     tags: Tags = field(default_factory=Tags)
     template_options: tuple[str, ...] = ()
@@ -166,7 +168,7 @@ class TrainConfig:
             )
         self._refuse_choices_without_choice()
         self._refuse_what_shards_cannot()
-        _ = self.collect.sampling(self.sampling)  # raises where the collector cannot work with it
+        _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
         _ = self.chat_options  # raises for an entry that is no option
 
     def _refuse_what_shards_cannot(self) -> None:
@@ -213,6 +215,10 @@ class TrainConfig:
                 f"group_size 1 needs a filter that keeps groups of one, but {type(self.filter).__name__} drops them, "
                 "since they have no spread; choose the filter keep_all, or a group_size of at least 2"
             )
+
+    def asked(self, sampling: Sampling) -> Sampling:
+        """How this run's policy samples for its collector. Raises ValueError where one of them cannot."""
+        return self.collect.sampling(self.policy.sampling(sampling))
 
     @property
     def chat_options(self) -> dict[str, str | bool]:

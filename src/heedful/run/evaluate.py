@@ -5,27 +5,23 @@ At a run's own settings the tasks and the sampling noise are those of the run's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from rich.console import Console
 
 from heedful import envs
 from heedful.configuration import Choice, refuse_below
 from heedful.models.replies import Tags
-from heedful.policies.sampling import Sampling
-from heedful.protocols import Environment, Policy
-from heedful.rollout.collectors import COLLECTORS, Collector
-from heedful.rollout.context import Context
-from heedful.rollout.workers import check_timeout, isolated
+from heedful.policies import POLICIES, PolicySource, Sampling
+from heedful.protocols import AnswersSubsets, ContinuousBatching, Environment, Policy
+from heedful.rollout import COLLECTORS, Collector, Context, isolated
+from heedful.rollout.workers import check_timeout
 from heedful.run.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
 from heedful.seedlings.recipe import Seedling
 from heedful.types import Conversation, Group, Metric, Reply
-
-if TYPE_CHECKING:
-    from heedful.policies.hf import HFPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +49,8 @@ class EvaluateSettings:
     """Processes in which episodes are played; 0 = in this one."""
     env_timeout: float
     """Seconds for one start or step of an environment in such a process; 0 = no limit."""
+    policy: Annotated[PolicySource, Choice(POLICIES)]
+    """The sampler of replies: local = the model in this process."""
     sampling: Sampling
     tags: Tags
     template_options: tuple[str, ...]
@@ -68,9 +66,13 @@ class EvaluateSettings:
     def __post_init__(self) -> None:
         refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1)
         check_timeout(self.env_timeout)
-        _ = self.collect.sampling(self.sampling)  # raises where the collector cannot work with it
+        _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
         if self.sampling.greedy:
             raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")
+
+    def asked(self, sampling: Sampling) -> Sampling:
+        """How the policy samples for the collector. Raises ValueError where one of them cannot."""
+        return self.collect.sampling(self.policy.sampling(sampling))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +142,11 @@ def settings_of(subject: Subject) -> EvaluateSettings:
 
 def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Console) -> Evaluated:
     """Load the subject and measure it; a seedling that the cache lacks is grown first."""
-    with isolated(settings.env, settings.env_workers, settings.env_timeout) as env:
-        return _measure(load(subject, console), env, settings, console)
+    with (
+        isolated(settings.env, settings.env_workers, settings.env_timeout) as env,
+        load(subject, console) as loaded,
+    ):
+        return _measure(loaded, env, settings, console)
 
 
 def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, console: Console) -> Evaluated:
@@ -156,11 +161,11 @@ def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, 
     def play(kind: str, samples: int) -> list[Group]:
         # The same derivation as the training loop's: equal settings give equal numbers.
         seed = evaluation_seed(settings.seed, kind, loaded.version)
-        sampling = settings.collect.sampling(replace(settings.sampling, greedy=kind == "greedy"))
+        sampling = settings.asked(replace(settings.sampling, greedy=kind == "greedy"))
         with _Progress(console, f"{kind}: {len(tasks)} tasks x {samples}") as tell:
 
             def policy_of(seed: int) -> Policy:
-                return _Told(loaded.policy(sampling, seed), tell, env.turns)
+                return _told(loaded.policy(sampling, seed), tell, env.turns)
 
             return play_tasks(
                 policy_of,
@@ -189,32 +194,44 @@ def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, 
     return Evaluated(tuple(metrics), baselines.sequence)
 
 
+def _told(policy: Policy, tell: Callable[[str], None], turns: int) -> Policy:
+    """The policy, with its progress told; it still offers a collector what it offered before."""
+    if isinstance(policy, ContinuousBatching) and isinstance(policy, AnswersSubsets):
+        return _ToldContinuous(policy, tell, turns)
+    return _ToldSubsets(policy, tell, turns) if isinstance(policy, AnswersSubsets) else _Told(policy, tell, turns)
+
+
 class _Told:
     """A policy that says, before each answer, how far the episodes are."""
 
-    def __init__(self, policy: HFPolicy, tell: Callable[[str], None], turns: int) -> None:
+    def __init__(self, policy: Any, tell: Callable[[str], None], turns: int) -> None:
         self._policy, self._tell, self._turns = policy, tell, turns
-        self.keep = policy.keep
-
-    @property
-    def parallel(self) -> int:
-        return self._policy.parallel
-
-    @property
-    def draws_together(self) -> bool:
-        return self._policy.draws_together
-
-    @property
-    def temperature(self) -> float:
-        return self._policy.temperature
-
-    @property
-    def version(self) -> int:
-        return self._policy.version
+        self.temperature: float = policy.temperature
+        self.version: int = policy.version
 
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
         self._say(conversations)
-        return self._policy.respond(conversations)
+        replies: list[Reply] = self._policy.respond(conversations)
+        return replies
+
+    def _say(self, conversations: Sequence[Conversation]) -> None:
+        if conversations:
+            furthest = 1 + max(conversation.turn for conversation in conversations)
+            self._tell(f"turn {furthest} of at most {self._turns}, {len(conversations)} episodes asked")
+
+
+class _ToldSubsets(_Told):
+    """The same for a policy that answers subsets."""
+
+    def __init__(self, policy: Any, tell: Callable[[str], None], turns: int) -> None:
+        super().__init__(policy, tell, turns)
+        self.parallel: int = policy.parallel
+        self.draws_together: bool = policy.draws_together
+        self.keep: Callable[[Collection[str]], None] = policy.keep
+
+
+class _ToldContinuous(_ToldSubsets):
+    """The same for a policy with continuous batching."""
 
     def serve(
         self, arrivals: Callable[[bool], Sequence[Conversation]], hand_over: Callable[[str, Reply], None]
@@ -225,11 +242,6 @@ class _Told:
             return came
 
         self._policy.serve(told, hand_over)
-
-    def _say(self, conversations: Sequence[Conversation]) -> None:
-        if conversations:
-            furthest = 1 + max(conversation.turn for conversation in conversations)
-            self._tell(f"turn {furthest} of at most {self._turns}, {len(conversations)} episodes asked")
 
 
 class _Progress:

@@ -14,6 +14,7 @@ from typing import Any
 from heedful.diagnostics.behaviour import rate
 from heedful.envs.common.tasks import TaskStream, evaluation_tasks
 from heedful.protocols import Environment, Policy
+from heedful.rollout import FULL_HISTORY, Collector, Context, LockStep, Request
 from heedful.rollout.baselines import (
     SuccessCount,
     best_fixed_sequence,
@@ -22,11 +23,11 @@ from heedful.rollout.baselines import (
     has_random_player,
     random_policy_success,
 )
-from heedful.rollout.collectors import LOCK_STEP, Collector
-from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seeds import derive
 from heedful.statistics.intervals import mean_interval, wilson
 from heedful.types import Group, Metric, Task
+
+_LOCK_STEP = LockStep()
 
 BASELINE_TASKS = 512
 """Training tasks on which the best input-blind action sequence is searched; fewer where an environment's `start_states`
@@ -90,7 +91,7 @@ def play_tasks(
     samples: int,
     at_once: int,
     context: Context = FULL_HISTORY,
-    collect: Collector = LOCK_STEP,
+    collect: Collector = _LOCK_STEP,
 ) -> list[Group]:
     """Play every task `samples` times, at most `at_once` episodes together, with the policy of `policy_of(seed)`.
 
@@ -100,7 +101,7 @@ def play_tasks(
     groups: list[Group] = []
     for number, start in enumerate(range(0, len(tasks), size)):
         policy = policy_of(seed if number == 0 else derive(seed, "chunk", number))
-        groups += collect(policy, env.episode, tasks[start : start + size], samples, env.turns, context)
+        groups += collect(policy, Request(env.episode, tasks[start : start + size], samples, env.turns, context))
     return groups
 
 

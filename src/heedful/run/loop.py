@@ -21,12 +21,9 @@ from heedful.diagnostics.gradient import gradient_metrics
 from heedful.distributed.world import World
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.measuring.diagnostician import Diagnosis
-from heedful.policies.hf import HFPolicy
-from heedful.policies.sampling import Sampling
-from heedful.protocols import Tracker, UsesCritic
-from heedful.rollout.overlong import shape_overlong
-from heedful.rollout.refill import Collection, collect_until_enough
-from heedful.rollout.workers import isolated
+from heedful.policies import OpenPolicySource, Sampling, Weights
+from heedful.protocols import Policy, Tracker, UsesCritic
+from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
 from heedful.run import checkpoint
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
@@ -92,8 +89,11 @@ def train_steps(
     processes each plays its share of the tasks and learns from its share of the samples; the first one alone measures,
     stores, writes and saves, and needs `trackers` and something to `watch`.
     """
-    with isolated(parts.env, config.env_workers, config.env_timeout) as env:
-        return _train(_Run(config, parts, folder, [*trackers, watch], env), watch, stop)
+    with (
+        isolated(parts.env, config.env_workers, config.env_timeout) as env,
+        config.policy.open(rank=parts.learner.world.rank, note=watch.note) as source,
+    ):
+        return _train(_Run(config, parts, folder, [*trackers, watch], env, source), watch, stop)
 
 
 def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
@@ -102,7 +102,8 @@ def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
     with finish_the_step_first() as interrupt:
         for step in range(parts.version, config.steps):
             clock = Clock()
-            metrics = run.evaluate(step, clock, baselines)
+            metrics = run.hand_over_weights(step, clock)
+            metrics += run.evaluate(step, clock, baselines)
             with clock.stage("collect"):
                 collection = run.collect(step)
             groups = collection.groups
@@ -129,7 +130,8 @@ def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
             if asked or stopped_by:
                 return Outcome(step + 1, asked, stopped_by)
     clock = Clock()
-    metrics = run.evaluate(config.steps, clock, baselines)
+    metrics = run.hand_over_weights(config.steps, clock) if config.steps in run.evaluations else []
+    metrics += run.evaluate(config.steps, clock, baselines)
     if metrics:
         run.write(config.steps, metrics, clock, ())
         run.save(config.steps)
@@ -146,6 +148,7 @@ class _Run:
     trackers: Sequence[Tracker]
     env: Any
     """That of the parts, its episodes in worker processes if they are asked for."""
+    source: OpenPolicySource
 
     @property
     def world(self) -> World:
@@ -165,13 +168,20 @@ class _Run:
         asked = evaluation.split, evaluation.tasks, evaluation.search_tasks
         return self.world.broadcast(measure_baselines(self.env, *asked))
 
-    def policy(self, sampling: Sampling, step: int, seed: int) -> HFPolicy:
-        sampling = self.config.collect.sampling(sampling)
+    def hand_over_weights(self, version: int, clock: Clock) -> list[Metric]:
+        """Hand the weights after `version` steps to the source of policies, on every rank."""
+        with clock.stage("collect"):
+            metrics = self.source.weights_changed(Weights(self.parts.model, version, self.parts.saveable))
+            self.world.gather(None)  # no rank samples before all have handed over
+        return metrics
+
+    def policy(self, sampling: Sampling, seed: int) -> Policy:
+        sampling = self.config.asked(sampling)
         # Noise of a batch is drawn by each process for itself; the first one's is that of a run of one process. Noise
         # of a conversation is told apart by its key: no two processes play the same one.
         shared = self.world.is_rank_0 or sampling.noise == "conversation"
         own = seed if shared else derive(seed, "process", self.world.rank)
-        return HFPolicy(self.parts.model, self.parts.renderer, sampling, seed=own, version=step)
+        return self.source.policy(self.parts.renderer, sampling, own)
 
     def collect(self, step: int) -> Collection:
         """The groups of a step: one draw of tasks, or under dynamic sampling several."""
@@ -187,13 +197,13 @@ class _Run:
         return collect_until_enough(draw, config.groups, draws, config.filter.on, len(pool) if pool else None)
 
     def play(self, step: int, draw: int, tasks: Sequence[Task]) -> list[Group]:
-        """The episodes of one draw, their rewards shaped."""
+        """The episodes of one draw, with shaped rewards."""
         config, env, algorithm = self.config, self.env, self.config.algorithm
         seed = derive(config.seed, "rollout", step, *([draw] if draw else []))
-        policy, mine = self.policy(config.sampling, step, seed), self.world.scatter(tasks)
+        policy, mine = self.policy(config.sampling, seed), self.world.scatter(tasks)
         with self.parts.learner.whole():
             groups = self.world.merge(
-                config.collect(policy, env.episode, mine, config.group_size, env.turns, config.context)
+                config.collect(policy, Request(env.episode, mine, config.group_size, env.turns, config.context))
             )
         if not algorithm.overlong_buffer:
             return groups
@@ -229,7 +239,7 @@ class _Run:
                 sampling = replace(self.config.sampling, greedy=kind == "greedy")
                 with self.parts.learner.whole():
                     mine = play_tasks(
-                        partial(self.policy, sampling, version),
+                        partial(self.policy, sampling),
                         evaluation_seed(self.config.seed, kind, version),
                         env,
                         self.world.scatter(tasks),

@@ -6,12 +6,15 @@ Promise: a name has one meaning or is refused with a sentence. No weights are lo
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.configuration import from_json
-from heedful.policies.sampling import Sampling
+from heedful.policies import OpenPolicySource, Sampling, Weights, open_with
+from heedful.protocols import Policy
 from heedful.rollout.context import Context
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from heedful.models.render import Renderer
-    from heedful.policies.hf import HFPolicy
 
 _CHECKPOINTS = "checkpoints"
 
@@ -31,6 +33,7 @@ _OF_A_POLICY = (
     "seedling",
     "context",
     "collect",
+    "policy",
     "sampling",
     "tags",
     "template_options",
@@ -69,12 +72,12 @@ class LoadedModel:
     version: int
     context: Context
     """How much of an episode the model reads."""
+    source: OpenPolicySource
+    """Makes policies with these weights."""
 
-    def policy(self, sampling: Sampling, seed: int) -> HFPolicy:
+    def policy(self, sampling: Sampling, seed: int) -> Policy:
         """The model as a policy; `seed` is the seed of the sampling noise."""
-        from heedful.policies.hf import HFPolicy
-
-        return HFPolicy(self.model, self.renderer, sampling, seed=seed, version=self.version)
+        return self.source.policy(self.renderer, sampling, seed)
 
 
 def find_subject(name: str, environment: str | None = None, checkpoint: str | None = None) -> Subject:
@@ -212,7 +215,8 @@ def with_settings(subject: Subject, settings: Any) -> Subject:
     return replace(subject, config=replace(subject.config, **changed))
 
 
-def load(subject: Subject, console: Console) -> LoadedModel:
+@contextmanager
+def load(subject: Subject, console: Console) -> Iterator[LoadedModel]:
     """Load the subject's weights; a seedling that the cache lacks is grown now, with a progress bar."""
     import torch
 
@@ -230,4 +234,5 @@ def load(subject: Subject, console: Console) -> LoadedModel:
         with GrowthBar(console) as bar:
             model, tokenizer = load_policy(config, device, bar)
     renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model))
-    return LoadedModel(model.eval(), renderer, subject.version, config.context)
+    with open_with(config.policy, Weights(model.eval(), subject.version), console.print) as source:
+        yield LoadedModel(model, renderer, subject.version, config.context, source)

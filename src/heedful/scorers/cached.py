@@ -16,7 +16,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import Targets
-from heedful.scorers.tally import Tally
+from heedful.scorers.score_sums import ScoreSums
 
 Ids = tuple[int, ...]
 
@@ -26,8 +26,10 @@ _PREFIX_COPIES = 16
 """Maximum prompt positions that a layer copies for one pass, as a multiple of the tokens of that pass."""
 
 
-def score_cached(head: OutputHead, prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int, tally: Tally) -> None:
-    """Score every thought after every prompt into `tally`. `budget`: maximum tokens of one pass, padding included."""
+def score_cached(
+    head: OutputHead, prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int, sums: ScoreSums
+) -> None:
+    """Score every thought after every prompt into `sums`. `budget`: maximum tokens of one pass, padding included."""
     device = cast(torch.Tensor, next(head.body.parameters())).device
     together = max(1, budget // max(1, sum(map(len, thoughts))))
     plan = plan_rows(list(map(len, thoughts)), budget // together, longest_prompt=max(map(len, prompts)))
@@ -41,7 +43,7 @@ def score_cached(head: OutputHead, prompts: Sequence[Ids], thoughts: Sequence[Id
             prefix = _shared(cache, part)
             for batch in batches:
                 logprobs_PBT = _read_batch(head, prefix, batch, first_PM[part])
-                tally.add(batch.rows, columns[part], logprobs_PBT)
+                sums.add(batch.rows, columns[part], logprobs_PBT)
 
 
 def equally_long(prompts: Sequence[Ids], budget: int) -> Iterator[list[int]]:
@@ -57,10 +59,10 @@ def equally_long(prompts: Sequence[Ids], budget: int) -> Iterator[list[int]]:
 def read_prompts(body: nn.Module, prompts: list[Ids], device: torch.device) -> tuple[Cache, torch.Tensor]:
     """The KV cache of equally long prompts, and the state after each."""
     cache = DynamicCache()
-    return cache, states_behind(body, torch.tensor(prompts, device=device), cache)[:, -1]
+    return cache, states_after(body, torch.tensor(prompts, device=device), cache)[:, -1]
 
 
-def states_behind(body: nn.Module, ids_RT: torch.Tensor, cache: Cache) -> torch.Tensor:
+def states_after(body: nn.Module, ids_RT: torch.Tensor, cache: Cache) -> torch.Tensor:
     """The states R x T of tokens that follow the cached ones. If the body is a whole model, the logits."""
     output = body(input_ids=ids_RT, past_key_values=cache, use_cache=True, return_dict=True)
     return cast(torch.Tensor, output.logits if "logits" in output else output.last_hidden_state)
@@ -139,7 +141,7 @@ def _read_batch(head: OutputHead, prefix: Cache, batch: _Batch, first_PM: np.nda
     real_RT = np.tile(batch.real_BT, (prompts, 1))
     rest_RT = np.zeros(real_RT.shape)
     if real_RT.shape[1]:
-        states_RTH = states_behind(head.body, batch.inputs_BT.repeat(prompts, 1), prefix)
+        states_RTH = states_after(head.body, batch.inputs_BT.repeat(prompts, 1), prefix)
         read_EH = states_RTH[torch.from_numpy(real_RT).to(states_RTH.device)]
         tokens_E = np.tile(batch.targets_BT, (prompts, 1))[real_RT]
         rest_RT[real_RT] = head.logprobs(read_EH, Targets(np.arange(len(tokens_E)), tokens_E)).double().cpu().numpy()

@@ -19,7 +19,7 @@ from heedful.protocols import WindowExceeded
 from heedful.scorers import cached, packed
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import worth_sharing
-from heedful.scorers.tally import Tally
+from heedful.scorers.score_sums import ScoreSums
 from heedful.types import CrossScores
 
 Ids = tuple[int, ...]
@@ -134,18 +134,18 @@ class HFScorer:
         row_of = {ids: row for row, ids in enumerate(dict.fromkeys(thoughts))}
         rows_M = [row_of[ids] for ids in thoughts]
         lengths = list(map(len, row_of))
-        tally = Tally(lengths, len(prompts), self._head_tokens, keep_tokens=keep == "tokens")
-        method = self._read(prompts, list(row_of), temperature, tally)
-        if np.isnan(tally.sums_SMN).any():
+        sums = ScoreSums(lengths, len(prompts), self._head_tokens, keep_tokens=keep == "tokens")
+        method = self._read(prompts, list(row_of), temperature, sums)
+        if np.isnan(sums.sums_SMN).any():
             raise ValueError(_NOT_FINITE)
-        whole, *heads = [cast(Sequence[Sequence[float]], sums_MN[rows_M]) for sums_MN in tally.sums_SMN]
+        whole, *heads = [cast(Sequence[Sequence[float]], sums_MN[rows_M]) for sums_MN in sums.sums_SMN]
         return CrossScores(
             scores_MN=whole,
             lengths_M=list(map(len, thoughts)),
             own_M=list(own_M),
             heads=dict(zip(self._head_tokens, heads, strict=True)),
-            noise=_rounding_error(self._model, tally.sums_SMN[0], lengths),
-            tokens=None if tally.tokens_MNT is None else cast(Any, [tally.tokens_MNT[row] for row in rows_M]),
+            noise=_rounding_error(self._model, sums.sums_SMN[0], lengths),
+            tokens=None if sums.tokens_MNT is None else cast(Any, [sums.tokens_MNT[row] for row in rows_M]),
             method=method,
         )
 
@@ -156,8 +156,8 @@ class HFScorer:
             self._heads[key] = OutputHead(self._model, temperature)
         return self._heads[key]
 
-    def _read(self, prompts: list[Ids], thoughts: list[Ids], temperature: float, tally: Tally) -> Method:
-        """Score distinct thoughts under distinct prompts into `tally`. Returns the method used."""
+    def _read(self, prompts: list[Ids], thoughts: list[Ids], temperature: float, sums: ScoreSums) -> Method:
+        """Score distinct thoughts under distinct prompts into `sums`. Returns the method used."""
         method = self.method
         if method == "packed" and self._asked == "auto" and worth_sharing(thoughts):
             method = "trie"
@@ -167,11 +167,11 @@ class HFScorer:
             head = self._head_at(temperature)
             if method == "cached":
                 budget = min(self._max_tokens, cached.CPU_TOKENS) if on_cpu else self._max_tokens
-                cached.score_cached(head, prompts, thoughts, budget, tally)
+                cached.score_cached(head, prompts, thoughts, budget, sums)
             else:
                 budget = min(self._max_tokens, packed.cpu_tokens(self._model)) if on_cpu else self._max_tokens
                 share = method == "trie"
-                packed.score_packed(self._model, head, prompts, thoughts, budget, tally, share=share)
+                packed.score_packed(self._model, head, prompts, thoughts, budget, sums, share=share)
         return method
 
 

@@ -19,11 +19,11 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache
 
-from heedful.scorers.cached import FirstTokens, equally_long, read_prompts, states_behind
+from heedful.scorers.cached import FirstTokens, equally_long, read_prompts, states_after
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packed_attention import PackedAttention, groups_of, packed_attention
 from heedful.scorers.packs import Ids, Pack, plan_packs
-from heedful.scorers.tally import Tally
+from heedful.scorers.score_sums import ScoreSums
 
 _PATHS = 16
 """Maximum tokens of thoughts per token of a pass. A shared token counts for each thought."""
@@ -45,11 +45,11 @@ def score_packed(
     prompts: Sequence[Ids],
     thoughts: Sequence[Ids],
     budget: int,
-    tally: Tally,
+    sums: ScoreSums,
     *,
     share: bool,
 ) -> None:
-    """Score every thought after every prompt into `tally`. `budget`: maximum tokens of one pass.
+    """Score every thought after every prompt into `sums`. `budget`: maximum tokens of one pass.
 
     `share`: read shared beginnings of thoughts once.
     """
@@ -64,7 +64,7 @@ def score_packed(
             part = slice(start, start + together)
             for pack in packs:
                 rest_PE = _read_pack(model, head, cache, part, pack, len(first_PM[part]))
-                tally.add(pack.rows, columns[part], _by_thought(first_PM[part][:, pack.rows], rest_PE, pack.scored_BT))
+                sums.add(pack.rows, columns[part], _by_thought(first_PM[part][:, pack.rows], rest_PE, pack.scored_BT))
 
 
 def _by_thought(first_PB: np.ndarray, rest_PE: np.ndarray, scored_BT: np.ndarray) -> np.ndarray:
@@ -120,7 +120,8 @@ def obstacle_to_packing(model: PreTrainedModel, body: nn.Module) -> str | None:
     packed = PackedAttention.of(cache, slice(None), groups_of(pack, len(prompts), model))
     states_PRH = packed_states(model, body, pack, packed, len(prompts))
     if packed.asked_for:
-        return f"its layers ask their attention for {', '.join(sorted(packed.asked_for))}"
+        unsupported = ", ".join(sorted(packed.asked_for))
+        return f"its layers pass arguments to their attention that packs do not support: {unsupported}"
     if len(packed.layers) != len(packed.prefixes):
         return f"{len(packed.prefixes) - len(packed.layers)} of its layers have an attention of their own"
     ours, cached, own = [], [], []
@@ -131,8 +132,8 @@ def obstacle_to_packing(model: PreTrainedModel, body: nn.Module) -> str | None:
             whole = output.logits if "logits" in output else output.last_hidden_state
             own.append(whole[0, len(prompt) :])
             behind = DynamicCache()
-            states_behind(body, ids[:, : len(prompt)], behind)
-            cached.append(states_behind(body, ids[:, len(prompt) :], behind)[0])
+            states_after(body, ids[:, : len(prompt)], behind)
+            cached.append(states_after(body, ids[:, len(prompt) :], behind)[0])
             ours.append(states_PRH[place, reads])
     own_RH = torch.cat(own).double()
     error, rounding = ((torch.cat(other).double() - own_RH).norm() / own_RH.norm() for other in (ours, cached))

@@ -223,7 +223,7 @@ def encode_windows(
                 "`demonstrate` play member 0, or leave --context.turns out."
             )
         ids = renderer.as_sampled(text)
-        episode.advance(renderer.read(renderer.next_prompt(episode.conversation), ids, (0.0,) * len(ids)))
+        episode.advance(renderer.parse(renderer.next_prompt(episode.conversation), ids, (0.0,) * len(ids)))
     trajectory = episode.trajectory(temperature=1.0, policy_version=0)
     if trajectory.ending is Ending.ERROR:
         raise ValueError(f"{env.name} broke while its demonstration of task {task.id} was replayed: {trajectory.error}")

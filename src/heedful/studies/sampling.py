@@ -14,9 +14,9 @@ from rich.console import Console
 from heedful.configuration import to_json
 from heedful.envs.common.tasks import TaskStream
 from heedful.models.load import pick_device
-from heedful.policies.hf import HFPolicy
+from heedful.policies import OpenPolicySource, Weights, open_with
 from heedful.report import write_report
-from heedful.rollout.workers import isolated
+from heedful.rollout import Request, isolated
 from heedful.run.config import TrainConfig
 from heedful.run.loop import finish_the_step_first
 from heedful.run.parts import Parts, assemble
@@ -56,11 +56,12 @@ def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFo
         with (
             finish_the_step_first() as interrupt,
             isolated(parts.env, config.env_workers, config.env_timeout) as parts.env,
+            open_with(config.policy, Weights(parts.model), console.print) as source,
         ):
             for batch in range(first, batches):
                 parts.diagnostician.load_state(copy.deepcopy(blank))
-                metrics = _sample(config, parts, folder, batch)
-                tracker.write(batch, metrics + _force(forced, config, parts, batch))
+                metrics = _sample(config, parts, source, folder, batch)
+                tracker.write(batch, metrics + _force(forced, config, parts, source, batch))
                 console.print(f"batch {batch + 1}/{batches}")
                 if interrupt.asked:
                     return 130
@@ -78,24 +79,23 @@ def _batches_done(folder: RunFolder) -> int:
     return done
 
 
-def _force(tasks: int, config: TrainConfig, parts: Parts, batch: int) -> list[Metric]:
+def _force(tasks: int, config: TrainConfig, parts: Parts, source: OpenPolicySource, batch: int) -> list[Metric]:
     """Success under own, foreign and empty thoughts on tasks of their own."""
     if not tasks:
         return []
     chosen = TaskStream(parts.env, "train", derive(config.seed, "forced tasks", batch), config.tasks).next(tasks)
-    seed = derive(config.seed, "forced", batch)
+    seed, sampling = derive(config.seed, "forced", batch), config.policy.sampling(config.sampling)
     return forced_thought_success(
-        parts.model, parts.renderer, config.sampling, parts.env, chosen, seed=seed, context=config.context
+        source, parts.renderer, sampling, parts.env, chosen, seed=seed, context=config.context
     )
 
 
-def _sample(config: TrainConfig, parts: Parts, folder: RunFolder, batch: int) -> list[Metric]:
+def _sample(config: TrainConfig, parts: Parts, source: OpenPolicySource, folder: RunFolder, batch: int) -> list[Metric]:
     env = parts.env
     tasks = TaskStream(env, "train", derive(config.seed, "tasks", batch), config.tasks).next(config.groups)
     noise = derive(config.seed, "rollout", batch)
-    sampling = config.collect.sampling(config.sampling)
-    policy = HFPolicy(parts.model, parts.renderer, sampling, seed=noise, version=0)
-    groups = config.collect(policy, env.episode, tasks, config.group_size, env.turns, config.context)
+    policy = source.policy(parts.renderer, config.asked(config.sampling), noise)
+    groups = config.collect(policy, Request(env.episode, tasks, config.group_size, env.turns, config.context))
     verdicts = config.filter(values_on(groups, config.filter.on), stream(config.seed, "filter", batch))
     diagnosis = parts.diagnostician.measure(batch, groups, verdicts, config.filter.on)
     if config.keep_rollouts == "all":

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from heedful.diagnostics.unavailable import SUCCESS_METRICS
-from heedful.models.replies import ReplyReader, Tags
+from heedful.models.replies import ReplyParser, Tags
 from heedful.statistics.group_statistics import values_on
 from heedful.types import Ending, Group, Prompt, Reply, Task, Trajectory, Turn
 
@@ -50,7 +50,7 @@ class Completion:
 class BatchReader:
     """A reader of the completions of one tokenizer."""
 
-    reader: ReplyReader
+    parser: ReplyParser
     decode: Decode
     tags: Tags
 
@@ -100,7 +100,7 @@ class BatchReader:
         for prompt, ids in replies_of(completion):
             text = self.decode(prompt)
             opening = self.tags.opening_of(text)
-            reply: Reply = self.reader.read(Prompt(text, prompt), ids, (), opening=opening)
+            reply: Reply = self.parser.parse(Prompt(text, prompt), ids, (), opening=opening)
             yield Turn(reply, {}, (), True, "", "")
 
 

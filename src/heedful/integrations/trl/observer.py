@@ -20,7 +20,7 @@ from heedful.integrations.trl.record import Record
 from heedful.integrations.trl.rollouts import EnvironmentRollouts
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.measuring.diagnostician import Diagnostician
-from heedful.models.replies import ReplyReader
+from heedful.models.replies import ReplyParser
 from heedful.protocols import Filter
 from heedful.scorers.hf import HFScorer
 from heedful.seeds import stream
@@ -123,7 +123,7 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
     def decode(ids: Sequence[int]) -> str:
         return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
-    reader = ReplyReader(decode, config.tags, trainer.eos_token_ids)
+    parser = ReplyParser(decode, config.tags, trainer.eos_token_ids)
     why, scorer = why_unreadable(trainer), None
     if not why:
         try:
@@ -136,11 +136,11 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
         scorer,
         seed,
         ThoughtTags(config.tags.open, config.tags.close),
-        reader.piece,
+        parser.piece,
         unknown=unknown_to_trl(config.outcome is not None, played),
         unreadable=why,
     )
-    return Observer(chooses, BatchReader(reader, decode, config.tags), diagnostician, float(trainer.temperature), seed)
+    return Observer(chooses, BatchReader(parser, decode, config.tags), diagnostician, float(trainer.temperature), seed)
 
 
 def why_unreadable(trainer: Any) -> str:

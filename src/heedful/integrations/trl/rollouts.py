@@ -218,7 +218,7 @@ class _Engine:
         ids, logprobs = self._sample([list(contexts[row]) for row in fits])
         for place, row in enumerate(fits):
             said = [] if logprobs is None else logprobs[place]
-            replies[row] = renderer.read(prompts[row], ids[place], said)
+            replies[row] = renderer.parse(prompts[row], ids[place], said)
         return replies
 
     def _sample(self, contexts: list[list[int]]) -> tuple[list[list[int]], list[list[float]] | None]:

@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from heedful.models.render import Renderer
-from heedful.policies.sampling import Sampling
-from heedful.protocols import Policy
-from heedful.rollout.collect import collect
-from heedful.rollout.context import FULL_HISTORY, Context
+from heedful.policies import OpenPolicySource, Sampling
+from heedful.rollout import FULL_HISTORY, Context, LockStep, Request
 from heedful.run.evaluation import success_metric
 from heedful.seeds import derive
 from heedful.types import Conversation, Metric, Prompt, Reply, Task
@@ -23,7 +21,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def forced_thought_success(
-    model: Any,
+    source: OpenPolicySource,
     renderer: Renderer,
     sampling: Sampling,
     env: Any,
@@ -37,7 +35,8 @@ def forced_thought_success(
     own: a thought that the policy samples for this prompt, as in ordinary play; foreign: one that it sampled for
     another prompt of the same turn; empty: the closing tag alone, which a policy may never have met. Where thoughts
     cause the answers, own stands above both others, and foreign at chance; where they do not, all three are equal.
-    Intervals are over tasks (Wilson). The policy is the model as it stands; `sampling` and `context` as in training.
+    Intervals are over tasks (Wilson). The policy is the one whose weights `source` holds. `sampling` and `context` are
+    those of training.
 
     Raises ValueError for fewer than two tasks: there is no foreign thought.
     """
@@ -45,8 +44,8 @@ def forced_thought_success(
         raise ValueError(f"Forcing foreign thoughts takes at least two tasks, found {len(tasks)}.")
     metrics = []
     for kind in KINDS:
-        policy = ForcedThoughts(model, renderer, sampling, kind, derive(seed, "forced thoughts", kind))
-        groups = collect(policy, env.episode, tasks, 1, env.turns, context)
+        policy = ForcedThoughts(source, renderer, sampling, kind, derive(seed, "forced thoughts", kind))
+        groups = LockStep()(policy, Request(env.episode, tasks, 1, env.turns, context))
         metrics.append(success_metric(f"forced/{kind}/success", groups))
     return metrics
 
@@ -60,26 +59,25 @@ class ForcedThoughts:
     thought to be had.
     """
 
-    version = 0
-
-    def __init__(self, model: Any, renderer: Renderer, sampling: Sampling, kind: Kind, seed: int) -> None:
-        # Imported here, so that declaring a study needs no torch.
-        from heedful.policies.hf import HFPolicy
-
+    def __init__(self, source: OpenPolicySource, renderer: Renderer, sampling: Sampling, kind: Kind, seed: int) -> None:
         self.renderer, self.sampling, self.kind = renderer, sampling, kind
         self._beginnings = _Beginnings(renderer)
-        self._thinker: Policy = HFPolicy(model, renderer, sampling, seed=derive(seed, "thoughts"))
-        self._answerer: Policy = HFPolicy(model, self._beginnings, sampling, seed=derive(seed, "answers"))
+        self._thinker = source.policy(renderer, sampling, derive(seed, "thoughts"))
+        self._answerer = source.policy(self._beginnings, sampling, derive(seed, "answers"))
         self._seen: list[tuple[str, tuple[int, ...]]] = []
 
     @property
     def temperature(self) -> float:
         return self.sampling.temperature
 
+    @property
+    def version(self) -> int:
+        return self._thinker.version
+
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
         """One reply per conversation: a forced thought and the answer sampled after it."""
         forced_B = self._thoughts(conversations)
-        closed_B = [self.renderer.read(_NOTHING, ids, [0.0] * len(ids)).closed for ids in forced_B]
+        closed_B = [self.renderer.parse(_NOTHING, ids, [0.0] * len(ids)).closed for ids in forced_B]
         answered = [conversation for conversation, closed in zip(conversations, closed_B, strict=True) if closed]
         self._beginnings.of = {conversation.key: ids for conversation, ids in zip(conversations, forced_B, strict=True)}
         rests = {one.key: rest for one, rest in zip(answered, self._answerer.respond(answered), strict=True)}
@@ -105,7 +103,9 @@ class ForcedThoughts:
     def _join(self, prompt: Prompt, thought: tuple[int, ...], rest: Reply | None) -> Reply:
         ids, logprobs, entropies = (rest.ids, rest.logprobs, rest.entropies) if rest else ((), (), ())
         unknown = (float("nan"),) * len(thought)
-        return self.renderer.read(prompt, thought + ids, unknown + logprobs, unknown + entropies)
+        # A source that reports no entropies leaves all of them out.
+        known = unknown + entropies if len(entropies) == len(ids) else ()
+        return self.renderer.parse(prompt, thought + ids, unknown + logprobs, known)
 
 
 _KEPT = 256
@@ -139,7 +139,7 @@ class _Beginnings:
     def context_ids(self, conversation: Conversation) -> tuple[int, ...]:
         return (*self._renderer.context_ids(conversation), *self.of[conversation.key])
 
-    def read(
+    def parse(
         self, prompt: Prompt, ids: Sequence[int], logprobs: Sequence[float], entropies: Sequence[float] = ()
     ) -> Reply:
-        return self._renderer.read(prompt, ids, logprobs, entropies)
+        return self._renderer.parse(prompt, ids, logprobs, entropies)

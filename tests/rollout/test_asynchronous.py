@@ -15,11 +15,8 @@ from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
 from heedful.policies.sampling import Sampling
 from heedful.policies.scripted import ScriptedPolicy
-from heedful.protocols import AskedInParts, Episode
-from heedful.rollout.collect import collect
-from heedful.rollout.collect_async import collect_async
-from heedful.rollout.collectors import COLLECTORS, Asynchronous, LockStep
-from heedful.rollout.context import Context
+from heedful.protocols import AnswersSubsets, Episode
+from heedful.rollout import COLLECTORS, Asynchronous, Collector, Context, LockStep, Request
 from heedful.rollout.workers import isolated
 from heedful.types import Conversation, Ending, Observation, Reply, Step, Task
 from slow_environments import AtWork, slow, up_to
@@ -35,25 +32,26 @@ def wander(conversation: Conversation) -> str:
 
 
 def test_the_episodes_are_those_of_lock_step_whatever_anything_took() -> None:
-    expected = collect(ScriptedPolicy(wander), LAKE.episode, TASKS, 4, LAKE.turns)
+    expected = LockStep()(ScriptedPolicy(wander), Request(LAKE.episode, TASKS, 4, LAKE.turns))
     assert len({len(trajectory.turns) for group in expected for trajectory in group.trajectories}) > 1
     for seed in range(4):
         make = slow(LAKE, up_to(0.02), seed)
-        assert collect_async(ScriptedPolicy(wander), make, TASKS, 4, LAKE.turns, threads=7) == expected
-        assert collect(ScriptedPolicy(wander), make, TASKS, 4, LAKE.turns, threads=7) == expected
+        assert Asynchronous(7)(ScriptedPolicy(wander), Request(make, TASKS, 4, LAKE.turns)) == expected
+        assert LockStep(7)(ScriptedPolicy(wander), Request(make, TASKS, 4, LAKE.turns)) == expected
 
 
 def test_windows_of_history_are_the_same_too() -> None:
-    play = collect(ScriptedPolicy(wander), LAKE.episode, TASKS, 2, LAKE.turns, Context(turns=1))
+    play = LockStep()(ScriptedPolicy(wander), Request(LAKE.episode, TASKS, 2, LAKE.turns, Context(turns=1)))
     make = slow(LAKE, up_to(0.01))
-    assert collect_async(ScriptedPolicy(wander), make, TASKS, 2, LAKE.turns, Context(turns=1)) == play
+    assert Asynchronous()(ScriptedPolicy(wander), Request(make, TASKS, 2, LAKE.turns, Context(turns=1))) == play
 
 
 @pytest.mark.parametrize("threads", [1, 5])
 def test_no_more_environments_work_at_once_than_there_are_threads(threads: int) -> None:
-    for play in (collect, collect_async):
+    for collector in (LockStep(threads), Asynchronous(threads)):
         at_work = AtWork()
-        play(ScriptedPolicy(wander), slow(LAKE, up_to(0.004), 0, at_work), TASKS, 4, LAKE.turns, threads=threads)
+        make = slow(LAKE, up_to(0.004), 0, at_work)
+        collector(ScriptedPolicy(wander), Request(make, TASKS, 4, LAKE.turns))
         assert at_work.most == threads
         assert at_work.starts == 24
 
@@ -86,7 +84,7 @@ def test_a_straggler_holds_nobody() -> None:
         elif place in ended:
             ended[place].set()
 
-    groups = collect_async(ScriptedPolicy(lambda _: "x"), lambda: Gate(wait), [Task("a", 0, "train")], 4, 3, threads=2)
+    groups = Asynchronous(2)(ScriptedPolicy(lambda _: "x"), Request(lambda: Gate(wait), [Task("a", 0, "train")], 4, 3))
     assert [trajectory.ending for trajectory in groups[0].trajectories] == [Ending.SOLVED] * 4
 
 
@@ -105,7 +103,7 @@ def test_a_slow_start_holds_nobody_either_and_runs_in_the_pool() -> None:
         if place == "a/1 turn 3":
             ended.set()
 
-    groups = collect_async(ScriptedPolicy(lambda _: "x"), lambda: Late(wait), [Task("a", 0, "train")], 2, 3, threads=2)
+    groups = Asynchronous(2)(ScriptedPolicy(lambda _: "x"), Request(lambda: Late(wait), [Task("a", 0, "train")], 2, 3))
     assert len(groups[0].trajectories) == 2
     assert all(name.startswith("environment") for name in seen.values())
 
@@ -139,15 +137,15 @@ class Noting:
 
 def test_the_policy_is_asked_in_the_callers_thread_alone() -> None:
     policy = Noting(wander)
-    collect_async(policy, slow(LAKE, up_to(0.005)), TASKS, 4, LAKE.turns, threads=8)
+    Asynchronous(8)(policy, Request(slow(LAKE, up_to(0.005)), TASKS, 4, LAKE.turns))
     assert policy.threads == {threading.current_thread().name}
     assert policy.at_work.most == 1
-    assert isinstance(policy, AskedInParts)
+    assert isinstance(policy, AnswersSubsets)
 
 
 def test_whoever_becomes_ready_while_the_policy_answers_is_asked_together() -> None:
     policy = Noting(lambda _: "x", seconds=0.05)
-    collect_async(policy, lambda: Gate(lambda _: None), [Task("a", 0, "train")], 16, 3, threads=16)
+    Asynchronous(16)(policy, Request(lambda: Gate(lambda _: None), [Task("a", 0, "train")], 16, 3))
     # Steps take no time: the sixteen may begin in two batches, and are together from then on.
     assert len(policy.batches) <= 5
     assert max(map(len, policy.batches)) >= 15
@@ -155,7 +153,7 @@ def test_whoever_becomes_ready_while_the_policy_answers_is_asked_together() -> N
 
 def test_every_reply_is_asked_for_once_and_open_episodes_are_kept() -> None:
     policy = Noting(wander)
-    groups = collect_async(policy, slow(LAKE, up_to(0.01)), TASKS, 3, LAKE.turns, threads=9)
+    groups = Asynchronous(9)(policy, Request(slow(LAKE, up_to(0.01)), TASKS, 3, LAKE.turns))
     asked = [key for batch in policy.batches for key in batch]
     for group in groups:
         for trajectory in group.trajectories:
@@ -170,11 +168,11 @@ def test_every_reply_is_asked_for_once_and_open_episodes_are_kept() -> None:
 
 
 def test_several_calls_of_a_slow_policy_are_under_way_at_once() -> None:
-    expected = collect(ScriptedPolicy(wander), LAKE.episode, TASKS, 4, LAKE.turns)
+    expected = LockStep()(ScriptedPolicy(wander), Request(LAKE.episode, TASKS, 4, LAKE.turns))
     policy = Noting(wander, parallel=4, seconds=0.01)
     assert [
         [trajectory.turns for trajectory in group.trajectories]
-        for group in collect_async(policy, slow(LAKE, up_to(0.01)), TASKS, 4, LAKE.turns, threads=8)
+        for group in Asynchronous(8)(policy, Request(slow(LAKE, up_to(0.01)), TASKS, 4, LAKE.turns))
     ] == [[trajectory.turns for trajectory in group.trajectories] for group in expected]
     assert policy.at_work.most == 4
     assert all(name.startswith("sampler") for name in policy.threads)
@@ -189,7 +187,7 @@ def test_the_first_who_are_ready_are_dealt_to_all_idle_samplers() -> None:
         return "x"
 
     policy = Noting(answer, parallel=4)
-    (group,) = collect_async(policy, lambda: Gate(lambda _: None), [Task("a", 0, "train")], 4, 3, threads=1)
+    (group,) = Asynchronous(1)(policy, Request(lambda: Gate(lambda _: None), [Task("a", 0, "train")], 4, 3))
     assert [len(trajectory.turns) for trajectory in group.trajectories] == [3] * 4
 
 
@@ -199,7 +197,7 @@ def test_an_environment_that_raises_ends_its_own_episode() -> None:
             raise ConnectionError("the server is gone")
 
     policy = ScriptedPolicy(lambda _: "x")
-    groups = collect_async(policy, lambda: Gate(fail), [Task("a", 0, "train"), Task("b", 1, "train")], 2, 3, threads=2)
+    groups = Asynchronous(2)(policy, Request(lambda: Gate(fail), [Task("a", 0, "train"), Task("b", 1, "train")], 2, 3))
     endings = [[trajectory.ending for trajectory in group.trajectories] for group in groups]
     assert endings == [[Ending.SOLVED, Ending.ERROR], [Ending.SOLVED, Ending.SOLVED]]
     broken = groups[0].trajectories[1]
@@ -214,20 +212,20 @@ def test_when_every_environment_breaks_at_its_start_nobody_is_asked() -> None:
     def never(conversation: Conversation) -> str:
         raise AssertionError("no one is there to be answered")
 
-    (group,) = collect_async(ScriptedPolicy(never), lambda: Broken(print), [Task("a", 0, "train")], 3, 3)
+    (group,) = Asynchronous()(ScriptedPolicy(never), Request(lambda: Broken(print), [Task("a", 0, "train")], 3, 3))
     assert [trajectory.error for trajectory in group.trajectories] == ["OSError: no board"] * 3
 
 
 def test_no_tasks_are_no_groups() -> None:
-    assert collect_async(ScriptedPolicy(wander), LAKE.episode, [], 4, 4) == []
-    assert collect(ScriptedPolicy(wander), LAKE.episode, [], 4, 4, threads=3) == []
+    assert Asynchronous()(ScriptedPolicy(wander), Request(LAKE.episode, [], 4, 4)) == []
+    assert LockStep(3)(ScriptedPolicy(wander), Request(LAKE.episode, [], 4, 4)) == []
 
 
 def test_episodes_in_worker_processes_are_the_same_in_either_collector() -> None:
-    expected = collect(ScriptedPolicy(wander), LAKE.episode, TASKS, 4, LAKE.turns)
+    expected = LockStep()(ScriptedPolicy(wander), Request(LAKE.episode, TASKS, 4, LAKE.turns))
     with isolated(LAKE, 2, 30.0) as env:
-        for play in (collect, collect_async):
-            assert play(ScriptedPolicy(wander), env.episode, TASKS, 4, LAKE.turns, threads=4) == expected
+        for collector in (LockStep(4), Asynchronous(4)):
+            assert collector(ScriptedPolicy(wander), Request(env.episode, TASKS, 4, LAKE.turns)) == expected
 
 
 def threads_left() -> list[str]:
@@ -252,25 +250,25 @@ def test_what_the_policy_raises_ends_the_collection_and_its_threads(error: BaseE
     at_work = AtWork()
     make = slow(LAKE, lambda rng: 0.05, 0, at_work)
     with pytest.raises(type(error)):
-        collect_async(Noting(answer, parallel), make, TASKS, 4, LAKE.turns, threads=2)
+        Asynchronous(2)(Noting(answer, parallel), Request(make, TASKS, 4, LAKE.turns))
     begun = at_work.starts + at_work.steps
     assert wait_for(lambda: not threads_left())
     assert at_work.starts + at_work.steps <= begun + 2, "only calls that had been taken up go on"
 
 
-@pytest.mark.parametrize("play", [collect, collect_async])
-def test_what_interrupts_an_environment_ends_the_collection(play: Callable[..., object]) -> None:
+@pytest.mark.parametrize("collector", [LockStep(2), Asynchronous(2)])
+def test_what_interrupts_an_environment_ends_the_collection(collector: Collector) -> None:
     def interrupt(place: str) -> None:
         if place == "a/1 turn 2":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        play(ScriptedPolicy(lambda _: "x"), lambda: Gate(interrupt), [Task("a", 0, "train")], 3, 3, threads=2)
+        collector(ScriptedPolicy(lambda _: "x"), Request(lambda: Gate(interrupt), [Task("a", 0, "train")], 3, 3))
     assert wait_for(lambda: not threads_left())
 
 
 def test_threads_end_with_the_collection() -> None:
-    collect_async(Noting(wander, parallel=3), slow(LAKE, up_to(0.01)), TASKS, 2, LAKE.turns, threads=4)
+    Asynchronous(4)(Noting(wander, parallel=3), Request(slow(LAKE, up_to(0.01)), TASKS, 2, LAKE.turns))
     gc.collect()
     assert wait_for(lambda: not threads_left())
 
@@ -279,7 +277,7 @@ def test_a_policy_that_draws_for_the_whole_batch_is_refused() -> None:
     policy = Noting(wander)
     policy.draws_together = True
     with pytest.raises(ValueError, match=r"do not depend on which conversations .* Sampling\(noise='conversation'\)"):
-        collect_async(policy, LAKE.episode, TASKS, 2, LAKE.turns)
+        Asynchronous()(policy, Request(LAKE.episode, TASKS, 2, LAKE.turns))
 
 
 def test_collectors_say_how_a_policy_has_to_sample() -> None:
@@ -299,7 +297,7 @@ def test_collectors_play_with_the_threads_they_were_given() -> None:
     for collector in (LockStep(3), Asynchronous(3)):
         at_work = AtWork()
         make = slow(env, lambda rng: 0.005, 0, at_work)
-        groups = collector(ScriptedPolicy(wander), make, [env.task(seed) for seed in range(5)], 2, env.turns)
+        groups = collector(ScriptedPolicy(wander), Request(make, [env.task(seed) for seed in range(5)], 2, env.turns))
         assert at_work.most == 3
         assert [len(group.trajectories) for group in groups] == [2] * 5
 
@@ -311,7 +309,7 @@ def test_environments_are_made_in_order_by_the_caller() -> None:
         made.append(threading.current_thread().name)
         return LAKE.episode()
 
-    collect_async(ScriptedPolicy(wander), make, TASKS, 2, LAKE.turns, threads=4)
+    Asynchronous(4)(ScriptedPolicy(wander), Request(make, TASKS, 2, LAKE.turns))
     assert made == [threading.current_thread().name] * 12
 
 
@@ -324,7 +322,7 @@ def test_the_turns_of_a_conversation_are_numbered() -> None:
 
     for context in (Context(), Context(turns=0)):
         asked.clear()
-        collect_async(ScriptedPolicy(answer), LAKE.episode, TASKS, 2, LAKE.turns, context, threads=3)
+        Asynchronous(3)(ScriptedPolicy(answer), Request(LAKE.episode, TASKS, 2, LAKE.turns, context))
         assert all(later == earlier + 1 for turns in asked.values() for earlier, later in pairwise(turns))
         assert {turns[0] for turns in asked.values()} == {0}
         assert {len(turns) for turns in asked.values()} == {LAKE.turns}

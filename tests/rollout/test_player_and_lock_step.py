@@ -11,7 +11,7 @@ import pytest
 
 from heedful.envs.toys.echo import Echo
 from heedful.policies.scripted import ScriptedPolicy
-from heedful.rollout.collect import collect
+from heedful.rollout import LockStep, Request
 from heedful.rollout.player import Player
 from heedful.types import Conversation, Ending, Group, Observation, Prompt, Reply, Span, Step, Task
 
@@ -198,7 +198,7 @@ def test_broken_environments_take_no_others_down() -> None:
         made.append(Scene(answers, begin))
         return made[-1]
 
-    groups = collect(ScriptedPolicy(lambda conversation: "x"), make, [task("a"), task("b")], 3, 5)
+    groups = LockStep()(ScriptedPolicy(lambda conversation: "x"), Request(make, [task("a"), task("b")], 3, 5))
     endings = [[trajectory.ending for trajectory in group.trajectories] for group in groups]
     assert endings == [[Ending.SOLVED, Ending.ERROR, Ending.SOLVED], [Ending.SOLVED, Ending.ERROR, Ending.SOLVED]]
     assert [len(trajectory.turns) for trajectory in groups[0].trajectories] == [3, 0, 3]
@@ -215,7 +215,9 @@ def test_groups_come_back_in_the_order_of_tasks_and_members_of_their_numbers() -
 
     # The episode of task t and member m lasts 1 + (t + m) % 3 turns, so they end in another order.
     lengths = iter([1 + (number + member) % 3 for number in range(3) for member in range(2)])
-    groups = collect(ScriptedPolicy(answer), lambda: Scene([OK] * (next(lengths) - 1) + [SOLVED]), tasks, 2, 5)
+    groups = LockStep()(
+        ScriptedPolicy(answer), Request(lambda: Scene([OK] * (next(lengths) - 1) + [SOLVED]), tasks, 2, 5)
+    )
     assert [group.task for group in groups] == tasks
     for group in groups:
         assert [trajectory.member for trajectory in group.trajectories] == [0, 1]
@@ -231,7 +233,7 @@ def test_nothing_is_asked_when_every_environment_breaks_at_its_start() -> None:
     def never(conversation: Conversation) -> str:
         raise AssertionError("no one is there to be answered")
 
-    groups = collect(ScriptedPolicy(never), lambda: Scene([], raising(OSError("x"))), [task("a")], 2, 5)
+    groups = LockStep()(ScriptedPolicy(never), Request(lambda: Scene([], raising(OSError("x"))), [task("a")], 2, 5))
     assert [trajectory.ending for trajectory in groups[0].trajectories] == [Ending.ERROR] * 2
 
 
@@ -242,7 +244,7 @@ def test_a_script_that_reads_solves_echo_and_its_rewards_add_up() -> None:
         letter = conversation.messages[-1].content.split("echo ")[1][0]
         return f"<think>echo {letter}</think><answer>{letter}</answer>"
 
-    groups = collect(ScriptedPolicy(read), env.episode, [env.task(seed) for seed in range(4)], 2, env.turns)
+    groups = LockStep()(ScriptedPolicy(read), Request(env.episode, [env.task(seed) for seed in range(4)], 2, env.turns))
     assert all(isinstance(group, Group) for group in groups)
     for trajectory in (trajectory for group in groups for trajectory in group.trajectories):
         assert (trajectory.success, trajectory.reward, len(trajectory.turns)) == (True, 1.0, 2)

@@ -16,10 +16,8 @@ from heedful.models.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.kv import KVBatch  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
-from heedful.protocols import AskedInParts, Joinable  # noqa: E402
-from heedful.rollout.collect import collect  # noqa: E402
-from heedful.rollout.collect_async import collect_async  # noqa: E402
-from heedful.rollout.context import FULL_HISTORY, Context  # noqa: E402
+from heedful.protocols import AnswersSubsets, ContinuousBatching  # noqa: E402
+from heedful.rollout import FULL_HISTORY, Asynchronous, Context, LockStep, Request  # noqa: E402
 from heedful.types import Conversation, Group, Message, Reply, Trajectory  # noqa: E402
 from slow_environments import slow, up_to  # noqa: E402
 from tiny_models import llama  # noqa: E402
@@ -78,10 +76,10 @@ WAYS: dict[str, Any] = {"joining": lambda policy: policy, "batch by batch": Batc
 
 def test_the_sampler_offers_both_ways(model: Any, renderer: Renderer) -> None:
     policy = policy_of(model, renderer)
-    assert isinstance(policy, AskedInParts)
-    assert isinstance(policy, Joinable)
-    assert isinstance(BatchByBatch(policy), AskedInParts)
-    assert not isinstance(BatchByBatch(policy), Joinable)
+    assert isinstance(policy, AnswersSubsets)
+    assert isinstance(policy, ContinuousBatching)
+    assert isinstance(BatchByBatch(policy), AnswersSubsets)
+    assert not isinstance(BatchByBatch(policy), ContinuousBatching)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -89,26 +87,28 @@ def test_the_sampler_offers_both_ways(model: Any, renderer: Renderer) -> None:
 def test_asynchronous_episodes_are_those_of_lock_step(
     model: Any, renderer: Renderer, context: Context, way: str
 ) -> None:
-    expected = collect(policy_of(model, renderer), LAKE.episode, TASKS, 4, LAKE.turns, context)
+    expected = LockStep()(policy_of(model, renderer), Request(LAKE.episode, TASKS, 4, LAKE.turns, context))
     assert len({turn.reply.ids for trajectory in trajectories(expected) for turn in trajectory.turns}) > 30
     for seed in range(2):
         make = slow(LAKE, up_to(0.03), seed)
         policy = WAYS[way](policy_of(model, renderer))
-        found = collect_async(policy, make, TASKS, 4, LAKE.turns, context, threads=6)
+        found = Asynchronous(6)(policy, Request(make, TASKS, 4, LAKE.turns, context))
         assert_the_same_episodes(found, expected, 1e-9)
 
 
 def test_greedy_replies_are_the_same_too_whatever_the_noise(model: Any, renderer: Renderer) -> None:
     greedy = {"greedy": True, "noise": "batch"}
-    expected = collect(policy_of(model, renderer, **greedy), LAKE.episode, TASKS, 2, LAKE.turns)
-    found = collect_async(policy_of(model, renderer, **greedy), slow(LAKE, up_to(0.02), 1), TASKS, 2, LAKE.turns)
+    expected = LockStep()(policy_of(model, renderer, **greedy), Request(LAKE.episode, TASKS, 2, LAKE.turns))
+    found = Asynchronous()(
+        policy_of(model, renderer, **greedy), Request(slow(LAKE, up_to(0.02), 1), TASKS, 2, LAKE.turns)
+    )
     assert_the_same_episodes(found, expected, 1e-9)
 
 
 def test_noise_of_the_batch_is_refused(model: Any, renderer: Renderer) -> None:
     for noise in ("batch", "auto"):
         with pytest.raises(ValueError, match="do not depend on which conversations are asked together"):
-            collect_async(policy_of(model, renderer, noise=noise), LAKE.episode, TASKS, 2, LAKE.turns)
+            Asynchronous()(policy_of(model, renderer, noise=noise), Request(LAKE.episode, TASKS, 2, LAKE.turns))
 
 
 def ask(key: str, text: str, turn: int = 0) -> Conversation:
@@ -250,7 +250,7 @@ def test_nothing_is_read_twice_when_conversations_are_asked_in_parts(
     # One member each, so that no prompt is shared: then every token of every episode is read exactly once.
     tasks = [LAKE.task(seed) for seed in range(12)]
     policy = WAYS[way](policy_of(model, renderer))
-    groups = collect_async(policy, slow(LAKE, up_to(0.03), 5), tasks, 1, LAKE.turns, threads=4)
+    groups = Asynchronous(4)(policy, Request(slow(LAKE, up_to(0.03), 5), tasks, 1, LAKE.turns))
     assert {len(trajectory.turns) for trajectory in trajectories(groups)} == {LAKE.turns}
     assert sum(counts) == distinct_tokens(groups)
 
@@ -282,41 +282,43 @@ def test_without_a_word_on_who_goes_on_others_are_let_go(
 
 def test_what_is_held_is_at_most_twice_what_goes_on(model: Any, renderer: Renderer) -> None:
     policy, rng = policy_of(model, renderer, tokens_per_turn=3), random.Random(2)
-    assert isinstance(policy, AskedInParts)
+    assert isinstance(policy, AnswersSubsets)
     talks = {str(number): ask(str(number), f"echo {number}") for number in range(40)}
     most = 0
     while talks:
         chosen = rng.sample(sorted(talks), min(len(talks), rng.randint(1, 9)))
         policy.keep(set(talks))
-        held_before = policy._caches.rows
+        held_before = policy._store.rows
         replies = policy.respond([talks[key] for key in chosen])
         for key, reply in zip(chosen, replies, strict=True):
             talks[key] = go_on(talks[key], reply, "on")
             if talks[key].turn == 4:
                 del talks[key]
-        policy._caches.keep_only(set(talks))
-        assert policy._caches.rows <= 2 * len(talks)
+        policy._store.keep_only(set(talks))
+        assert policy._store.rows <= 2 * len(talks)
         most = max(most, held_before)
     assert most > 10
-    assert policy._caches.rows == 0
+    assert policy._store.rows == 0
 
 
 def test_lock_step_holds_one_batch_and_no_more(model: Any, renderer: Renderer) -> None:
     policy = policy_of(model, renderer, tokens_per_turn=1)
     for _ in range(3):
         policy.respond([ask(str(number), "echo A") for number in range(8)])
-        assert policy._caches.rows == 8
+        assert policy._store.rows == 8
 
 
 def test_in_double_precision_episodes_are_the_same_to_the_bit(tokenizer: Any, renderer: Renderer) -> None:
     model = llama(len(tokenizer)).float()
     double = {"precision": "double", "temperature": 1.3}
-    expected = collect(policy_of(model, renderer, **double), LAKE.episode, TASKS, 4, LAKE.turns)
+    expected = LockStep()(policy_of(model, renderer, **double), Request(LAKE.episode, TASKS, 4, LAKE.turns))
     for seed in range(2):
-        found = collect_async(policy_of(model, renderer, **double), slow(LAKE, up_to(0.02), seed), TASKS, 4, LAKE.turns)
+        found = Asynchronous()(
+            policy_of(model, renderer, **double), Request(slow(LAKE, up_to(0.02), seed), TASKS, 4, LAKE.turns)
+        )
         assert found == expected
     assert model.dtype == torch.float32
-    single = collect(policy_of(model, renderer, temperature=1.3), LAKE.episode, TASKS[:1], 1, LAKE.turns)
+    single = LockStep()(policy_of(model, renderer, temperature=1.3), Request(LAKE.episode, TASKS[:1], 1, LAKE.turns))
     errors = [
         abs(one - other)
         for turn, its in zip(single[0].trajectories[0].turns[:1], expected[0].trajectories[0].turns[:1], strict=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
-class Tally:
+class ScoreSums:
     """Sums of M distinct thoughts under N prompts: over all tokens, and over the first k for each k of `head_tokens`.
 
     `keep_tokens`: also store float32 log-probabilities of single tokens, one N x T_i array per thought.

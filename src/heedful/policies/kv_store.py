@@ -1,0 +1,85 @@
+"""The KV caches of conversations between their turns.
+
+Promise: the cache of a conversation that has ended is freed. At least half of the rows that are held belong to open
+conversations, however few of them each call answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from heedful.policies.kv import KVBatch, merge
+
+
+@dataclass(slots=True)
+class CachedRow:
+    """Where the KV cache of one conversation is held."""
+
+    batch: int
+    """Number of the batch in the store."""
+    row: int
+    ids: tuple[int, ...]
+    """The tokens that are cached."""
+
+
+class KVStore:
+    """Finds the KV cache of a conversation by its key, in the batch in which its last reply was sampled."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._found: dict[str, CachedRow] = {}
+        self._batches: dict[int, KVBatch] = {}
+        self._next = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows that are held, including those of conversations that have ended."""
+        return sum(len(batch.lengths_B) for batch in self._batches.values())
+
+    def find(self, key: str, context: tuple[int, ...]) -> CachedRow | None:
+        """The cached beginning of `context`; `None` if nothing is cached, or other tokens, or all of the context."""
+        cached = self._found.get(key)
+        if cached is None or len(cached.ids) >= len(context) or context[: len(cached.ids)] != cached.ids:
+            return None
+        return cached
+
+    def gather(self, rows: Sequence[CachedRow], room: int) -> KVBatch:
+        """A copy of these rows, in this order, with `room` free columns after each."""
+        batches = sorted({row.batch for row in rows})
+        members = [[index for index, row in enumerate(rows) if row.batch == batch] for batch in batches]
+        merged = merge(
+            [self._batches[batch] for batch in batches],
+            [torch.tensor([rows[index].row for index in indices], device=self._device) for indices in members],
+            room,
+        )
+        order = [index for indices in members for index in indices]
+        if order == list(range(len(rows))):
+            return merged
+        inverse = torch.empty(len(order), dtype=torch.long, device=self._device)
+        inverse[torch.tensor(order, device=self._device)] = torch.arange(len(order), device=self._device)
+        return merged.select(inverse, room)
+
+    def put(self, batch: KVBatch, rows: Sequence[tuple[int, str, tuple[int, ...]]]) -> None:
+        """Hold `batch` for these conversations: row, key and the ids that are cached in the row."""
+        for row, key, ids in rows:
+            self._found[key] = CachedRow(self._next, row, ids)
+        self._batches[self._next] = batch
+        self._next += 1
+
+    def keep_only(self, keys: Collection[str]) -> None:
+        """Free all other conversations. A batch with at most half of its rows left is cut down to these rows."""
+        self._found = {key: cached for key, cached in self._found.items() if key in keys}
+        left: dict[int, list[CachedRow]] = {number: [] for number in self._batches}
+        for cached in self._found.values():
+            left[cached.batch].append(cached)
+        for number, members in left.items():
+            if not members:
+                del self._batches[number]
+            elif 2 * len(members) <= len(self._batches[number].lengths_B):
+                rows = torch.tensor([cached.row for cached in members], device=self._device)
+                self._batches[number] = self._batches[number].select(rows, 0)
+                for row, cached in enumerate(members):
+                    cached.row = row
