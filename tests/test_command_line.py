@@ -390,7 +390,7 @@ def test_one_help_shows_the_words_first_and_then_the_settings(capsys: pytest.Cap
         "usage: heedful do PLACE [OTHER ...] [--into DIR] [--numbers 0,1] [--by TEXT] [--loud] [--config FILE] "
         "[--print-config] [--SETTING VALUE ...] Do a thing with one place. A second paragraph that is"
     )
-    assert "PLACE The place. OTHER ... More places. --into DIR The folder. --numbers 0,1" in together
+    assert "PLACE The place. (here: somewhere) OTHER ... More places. --into DIR The folder. --numbers 0,1" in together
     assert "--by TEXT Who does it. (default: person) --loud Say it. --config FILE Settings as JSON" in together
     assert "--note TEXT (default: somewhere)" in together
     assert "--filter.k INT How many. (default: 8)" in together

@@ -146,6 +146,11 @@ def complaint(importer: str, imported: str) -> str:
     return f"heedful.{importer} (layer {upper}) imports heedful.{imported} (layer {lower}): {direction}."
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_that_is_imported_exists(module: str) -> None:
+    assert IMPORTS[module][0] <= MODULES.keys()
+
+
 def test_the_table_of_layers_names_every_package_once() -> None:
     packages = {module.split(".")[0] for module in MODULES}
     assert set(LAYERS) == packages

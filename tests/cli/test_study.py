@@ -100,6 +100,20 @@ def test_a_study_runs_and_goes_on_in_its_folder(
     assert Path("runs/study-mine/study.html").exists()
 
 
+def test_a_study_in_a_folder_is_read_again_and_resumed_without_its_name(
+    mine: str, behaviour: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    behaviour["s1"] = "fails"
+    assert cli.run(["study", mine]) == 1
+    Path("runs/study-mine/study.html").unlink()
+    assert cli.run(["report", "runs/study-mine"]) == 0
+    assert "Unfinished: 1 of 2 runs are over" in capsys.readouterr().out
+    assert Path("runs/study-mine/study.html").exists()
+    behaviour.clear()
+    assert cli.run(["train", "--resume", "runs/study-mine"]) == 0
+    assert "2 runs in runs/study-mine, 1 of them over already" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

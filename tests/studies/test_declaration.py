@@ -121,6 +121,12 @@ def test_a_quick_look_keeps_what_can_still_be_compared() -> None:
     assert narrowed(small()) == small()
 
 
+def test_runs_without_a_folder_of_their_arm_are_of_a_single_arm() -> None:
+    arms = (Arm("a"), Arm("b"))
+    with pytest.raises(ValueError, match="flat is for a single arm, found a, b"):
+        Study("two", "What?", arms, flat=True)
+
+
 def test_arms_that_there_are_not_are_refused() -> None:
     with pytest.raises(ValueError, match="Expected --arms among a, b, c, found d"):
         narrowed(small(), arms=("a", "d"))

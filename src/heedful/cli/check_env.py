@@ -50,8 +50,6 @@ class CheckWords:
     without arguments that returns an environment. The module is in this folder or on PYTHONPATH."""
 
 
-EFFORTS = (Effort(), QUICK)
-
 STYLES = {"pass": "green", "warning": "yellow", "broken": "bold red", "not applicable": "dim"}
 
 
@@ -66,8 +64,7 @@ class CheckSettings:
     episodes: int | None = None
     """Episodes of well-formed replies; none = the number above."""
     processes: int | None = None
-    """Other processes, each with its own string hash, that must draw and play the same; none = the number
-    above."""
+    """Other processes, each with its own string hash, that must draw and play the same; none = the number above."""
     slowest: float = 1.0
     """Seconds that a reply of ordinary length may take without a warning."""
     patience: float = 30.0
@@ -79,7 +76,7 @@ class CheckSettings:
 
     @property
     def effort(self) -> Effort:
-        usual = EFFORTS[self.quick]
+        usual = QUICK if self.quick else Effort()
         given = {name: getattr(self, name) for name in ("seeds", "episodes", "processes")}
         counts = {name: value for name, value in given.items() if value is not None}
         return dataclasses.replace(usual, **counts, slowest=self.slowest, patience=self.patience)
@@ -95,8 +92,8 @@ class KnobSettings(CheckSettings):
 
 def main(argv: list[str]) -> int:
     rules = "\n".join(f"  {rule.name:<15} {rule.says}" for rule in RULES)
-    sizes = (f"{effort.seeds} tasks, {effort.episodes} episodes, {effort.processes} processes" for effort in EFFORTS)
-    amount = "How much is played: {}; with --quick: {}.".format(*sizes)
+    usual, quick = (f"{e.seeds} tasks, {e.episodes} episodes, {e.processes} processes" for e in (Effort(), QUICK))
+    amount = f"How much is played: {usual}; with --quick: {quick}."
     line = CommandLine(CheckWords, argv, "heedful check-env", f"{amount}\n\nThe rules:\n\n{rules}")
     env, origin = find_environment(line.words.env)
     settings, configured = _settings(line, env)

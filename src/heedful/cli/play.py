@@ -35,7 +35,7 @@ class PlayWords:
 
     A person types `down right`, `Down, Down`, `d r`, or a reply with its tags; `quit` leaves. A model's prompts,
     thoughts and answers are shown in colour, with how sure it was in each turn, and what each word of its thoughts
-    tells about the prompt.
+    tells about the prompt. The settings below are those of ENV and WHO.
 
       heedful play frozen_lake --env.slip 0.2
       heedful play frozen_lake --by solver

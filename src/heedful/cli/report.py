@@ -63,8 +63,8 @@ def _one(path: Path) -> int:
 
 
 def _old_seeds(path: Path) -> Study:
-    """The study of a folder of seeds as version 0.1.0 wrote it before its studies had one arm."""
-    from heedful.cli.subjects import read_config
+    """The study of an older folder of seeds, which holds no study.json."""
+    from heedful.run.subjects import read_config
     from heedful.studies.catalogue import several_seeds
 
     try:

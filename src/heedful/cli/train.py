@@ -30,7 +30,8 @@ class TrainWords:
       heedful train --resume runs/frozen_lake-grpo-s0-1
       torchrun --nproc-per-node 2 -m heedful train frozen_lake
 
-    The settings below show the defaults of ENV. They can be kept in a file (--config FILE); flags override the file.
+    The settings below show the defaults of ENV, without one those of frozen_lake. They can be kept in a file (--config
+    FILE); flags override the file.
     """
 
     env: Annotated[str | None, Positional("ENV")] = None

@@ -103,10 +103,12 @@ def _words(cls: type, said: Tree, width: int) -> Iterator[tuple[str, list[str]]]
             use = head = flag_of([setting.name])
         else:
             use = head = f"{flag_of([setting.name])} {name}"
-        default = setting.default()
+        default, value = setting.default(), said.get(setting.name)
         told = docs.get(setting.name, "")
-        if default is not MISSING and default is not False and default not in (None, (), ""):
-            told = f"{told} ({_current(said[setting.name])})"
+        if default is MISSING and value and isinstance(value, str):
+            told = f"{told} (here: {value})"
+        elif default is not MISSING and default is not False and default not in (None, (), ""):
+            told = f"{told} ({_current(value)})"
         yield use if default is MISSING else f"[{use}]", _entry(head, told, width)
 
 
