@@ -213,18 +213,18 @@ def encode_windows(
     The replies are played again, because a window begins with the opening of an observation, and demonstrations do not
     hold it. Raises ValueError if the environment then shows something else than the demonstration.
     """
-    episode = Player(env.episode(), task, 0, len(pairs), context)
+    player = Player(env.episode(), task, 0, len(pairs), context)
     for shown, text in pairs:
-        if episode.ending is not None or episode.observation.text != shown:
-            found = episode.observation.text if episode.ending is None else f"the end: {episode.ending.value}"
+        if player.ending is not None or player.observation.text != shown:
+            found = player.observation.text if player.ending is None else f"the end: {player.ending.value}"
             raise ValueError(
                 f"Expected an environment that replays its demonstration of task {task.id}, played as member 0, which "
                 f"windows of history need, but after the same replies it shows {found[:60]!r} for {shown[:60]!r}. Let "
                 "`demonstrate` play member 0, or leave --context.turns out."
             )
         ids = renderer.as_sampled(text)
-        episode.advance(renderer.parse(renderer.next_prompt(episode.conversation), ids, (0.0,) * len(ids)))
-    trajectory = episode.trajectory(temperature=1.0, policy_version=0)
+        player.advance(renderer.parse(renderer.next_prompt(player.conversation), ids, (0.0,) * len(ids)))
+    trajectory = player.trajectory(temperature=1.0, policy_version=0)
     if trajectory.ending is Ending.ERROR:
         raise ValueError(f"{env.name} broke while its demonstration of task {task.id} was replayed: {trajectory.error}")
     group = Group(task, (trajectory,))
