@@ -5,7 +5,7 @@ Promise: a knob out of range ends in one sentence that names the environment, th
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 ObservationForm = Literal["grid", "coordinates", "both"]
 Instructions = Literal["full", "brief"]
@@ -32,9 +32,8 @@ def check_penalty(env: str, value: float) -> None:
         )
 
 
-def check_wording(env: str, instructions: str, observation: str = "both") -> None:
-    """Raise unless both name a known form of prompt."""
-    if instructions not in get_args(Instructions):
-        raise ValueError(f"{env}: instructions must be 'full' or 'brief', but is {instructions!r}.")
-    if observation not in get_args(ObservationForm):
-        raise ValueError(f"{env}: observation must be 'grid', 'coordinates' or 'both', but is {observation!r}.")
+def check_choice(env: str, knob: str, value: str, known: Any) -> None:
+    """Raise unless `value` is among the texts of the Literal `known`."""
+    *others, last = (f"'{each}'" for each in get_args(known))
+    if value not in get_args(known):
+        raise ValueError(f"{env}: {knob} must be {', '.join(others)} or {last}, but is {value!r}.")
