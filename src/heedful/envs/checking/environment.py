@@ -16,7 +16,9 @@ from heedful.configuration import from_json, to_json
 from heedful.envs.checking.evidence import Evidence, seeds_of
 from heedful.envs.checking.play import Bench, Broke, made_anew
 from heedful.envs.checking.report import Finding, absent, broken, holds, shortened
+from heedful.envs.common.contract import missing_from
 from heedful.guarded import Raised, guarded_call
+from heedful.protocols import Summarises
 from heedful.types import Task
 
 _CONTRACT = "an environment has `name`, `turns`, `task(seed)` and `episode()`; see docs/environments.md, The contract"
@@ -65,9 +67,9 @@ def _attributes(env: Any) -> str:
     """What is wrong with the four members; empty if nothing is."""
     if isinstance(env, type):
         return f"the class {env.__name__} itself; an environment is an object of it, made without arguments"
-    missing = [name for name in ("name", "turns", "task", "episode") if not hasattr(env, name)]
+    missing = missing_from(env)
     if missing:
-        return f"a {type(env).__name__} without {', '.join(f'`{name}`' for name in missing)}"
+        return missing
     name, turns = env.name, env.turns
     if not isinstance(name, str) or not re.fullmatch(r"[^\s/\\\x00-\x1f]+", name):
         return f"the name {shortened(repr(name))}; it becomes part of folder names: no spaces, no slashes"
@@ -87,6 +89,8 @@ def _task_misfit(task: Task, seed: int) -> str:
         return f"{where} the split {shortened(repr(task.split))}; a text was expected"
     if not isinstance(task.tags, tuple) or not all(isinstance(tag, str) for tag in task.tags):
         return f"{where} the tags {shortened(repr(task.tags))}; a tuple of texts was expected"
+    if not isinstance(task.environment, str):
+        return f"{where} the environment {shortened(repr(task.environment))}; its name was expected"
     return ""
 
 
@@ -179,7 +183,7 @@ def knobs(bench: Bench, evidence: Evidence) -> Finding:
 
 def summary(bench: Bench, evidence: Evidence) -> Finding:
     """One line on what the task is, where there is one."""
-    if not hasattr(bench.env, "summary"):
+    if not isinstance(bench.env, Summarises):
         return absent("the environment has no `summary`, which lists show beside its name")
     text = bench.env.summary
     if isinstance(text, str) and text.strip() and "\n" not in text:

@@ -21,8 +21,10 @@ from typing import Any
 
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench, Played
+from heedful.envs.checking.replies import listed_actions
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
 from heedful.envs.common.actions import Fault, answer_text, format_reply
+from heedful.protocols import AnswersFreely, Demonstrates
 from heedful.statistics.intervals import wilson
 from heedful.types import Task
 
@@ -215,13 +217,13 @@ def _play(bench: Bench, task: Task, answer: Callable[[str, int], str]) -> Played
 
 def _random_player(bench: Bench, evidence: Evidence) -> _Rate | None:
     """Success of well-formed random replies; `None` where the environment does not say what they are."""
-    told = hasattr(bench.env, "random_answer") or bool(getattr(bench.env, "actions", None))
+    told = isinstance(bench.env, AnswersFreely) or bool(listed_actions(bench.env))
     return _rate(evidence.sound) if told else None
 
 
 def _demonstrated(bench: Bench, tasks: Sequence[Task]) -> Finding | None:
     """Broken if demonstrated answers stand as answers in the observation, more often than other tasks' answers do."""
-    if not hasattr(bench.env, "demonstrate"):
+    if not isinstance(bench.env, Demonstrates):
         return None
     episodes: list[tuple[Task, list[tuple[str, str]]]] = []
     for task in tasks:

@@ -241,21 +241,21 @@ class Bench:
     def start(self, task: Task, member: int) -> tuple[Any, Observation]:
         """A fresh episode and its first observation."""
         where = f"task {task.id} (seed {task.seed}), member {member}"
-        environment: Any = self.demand("episode", lambda: self.env.episode(), where)
-        missing = [name for name in ("start", "step") if not callable(getattr(environment, name, None))]
+        episode: Any = self.demand("episode", lambda: self.env.episode(), where)
+        missing = [name for name in ("start", "step") if not callable(getattr(episode, name, None))]
         if missing:
-            text = f"`episode` returned {shortened(repr(environment))}, which has no `{'` and no `'.join(missing)}`"
+            text = f"`episode` returned {shortened(repr(episode))}, which has no `{'` and no `'.join(missing)}`"
             raise Broke(Fault("episode", "type", text), where)
-        first = self.demand("start", lambda: environment.start(task, member), where)
+        first = self.demand("start", lambda: episode.start(task, member), where)
         misfit = _misfit(first)
         if misfit:
             raise Broke(Fault("start", "type", f"`start` returned {misfit}"), where)
         self.episodes += 1
-        return environment, first
+        return episode, first
 
-    def step(self, environment: Any, reply: str) -> tuple[Step | None, float, Fault | None]:
+    def step(self, episode: Any, reply: str) -> tuple[Step | None, float, Fault | None]:
         self.replies += 1
-        answer, fault = self.ask("step", lambda: environment.step(reply))
+        answer, fault = self.ask("step", lambda: episode.step(reply))
         took = self.seconds["step"].pop()
         if fault is None and (misfit := _step_misfit(answer)):
             fault = Fault("step", "type", f"`step` returned {misfit}")
@@ -263,12 +263,12 @@ class Bench:
 
     def play(self, task: Task, member: int, source: ReplySource, most: int | None = None) -> Played:
         """Play one episode: to its end, two replies beyond its turns, or `most` replies. Raises Broke at the start."""
-        environment, first = self.start(task, member)
+        episode, first = self.start(task, member)
         exchanges: list[Exchange] = []
         shown = first.text
         while len(exchanges) < (self.turns + 2 if most is None else most):
             kind, reply = source(shown, len(exchanges))
-            step, seconds, fault = self.step(environment, reply)
+            step, seconds, fault = self.step(episode, reply)
             if step is None:
                 return Played(task, member, first, tuple(exchanges), fault, kind, reply)
             exchanges.append(Exchange(kind, reply, step, seconds))

@@ -21,6 +21,7 @@ from heedful.envs.common.actions import (
     format_reply,
 )
 from heedful.guarded import Answered, guarded_call
+from heedful.protocols import AnswersFreely
 from heedful.types import Task
 
 HUGE = 1_000_000
@@ -50,7 +51,7 @@ def actions_per_turn(env: Any) -> int:
 
 def random_answer(env: Any, task: Task, rng: random.Random) -> str:
     """What the environment offers as one; empty where it offers none, or no text."""
-    if not hasattr(env, "random_answer"):
+    if not isinstance(env, AnswersFreely):
         return ""
     answer = guarded_call(lambda: env.random_answer(task, rng))
     return answer.value if isinstance(answer, Answered) and isinstance(answer.value, str) else ""

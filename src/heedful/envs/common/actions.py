@@ -26,10 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from heedful.protocols import Episode
-from heedful.types import Task
+from heedful.protocols import Environment, ListsActions
 
 OPEN_THOUGHT = "<think>"
 CLOSE_THOUGHT = "</think>"
@@ -39,26 +37,6 @@ SEPARATOR = "||"
 
 LONGEST_QUOTE = 20
 """Characters of an unknown action that are repeated to the agent."""
-
-
-class ActionEnvironment(Protocol):
-    """An environment whose replies are lists of named actions: what scripted players need to know."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def turns(self) -> int: ...
-
-    @property
-    def actions(self) -> tuple[str, ...]: ...
-
-    @property
-    def actions_per_turn(self) -> int: ...
-
-    def task(self, seed: int) -> Task: ...
-
-    def episode(self) -> Episode: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +49,11 @@ class ReadReply:
     """A clause for the agent, such as `the answer is empty`; empty if there is no fault."""
     kind: str = ""
     """The fault in one or two words, for terse observations; empty if there is no fault."""
+
+
+def actions_of(env: Environment) -> tuple[str, ...]:
+    """The names of the actions; empty where answers are free text."""
+    return env.actions if isinstance(env, ListsActions) else ()
 
 
 def read_reply(reply: str, names: Sequence[str], most: int) -> ReadReply:

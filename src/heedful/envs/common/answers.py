@@ -1,4 +1,4 @@
-"""Answers in free text: how one is read, and what an environment of such environments offers to scripted players.
+"""Answers in free text: how one is read.
 
 Promise: every text is read without raising; a reply either gives one answer, or a fault that names what is wrong.
 
@@ -19,36 +19,9 @@ What an answer means is the environment's own business; one that it cannot make 
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from heedful.envs.common.actions import Fault, answer_text, format_reply
-from heedful.protocols import Episode
-from heedful.types import Task
-
-
-class AnswerEnvironment(Protocol):
-    """An environment whose replies hold one answer in free text: what scripted players need to know."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def turns(self) -> int: ...
-
-    def task(self, seed: int) -> Task: ...
-
-    def episode(self) -> Episode: ...
-
-    def random_answer(self, task: Task, rng: random.Random) -> str:
-        """A well-formed answer of a player who knows the form, and the pieces of the task, but does not think."""
-        ...
-
-    def blind_answers(self, tasks: Sequence[Task]) -> Sequence[str]:
-        """What a player who does not read could answer, most promising first: the commonest solutions of `tasks`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def split_of(digest: str | bytes) -> str:
 def task_of(env: str, start_state: str, seed: int, tags: tuple[str, ...] = ()) -> Task:
     """The task of a start state given in canonical form: its id and its split depend on nothing else."""
     digest = hashlib.sha256(f"{env}\n{start_state}".encode()).hexdigest()[:16]
-    return Task(id=f"{env}-{digest}", seed=seed, split=split_of(digest), tags=tags)
+    return Task(f"{env}-{digest}", seed, split_of(digest), tags, env)
 
 
 def check_same_start(expected: Task, task: Task) -> None:

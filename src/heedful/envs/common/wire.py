@@ -8,6 +8,7 @@ A tree is what JSON can hold: dicts with text keys, lists, text, numbers, boolea
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -78,13 +79,14 @@ def _check_particulars(step: Step) -> None:
 
 
 def task_tree(task: Task) -> Tree:
-    return {"id": task.id, "seed": task.seed, "split": task.split, "tags": list(task.tags)}
+    return dataclasses.asdict(task) | {"tags": list(task.tags)}
 
 
 def read_task(tree: Tree) -> Task:
     """Raises WireError."""
-    fields = _fields(tree, "a task", {"id": str, "seed": int, "split": str, "tags": list})
-    return Task(fields["id"], fields["seed"], fields["split"], _texts(fields["tags"], "a task's tags"))
+    fields = _fields(tree, "a task", {"id": str, "seed": int, "split": str, "tags": list}, {"environment": str})
+    tags = _texts(fields["tags"], "a task's tags")
+    return Task(fields["id"], fields["seed"], fields["split"], tags, fields["environment"] or "")
 
 
 def observation_tree(observation: Observation) -> Tree:

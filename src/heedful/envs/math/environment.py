@@ -131,7 +131,8 @@ class MathProblems(SolvableEnvironment):
     def task(self, seed: int) -> Task:
         problem = self.problem(seed)
         digest = _digest(f"{problem.question}\n{problem.answer}")
-        return Task(f"math-{digest}", seed, split_of(_digest(problem.source)), (problem.kind,) if problem.kind else ())
+        tags = (problem.kind,) if problem.kind else ()
+        return Task(f"math-{digest}", seed, split_of(_digest(problem.source)), tags, self.name)
 
     def episode(self) -> MathEpisode:
         return MathEpisode(self)
