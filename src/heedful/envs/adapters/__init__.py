@@ -1,5 +1,5 @@
 """Environments of other libraries, played as heedful's own: gymnasium, reasoning-gym, textarena and OpenEnv.
 
-Promise: importing an adapter never imports its library; that happens where a task is drawn or an episode is played, and
-a library that is missing is answered with a sentence.
+Importing an adapter never imports its library. That happens where a task is drawn or an episode is played, and a missing
+library is answered with a sentence.
 """
