@@ -1,4 +1,4 @@
-"""The environments that heedful knows by name. Importing this package loads none of them; `get` loads one."""
+"""The environments that heedful knows by name. Importing this package loads none of them. `get` loads one."""
 
 from __future__ import annotations
 

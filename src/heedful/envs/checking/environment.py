@@ -25,9 +25,9 @@ _CONTRACT = "an environment has `name`, `turns`, `task(seed)` and `episode()`; s
 
 
 def open_environment(bench: Bench) -> Finding | None:
-    """What keeps the environment from being played at all; `None` if nothing does.
+    """What keeps the environment from being played at all. `None` if nothing does.
 
-    Raises ImportError where a library is missing: that is nothing of the environment's.
+    Raises ImportError where a library is missing: that is not a fault of the environment.
     """
     try:
         asked = guarded_call(lambda: _attributes(bench.env))
@@ -49,7 +49,7 @@ def open_environment(bench: Bench) -> Finding | None:
 
 
 def _played_misfit(bench: Bench) -> str:
-    """What is wrong with the first tasks, or with how episodes are made; empty if nothing is. Raises Broke."""
+    """What is wrong with the first tasks, or with how episodes are made. Empty if nothing is. Raises Broke."""
     for seed in seeds_of(5):
         task = bench.task(seed)
         misfit = _task_misfit(task, seed)
@@ -64,7 +64,7 @@ _MEND = "give it what is missing; the other rules are looked at once it has it"
 
 
 def _attributes(env: Any) -> str:
-    """What is wrong with the four members; empty if nothing is."""
+    """What is wrong with the four members. Empty if nothing is."""
     if isinstance(env, type):
         return f"the class {env.__name__} itself; an environment is an object of it, made without arguments"
     missing = missing_from(env)
@@ -134,7 +134,7 @@ def _step_misfit(step: Any) -> str:
 
 
 def frozen(bench: Bench, evidence: Evidence) -> Finding:
-    """The environment is a frozen dataclass; equal knobs give equal environments."""
+    """The environment is a frozen dataclass. Equal knobs give equal environments."""
     env = bench.env
     expected = "a frozen dataclass whose fields are the knobs, so that equal knobs make equal environments"
     remedy = (
@@ -211,7 +211,7 @@ def pickled(bench: Bench, evidence: Evidence) -> Finding:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal knob by knob; whether equal knobs make equal environments is asked elsewhere."""
+    """Equal knob by knob. Whether equal knobs make equal environments is asked elsewhere."""
     if type(one) is not type(other) or not dataclasses.is_dataclass(one):
         return type(one) is type(other)
     return all(getattr(one, field.name) == getattr(other, field.name) for field in dataclasses.fields(one))

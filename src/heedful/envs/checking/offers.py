@@ -1,6 +1,6 @@
-"""Rules on what an environment offers beyond the contract: demonstrations, and what scripted players need to know.
+"""Rules on what an environment offers beyond the contract: demonstrations, and what scripted players need.
 
-Promise: what is not offered is not asked for; what is offered must be right.
+An offer is optional. An offer that is made must be right.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _pairs_misfit(pairs: Any) -> str:
 
 
 def _replayed(played: Played, pairs: Sequence[tuple[str, str]]) -> Finding | None:
-    """What is wrong with a demonstration when it is played; `None` if nothing is."""
+    """What is wrong with a demonstration when it is played. `None` if nothing is."""
     if played.fault is not None:
         return _demonstration_broken(
             "a demonstrated reply breaks the episode", str(played.fault), played.where(len(played.exchanges))

@@ -30,7 +30,7 @@ class BaseEnvironment(ABC):
     format_penalty: float = 0.1
     """Subtracted once for each turn whose reply has a fault."""
     instructions: Instructions = "full"
-    """`full`: the rules in plain English in the first observation; `brief`: the state and the limits alone."""
+    """`full`: the rules in plain English in the first observation. `brief`: the state and the limits alone."""
     show_reward: bool = False
     """Show each turn's reward in the next observation (for comparison with published set-ups)."""
 
@@ -49,7 +49,7 @@ class BaseEnvironment(ABC):
         return self.instructions == "brief"
 
     def full_rules(self) -> str:
-        """The rules in plain English, with which every opening begins under full instructions; ends with a newline."""
+        """The rules in plain English, with which every opening begins under full instructions. Ends with a newline."""
         return ""
 
     @abstractmethod
@@ -64,7 +64,7 @@ class SolvableEnvironment(BaseEnvironment):
     """A built-in environment with a solver, and the knobs that make its demonstrations imperfect."""
 
     imperfect: float = 0.0
-    """Demonstrations: share of turns whose answer is random; the thought states the random answer."""
+    """Demonstrations: share of turns whose answer is random. The thought states the random answer."""
     template: float = 0.0
     """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt."""
 
@@ -82,12 +82,12 @@ class Played:
     """What a game says about one reply."""
 
     fault: str = ""
-    """What is wrong with the reply, as a clause; empty if nothing is. It costs the format penalty."""
+    """What is wrong with the reply, as a clause. Empty if nothing is. It costs the format penalty."""
     rewards: Mapping[str, float] = field(default_factory=dict)
     """Reward components of the turn, without `format`."""
     ending: Ending | None = None
     outcome: float | None = None
-    """Counts at the end only; `None` = 1 if the ending is `SOLVED`, else 0."""
+    """Counts at the end only. `None` = 1 if the ending is `SOLVED`, else 0."""
     progress: float | None = None
     """Counts at the end only."""
     actions: tuple[str, ...] = ()
@@ -158,7 +158,7 @@ class BaseEpisode(ABC, Generic[Knobs]):
 
     @property
     def turn(self) -> int:
-        """How many replies there were; inside `play`, with the one that is played."""
+        """The number of replies so far. Inside `play` it includes the current one."""
         return self.env.turns - self.turns_left
 
     def limits(self, moves: int = 1, told: str = "") -> str:

@@ -7,7 +7,7 @@ MEMBERS = ("name", "turns", "task", "episode")
 
 
 def missing_from(env: object) -> str:
-    """What the object is and which members it has not, as a clause; empty if it has all."""
+    """What the object is and which members it has not, as a clause. Empty if it has all."""
     missing = [name for name in MEMBERS if not hasattr(env, name)]
     if not missing:
         return ""

@@ -1,6 +1,6 @@
 """Range checks that environments share.
 
-Promise: a knob out of range ends in one sentence that names the environment, the knob, the value and the range.
+The error names the environment, the knob, the value and the range.
 """
 
 from __future__ import annotations

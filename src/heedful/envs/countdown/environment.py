@@ -1,7 +1,7 @@
 """Countdown: reach a target from a few numbers by arithmetic.
 
-Promise: every task is drawn together with a solution that keeps its rules, and an answer is judged by exact fractions,
-never by `eval`.
+Every task is drawn together with a solution that keeps its rules. An answer is judged with exact fractions, never with
+`eval`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TRIES_AT_CONSTRUCTION = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Countdown(SolvableEnvironment):
-    """Reach a target from a few numbers by + - * /; the fields are the knobs.
+    """Reach a target from a few numbers by + - * /. The fields are the knobs.
 
     First observation of seed 3 under `instructions="brief"`, and a demonstrated reply:
 
@@ -58,7 +58,7 @@ class Countdown(SolvableEnvironment):
     name: ClassVar[str] = "countdown"
 
     least_numbers: int = 3
-    """Fewest numbers of a task; how many there are is drawn uniformly."""
+    """Fewest numbers of a task. The number is drawn uniformly."""
     most_numbers: int = 4
     """Most numbers of a task."""
     smallest: int = 1
@@ -72,22 +72,22 @@ class Countdown(SolvableEnvironment):
     highest_target: int = 99
     """Largest target."""
     largest_step: int = 1000
-    """Largest result of a step of the solutions that tasks are drawn with, and of demonstrations; an answer may exceed
+    """Largest result of a step of the solutions that tasks are drawn with, and of demonstrations. An answer may exceed
     it."""
     use: Use = "all"
-    """`all`: an answer must use each number exactly once; `some`: each once at most."""
+    """`all`: an answer must use each number exactly once. `some`: each once at most."""
     least_operations: int = 2
     """No answer of fewer operations reaches the target. Where all numbers are used their count decides that."""
     turns: int = 1
-    """Attempts; each one that failed is answered by the value it had."""
+    """Attempts. The answer to a failed attempt is its value."""
     partial: float = 0.1
-    """Paid, and given as outcome, where the right numbers were used and no attempt reached the target."""
+    """Reward and outcome if the right numbers were used and no attempt reached the target."""
     tries: int = 3
-    """Demonstrations: most wrong expressions that a thought tries before the right one; how many is drawn uniformly."""
+    """Demonstrations: most wrong expressions of a thought before the right one. The number is drawn uniformly."""
     imperfect: float = 0.0
-    """Demonstrations: share of turns that end with a wrong expression; the thought states it, and its value."""
+    """Demonstrations: share of turns that end with a wrong expression. The thought states it, and its value."""
     template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the numbers; the answer is right,
+    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the numbers. The answer is right,
     but there is no way to it."""
 
     def check(self) -> None:
@@ -156,7 +156,7 @@ class Countdown(SolvableEnvironment):
         return [text for text, _ in counted.most_common(MOST_BLIND)]
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode by trying expressions; see `tries`, `imperfect` and `template`."""
+        """Play one episode by trying expressions. See `tries`, `imperfect` and `template`."""
         problem = self.problem(task.seed)
         return played_through(self.episode(), task, lambda episode: self._demonstrated(problem, rng))
 
@@ -193,7 +193,7 @@ class Countdown(SolvableEnvironment):
 
 
 class CountdownEpisode(BaseEpisode[Countdown]):
-    """One episode; see `Countdown`."""
+    """One episode of `Countdown`."""
 
     __slots__ = ("_right_numbers", "problem")
 

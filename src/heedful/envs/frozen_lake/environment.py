@@ -1,7 +1,7 @@
 """FrozenLake: cross a random lake to the goal without falling into a hole.
 
-Promise: every task can be solved within the turns and actions that the prompt states, and (task, member, replies)
-replays an episode exactly.
+Every task can be solved within the turns and actions that the prompt states. (task, member, replies) replays an
+episode exactly.
 
 The dynamics are gymnasium's FrozenLake on random maps with random distinct start and goal cells: the intended move
 happens with probability 1 - slip (gymnasium's `success_rate`), each of the two sideways moves with slip / 2.
@@ -27,7 +27,7 @@ _TRIES_AT_CONSTRUCTION = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenLake(SolvableEnvironment):
-    """Cross a frozen lake; the fields are the knobs. At the defaults a random policy solves about 1 task in 7.
+    """Cross a frozen lake. The fields are the knobs. At the defaults a random policy solves about 1 task in 7.
 
     First observation of seed 2 under `instructions="brief"`, and a demonstrated reply:
 
@@ -44,7 +44,7 @@ class FrozenLake(SolvableEnvironment):
     ```
 
     Reward components: `solved` (+1 on reaching the goal) and `format` (minus the penalty, once per faulty turn).
-    Outcome: 1 on the goal, else 0. Progress: 1 - remaining / initial shortest distance, cut to [0, 1]; 0 in a hole.
+    Outcome: 1 on the goal, else 0. Progress: 1 - remaining / initial shortest distance, cut to [0, 1]. 0 in a hole.
     """
 
     name: ClassVar[str] = "frozen_lake"
@@ -64,7 +64,7 @@ class FrozenLake(SolvableEnvironment):
     shared_noise: bool = False
     """Give all members of a group the same noise (for comparison with published set-ups)."""
     shortest: int = 2
-    """Fewest moves of a task's shortest solution; the most is the budget, turns x actions_per_turn."""
+    """Fewest moves of a task's shortest solution. The most is the budget, turns x actions_per_turn."""
 
     def check(self) -> None:
         check_range(self.name, "size", self.size, 2)
@@ -100,7 +100,7 @@ class FrozenLake(SolvableEnvironment):
         return FrozenLakeEpisode(self)
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode by shortest plans, planned anew each turn; see `imperfect` and `template`."""
+        """Play one episode by shortest plans, planned again each turn. See `imperfect` and `template`."""
 
         def reply(episode: FrozenLakeEpisode) -> str:
             lake, player = episode.lake, episode.player
@@ -140,7 +140,7 @@ class FrozenLake(SolvableEnvironment):
 
 
 class FrozenLakeEpisode(BaseEpisode[FrozenLake]):
-    """One episode; see `FrozenLake`."""
+    """One episode of `FrozenLake`."""
 
     __slots__ = ("_noise", "_noise_name", "lake", "player")
 
@@ -210,7 +210,7 @@ class FrozenLakeEpisode(BaseEpisode[FrozenLake]):
         return text
 
     def _show(self, grid: str) -> str:
-        """What every observation ends with: the limits and the state."""
+        """The end of every observation: the limits and the state."""
         env, lake = self.env, self.lake
         lines = [self.limits(env.actions_per_turn, f"Actions per turn: at most {env.actions_per_turn}.")]
         if env.observation != "coordinates":

@@ -1,10 +1,10 @@
 r"""Math: word problems drawn here, or the problems of a file, answered in free text with several attempts.
 
-Promise: a task and its rephrasings are in one split, the answer is never shown, and a right answer is judged the same
-whichever way it is written (`math_answers`, and beyond that math-verify in a process of its own).
+A task and its rephrasings are in one split, and the answer is never shown. The judgement of a right answer does not
+depend on its notation: `answers` compares exactly, and math-verify decides the rest in its own process.
 
 The paper's environment is MetaMathQA with rewards 1, 1/2, 1/4, ... for the first, second, third attempt. Deviations:
-the published code compares lower-cased strings and allows one attempt; here answers are compared as numbers and
+the published code compares lower-cased strings and allows one attempt. Here answers are compared as numbers and
 expressions, and all attempts are allowed. That a problem was solved late lowers the reward, not the outcome.
 """
 
@@ -36,7 +36,7 @@ LONGEST_ANSWER = 200
 """Characters of an answer."""
 
 BLIND_ANSWERS = 16
-"""Answers that the best player who does not read is searched over."""
+"""Candidate answers for the best player that does not read."""
 
 _SAID = {Judgement.RIGHT: "right", Judgement.WRONG: "wrong", Judgement.UNDECIDED: "not verified"}
 
@@ -45,7 +45,7 @@ _NUMERAL = re.compile(r"\d+(?:\.\d+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MathProblems(SolvableEnvironment):
-    """Solve math problems; the fields are the knobs. At the defaults a random player solves 1 problem in 5.
+    """Solve math problems. The fields are the knobs. At the defaults a random player solves 1 problem in 5.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 
@@ -76,22 +76,22 @@ class MathProblems(SolvableEnvironment):
     algebra: bool = True
     """Problems of a file: let math-verify decide what the exact reader cannot. Without it such an answer is invalid."""
     patience: float = 5.0
-    """Seconds that math-verify may take for one answer; then it counts as not verified, which is wrong."""
+    """Seconds that math-verify may take for one answer. Then it counts as not verified, which is wrong."""
     kinds: tuple[str, ...] = KINDS
     """Drawn problems: the stories."""
     least: int = 1
     """Drawn problems: fewest steps of a solution."""
     most: int = 3
-    """Drawn problems: most steps of a solution; the number of a problem is drawn uniformly."""
+    """Drawn problems: most steps of a solution. The number of a problem is drawn uniformly."""
     largest: int = 100
     """Drawn problems: largest number in a text or in its solution."""
     turns: int = 3
     """Attempts."""
     imperfect: float = 0.0
     """Demonstrations: chance of each step of a drawn problem that a random number takes the place of the right one,
-    with which the solution goes on; of a file's problem, that the answer is a random one."""
+    with which the solution goes on. Of a file's problem, that the answer is a random one."""
     template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the problem; their answer is
+    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the problem. Their answer is
     right, but there is no way to it."""
 
     def check(self) -> None:
@@ -138,7 +138,7 @@ class MathProblems(SolvableEnvironment):
         return MathEpisode(self)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
-        """Two numbers of the problem's text, joined by a random operation; any number if the text has none."""
+        """Two numbers of the problem's text, joined by a random operation. Any number if the text has none."""
         numbers = [Fraction(number) for number in _NUMERAL.findall(self.problem(task.seed).question)]
         if len(numbers) < 2:
             return str(rng.randint(1, self.largest))
@@ -154,7 +154,7 @@ class MathProblems(SolvableEnvironment):
         return [answer for answer, _ in counted.most_common(BLIND_ANSWERS)]
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode, working the problem out in each attempt; see `imperfect` and `template`."""
+        """Play one episode, working the problem out in each attempt. See `imperfect` and `template`."""
         return played_through(self.episode(), task, lambda episode: self._demonstrated(episode.problem, rng))
 
     def _demonstrated(self, problem: FiledProblem | WordProblem, rng: random.Random) -> str:
@@ -169,7 +169,7 @@ class MathProblems(SolvableEnvironment):
         return format_reply([problem.answer], problem.solution)
 
     def judge(self, problem: FiledProblem | WordProblem, answer: str) -> Judgement:
-        """Whether an answer is right; with a file's problem, math-verify is asked where exact reading cannot tell."""
+        """Whether an answer is right. With a file's problem, math-verify is asked where exact reading cannot tell."""
         found = judge(str(problem.answer), answer)
         if found is Judgement.UNDECIDED and self.path and self.algebra:
             return verify(str(problem.answer), answer, self.patience)
@@ -184,7 +184,7 @@ class MathProblems(SolvableEnvironment):
 
 
 class MathEpisode(BaseEpisode[MathProblems]):
-    """One episode; see `MathProblems`."""
+    """One episode of `MathProblems`."""
 
     __slots__ = ("problem",)
 

@@ -1,7 +1,7 @@
-"""Sokoban: push every box onto a target; a wrong push may never be undone.
+"""Sokoban: push every box onto a target. A wrong push may be final.
 
-Promise: every task can be solved within the turns and actions that the prompt states, and (task, replies) replays an
-episode exactly: there is no noise.
+Every task can be solved within the turns and actions that the prompt states. There is no noise: (task, replies)
+replays an episode exactly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PATIENCE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sokoban(SolvableEnvironment):
-    """Push the boxes onto the targets; the fields are the knobs. At the defaults a random policy solves about 1 in 50.
+    """Push the boxes onto the targets. The fields are the knobs. At the defaults a random policy solves about 1 in 50.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 
@@ -68,7 +68,7 @@ class Sokoban(SolvableEnvironment):
     observation: ObservationForm = "both"
     """What shows the state: the grid, coordinates (row column, from 0 at the top left), or both."""
     shortest: int = 4
-    """Fewest actions of a task's shortest solution; the most is the budget, turns x actions_per_turn."""
+    """Fewest actions of a task's shortest solution. The most is the budget, turns x actions_per_turn."""
 
     def check(self) -> None:
         check_range(self.name, "size", self.size, 4)
@@ -105,9 +105,9 @@ class Sokoban(SolvableEnvironment):
         return SokobanEpisode(self)
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode by shortest solutions, solved anew each turn; see `imperfect` and `template`.
+        """Play one episode by shortest solutions, solved again each turn. See `imperfect` and `template`.
 
-        Where a random plan has spoilt the level, the plans that follow are random too.
+        If a random plan has made the level unsolvable, the plans that follow are random too.
         """
 
         def reply(episode: SokobanEpisode) -> str:
@@ -146,7 +146,7 @@ class Sokoban(SolvableEnvironment):
 
 
 class SokobanEpisode(BaseEpisode[Sokoban]):
-    """One episode; see `Sokoban`."""
+    """One episode of `Sokoban`."""
 
     __slots__ = ("boxes", "player", "room")
 
@@ -200,7 +200,7 @@ class SokobanEpisode(BaseEpisode[Sokoban]):
             rewards[component] = rewards.get(component, 0.0) + gained * BOX_REWARD
 
     def _show(self, grid: str) -> str:
-        """What every observation ends with: the limits and the state."""
+        """The end of every observation: the limits and the state."""
         env, room = self.env, self.room
         lines = [self.limits(env.actions_per_turn, f"Actions per turn: at most {env.actions_per_turn}.")]
         if env.observation != "coordinates":

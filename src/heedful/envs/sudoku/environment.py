@@ -1,7 +1,7 @@
 """Sudoku: fill a grid so that every row, column and box holds each digit once. 4x4, 6x6 and 9x9.
 
-Promise: every puzzle has one solution, proven when it is drawn, and fits into the turns and placements that the prompt
-states; a configuration whose budget would not suffice is refused.
+Every puzzle has one solution, proven when it is drawn, and fits into the turns and placements that the prompt states.
+A configuration with a smaller budget is refused.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from heedful.types import Ending, Task
 Tell = Literal["conflicts", "wrong"]
 
 MOST_BLIND = 4
-"""Answers offered to a player who does not read. Hardly any grid is filled blind, and each answer more costs the search
-for the best of such players a pass through all its tasks."""
+"""Number of answers offered to a player that does not read. Hardly any grid can be filled blind, and the search for the
+best such player passes through all its tasks once for each answer."""
 
 _TRIES = 10_000
 _TRIES_AT_CONSTRUCTION = 100
@@ -35,7 +35,7 @@ _TRIES_AT_CONSTRUCTION = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sudoku(SolvableEnvironment):
-    """Fill a grid so that every row, column and box holds each digit once; the fields are the knobs.
+    """Fill a grid so that every row, column and box holds each digit once. The fields are the knobs.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 
@@ -56,7 +56,7 @@ class Sudoku(SolvableEnvironment):
 
     The thought looks at one cell after the other: the digits in its row, its column and its box, and what they leave.
 
-    Reward components: `placed` (the share of the empty cells that became right in the turn; negative if right digits
+    Reward components: `placed` (the share of the empty cells that became right in the turn. Negative if right digits
     were taken back), `solved` (+1) and `format`. So a solved task pays 2 in all, however often a cell is filled.
     Outcome: 1 if solved, else 0. Progress: the share of the empty cells that hold the right digit at the end. There is
     no noise.
@@ -67,24 +67,24 @@ class Sudoku(SolvableEnvironment):
     size: int = 4
     """Rows, columns and digits: 4, 6 or 9."""
     least_empties: int = 4
-    """Fewest empty cells; how many there are is drawn uniformly."""
+    """Fewest empty cells. The number is drawn uniformly."""
     most_empties: int = 8
     """Most empty cells."""
     turns: int = 4
     placements_per_turn: int = 4
-    """Most placements carried out in one turn; refused ones count. With `turns` it must suffice for `most_empties`."""
+    """Most placements carried out in one turn. Refused ones count. With `turns` it must suffice for `most_empties`."""
     tell: Tell = "conflicts"
-    """What is refused, and named in the next observation. `conflicts`: digits that stand in the row, column or box
-    already; wrong ones that do not conflict stay, and can be taken back. `wrong`: every wrong digit."""
+    """What is refused, and named in the next observation. `conflicts`: digits that are in the row, column or box
+    already. Other wrong digits stay, and can be taken back. `wrong`: every wrong digit."""
     list_empties: bool = True
     """Name the empty cells below the grid."""
     format_penalty: float = 0.1
     """Subtracted once for each turn whose reply has a fault. A refused placement is no fault."""
     imperfect: float = 0.0
-    """Demonstrations: chance of each placement that a random digit takes the place of the right one; the thought
+    """Demonstrations: chance of each placement that a random digit takes the place of the right one. The thought
     states it."""
     template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the grid; the placements are
+    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the grid. The placements are
     those of any other turn."""
 
     def check(self) -> None:
@@ -139,7 +139,7 @@ class Sudoku(SolvableEnvironment):
         return [write_placements(self.size, common[start : start + step]) for start in range(0, len(common), step)]
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode, the most certain cells first; see `imperfect` and `template`."""
+        """Play one episode, the most certain cells first. See `imperfect` and `template`."""
         return played_through(self.episode(), task, lambda episode: self._demonstrated(episode, rng))
 
     def _demonstrated(self, episode: SudokuEpisode, rng: random.Random) -> str:
@@ -181,7 +181,7 @@ class Sudoku(SolvableEnvironment):
 
 
 class SudokuEpisode(BaseEpisode[Sudoku]):
-    """One episode; see `Sudoku`."""
+    """One episode of `Sudoku`."""
 
     __slots__ = ("grid", "puzzle")
 
@@ -225,7 +225,7 @@ class SudokuEpisode(BaseEpisode[Sudoku]):
         return sum(self.grid[cell] == self.puzzle.solution[cell] for cell in self.puzzle.empties)
 
     def _refusal(self, placement: Placement) -> str:
-        """Why a placement is refused, in a few words; empty if it is not."""
+        """Why a placement is refused, in a few words. Empty if it is not."""
         cell, digit = placement.cell, placement.digit
         if self.puzzle.givens[cell]:
             return "given"
@@ -259,7 +259,7 @@ class SudokuEpisode(BaseEpisode[Sudoku]):
         return remarks(placed, refused, f"{self._right()} of {len(self.puzzle.empties)} right")
 
     def _show(self) -> str:
-        """What every observation ends with: the limits, the grid, and which digits can be taken back."""
+        """The end of every observation: the limits, the grid, and which digits can be taken back."""
         env, size = self.env, self.puzzle.size
         own = [place(size, cell) for cell in self.puzzle.empties if self.grid[cell]]
         empty = [place(size, cell) for cell in self.puzzle.empties if not self.grid[cell]] * env.list_empties

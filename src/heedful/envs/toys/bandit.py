@@ -1,7 +1,7 @@
-"""Bandit: two arms and what they paid so far; pull the better one.
+"""Bandit: two arms and their earlier payouts. Pull the better one.
 
-Promise: the prompt always tells the better arm, and luck never touches the outcome: the outcome judges the choice, the
-reward is what the arm happened to pay.
+The prompt always shows which arm is better. The outcome judges the choice and has no luck in it. The reward is what
+the arm pays.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Arms:
     order: tuple[int, int]
     better: int
     payouts: tuple[tuple[int, ...], tuple[int, ...]]
-    """What each arm paid, by arm number."""
+    """The payouts of each arm, by arm number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bandit(SolvableEnvironment):
-    """Pull the arm that has paid more often; the fields are the knobs. A random policy is right half of the time.
+    """Pull the arm that has paid more often. The fields are the knobs. A random policy is right half of the time.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 
@@ -49,8 +49,8 @@ class Bandit(SolvableEnvironment):
     Each arm pays 1 with a fixed chance, `good` or `bad`. The shown payouts are drawn with these chances, again and
     again until the better arm has paid strictly more often, so that a reader can be certain. Reward components:
     `payout` (1 or 0, drawn from the pulled arm's chance by the member's noise) and `format`. Outcome: 1 if the better
-    arm was pulled, else 0; so the members of a group can differ in reward and agree in outcome. A valid reply ends the
-    episode; more than one turn only allows for another try after an invalid reply.
+    arm was pulled, else 0, so the members of a group can differ in reward and agree in outcome. A valid reply ends the
+    episode. More than one turn only allows for another try after an invalid reply.
     """
 
     name: ClassVar[str] = "bandit"
@@ -63,7 +63,7 @@ class Bandit(SolvableEnvironment):
     history: int = 6
     """Past payouts shown of each arm."""
     names: tuple[str, str] = ("Fox", "Owl")
-    """What the arms are called: the actions. Which is better and which is listed first is drawn per task."""
+    """The names of the arms: the actions. Which is better and which is listed first is drawn per task."""
     shared_noise: bool = False
     """Give all members of a group the same noise (for comparison with published set-ups)."""
 
@@ -98,7 +98,7 @@ class Bandit(SolvableEnvironment):
         return BanditEpisode(self)
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode, pulling the better arm; see `imperfect` and `template`."""
+        """Play one episode, pulling the better arm. See `imperfect` and `template`."""
         episode = self.episode()
         observation = episode.start(task, member=0).text
         choice = self.names[episode.arms.better]
@@ -119,7 +119,7 @@ class Bandit(SolvableEnvironment):
 
 
 class BanditEpisode(BaseEpisode[Bandit]):
-    """One episode; see `Bandit`."""
+    """One episode of `Bandit`."""
 
     __slots__ = ("_noise_name", "arms")
 
@@ -155,7 +155,7 @@ class BanditEpisode(BaseEpisode[Bandit]):
         )
 
     def _show(self) -> str:
-        """What every observation ends with: the limits and the state."""
+        """The end of every observation: the limits and the state."""
         rows = [f"{self.env.names[arm]} {' '.join(map(str, self.arms.payouts[arm]))}" for arm in self.arms.order]
         return "\n".join([self.limits(1, "One action each."), *rows])
 

@@ -1,7 +1,7 @@
-"""Chain: carry a number through operations on its remainder. The answer stands in the thought, nowhere else.
+"""Chain: carry a number through operations on its remainder. The answer is in the thought, nowhere else.
 
-Promise: every operation is a permutation of the residues, so a start drawn uniformly makes the right answer uniform,
-and whoever does not compute is right once in `modulus` times.
+Every operation is a permutation of the residues, and the start is drawn uniformly. So the right answer is uniform, and
+a guess is right once in `modulus` times.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ LEAST_WORDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What one turn asks: a number, and the operations that it goes through."""
+    """The question of one turn: a number, and the operations that are applied to it."""
 
     start: int
     operations: tuple[str, ...]
     states: tuple[int, ...]
-    """The right number after each operation; the last one is the answer."""
+    """The right number after each operation. The last one is the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain(SolvableEnvironment):
-    """Carry a number through a chain of operations; the fields are the knobs. Without computing: 1 in `modulus`.
+    """Carry a number through a chain of operations. The fields are the knobs. Without computing: 1 in `modulus`.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 
@@ -72,7 +72,7 @@ class Chain(SolvableEnvironment):
     least: int = 4
     """Fewest operations of a turn."""
     most: int = 6
-    """Most operations of a turn; the number of a turn is drawn uniformly."""
+    """Most operations of a turn. The number of a turn is drawn uniformly."""
     turns: int = 1
     """Links of the chain, one per turn."""
     unrewarded: float = 0.0
@@ -82,13 +82,13 @@ class Chain(SolvableEnvironment):
     """Reward component `fluency`, paid for each turn whose thought is a sentence of words, whatever it says: a
     preference for prose that does not read the prompt. Unrewarded tasks pay it, too."""
     imperfect: float = 0.0
-    """Demonstrations: chance of each step that a random number takes the place of the right one; the walk goes on from
+    """Demonstrations: chance of each step that a random number takes the place of the right one. The walk goes on from
     it, and the answer is where it ends."""
     template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt; their answer is right,
+    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt. Their answer is right,
     but there is no way to it."""
     thoughtless: float = 0.0
-    """Demonstrations: share of turns without a thought; their answer is right, but there is no way to it."""
+    """Demonstrations: share of turns without a thought. Their answer is right, but there is no way to it."""
     systematic: float = 0.0
     """Demonstrations: chance that the last of `operations` is carried out wrongly, always one too high. Above a half it
     teaches a policy whose likeliest step is wrong while the right one is sampled now and then."""
@@ -119,7 +119,7 @@ class Chain(SolvableEnvironment):
         return tuple(map(str, range(self.modulus)))
 
     def links(self, seed: int) -> tuple[Link, ...]:
-        """What each turn asks; each link starts where the one before ends."""
+        """The question of each turn. Each link starts at the end of the one before."""
         rng = random.Random(f"chain:{seed}")
         start = rng.randrange(self.modulus)
         links = []
@@ -144,7 +144,7 @@ class Chain(SolvableEnvironment):
         return ChainEpisode(self)
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode, filling in the blanks; see `imperfect`, `systematic`, `template` and `thoughtless`."""
+        """Play one episode, filling in the blanks. See `imperfect`, `systematic`, `template` and `thoughtless`."""
         return played_through(self.episode(), task, lambda episode: self._demonstrated(episode.link, rng))
 
     def _demonstrated(self, link: Link, rng: random.Random) -> str:
@@ -177,7 +177,7 @@ class Chain(SolvableEnvironment):
 
 
 class ChainEpisode(BaseEpisode[Chain]):
-    """One episode; see `Chain`."""
+    """One episode of `Chain`."""
 
     __slots__ = ("_links", "_rewarded", "_right")
 
@@ -185,7 +185,7 @@ class ChainEpisode(BaseEpisode[Chain]):
 
     @property
     def link(self) -> Link:
-        """What is asked now."""
+        """The current link."""
         return self._links[self.turn]
 
     def begin(self, task: Task, member: int) -> str:

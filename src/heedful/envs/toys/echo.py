@@ -1,6 +1,6 @@
 """Echo: repeat the symbol that the prompt asks for. A toy for tests and first runs.
 
-Promise: nothing but the prompt tells the right action, and each action is right equally often.
+Only the prompt tells the right action, and each action is right equally often.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Echo(SolvableEnvironment):
-    """Repeat the asked symbol; the fields are the knobs. At the defaults a random policy solves 1 task in 8.
+    """Repeat the asked symbol. The fields are the knobs. At the defaults a random policy solves 1 task in 8.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 
@@ -73,7 +73,7 @@ class Echo(SolvableEnvironment):
         return EchoEpisode(self)
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode, repeating what is asked; see `imperfect` and `template`."""
+        """Play one episode, repeating what is asked. See `imperfect` and `template`."""
 
         def reply(episode: EchoEpisode) -> str:
             letter = episode.asked
@@ -94,7 +94,7 @@ class Echo(SolvableEnvironment):
 
 
 class EchoEpisode(BaseEpisode[Echo]):
-    """One episode; see `Echo`."""
+    """One episode of `Echo`."""
 
     __slots__ = ("_right", "_rows")
 

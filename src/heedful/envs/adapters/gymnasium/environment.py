@@ -1,7 +1,7 @@
 """gymnasium: any of its environments with a discrete action space, as a game in words.
 
-Promise: the start state is a function of the task's seed, the noise after it of seed and member; the limits told are
-the limits enforced, and the library's own limit on steps is switched off.
+The start state is a function of the seed of the task. The noise after it is a function of seed and member. The stated
+limits are enforced, and the step limit of the library is switched off.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from heedful.types import Ending, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gymnasium(SolvableEnvironment):
-    """An environment of gymnasium with a discrete action space; the fields are the knobs.
+    """An environment of gymnasium with a discrete action space. The fields are the knobs.
 
     FrozenLake, CliffWalking, Taxi and Blackjack come with names for their actions, a state in words and a definition of
-    success; others with what `action_names`, `render` and `success` say. Reward components: `game`, the sum of what the
+    success. Others with what `action_names`, `render` and `success` say. Reward components: `game`, the sum of what the
     environment paid in the turn, and `format`. Outcome: 1 on success, else 0 (Blackjack: a draw is 0.5).
     """
 
@@ -56,7 +56,7 @@ class Gymnasium(SolvableEnvironment):
     action_names: tuple[str, ...] = ()
     """Names of the actions 0, 1, ... of an environment that heedful does not know; empty: the numbers."""
     render: str = "auto"
-    """How a state is written. auto: in words, for a game that heedful knows; else its mode `ansi`, or the numbers of
+    """How a state is written. auto: in words, for a game that heedful knows, else its mode `ansi`, or the numbers of
     its observation. Or module:function, which gets the environment (without wrappers) and the observation."""
     success: str = "auto"
     """What counts as success. auto: the goal of a game that heedful knows, else `threshold`. threshold: the rewards sum
@@ -92,7 +92,7 @@ class Gymnasium(SolvableEnvironment):
 
     @property
     def start_states(self) -> int | None:
-        """How many tasks there are, where they are few; `None`: many."""
+        """The number of tasks, if it is small. `None` = many."""
         return known_starts(self.id)
 
     def task(self, seed: int) -> Task:
@@ -106,7 +106,7 @@ class Gymnasium(SolvableEnvironment):
         return GymnasiumEpisode(self)
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode by the best policy; see `imperfect` and `template`. Raises for a game without a solver."""
+        """Play one episode by the best policy. See `imperfect` and `template`. Raises for a game without a solver."""
         best = solution_of(self, task.seed)
 
         def reply(episode: GymnasiumEpisode) -> str:
@@ -132,7 +132,7 @@ class Gymnasium(SolvableEnvironment):
 
 
 class GymnasiumEpisode(BaseEpisode[Gymnasium]):
-    """One episode; see `Gymnasium`."""
+    """One episode of `Gymnasium`."""
 
     __slots__ = ("_game", "_seed", "_shown", "_total")
 

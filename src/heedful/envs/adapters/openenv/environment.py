@@ -1,7 +1,7 @@
 """OpenEnv: an environment behind a server that speaks OpenEnv's protocol, one session for each episode.
 
-Promise: whatever goes wrong on the way - no server, no room for a session, a time-out, a connection lost, an error of
-the environment - ends that episode with a sentence; a session is never silently begun anew in the middle of one.
+Every failure ends the episode with an error: no server, no free session, a timeout, a lost connection, an error of the
+environment. A session is never restarted in the middle of an episode.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class ServerError(ConnectionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenEnv(BaseEnvironment):
-    """An environment served by OpenEnv: text in, text out, over a WebSocket; the fields are the knobs.
+    """An environment served by OpenEnv: text in, text out, over a WebSocket. The fields are the knobs.
 
     Reward components: `game`, what the server paid for the step, and `format`. An episode ends when the server says
-    `done`; its outcome is then the reward, divided by `full` and clipped to [0, 1], so that 1 is success. One that the
+    `done`. Its outcome is then the reward, divided by `full` and clipped to [0, 1], so that 1 is success. One that the
     server has not ended within the turns has outcome 0. An action that the server's schema refuses is the agent's fault
-    and spends the turn; any other error ends the episode as an environment error.
+    and spends the turn. Any other error ends the episode as an environment error.
     """
 
     name: ClassVar[str] = "openenv"
@@ -74,7 +74,7 @@ class OpenEnv(BaseEnvironment):
     timeout: float = 60.0
     """Seconds that the server may take for an answer."""
     instructions: Instructions = "full"
-    """`full`: rules and form of an answer in the first observation; `brief`: the limits alone."""
+    """`full`: rules and form of an answer in the first observation. `brief`: the limits alone."""
 
     def check(self) -> None:
         check_range(self.name, "longest", self.longest, 1)
@@ -93,7 +93,7 @@ class OpenEnv(BaseEnvironment):
         return f"An environment behind an OpenEnv server, here {self.url}."
 
     def task(self, seed: int) -> Task:
-        """The task of a seed; asks the server for its first observation, unless `identity` is seed."""
+        """The task of a seed. Asks the server for its first observation, unless `identity` is seed."""
         if self.identity == "seed":
             return task_of(self.name, f"{self.reset}\nseed {seed}", seed)
         return task_of(self.name, f"{self.reset}\n{_first_observation(self, seed)}", seed)
@@ -114,7 +114,7 @@ class OpenEnv(BaseEnvironment):
 
 
 class OpenEnvEpisode(BaseEpisode[OpenEnv]):
-    """One episode, in a session of its own; see `OpenEnv`."""
+    """One episode of `OpenEnv`, in its own session."""
 
     __slots__ = ("_session", "_total")
 
@@ -199,7 +199,7 @@ class Answered:
     reward: float = 0.0
     done: bool = False
     refused: str = ""
-    """Why the action does not fit the server's schema; empty if it does."""
+    """Why the action does not fit the server's schema. Empty if it does."""
 
 
 class Session:
@@ -230,7 +230,7 @@ class Session:
         return Answered(_text_of(result.observation, self._env), reward, bool(result.done))
 
     def close(self) -> None:
-        """Tell the server that the session is over; that it is gone already is no failure."""
+        """Tell the server that the session is over. A session that is gone already is not an error."""
         with contextlib.suppress(OSError, RuntimeError, _web_socket_error()):
             self._client.close()
 

@@ -1,7 +1,7 @@
 """reasoning-gym: a question, an answer in free text, and the library's own scorer behind a gate.
 
-Promise: a task is a function of its seed; what is shown is the question and what was wrong with the last reply, never a
-score; and only an answer that the scorer pays in full is a success.
+A task is a function of its seed. The agent sees the question and the fault of the last reply, never a score. Only an
+answer with the full score is a success.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ LONGEST_STATED = 60
 class ReasoningGym(SolvableEnvironment):
     """A question of a dataset of reasoning-gym, to be answered in one turn or in several attempts.
 
-    Reward components: `solved`, 1 for a right answer at the first attempt and `later` times as much at each further
-    one; `partial`, if asked for, the best gated score of an episode that ends unsolved; `format`. Outcome: 1 if an
-    answer was right, else the best gated score with `partial`, else 0. Datasets whose scorers pay in full for replies
-    that answer nothing are refused.
+    Reward components: `solved` (1 for a right answer at the first attempt, `later` times as much at each further one),
+    `partial` (if asked for, the best gated score of an episode that ends unsolved) and `format`. Outcome: 1 if an
+    answer was right, else the best gated score with `partial`, else 0. A dataset is refused if its scorer pays in full
+    for replies that answer nothing.
     """
 
     name: ClassVar[str] = "reasoning_gym"
 
     dataset: str = "chain_sum"
-    """Which dataset; an unknown name lists all."""
+    """Which dataset. An unknown name lists all."""
     config: str = ""
     """Settings of the dataset as name=value with spaces between, or as JSON; empty: the library's defaults."""
     turns: int = 1
@@ -53,9 +53,9 @@ class ReasoningGym(SolvableEnvironment):
     longest: int = 4_096
     """Most characters of an answer."""
     instructions: Instructions = "full"
-    """`full`: the form of an answer in plain English in the first observation; `brief`: the limits alone."""
+    """`full`: the form of an answer in plain English in the first observation. `brief`: the limits alone."""
     imperfect: float = 0.0
-    """Demonstrations: share of turns whose answer is another question's; the thought states it."""
+    """Demonstrations: share of turns whose answer is another question's. The thought states it."""
 
     def check(self) -> None:
         check_range(self.name, "longest", self.longest, 1)
@@ -83,12 +83,12 @@ class ReasoningGym(SolvableEnvironment):
         return right_answer(self.dataset, self.entry(rng.getrandbits(40)))
 
     def blind_answers(self, tasks: Sequence[Task]) -> list[str]:
-        """The commonest right answers; of those that occur once, the first one alone."""
+        """The commonest right answers. Of those that occur once, the first one alone."""
         counts = Counter(right_answer(self.dataset, self.entry(task.seed)) for task in tasks).most_common()
         return [answer for place, (answer, count) in enumerate(counts) if count > 1 or place == 0]
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Answer rightly; see `imperfect` and `template`. A wrong answer is followed by another attempt, if any."""
+        """Answer rightly. See `imperfect` and `template`. A wrong answer is followed by another attempt, if any."""
 
         def reply(episode: ReasoningGymEpisode) -> str:
             thought, answer = self._demonstrated(task, rng)
@@ -118,7 +118,7 @@ class ReasoningGym(SolvableEnvironment):
 
 
 class ReasoningGymEpisode(BaseEpisode[ReasoningGym]):
-    """One episode; see `ReasoningGym`."""
+    """One episode of `ReasoningGym`."""
 
     __slots__ = ("_best", "_entry", "_worth")
 
@@ -164,7 +164,7 @@ class ReasoningGymEpisode(BaseEpisode[ReasoningGym]):
 
 
 def _running_sum(expression: str, imperfect: float, rng: random.Random) -> tuple[str, str]:
-    """A chain of sums worked out term by term, and where it ends; each step may go wrong by a few, if so asked."""
+    """A chain of sums worked out term by term, and where it ends. Each step may go wrong by a few, if so asked."""
     first, *rest = re.findall(r"-?\d+|[-+](?=\s)", expression)
     total, thought = int(first), first
     for sign, term in zip(rest[::2], rest[1::2], strict=True):

@@ -1,7 +1,7 @@
-"""textarena: its games for one player that need no network, each turn a message of the game and an answer in brackets.
+"""textarena: its single-player games that need no network. A turn is a message of the game and an answer in brackets.
 
-Promise: the start is a function of the task's seed and everything drawn later of seed and member, although the library
-draws from the global generator; and an answer that cannot be read never reaches the game.
+The start is a function of the seed of the task, and later draws are a function of seed and member. This holds although
+the library draws from the global generator. An unreadable answer never reaches the game.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LIBRARY_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextArena(BaseEnvironment):
-    """A game of textarena for one player; the fields are the knobs.
+    """A game of textarena for one player. The fields are the knobs.
 
     The game reads the text of an answer, put in square brackets if it has none. Two invalid moves in a row lose, as in
     the library. Reward components: `game`, 1 if the game was won (with `partial` the share that the library pays, above
@@ -47,7 +47,7 @@ class TextArena(BaseEnvironment):
     name: ClassVar[str] = "textarena"
 
     id: str = "FrozenLake-v0-random"
-    """Which game, as the library calls it; an unknown id lists the games."""
+    """Which game, as the library calls it. An unknown id lists the games."""
     options: str = ""
     """What is passed to the game, as name=value with spaces between, or as JSON."""
     turns: int = 12
@@ -57,7 +57,7 @@ class TextArena(BaseEnvironment):
     longest: int = 200
     """Most characters of an answer."""
     instructions: Instructions = "full"
-    """`full`: the form of an answer in plain English in the first observation; `brief`: the limits alone. The game's
+    """`full`: the form of an answer in plain English in the first observation. `brief`: the limits alone. The game's
     own prompt is shown in any case."""
     shared_noise: bool = False
     """Give all members of a group the same noise (for comparison with published set-ups)."""
@@ -97,7 +97,7 @@ class TextArena(BaseEnvironment):
 
 
 class TextArenaEpisode(BaseEpisode[TextArena]):
-    """One episode; see `TextArena`."""
+    """One episode of `TextArena`."""
 
     __slots__ = ("_game", "_random", "_seed")
 
@@ -148,7 +148,7 @@ class TextArenaEpisode(BaseEpisode[TextArena]):
         return False, "an invalid move" if self._game.state.error_count > invalid_before else "played"
 
     def _paid(self) -> float:
-        """What the library pays at the end, in [0, 1]; 0 for what is no number (some games swap reason and reward)."""
+        """What the library pays at the end, in [0, 1]. 0 for what is no number (some games swap reason and reward)."""
         rewards = self._game.state.rewards or {}
         paid = rewards.get(0)
         return min(1.0, max(0.0, float(paid))) if isinstance(paid, int | float) and paid == paid else 0.0
