@@ -45,7 +45,9 @@ def open_environment(bench: Bench) -> Finding | None:
         )
     if not sentence:
         return None
-    return broken("the environment lacks what the contract asks for", expected=_CONTRACT, found=sentence, remedy=_MEND)
+    return broken(
+        "the environment lacks what the contract asks for", expected=_CONTRACT, found=sentence, remedy=_REMEDY
+    )
 
 
 def _played_misfit(bench: Bench) -> str:
@@ -60,7 +62,7 @@ def _played_misfit(bench: Bench) -> str:
     return "`episode` returned the same object twice, not a fresh episode each time" if made[0] is made[1] else ""
 
 
-_MEND = "give it what is missing; the other rules are looked at once it has it"
+_REMEDY = "give it what is missing; the other rules are looked at once it has it"
 
 
 def _attributes(env: Any) -> str:

@@ -182,7 +182,7 @@ def _copying_pays(place: Place, own: _Rate, foreign: _Rate, chance: _Rate | None
 
 
 def _different_places(evidence: Evidence) -> list[Place]:
-    """The places at which something stands, each text once: two that always hold the same are one."""
+    """The places that hold a text. Two places that always hold the same text count once."""
     shown = [text for played in evidence.episodes for text in played.observations[:3]][:200]
     by_texts = {tuple(map(place.find, shown)): place for place in reversed(PLACES)}
     return [place for texts, place in by_texts.items() if any(texts)]
@@ -221,7 +221,7 @@ def _random_player(bench: Bench, evidence: Evidence) -> _Rate | None:
 
 
 def _demonstrated(bench: Bench, tasks: Sequence[Task]) -> Finding | None:
-    """Broken if demonstrated answers stand as answers in the observation, more often than other tasks' answers do."""
+    """Broken if observations state demonstrated answers as answers, more often than the answers of other tasks."""
     if not isinstance(bench.env, Demonstrates):
         return None
     episodes: list[tuple[Task, list[tuple[str, str]]]] = []

@@ -87,7 +87,7 @@ def tempting(canary: Path) -> list[str]:
 
 
 def hostile(example: str, canary: Path) -> Mapping[str, Reply]:
-    """Kind -> reply. `example`: an answer that the environment understands, to be put beside what it does not."""
+    """Kind -> reply. `example`: an answer that the environment understands, to be combined with others."""
     fixed = {
         **_empty(),
         **_malformed(example),

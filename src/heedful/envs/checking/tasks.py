@@ -205,7 +205,7 @@ def _told(what: str, text: str, task: Task) -> Finding:
 
 
 def _tags(shown_by_task: dict[Task, list[str]]) -> Finding | None:
-    """A warning where a tag that some tasks have stands in their observations and in no others."""
+    """A warning if a tag of some tasks occurs in their observations and in no others."""
     for tag in sorted({tag for task in shown_by_task for tag in task.tags}):
         tagged = [
             any(_stands_alone(tag, text) for text in shown) for task, shown in shown_by_task.items() if tag in task.tags

@@ -12,13 +12,13 @@ Instructions = Literal["full", "brief"]
 
 
 def check_share(env: str, knob: str, value: float) -> None:
-    """Raise unless `value` lies in [0, 1]."""
+    """Raise ValueError unless `value` is in [0, 1]."""
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{env}: {knob} must lie in [0, 1], but is {value}.")
 
 
 def check_range(env: str, knob: str, value: int, least: int, most: int | None = None) -> None:
-    """Raise unless `value` lies in [least, most]."""
+    """Raise ValueError unless `value` is in [least, most]."""
     if value < least or (most is not None and value > most):
         wanted = f"at least {least}" if most is None else f"between {least} and {most}"
         raise ValueError(f"{env}: {knob} must be {wanted}, but is {value}.")

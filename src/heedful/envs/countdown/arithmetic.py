@@ -47,7 +47,7 @@ class ReadExpression:
     numbers: tuple[int, ...] = ()
     """The numbers of the expression, in the order in which they are written."""
     operations: frozenset[str] = frozenset()
-    """Which of + - * / occur, and `sign` for a minus that stands before a single operand."""
+    """Which of + - * / occur, and `sign` for a minus before a single operand."""
     text: str = ""
     """The expression in plain spelling, without spaces and without what follows an equals sign."""
     fault: str = ""

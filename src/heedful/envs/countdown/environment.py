@@ -28,7 +28,7 @@ MOST_NUMBERS = 8
 """More numbers than this, and a solution may no longer fit into an answer."""
 
 MOST_BLIND = 64
-"""Answers offered to a player who does not read."""
+"""Number of answers offered to a player that does not read."""
 
 _TRIES = 100_000
 _TRIES_AT_CONSTRUCTION = 10_000
@@ -262,7 +262,7 @@ class CountdownEpisode(BaseEpisode[Countdown]):
 
 
 def _tried(term: Term, target: int) -> str:
-    """An expression step by step, the target beside its value, and whether they are the same."""
+    """An expression step by step, its value and the target, and whether they are equal."""
     return f"{' '.join(term.steps)} {target} {'yes' if term.value == target else 'no'}"
 
 

@@ -25,7 +25,7 @@ from functools import lru_cache
 
 
 class Judgement(Enum):
-    """What is known of an answer beside the right one."""
+    """The result of comparing an answer with the right one."""
 
     RIGHT = "right"
     WRONG = "wrong"

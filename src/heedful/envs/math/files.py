@@ -110,7 +110,7 @@ class ProblemFile:
 
 
 class _Sources:
-    """Which sources ask the same question: they count as one, or the question could stand in two splits."""
+    """Which sources ask the same question: they count as one, or the question could be in two splits."""
 
     def __init__(self) -> None:
         self._asked_by: dict[int, int] = {}
@@ -126,7 +126,7 @@ class _Sources:
             self._above.setdefault(low, low)
 
     def joined(self) -> dict[int, int]:
-        """Source -> the smallest of those it was joined with. Sources that stand alone are left out."""
+        """Source -> the smallest of those it was joined with. Sources that were joined with none are left out."""
         return {source: self._root(source) for source in self._above}
 
     def _root(self, source: int) -> int:
@@ -256,7 +256,7 @@ class JsonLines:
 
 
 class ParquetRows:
-    """The rows of a parquet file, read by row groups of which a few are held."""
+    """The rows of a parquet file, read by row groups. A few groups are kept in memory."""
 
     def __init__(self, path: Path) -> None:
         import pyarrow

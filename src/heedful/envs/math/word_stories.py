@@ -36,7 +36,7 @@ class Story:
     events: tuple[Move, ...]
     """Further steps. None for a story that ends with its opening or an end."""
     questions: tuple[str, ...]
-    """What is asked where the last step needs no words of its own."""
+    """The question if the last step needs no words."""
     ends: tuple[Move, ...] = ()
     """Last steps that bring their own question."""
 

@@ -19,7 +19,7 @@ Cells = tuple[int, ...]
 """Cells in ascending order."""
 
 _PULL = 0.7
-"""Reverse play: chance that a player who steps away from a box pulls it along."""
+"""Reverse play: chance that a player that steps away from a box pulls it along."""
 _REVERSE_STEPS = 4
 """Reverse play: steps taken per action of the longest solution wanted (many of them are undone by later ones)."""
 _DEAD = -1
@@ -113,7 +113,7 @@ class Level:
 
 @lru_cache(maxsize=16_384)
 def draw_level(size: int, boxes: int, walls: float, lengths: tuple[int, int], seed: int, tries: int) -> Level:
-    """Draw rooms and play them backwards until a start's shortest solution lies in `lengths` (both ends included)."""
+    """Draw rooms, played backwards, until the shortest solution has a length in `lengths` (ends included)."""
     rng = random.Random(f"sokoban:{seed}")
     for _ in range(tries):
         room = _draw_room(size, boxes, walls, rng)
@@ -169,7 +169,7 @@ def _displacements(size: int) -> tuple[int, ...]:
 
 
 def _fewest_pushes(size: int, walls: list[bool], targets: Cells) -> tuple[int, ...]:
-    """Breadth-first pulls of a lone box from all targets at once. The player may stand anywhere off the walls."""
+    """Breadth-first pulls of a lone box from all targets at once. The player may be on any cell but a wall."""
     pushes = [_DEAD] * len(walls)
     for target in targets:
         pushes[target] = 0

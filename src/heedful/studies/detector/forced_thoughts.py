@@ -7,7 +7,7 @@ the environment reads the whole reply as it reads any other, and no weight chang
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from heedful.models.render import Renderer
 from heedful.policies import OpenPolicySource, Sampling

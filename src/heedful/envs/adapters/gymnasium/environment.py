@@ -96,7 +96,7 @@ class Gymnasium(SolvableEnvironment):
         return known_starts(self.id)
 
     def task(self, seed: int) -> Task:
-        """The task of a seed. Where all seeds draw one start state, every seed is a task of its own (and it warns)."""
+        """The task of a seed. If all seeds draw one start state, each seed is a separate task, with a warning."""
         start = start_state(self, seed)
         if starts_alike(self):
             return task_of(self.name, f"{start}\nseed {seed}", seed, tags=(ONE_START,))

@@ -61,7 +61,7 @@ class Knobs(Protocol):
 
 
 def draws_maps(env: Knobs) -> bool:
-    """Whether every task has a map of its own."""
+    """Whether every task has its own map."""
     return env.maps == "random" and base_name(env.id) == "FrozenLake"
 
 
@@ -201,7 +201,7 @@ def starts_alike(env: Knobs) -> bool:
 
 @lru_cache(maxsize=64)
 def numbered_actions(env: Knobs) -> tuple[str, ...]:
-    """The actions of an environment whose names nobody gave: their numbers."""
+    """The actions of an environment without given names: their numbers."""
     environment, _ = begin(env, 0)
     return tuple(str(number) for number in range(int(environment.action_space.n)))
 

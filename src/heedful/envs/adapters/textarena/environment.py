@@ -72,7 +72,7 @@ class TextArena(BaseEnvironment):
         return f"{self.id}, a game of the library textarena: answers in square brackets."
 
     def task(self, seed: int) -> Task:
-        """The task of a seed. Where all seeds draw one start state, every seed is a task of its own (and it warns)."""
+        """The task of a seed. If all seeds draw one start state, each seed is a separate task, with a warning."""
         start = _start_state(self, seed)
         if _has_one_start(self):
             return task_of(self.name, f"{start}\nseed {seed}", seed, tags=(ONE_START,))
