@@ -39,9 +39,9 @@ class Counting:
         return Observation(f"{before}see {self.shown}", f"open {self.shown}" if self.openings else "")
 
 
-def conversations(context: Context, environment: Any = None) -> list[Conversation]:
+def conversations(context: Context, episode: Any = None) -> list[Conversation]:
     """What is asked in each turn of an episode of five."""
-    player = Player(environment or Counting(), TASK, 0, 5, context)
+    player = Player(episode or Counting(), TASK, 0, 5, context)
     asked = []
     while player.ending is None:
         asked.append(player.conversation)

@@ -13,7 +13,7 @@ from heedful.cli.human_reply import reply_of, ways_to_answer
 from heedful.configuration import Choice, CommandLine, Positional, Shown
 from heedful.models.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
-from heedful.protocols import Episode
+from heedful.protocols import Demonstrates, Environment, Episode
 from heedful.rollout.context import Context
 from heedful.run.presets import preset, starting_points
 from heedful.run.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
@@ -202,7 +202,7 @@ def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -
                 "`random_answer`."
             )
         return lambda: random_reply(env, task, rng)
-    if not hasattr(env, "demonstrate"):
+    if not isinstance(env, Demonstrates):
         raise ValueError(f"{env.name} has no solver (no `demonstrate`). Try --by person or --by random.")
     if settings.member:
         raise ValueError(f"The solver demonstrates under the noise of member 0, found --member {settings.member}.")
@@ -210,7 +210,7 @@ def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -
     return lambda: next(replies, None)
 
 
-def _ask(env: Any, console: Console) -> str | None:
+def _ask(env: Environment, console: Console) -> str | None:
     """Ask until the answer can be read; `None` when the person leaves."""
     while True:
         try:
