@@ -50,7 +50,7 @@ class ProcessRank:
 
     @staticmethod
     def of(environment: Mapping[str, str]) -> ProcessRank:
-        """From the variables that torchrun sets; one process where there are none.
+        """Read the variables that torchrun sets. One process where there are none.
 
         Raises ValueError when only some of them are set, or one is no number.
         """

@@ -318,7 +318,7 @@ def _store_of(world: World) -> Store:
 
 
 def _is_of_a_collective(error: RuntimeError) -> bool:
-    """Whether the error comes from a collective; a sharded model runs collectives inside its forward and backward."""
+    """Whether the error comes from a collective. A sharded model runs collectives inside its forward and backward."""
     return isinstance(error, dist.DistError) or "gloo" in str(error)
 
 
