@@ -6,7 +6,7 @@ that a run calls. No model is involved. It takes about two minutes on one core.
     python benchmarks/coverage.py                   # writes benchmarks/results/coverage.json and coverage.md
     python benchmarks/coverage.py --docs docs/diagnostics.md     # and the tables of that page
 
-In all channels the prompts are drawn again for every batch, and I(X;Z) is that of the whole population:
+In all channels the prompts are drawn again for every batch. I(X;Z) is the value of the whole population:
 
 - `gaussian`: prompts x ~ N(0, 1), thoughts z ~ N(x, s^2), I = log(1 + 1 / s^2) / 2. Its information has no ceiling.
 - `bits`: a prompt is 16 bits, a thought its copy, each bit flipped with probability e: I = 16 (log 2 - h(e)).

@@ -31,7 +31,7 @@ SEED, TASKS, MEMBERS = 0, 8, 8
 env = Echo(instructions="brief")
 sampling, algorithm, keep = Sampling(tokens_per_turn=24), Grpo(), TopP(p=0.9)
 
-# A small model that was trained on the environment's demonstrations; any causal chat model works as well.
+# A small model that was trained on the environment's demonstrations. Any causal chat model works as well.
 model, tokenizer, _ = load_seedling(nano(), env, to_json(env), Tags(), lambda step, steps, loss: None)
 renderer = Renderer(tokenizer, Tags())
 learner = Learner(model, algorithm, OptimizerConfig(lr=1e-3), UpdateSettings(sampling.temperature))
