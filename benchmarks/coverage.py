@@ -106,7 +106,7 @@ CHANNELS: dict[str, Callable[[np.random.Generator, int, int, float], CrossScores
 
 
 def channel_row(channel: str, prompts: int, members: int, nats: float, batches: int) -> Row:
-    """Means over the batches, and how often the interval held the mean, which is the expected value at this N."""
+    """Means over the batches, and how often the interval contained the mean, which is the expected value at this N."""
     rng = generator(channel, prompts, members, nats)
     readings = []
     for _ in range(batches):
@@ -123,7 +123,8 @@ def channel_row(channel: str, prompts: int, members: int, nats: float, batches: 
 
 
 def _expected(metrics: Sequence[Metric]) -> Row:
-    """The mean with its standard error, the number of values with an interval, and the share that held the mean."""
+    """The mean with its standard error, the number of values with an interval, and the share that contained the
+    mean."""
     values = np.array([metric.value for metric in metrics], dtype=np.float64)
     mean = float(values.mean())
     error = float(values.std(ddof=1) / math.sqrt(len(values)))

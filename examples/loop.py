@@ -43,7 +43,7 @@ for step in range(STEPS):
     policy = HFPolicy(model, renderer, sampling, seed=derive(SEED, "rollout", step), version=step)
     groups = LockStep()(policy, Request(env.episode, tasks.next(TASKS), MEMBERS, env.turns))
 
-    # 2. Filter: a verdict with a reason for each group. A group whose outcomes are all equal teaches nothing.
+    # 2. Filter: a verdict with a reason for each group. A group whose outcomes are all equal gives no gradient.
     outcomes = [[member.outcome for member in group.trajectories] for group in groups]
     verdicts = keep(outcomes, stream(SEED, "filter", step))
 

@@ -31,7 +31,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One chat message. A sampled message carries its own token ids, so nothing is tokenised twice."""
+    """One chat message. A sampled message carries its own token ids, so no text is tokenised twice."""
 
     role: str
     """`system`, `user` or `assistant`."""
@@ -127,7 +127,7 @@ class Step:
     """The environment's answer to one reply."""
 
     observation: Observation
-    """Shown to the agent if the episode goes on."""
+    """Shown to the agent if the episode continues."""
     rewards: Mapping[str, float] = field(default_factory=dict)
     """Named components. The reward is their sum."""
     ending: Ending | None = None

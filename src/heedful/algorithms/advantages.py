@@ -41,7 +41,7 @@ class GroupRelative:
         return [0.0 if reward is None or math.isnan(reward) else (reward - mean) / divisor for reward in rewards_G]
 
     def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
-        """As `CreditsMembers` asks: from the total reward of each trajectory."""
+        """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""
         return self([trajectory.reward for trajectory in trajectories_G])
 
 
@@ -65,7 +65,7 @@ class LeaveOneOut:
         ]
 
     def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
-        """As `CreditsMembers` asks: from the total reward of each trajectory."""
+        """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""
         return self([trajectory.reward for trajectory in trajectories_G])
 
 

@@ -82,7 +82,7 @@ class Gae:
         return TokenCredit(advantages, [one + value for one, value in zip(advantages, values_T, strict=True)])
 
     def token_credits(self, trajectories_B: Sequence[SampledTrajectory]) -> list[TokenCredit]:
-        """As `CreditsTokens` asks: the credit of all trajectories of a step, their advantages whitened together."""
+        """The credit of all trajectories of a step (`CreditsTokens`), with their advantages whitened together."""
         credits_B = [self(one.rewards_K, one.values_T, one.turns_T) for one in trajectories_B]
         whitened_BT = self.whitened([credit.advantages_T for credit in credits_B])
         return [
@@ -91,7 +91,7 @@ class Gae:
         ]
 
     def observed_returns(self, trajectories_B: Sequence[SampledTrajectory]) -> list[list[float]]:
-        """As `UsesCritic` asks."""
+        """The observed returns of all trajectories of a step (`UsesCritic`)."""
         return [self.observed(one.rewards_K, one.turns_T) for one in trajectories_B]
 
     def observed(self, rewards_K: Sequence[float], turns_T: Sequence[int]) -> list[float]:

@@ -44,8 +44,8 @@ class TurnReturns:
     def __call__(self, rewards_GK: Sequence[Sequence[float] | None]) -> list[list[float]]:
         """One advantage per turn of each member, given its rewards per turn. An unscored member, `None`, gets none.
 
-        Unscored members are left out of every mean. A turn from which all earned the same earns exactly 0, and so does
-        everything in a group with one scored member. Raises ValueError for a reward that is not finite.
+        Unscored members are left out of every mean. A turn from which all members earned the same gets exactly 0, and
+        so does every turn in a group with one scored member. Raises ValueError for a reward that is not finite.
         """
         returns_GK = [None if rewards is None else self._to_go(rewards) for rewards in rewards_GK]
         of_scored = [returns for returns in returns_GK if returns is not None]
@@ -65,7 +65,7 @@ class TurnReturns:
         ]
 
     def turn_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
-        """As `CreditsTurns` asks: from the reward of each turn of each trajectory."""
+        """One advantage per turn (`CreditsTurns`), from the reward of each turn of each trajectory."""
         return self(
             [
                 [turn.reward for turn in trajectory.turns] if scored([trajectory.reward]) else None

@@ -27,7 +27,7 @@ def check_kl_kind(kind: str) -> None:
     """Raise ValueError, in a sentence, for a KL estimator that cannot be part of a loss."""
     if kind == "k1":
         raise ValueError(
-            "The KL estimator k1 cannot stand in the loss: the expectation of its gradient over the policy's own "
+            "The KL estimator k1 cannot be part of the loss: the expectation of its gradient over the policy's own "
             "samples is zero. Put it into the reward, or choose k2, k3 or k3_straight."
         )
     if kind not in get_args(KlKind):
@@ -44,7 +44,7 @@ class Algorithm:
     """clip: the smaller of r A and clip(r) A. weight: clip(r) A log p, with clip(r) held constant, so that every token
     keeps a gradient."""
     ratio: Ratio = "token"
-    """Whose probability ratio r: a token's own, or the geometric mean over its sequence."""
+    """The probability ratio r: a token's own, or the geometric mean over its sequence."""
     clip_low: float = 0.2
     """The probability ratio is clipped below at 1 - clip_low."""
     clip_high: float = 0.2

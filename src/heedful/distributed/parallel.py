@@ -1,4 +1,4 @@
-"""Which processes work on one run, and what each holds. Torch-free, since a command line is built from it.
+"""The processes of one run, and the part of the model in each. Torch-free, since a command line is built from it.
 
 The number of processes is decided by `torchrun` alone. Nothing here changes a run of a single process.
 """

@@ -71,7 +71,7 @@ class Sharded:
         self.half = half
         self._layers = [cast(FSDPModule, layer) for layer in layers]
         self._windows = 0
-        # FSDP2 sets itself up at the first pass, which a process that has nothing to sample might not come to.
+        # FSDP2 sets itself up in the first forward pass, which a rank without anything to sample might never run.
         with torch.no_grad():
             probe = torch.zeros(1, 2, dtype=torch.int64, device=world.device)
             self.token_logits(probe, torch.ones_like(probe, dtype=torch.bool))

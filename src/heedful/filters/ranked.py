@@ -81,7 +81,7 @@ class KeepAll:
 
     @property
     def share(self) -> float | None:
-        """None: this filter has no share."""
+        """`None`, because this filter has no share."""
         return None
 
 

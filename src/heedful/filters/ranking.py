@@ -39,7 +39,7 @@ def scored_values(values_PG: Sequence[Sequence[float | None]]) -> list[list[floa
 
 
 def variances(values_PG: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """Sample variance per group; `None` with fewer than two scored members."""
+    """Sample variance per group. `None` with fewer than two scored members."""
     return [sample_variance(values) if len(values) >= 2 else None for values in scored_values(values_PG)]
 
 

@@ -121,7 +121,7 @@ class _Informed:
 
 @dataclass(frozen=True, slots=True)
 class RandomSubset:
-    """Control: as many groups as another filter would keep, drawn uniformly among those it could have scored.
+    """Control: as many groups as another filter would keep, drawn uniformly among the groups that it could score.
 
     A filter may gain only because it trains on fewer groups. This control gains that, too, so the remaining difference
     is due to the choice. Constant groups are drawn like any other. Where the other filter weighs softly, its weights

@@ -243,7 +243,7 @@ class Renderer:
         added = before[len(stem) :].replace(tags.open, "").replace(tags.close, "")
         if not before.startswith(stem) or added.strip():
             raise ValueError(
-                f"Expected the chat template to keep what stood before a reply once the conversation goes on, but the "
+                f"Expected the chat template to keep the text before a reply when the conversation continues, but the "
                 f"prompt ends with {stem[-40:]!r} and later the reply follows {before[-40:]!r}. Use a template that "
                 f"adds a generation prompt (`add_generation_prompt`) equal to the header of its assistant messages."
             )

@@ -66,7 +66,7 @@ class KVBatch:
 
     cache: Cache
     filled_BT: Tensor
-    """True where the column holds a token of the row (bool, one column per cached column)."""
+    """True where the column has a token of the row (bool, one column per cached column)."""
     lengths_B: Tensor
     """Tokens cached per row."""
 

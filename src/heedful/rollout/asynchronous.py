@@ -29,7 +29,7 @@ class Asynchronous:
     """Ready conversations are answered while the environments of others still work: for environments that are slow."""
 
     threads: int = 32
-    """Environments at work at once. With --env-workers at least as many as there are workers."""
+    """Environments at work at once. With --env-workers: at least the number of workers."""
 
     def __post_init__(self) -> None:
         refuse_below(self, threads=1)

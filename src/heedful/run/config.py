@@ -218,8 +218,7 @@ class TrainConfig:
             )
 
     def asked(self, sampling: Sampling) -> Sampling:
-        """The sampling settings of this run's policy for its collector. Raises ValueError where one of them cannot
-        work."""
+        """The sampling settings of this run's policy for its collector. Raises ValueError where they cannot work."""
         return self.collect.sampling(self.policy.sampling(sampling))
 
     @property

@@ -150,7 +150,7 @@ def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Cons
 
 
 def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, console: Console) -> Evaluated:
-    """Play the held-out tasks, sampled and greedily, and the baselines. `env`: that of the settings, isolated."""
+    """Play the held-out tasks, sampled and greedily, and the baselines. `env`: the settings' environment, isolated."""
     from heedful.diagnostics.behaviour import behaviour
     from heedful.envs.common.tasks import evaluation_tasks
     from heedful.run.evaluation import evaluation_seed, measure_baselines, play_tasks, success_metric

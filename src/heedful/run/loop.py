@@ -333,7 +333,7 @@ def _shaping(groups: Sequence[Group]) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Interrupt:
-    """Whether Ctrl-C has asked a loop to stop."""
+    """Whether Ctrl-C was pressed to stop a loop."""
 
     asked: bool = False
 

@@ -205,7 +205,7 @@ def _untrained(config: TrainConfig) -> str:
 
 
 def shared_fields(settings: type, config: TrainConfig) -> dict[str, Any]:
-    """The values that a configuration gives to those fields of `settings` that it has, too."""
+    """The values of a configuration for the fields of `settings` that it shares."""
     return {field.name: getattr(config, field.name) for field in fields(settings) if hasattr(config, field.name)}
 
 
@@ -217,7 +217,7 @@ def with_settings(subject: Subject, settings: Any) -> Subject:
 
 @contextmanager
 def load(subject: Subject, console: Console) -> Iterator[LoadedModel]:
-    """Load the subject's weights; a seedling that the cache lacks is grown now, with a progress bar."""
+    """Load the subject's weights. A seedling that is not in the cache is grown now, with a progress bar."""
     import torch
 
     from heedful.models.load import load_model, pick_device

@@ -101,15 +101,15 @@ def train(
 
     Args:
         config: the configuration, or the name of a preset such as `"frozen_lake"`.
-        out: the run's folder, new or empty; by default `runs/<environment>-<algorithm>-s<seed>-<n>`.
-        on_step: called after each step; it may return False to stop the run, which is then saved.
+        out: the run's folder, new or empty. By default `runs/<environment>-<algorithm>-s<seed>-<n>`.
+        on_step: called after each step. It may return False to stop the run, which is then saved.
         show: print the live table, notes and the verdict.
 
-    Ctrl-C finishes the step, saves and returns; a second one raises KeyboardInterrupt. Under torchrun, each process
+    Ctrl-C finishes the step, saves and returns. A second one raises KeyboardInterrupt. Under torchrun, each process
     calls this function.
 
     Raises:
-        ValueError: the configuration or the folder cannot be used; nothing is left behind.
+        ValueError: the configuration or the folder cannot be used. No files are left behind.
     """
     chosen = preset(config) if isinstance(config, str) else config
 

@@ -1,5 +1,4 @@
-"""The run's conclusion in words: the gain, whether it is more than sharpening, and whether thoughts depend on the
-input.
+"""The run's conclusion in words: the gain, whether it exceeds sharpening, and whether thoughts depend on the input.
 
 Every sentence is based on figures of the run folder, with intervals. A missing figure is reported as unknown.
 """
@@ -167,8 +166,7 @@ def _heeding(lines: Sequence[StepMetrics], regime: Metric | None) -> list[str]:
 
 
 def _alarms(lines: Sequence[StepMetrics]) -> list[str]:
-    """The raised alarms and their steps, collapses with their evidence. Or that none was raised, if any was
-    measured."""
+    """Sentences on the raised alarms and their steps, with evidence for collapses, or on their absence if measured."""
     names = list(dict.fromkeys(name for line in lines for name in line.metrics if name.startswith("alarm/")))
     readings = {name: _readings(lines, name) for name in names}
     told = {name: found for name, found in readings.items() if found}

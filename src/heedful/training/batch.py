@@ -95,7 +95,7 @@ def cut_micro_batches(
         if sample.trained[:1] == (True,):
             raise ValueError(
                 f"The first token of member {sample.member} of group {sample.group} is marked as trained, but no token "
-                "stands before it to predict it from; start every prompt with at least one token."
+                "comes before it to predict it from; start every prompt with at least one token."
             )
     return [
         _pad([(samples[place], token_weights_B[place], place) for place in plan.places], plan.prompts, device)

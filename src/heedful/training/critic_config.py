@@ -16,7 +16,7 @@ class CriticConfig:
     kind: Kind = "model"
     """model: a copy of the policy's layers under a head of one number. head: such a head on the policy's own layers."""
     lr: float = 3e-4
-    """Learning rate of the critic's own parameters. The other settings are those of --optimizer."""
+    """Learning rate of the critic's own parameters. The other settings come from --optimizer."""
     trunk: float = 0.0
     """With kind head: share of the value loss's gradient that reaches the policy's layers, in the policy's own step."""
     coefficient: float = 1.0

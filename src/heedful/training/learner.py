@@ -200,8 +200,7 @@ class Learner:
     ) -> list[MicroBatch]:
         """Micro-batches of this rank's share of the samples of one optimizer step.
 
-        Token weights depend on all samples, and on trajectories: one that became several samples counts as
-        one.
+        Token weights depend on all samples, and on trajectories: one that became several samples counts as one.
         """
         counts: dict[tuple[int, int], int] = {}
         weights: dict[tuple[int, int], float] = {}

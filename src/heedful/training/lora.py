@@ -1,7 +1,7 @@
 """LoRA on a model in place: only the additions are trained, and the model keeps its class and its interface.
 
-With the additions switched off the model is bit-equal to the original. A saved run is an ordinary model directory with
-the additions merged into the weights. Its folder `adapter` has the additions alone, exactly.
+With the additions switched off the model is bit-equal to the original. The saved model is an ordinary model directory
+with the additions merged into the weights. Its folder `adapter` has the additions alone, exactly.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Adapters:
         if not path.exists():
             raise ValueError(
                 f"Expected the additions of a LoRA run in {path}, found no such file. Resume from another checkpoint: "
-                f"delete the folder {folder} to go on from the one before it."
+                f"delete the folder {folder} to continue from the one before it."
             )
         tensors = load_file(path)
         expected = {_public(name): parameter for name, parameter in self._parameters.items()}

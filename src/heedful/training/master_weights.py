@@ -1,6 +1,6 @@
 """Float32 copies of half-precision weights for the optimizer.
 
-So a step smaller than the spacing of bfloat16 numbers is not lost. With lr 1e-6 nearly every step is that small.
+A step smaller than the spacing of bfloat16 numbers is not lost. With lr 1e-6 nearly every step is that small.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class MasterWeights:
 
     @property
     def copies(self) -> list[torch.Tensor]:
-        """The copies alone, in the order of the parameters: part of what a resumed run needs."""
+        """The copies only, in the order of the parameters: a part of the state of a resumed run."""
         return [copy.detach() for parameter, copy in self._pairs()]
 
     def load_copies(self, copies: Sequence[torch.Tensor]) -> None:

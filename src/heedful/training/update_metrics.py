@@ -95,7 +95,7 @@ def update_metrics(
     """The metrics of one update.
 
     `passes` and gradient `norms` belong to its optimizer steps, `entropy` is the entropy bonus's coefficient. `capped`:
-    whether importance weights were capped. `kl_*` and `logprob_error` are those of the first step's batch.
+    whether importance weights were capped. `kl_*` and `logprob_error` come from the first step's batch.
     """
     first, n = passes[0], passes[0].tokens
     if first.kl_to_reference is None:
