@@ -23,8 +23,8 @@ class TurnReturns:
 
     Deviation from turn-level estimators in use (Wei et al. 2025, arXiv:2505.11821): those take the mean reward of turn
     t over the members that reached turn t, and add up the differences. A member that stops then avoids the means of the
-    turns that it did not take. So its baseline depends on its own choice to stop, and the estimate is biased towards
-    short episodes where turns pay and towards long ones where they cost (the derivation is in verl's issue 7244). Here
+    turns that it did not take. So its baseline depends on its own choice to stop. The estimate is biased towards short
+    episodes where turns pay and towards long ones where they cost (the derivation is in verl's issue 7244). Here
     every member's baseline at turn t is a function of the others' episodes alone.
 
     With gamma below 1 this is the usual estimate of the discounted objective. It lacks the factor gamma^t in front of

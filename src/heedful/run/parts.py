@@ -130,7 +130,7 @@ def assemble(
         critic=load_critic(config, model, settings),
     )
     if config.diagnostics.enabled and world.is_rank_0:
-        load_text_judge()  # now, so that the first step's time is that of a step
+        load_text_judge()  # now, so that its time is not part of the first step
     scorer = HFScorer(model, max_tokens=config.diagnostics.max_tokens)
     parts = Parts(
         env=env,

@@ -54,7 +54,7 @@ class Adapters:
             target_modules="all-linear" if everything else list(config.targets),
             task_type="CAUSAL_LM",
         )
-        with torch.random.fork_rng(devices=[]):  # peft draws A from the global generator; ours is drawn below
+        with torch.random.fork_rng(devices=[]):  # peft draws A from the global generator. It is replaced below
             try:
                 peft.inject_adapter_in_model(self._config, cast(torch.nn.Module, model), _NAME)
             except ValueError as error:
