@@ -12,8 +12,9 @@ process, and each goes first in every second pair. Time of the model is part of 
     python benchmarks/collecting.py --starts      # starts sleep like steps
 
 On a shared machine the model takes longer than it should. With --replay the policy answers with recorded replies and
-sleeps for their cost in CPU seconds. The cost has a part per call or join, per token step, per row of a step (fitted to
-calls of all sizes) and per row that must be copied in a join. Each is the minimum of several measurements.
+sleeps for their cost in CPU seconds. The cost has four parts: per call or join, per token step, per row of a step, and
+per row that must be copied in a join. The first three are fitted to calls of all sizes. Each is the minimum of several
+measurements.
 """
 
 from __future__ import annotations
@@ -380,7 +381,7 @@ def main() -> None:
 
 
 def _write(path: Path, result: Row) -> None:
-    """Put the result beside that of the other mode, and write the page of both."""
+    """Store the result next to the one of the other mode, and write the page of both."""
     results = json.loads(path.read_text()) if path.exists() else {}
     results[result["mode"]] = result
     path.write_text(json.dumps(results, indent=1) + "\n")

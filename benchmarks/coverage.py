@@ -6,7 +6,7 @@ that a run calls. No model is involved. It takes about two minutes on one core.
     python benchmarks/coverage.py                   # writes benchmarks/results/coverage.json and coverage.md
     python benchmarks/coverage.py --docs docs/diagnostics.md     # and the tables of that page
 
-In all channels the prompts are drawn again for every batch, and I(X;Z) is that of the whole population:
+In all channels the prompts are drawn again for every batch. I(X;Z) is the value of the whole population:
 
 - `gaussian`: prompts x ~ N(0, 1), thoughts z ~ N(x, s^2), I = log(1 + 1 / s^2) / 2. Its information has no ceiling.
 - `bits`: a prompt is 16 bits, a thought its copy, each bit flipped with probability e: I = 16 (log 2 - h(e)).
@@ -106,7 +106,7 @@ CHANNELS: dict[str, Callable[[np.random.Generator, int, int, float], CrossScores
 
 
 def channel_row(channel: str, prompts: int, members: int, nats: float, batches: int) -> Row:
-    """Means over the batches, and how often the interval held the mean, which is the expected value at this N."""
+    """Means over the batches, and how often the interval contained the mean, which is the expected value at this N."""
     rng = generator(channel, prompts, members, nats)
     readings = []
     for _ in range(batches):
@@ -123,7 +123,8 @@ def channel_row(channel: str, prompts: int, members: int, nats: float, batches: 
 
 
 def _expected(metrics: Sequence[Metric]) -> Row:
-    """The mean with its standard error, the number of values with an interval, and the share that held the mean."""
+    """The mean with its standard error, the number of values with an interval, and the share that contained the
+    mean."""
     values = np.array([metric.value for metric in metrics], dtype=np.float64)
     mean = float(values.mean())
     error = float(values.std(ddof=1) / math.sqrt(len(values)))

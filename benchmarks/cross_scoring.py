@@ -84,7 +84,7 @@ class Case:
     shape: str
     prompt: int
     thought: int
-    """Tokens of a thought; their mean where ragged."""
+    """Tokens of a thought, or their mean where ragged."""
     thoughts: int
     micro_batch: int
     methods: tuple[str, ...]

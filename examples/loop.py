@@ -31,7 +31,7 @@ SEED, TASKS, MEMBERS = 0, 8, 8
 env = Echo(instructions="brief")
 sampling, algorithm, keep = Sampling(tokens_per_turn=24), Grpo(), TopP(p=0.9)
 
-# A small model that was trained on the environment's demonstrations; any causal chat model works as well.
+# A small model that was trained on the environment's demonstrations. Any causal chat model works as well.
 model, tokenizer, _ = load_seedling(nano(), env, to_json(env), Tags(), lambda step, steps, loss: None)
 renderer = Renderer(tokenizer, Tags())
 learner = Learner(model, algorithm, OptimizerConfig(lr=1e-3), UpdateSettings(sampling.temperature))
@@ -43,7 +43,7 @@ for step in range(STEPS):
     policy = HFPolicy(model, renderer, sampling, seed=derive(SEED, "rollout", step), version=step)
     groups = LockStep()(policy, Request(env.episode, tasks.next(TASKS), MEMBERS, env.turns))
 
-    # 2. Filter: a verdict with a reason for each group. A group whose outcomes are all equal teaches nothing.
+    # 2. Filter: a verdict with a reason for each group. A group whose outcomes are all equal gives no gradient.
     outcomes = [[member.outcome for member in group.trajectories] for group in groups]
     verdicts = keep(outcomes, stream(SEED, "filter", step))
 

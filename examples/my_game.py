@@ -1,4 +1,4 @@
-"""Guess a number; each wrong guess is answered with "higher" or "lower"."""
+"""Guess a number. Each wrong guess is answered with "higher" or "lower"."""
 
 import random
 import re

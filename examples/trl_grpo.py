@@ -3,7 +3,7 @@
     pip install torch && pip install 'heedful[trl,text]'
     python examples/trl_grpo.py
 
-The first run grows a small language model that knows Bandit a little; every later one finds it in the cache.
+The first run grows a small language model that knows Bandit a little. Every later run finds it in the cache.
 """
 
 import sys
@@ -35,7 +35,7 @@ def main(output: Path, steps: int, name: str = "bandit") -> None:
             per_device_train_batch_size=32,
             gradient_accumulation_steps=2,  # 64 episodes of a step: 8 prompts x 8
             num_generations=8,
-            max_completion_length=env.turns * 200,  # of a whole episode; heedful limits each turn
+            max_completion_length=env.turns * 200,  # for a whole episode, since heedful limits each turn
             learning_rate=3e-4,
             logging_steps=1,
             save_steps=1,  # the checkpoint before the last update sampled the last batch
@@ -44,7 +44,7 @@ def main(output: Path, steps: int, name: str = "bandit") -> None:
             use_cpu=True,
             bf16=False,
         ),
-        # Prompts whose episodes differ in success; diagnostics every 4 steps, in full every 20.
+        # Prompts whose episodes differ in success. Diagnostics every 4 steps, in full every 20.
         heedful=HeedfulConfig(filter=TopP(p=0.9, on="outcome")),
     )
     trainer.train()

@@ -1,6 +1,6 @@
 """Names that a package exports without loading the modules that define them (PEP 562).
 
-So `import heedful.training` works without torch, and only what is used is loaded.
+So `import heedful.training` works without torch, and a module is loaded only when one of its names is used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Calls into code that is not ours: an environment of a user's own may raise anything at any time.
+"""Calls into foreign code: an environment written by a user may raise any error at any time.
 
-Promise: whatever an `Exception` a call raises, it comes back as a value; what stops the process itself (Ctrl-C, exit)
-passes through. This is the one handler of the kind for environments: whoever plays one calls it through here.
+An `Exception` that a call raises is returned as a value. Ctrl-C and exit, which stop the process itself, pass through.
+This is the only handler of this kind for environments. Every caller that plays an environment calls it through here.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Answer = TypeVar("Answer")
 
 
 class RaisedElsewhere(Exception):
-    """Something was raised in another process; the text names its type already, as `str(Raised(error))` gave it."""
+    """An error raised in another process. Its text already names the type, as `str(Raised(error))` gave it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What a call raised in the place of an answer."""
+    """The error that a call raised instead of returning an answer."""
 
     error: Exception
 
@@ -32,21 +32,21 @@ class Raised:
 
     @property
     def place(self) -> str:
-        """The innermost line of code that it came from, as `file.py, line 3`; empty if that is unknown."""
+        """The innermost line of code that raised the error, as `file.py, line 3`. Empty if that is unknown."""
         frames = extract_tb(self.error.__traceback__)
         return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if len(frames) > 1 else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[Answer]):
-    """What a call returned."""
+    """The value that a call returned."""
 
     value: Answer
 
 
 def guarded_call(call: Callable[[], Answer]) -> Answered[Answer] | Raised:
-    """Call foreign code; what it raises is an answer like another."""
+    """Call foreign code and return its answer, or the error that it raised."""
     try:
         return Answered(call())
-    except Exception as error:  # foreign code: whatever it raises belongs to whoever asked, and to nobody else
+    except Exception as error:  # foreign code: its errors concern its caller only
         return Raised(error)

@@ -1,4 +1,7 @@
-"""The verbs others implement. Each protocol is the whole contract of one seam; standard library only."""
+"""The protocols that others implement. Each protocol is the whole contract of one seam.
+
+This module needs the standard library only. An error that an implementation raises is handled by its caller, not here.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ from heedful.types import (
 
 
 class Episode(Protocol):
-    """One episode: text in, text out, single use. Parsing the reply is the environment's own business."""
+    """One episode: text in, text out, single use. The environment parses the reply."""
 
     def start(self, task: Task, member: int) -> Observation:
-        """Build the start state of `task`; `member` selects the noise stream. Called once."""
+        """Build the start state of `task`. `member` selects the noise stream. Called once."""
         ...
 
     def step(self, response: str) -> Step:
-        """Execute one reply. Must accept any text; a reply it cannot read is a fault of the agent, not an error."""
+        """Execute one reply. Must accept any text. An unreadable reply is a fault of the agent, not an error."""
         ...
 
 
@@ -55,16 +58,16 @@ class _ByAttribute(_ProtocolMeta):
 
 @runtime_checkable
 class Environment(Protocol, metaclass=_ByAttribute):
-    """A configured kind of environment: frozen, its fields are the knobs, and it makes tasks and episodes."""
+    """A configured kind of environment: frozen, its fields are the knobs. It makes tasks and episodes."""
 
     @property
     def name(self) -> str:
-        """Registry name, e.g. `frozen_lake`."""
+        """Registry name, for example `frozen_lake`."""
         ...
 
     @property
     def turns(self) -> int:
-        """Most turns an episode lasts; told to the agent and enforced by the environment."""
+        """The most turns of an episode. The agent is told this number, and the environment enforces it."""
         ...
 
     def task(self, seed: int) -> Task:
@@ -117,7 +120,7 @@ class Demonstrates(Environment, Protocol):
     """An environment with a solver."""
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """One episode of (observation, reply) pairs, played as member 0: in windows of history it is replayed.
+        """One episode of (observation, reply) pairs, played as member 0. In windows of history it is replayed.
 
         Replies are as an agent writes them, thought tags included.
         """
@@ -155,14 +158,14 @@ class PlayedElsewhere(Environment, Protocol):
 
 
 class Policy(Protocol):
-    """Something that answers conversations. It owns the chat template and keeps the sampled ids."""
+    """A source of replies to conversations. It owns the chat template and keeps the sampled ids."""
 
     @property
     def temperature(self) -> float: ...
 
     @property
     def version(self) -> int:
-        """Number of updates the weights have seen."""
+        """The number of updates of the weights so far."""
         ...
 
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
@@ -202,7 +205,7 @@ class ContinuousBatching(Protocol):
         """Answer conversations until none is left.
 
         `arrivals(wait)` gives the conversations that became ready since its last call. With `wait` it blocks until
-        there is one; an empty answer then means that there will be no more. `hand_over(key, reply)` takes a reply that
+        there is one. An empty answer then means that there will be no more. `hand_over(key, reply)` takes a reply that
         has ended.
         """
         ...
@@ -217,7 +220,7 @@ class Scorer(Protocol):
 
     @property
     def name(self) -> str:
-        """Empty for the policy that sampled; else it becomes part of the metric's name."""
+        """Empty for the policy that sampled. Any other name becomes part of the metric's name."""
         ...
 
     def cross_score(
@@ -232,16 +235,16 @@ class Scorer(Protocol):
 
 
 class Filter(Protocol):
-    """Chooses prompts by how their members' values spread. Pure, on plain numbers."""
+    """Chooses prompts by the spread of their members' values. Pure, on plain numbers."""
 
     @property
     def on(self) -> str:
-        """What the values are: `outcome`, `reward` or the name of a reward component."""
+        """The kind of values: `outcome`, `reward` or the name of a reward component."""
         ...
 
     @property
     def share(self) -> float | None:
-        """What the loss scale `rho` multiplies by; `None` where the filter asks for no share of anything."""
+        """The factor of the loss scale `rho`, or `None` where the filter has no share."""
         ...
 
     def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]: ...
@@ -249,24 +252,24 @@ class Filter(Protocol):
 
 @runtime_checkable
 class CreditsMembers(Protocol):
-    """An advantage estimator that gives each member of a group one advantage; all tokens of the member share it."""
+    """An advantage estimator that gives each member of a group one advantage, shared by all tokens of the member."""
 
     def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
         """One advantage per member, in order. A member whose `reward` is `None` or NaN gets 0.
 
-        The members are those of one group, or some of them: the gradient's noise is measured on halves of a group.
+        The members are one group, or a part of it: the gradient's noise is measured on halves of a group.
         """
         ...
 
 
 @runtime_checkable
 class CreditsTurns(Protocol):
-    """An advantage estimator that gives each turn of a member one advantage; all tokens of the turn share it."""
+    """An advantage estimator that gives each turn of a member one advantage, shared by all tokens of the turn."""
 
     def turn_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
-        """For each member, in order, one advantage per turn; an empty list for a member without a reward.
+        """One list per member, in order: one advantage per turn, or an empty list for a member without a reward.
 
-        The members are those of one group, or some of them: the gradient's noise is measured on halves of a group.
+        The members are one group, or a part of it: the gradient's noise is measured on halves of a group.
         """
         ...
 
@@ -276,7 +279,7 @@ class CreditsTokens(Protocol):
     """An advantage estimator that gives each sampled token an advantage of its own. The most general kind."""
 
     def token_credits(self, trajectories_B: Sequence[SampledTrajectory]) -> list[TokenCredit]:
-        """The credit of every trajectory that is trained on in one step, in order; called once a step."""
+        """The credit of every trajectory that is trained on in one step, in order. Called once per step."""
         ...
 
 
@@ -285,7 +288,7 @@ class UsesCritic(CreditsTokens, Protocol):
     """An estimator that reads a critic's values. The run trains a critic for it, on the returns it gives."""
 
     def observed_returns(self, trajectories_B: Sequence[SampledTrajectory]) -> list[list[float]]:
-        """For each trajectory the rewards observed after each sampled token, discounted, without any value."""
+        """The discounted rewards observed after each sampled token, one list per trajectory, without any value."""
         ...
 
 
@@ -294,7 +297,7 @@ Estimator: TypeAlias = CreditsMembers | CreditsTurns | CreditsTokens
 
 
 class Tracker(Protocol):
-    """Receives every step's metrics. A tracker that fails later only warns; one that cannot start raises."""
+    """Receives every step's metrics. A tracker that fails later only warns. One that cannot start raises an error."""
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None: ...
 

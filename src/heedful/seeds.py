@@ -1,7 +1,7 @@
 """Independent random streams for every consumer, derived from one run seed.
 
-Promise: a stream depends only on the seed and the names given, so no generator has to be saved to resume a run,
-and switching one consumer on or off never moves another's draws.
+A stream depends only on the seed and the names given. So no generator has to be saved to resume a run. Switching one
+consumer on or off never changes the draws of another.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import random
 
 
 def derive(seed: int, *names: str | int) -> int:
-    """A 63-bit seed for the consumer named by `names`; stable over processes, platforms and Python versions."""
+    """A 63-bit seed for the consumer named by `names`. Stable over processes, platforms and Python versions."""
     text = ":".join(str(part) for part in (seed, *names))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def stream(seed: int, *names: str | int) -> random.Random:
-    """A `random.Random` of its own for the consumer named by `names`."""
+    """A separate `random.Random` for the consumer named by `names`."""
     return random.Random(derive(seed, *names))

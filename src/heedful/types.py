@@ -1,8 +1,8 @@
-"""The nouns of heedful: plain, frozen data that flows from tasks to metrics.
+"""The data types of heedful: plain, frozen data that flows from tasks to metrics.
 
-Promise: standard library only, nothing here computes more than a view of its own fields.
+This module needs the standard library only. Its methods compute views of their own fields and nothing else.
 
-Dimension letters used on nested lists and tensors everywhere in the project:
+Dimension letters of nested lists and tensors, used everywhere in the project:
 `P` prompts (groups), `G` members of a group, `K` turns, `B` sequences, `T` tokens, `V` vocabulary,
 `M` scored thoughts (rows), `N` distinct prompts (columns), `A` actions, `S` spellings of actions in tokens.
 So `rewards_PG`, `logprobs_BT`, `scores_MN`.
@@ -21,9 +21,9 @@ class Task:
     """One start state: the identity of a group."""
 
     id: str
-    """Names the start state: equal ids mean equal start states."""
+    """Name of the start state: equal ids mean equal start states."""
     seed: int
-    """Rebuilds the start state, and (with the member's number) its noise."""
+    """Seed of the start state and, together with the member's number, of its noise."""
     split: str
     """`train`, `val` or `test`: decided by a stable hash of the start state."""
     tags: tuple[str, ...] = ()
@@ -33,26 +33,26 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One chat message. A sampled message carries its own token ids, so nothing is tokenised twice."""
+    """One chat message. A sampled message carries its own token ids, so no text is tokenised twice."""
 
     role: str
     """`system`, `user` or `assistant`."""
     content: str
     ids: tuple[int, ...] | None = None
-    """The sampled ids (assistant messages only); `None` for text that still has to be rendered."""
+    """The sampled ids (assistant messages only). `None` for text that still has to be rendered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a policy is asked to continue: alternating messages that end in a user's."""
+    """The input of a policy: alternating messages, the last one from the user."""
 
     key: str
-    """Unique among the conversations of one `collect`: lets a policy keep its cache over turns."""
+    """Unique among the conversations of one `collect`. A policy uses it to keep its KV cache over turns."""
     messages: tuple[Message, ...]
     restarts: bool = False
-    """A window of an episode that does not go on from the conversation of the turn before: read anew, as a whole."""
+    """The window does not continue the conversation of the turn before, so all its ids are read again."""
     turn: int = 0
-    """The number of the reply that is asked for, within its episode. With the key it names the reply's noise."""
+    """The number of the requested reply within its episode. Together with the key it selects the reply's noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +73,15 @@ class Prompt:
     text: str
     ids: tuple[int, ...]
     restarts: bool = False
-    """The ids are the whole context: nothing that stands before them in this trajectory was read with them.
-    The first turn needs no mark: nothing stands before it."""
+    """True where the ids are the whole context: earlier ids of this trajectory were not read with them.
+    The first turn needs no mark, because no ids come before it."""
     history: int = 0
-    """Where `restarts`: so many of the ids come before the newest observation; what follows them is new."""
+    """Where `restarts`: the number of ids before the newest observation. The ids after them are new."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a policy sampled in one turn, exactly as sampled.
+    """The policy's sampled output of one turn, exactly as sampled.
 
     Example: the reply `Go up</think><answer>Up</answer><end>` under a forced `<think>` has
     `thought` over `Go up</think>` and `answer` over `<answer>Up</answer>`.
@@ -94,7 +94,7 @@ class Reply:
     logprobs: tuple[float, ...]
     """Per sampled token, under log softmax(logits / temperature)."""
     entropies: tuple[float, ...]
-    """Per sampled token, the exact entropy of softmax(logits / temperature), in nats; empty if unknown."""
+    """Per sampled token, the exact entropy of softmax(logits / temperature), in nats. Empty if unknown."""
     thought: Span
     """Up to and including the token(s) that end it."""
     answer: Span
@@ -106,11 +106,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the environment shows next."""
+    """The environment's next text for the agent."""
 
     text: str
     opening: str = ""
-    """The same observation as it reads where a conversation begins with it: instructions included. Empty: this
+    """The full form of this observation, instructions included, used when it starts a conversation. Empty: this
     environment cannot be shown in windows of history."""
 
 
@@ -126,12 +126,12 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What an environment answers to one reply."""
+    """The environment's answer to one reply."""
 
     observation: Observation
-    """Shown to the agent if the episode goes on."""
+    """Shown to the agent if the episode continues."""
     rewards: Mapping[str, float] = field(default_factory=dict)
-    """Named components; the reward is their sum."""
+    """Named components. The reward is their sum."""
     ending: Ending | None = None
     outcome: float | None = None
     """In [0, 1], set when the episode ends: 1 = success, between = partial credit."""
@@ -149,7 +149,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One prompt, one reply and what came of it."""
+    """One prompt, one reply and their effects."""
 
     reply: Reply
     rewards: Mapping[str, float]
@@ -169,11 +169,11 @@ class Trajectory:
 
     task: Task
     member: int
-    """Its number within the group: selects its noise."""
+    """The number within the group. It selects the member's noise."""
     turns: tuple[Turn, ...]
     ending: Ending
     outcome: float | None
-    """`None`: the episode broke and was never scored. NaN: it has a reward, and nobody said whether it succeeded."""
+    """`None`: the episode broke and was never scored. NaN: it has a reward, but its success is unknown."""
     progress: float | None = None
     policy_version: int = 0
     temperature: float = 1.0
@@ -181,7 +181,7 @@ class Trajectory:
 
     @property
     def reward(self) -> float | None:
-        """The sum of all components of all turns; `None` if the episode was never scored."""
+        """The sum of all components of all turns, or `None` if the episode was never scored."""
         return None if self.outcome is None else sum(turn.reward for turn in self.turns)
 
     @property
@@ -190,11 +190,11 @@ class Trajectory:
         return None if unknown else self.outcome == 1.0
 
     def component(self, name: str) -> float | None:
-        """The sum of one reward component over the turns; `None` if never scored."""
+        """The sum of one reward component over the turns, or `None` if the episode was never scored."""
         return None if self.outcome is None else sum(turn.rewards.get(name, 0.0) for turn in self.turns)
 
     def context_ids(self, turn: int) -> tuple[int, ...]:
-        """The ids that stood before the sampled ids of turn number `turn` (from 0): from the last restart on."""
+        """The ids in the context before the sampled ids of turn number `turn` (from 0): from the last restart on."""
         start = turn
         while start > 0 and not self.turns[start].reply.prompt.restarts:
             start -= 1
@@ -214,14 +214,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A filter's word on one group. It annotates; nothing is deleted."""
+    """A filter's decision on one group. It annotates the group and deletes nothing."""
 
     weight: float
-    """0 = dropped; kept groups weigh 1 unless the filter weighs softly."""
+    """0 = dropped. Kept groups weigh 1 unless the filter weighs softly."""
     reason: str
     """`kept`, `readmitted`, or why it was dropped."""
     spread: float | None
-    """The statistic that the filter ranked by; `None` if it could not be taken."""
+    """The statistic that the filter ranked by, or `None` if it could not be computed."""
 
     @property
     def kept(self) -> bool:
@@ -229,11 +229,11 @@ class Verdict:
 
 
 class TokenCredit(NamedTuple):
-    """What an advantage estimator gives the sampled tokens of one trajectory, one number per token."""
+    """The advantage estimator's output for the sampled tokens of one trajectory, one number per token."""
 
     advantages_T: Sequence[float]
     returns_T: Sequence[float] = ()
-    """What a critic should have estimated before each token; empty without a critic."""
+    """The target of the critic before each token. Empty without a critic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +241,10 @@ class SampledTrajectory:
     """One trajectory to be trained on, as an estimator of token credit sees it."""
 
     group: Group
-    """All members, those that are not trained on included."""
+    """All members, including the members that are not trained on."""
     trajectory: Trajectory
     values_T: tuple[float, ...] = ()
-    """The critic's estimate before each sampled token; empty without a critic."""
+    """The critic's estimate before each sampled token. Empty without a critic."""
 
     @property
     def rewards_K(self) -> list[float]:
@@ -253,7 +253,7 @@ class SampledTrajectory:
 
     @property
     def turns_T(self) -> list[int]:
-        """For each sampled token the number of its turn, from 0."""
+        """The turn number of each sampled token, from 0."""
         return [number for number, turn in enumerate(self.trajectory.turns) for _ in turn.reply.ids]
 
 
@@ -269,29 +269,29 @@ class TrainingSample:
     trained: tuple[bool, ...]
     """True = the policy sampled this token."""
     logprobs: tuple[float, ...]
-    """Of the sampler, 0 where not trained."""
+    """The sampler's log-probabilities, 0 where not trained."""
     advantages: tuple[float, ...]
     """0 where not trained."""
     group: int
     """Index of its group in the step."""
     member: int
-    """With `group` it names the trajectory, of which there may be several samples."""
+    """Names the trajectory together with `group`. A trajectory may have several samples."""
     weight: float
-    """Of the trajectory, shared by its samples."""
+    """The trajectory's weight, shared by its samples."""
     values: tuple[float, ...] = ()
-    """The critic's estimates before the update, at the trained tokens, 0 elsewhere; empty without a critic."""
+    """The critic's estimates before the update, at the trained tokens, 0 elsewhere. Empty without a critic."""
     returns: tuple[float, ...] = ()
-    """What the critic should have estimated; empty without a critic."""
+    """The targets of the critic. Empty without a critic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One reading. What could not be taken has value `None` and says why."""
+    """One reading. A reading that could not be taken has the value `None` and says why."""
 
     name: str
     value: float | str | None
     n: int | None = None
-    """How many values it rests on."""
+    """The number of values behind the reading."""
     low: float | None = None
     high: float | None = None
     why: str = ""
@@ -313,7 +313,7 @@ class CrossScores:
     noise: float = 0.0
     """Stated rounding error of one sum, in nats: closer scores count as tied."""
     tokens: Sequence[Sequence[Sequence[float]]] | None = None
-    """If they were asked for: thought i's N x T_i log-probabilities, one per token (float32 arrays); they add to
-    `scores_MN` up to float32 rounding."""
+    """Only on request: the N x T_i log-probabilities of thought i, one per token (float32 arrays). They add up to
+    `scores_MN`, to float32 rounding."""
     method: str = ""
-    """How the scorer read the pairs, for people; empty if it does not say."""
+    """How the scorer read the pairs, for people. Empty if it does not say."""

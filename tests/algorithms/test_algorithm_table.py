@@ -75,7 +75,7 @@ def test_the_fixed_average_asks_for_its_budget(budget: int | None) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
-        ("kl_kind", "k1", "k1 cannot stand in the loss"),
+        ("kl_kind", "k1", "k1 cannot be part of the loss"),
         ("kl_kind", "low-var-kl", "low-var-kl"),
         ("average", "mean", "average"),
         ("clip_low", 1.5, "clip_low"),

@@ -529,7 +529,7 @@ def test_a_template_whose_glue_depends_on_content_or_position_is_refused(templat
 
 def test_a_template_that_rewrites_what_stood_before_is_refused():
     counting = "<|begin|>{{ messages | length }}" + CHATML
-    assert "keep what stood before a reply" in refusal(make_tokenizer(counting))
+    assert "keep the text before a reply" in refusal(make_tokenizer(counting))
 
 
 def test_a_template_without_a_generation_prompt_is_refused():

@@ -1,7 +1,7 @@
 """Credit within one group: plain floats in, plain floats out, callable from any trainer in one line.
 
-Promise: a constant group earns exactly nothing, because group statistics are taken in Python floats and "constant"
-means a range within a tolerance, not a standard deviation of zero.
+A constant group gets advantages of exactly zero. Group statistics are Python floats, and "constant" means a range
+within a tolerance, not a standard deviation of zero.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from heedful.types import Trajectory
 class GroupRelative:
     """A_i = R_i - mean(R), divided by the group's sample standard deviation, 1/(G - 1), when `standardize`.
 
-    Source: GRPO (Shao et al. 2024, arXiv:2402.03300, section 4.1.2); without the division, Dr. GRPO
-    (Liu et al. 2025, arXiv:2503.20783). Deviations: no epsilon is added to the deviation (common code adds 1e-6 or
-    1e-4), since a group whose range is at most 1e-6 max(1, largest absolute reward) has got exact zeros before any
-    division; a group of one earns 0, not its raw reward.
+    Source: GRPO (Shao et al. 2024, arXiv:2402.03300, section 4.1.2). Without the division: Dr. GRPO (Liu et al. 2025,
+    arXiv:2503.20783). Deviations: no epsilon is added to the deviation (common code adds 1e-6 or 1e-4). None is needed,
+    because a group whose range is at most 1e-6 max(1, largest absolute reward) gets exact zeros before any division.
+    A group of one gets 0, not its raw reward.
     """
 
     standardize: bool = True
     """Divide by the group's sample standard deviation."""
 
     def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
-        """One advantage per member; members whose reward is `None` or NaN are left out of the statistics and get 0.
+        """One advantage per member. Members whose reward is `None` or NaN are left out of the statistics and get 0.
 
         Raises ValueError for an infinite reward.
         """
@@ -41,7 +41,7 @@ class GroupRelative:
         return [0.0 if reward is None or math.isnan(reward) else (reward - mean) / divisor for reward in rewards_G]
 
     def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
-        """As `CreditsMembers` asks: from the total reward of each trajectory."""
+        """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""
         return self([trajectory.reward for trajectory in trajectories_G])
 
 
@@ -51,7 +51,7 @@ class LeaveOneOut:
 
     The baseline of a member does not depend on its own reward, so the estimate of the gradient is unbiased at any G.
     Source: RLOO (Ahmadian et al. 2024, arXiv:2402.14740, section 3.3; Kool et al. 2019). A constant group and a group
-    of one earn exactly 0.
+    of one get exactly 0.
     """
 
     def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
@@ -65,7 +65,7 @@ class LeaveOneOut:
         ]
 
     def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
-        """As `CreditsMembers` asks: from the total reward of each trajectory."""
+        """One advantage per member (`CreditsMembers`), from the total reward of each trajectory."""
         return self([trajectory.reward for trajectory in trajectories_G])
 
 

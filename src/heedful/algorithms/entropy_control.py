@@ -1,7 +1,7 @@
-"""How the coefficient of the entropy bonus moves from update to update.
+"""Control of the entropy bonus: how its coefficient changes from update to update.
 
-Promise: torch-free and without state: the next coefficient is a function of the first one, the present one, the number
-of updates and the entropy that was measured, so a resumed run needs the present coefficient alone.
+Torch-free and stateless. The next coefficient is a function of the first one, the present one, the number of updates
+and the measured entropy. So a resumed run needs the present coefficient only.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConstantEntropy:
-    """The coefficient stays what it is."""
+    """The coefficient never changes."""
 
     def next(self, first: float, present: float, updates: int, entropy: float) -> float:
-        """The coefficient of update number `updates`, counted from 0; `entropy` was measured in the one before."""
+        """The coefficient of update number `updates`, counted from 0. `entropy` was measured in the update before."""
         return first
 
 
@@ -26,7 +26,7 @@ class LinearEntropy:
     end: float = 0.0
     """The last coefficient."""
     updates: int = 80
-    """Updates on the way."""
+    """Updates until the last coefficient is reached."""
 
     def __post_init__(self) -> None:
         _check("end", self.end)
@@ -49,7 +49,7 @@ class EntropyTarget:
     nats: float = 0.3
     """The target: mean exact entropy of the trained tokens."""
     rate: float = 0.01
-    """What one nat below the target adds to the coefficient per update."""
+    """Added to the coefficient per update, for each nat below the target."""
     most: float = 0.1
     """The largest coefficient."""
 

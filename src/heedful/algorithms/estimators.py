@@ -1,7 +1,7 @@
 """The advantage estimators, by the name that configurations and the command line use.
 
-An own estimator is one frozen dataclass with the method of one of the protocols `CreditsMembers`, `CreditsTurns` or
-`CreditsTokens` (`heedful.protocols`). It is chosen as `--algorithm.advantage module:Class`; a row here gives it a name.
+A custom estimator is one frozen dataclass with the method of one of the protocols `CreditsMembers`, `CreditsTurns` or
+`CreditsTokens` (`heedful.protocols`). It is chosen as `--algorithm.advantage module:Class`. A row here gives it a name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Generalized advantage estimation for episodes of several turns: over sampled tokens only.
 
-Promise: what the environment wrote is carried through, neither valued nor discounted: the state that follows the last
-sampled token of a turn is the one in which the next turn's first token is sampled. Torch-free, float64.
+Text of the environment is neither valued nor discounted. The state after the last sampled token of a turn is the state
+before the first token of the next turn. Torch-free, float64.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ Per = Literal["token", "turn"]
 class Gae:
     """delta_i = r_i + g_i V_{i+1} - V_i and A_i = delta_i + g_i l_i A_{i+1}, over the sampled tokens i of a trajectory.
 
-    V_i is the value of what stood before token i. `per="token"`: g_i = gamma and l_i = lam everywhere. `per="turn"`:
+    V_i is the value of the state before token i. `per="token"`: g_i = gamma and l_i = lam everywhere. `per="turn"`:
     g_i = gamma and l_i = lam where token i + 1 belongs to a later turn, and both are 1 within a turn. Then a turn is
-    one step: at the first token of each turn A is the estimate over turns, with the values at their starts, and at a
-    later token of the same turn it is that, with the token's own value as the baseline in place of the turn's first.
+    one step. At the first token of each turn A is the estimate over turns, with the values at their starts. A later
+    token of the same turn has the same estimate, with its own value as the baseline.
 
-    A turn's reward stands on its last sampled token (where a turn has none, on the last one before it). After the
-    last token comes nothing, V = 0, however the episode ended: turns and tokens are budgets of the task that the agent
-    is told of, so running out of them ends the task itself and nothing is bootstrapped.
+    A turn's reward is given to its last sampled token (where a turn has none, to the last one before it). After the
+    last token V = 0, however the episode ended. Turns and tokens are budgets of the task, and the agent knows them.
+    So an exceeded budget ends the task itself, and there is no bootstrapping.
 
-    Source: Schulman et al. 2016, arXiv:1506.02438, eq. 16. Deviation from common code: the values and rewards of tokens
-    that were not sampled do not exist here, so no reward can be lost by standing on one.
+    Source: Schulman et al. 2016, arXiv:1506.02438, eq. 16. Deviation from common code: tokens that were not sampled
+    have no values and no rewards here, so no reward can be lost on one.
     """
 
     gamma: float = 1.0
-    """What a reward one step later counts for; steps are tokens or turns, see per."""
+    """Discount per step. A step is a token or a turn, see per."""
     lam: float = 1.0
     """Weight of longer estimates: 1 = observed rewards minus the value, 0 = one step and the next value."""
     per: Per = "turn"
@@ -54,7 +54,7 @@ class Gae:
             raise ValueError(f"Expected per to be token or turn, found {self.per!r}.")
 
     def __call__(self, rewards_K: Sequence[float], values_T: Sequence[float], turns_T: Sequence[int]) -> TokenCredit:
-        """The credit of one trajectory's sampled tokens, before whitening; a return is advantage plus value.
+        """The credit of one trajectory's sampled tokens, before whitening. A return is advantage plus value.
 
         `values_T`, `turns_T`: for each sampled token the value before it, and the number of its turn. A reward of a
         turn before the first sampled token is left out, since no token earned it. Raises ValueError for rewards that
@@ -82,7 +82,7 @@ class Gae:
         return TokenCredit(advantages, [one + value for one, value in zip(advantages, values_T, strict=True)])
 
     def token_credits(self, trajectories_B: Sequence[SampledTrajectory]) -> list[TokenCredit]:
-        """As `CreditsTokens` asks: the credit of all trajectories of a step, their advantages whitened together."""
+        """The credit of all trajectories of a step (`CreditsTokens`), with their advantages whitened together."""
         credits_B = [self(one.rewards_K, one.values_T, one.turns_T) for one in trajectories_B]
         whitened_BT = self.whitened([credit.advantages_T for credit in credits_B])
         return [
@@ -91,19 +91,19 @@ class Gae:
         ]
 
     def observed_returns(self, trajectories_B: Sequence[SampledTrajectory]) -> list[list[float]]:
-        """As `UsesCritic` asks."""
+        """The observed returns of all trajectories of a step (`UsesCritic`)."""
         return [self.observed(one.rewards_K, one.turns_T) for one in trajectories_B]
 
     def observed(self, rewards_K: Sequence[float], turns_T: Sequence[int]) -> list[float]:
-        """For each sampled token the discounted rewards from this token on; no estimate of a critic is in them."""
+        """For each sampled token the discounted rewards from this token on, without any estimate of a critic."""
         return list(replace(self, lam=1.0)(rewards_K, [0.0] * len(turns_T), turns_T).returns_T)
 
     def whitened(self, advantages_BT: Sequence[Sequence[float]]) -> list[list[float]]:
-        """The advantages of all trained tokens of a step, whitened together if asked for.
+        """The advantages of all trained tokens of a step, whitened together if `whiten` is set.
 
-        (A - mean) / s with the sample deviation, 1/(n - 1), and no epsilon. Of constant advantages (range at most
-        1e-6 max(1, largest absolute value); a single token too) only the mean is taken, exactly: they become 0. There
-        is nothing in them to scale, and rounding errors must not be blown up to unit scale.
+        (A - mean) / s with the sample deviation, 1/(n - 1), and no epsilon. Constant advantages (range at most
+        1e-6 max(1, largest absolute value), or a single token) become exactly 0. They have no spread to scale, and
+        a division would only enlarge rounding errors.
         """
         if not self.whiten:
             return [list(advantages_T) for advantages_T in advantages_BT]
@@ -117,7 +117,7 @@ class Gae:
 def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float | None:
     """1 - variance(returns - values) / variance(returns): 1 = foreseen, 0 = no better than a constant, may be negative.
 
-    `None` where the returns are constant: there is nothing to explain.
+    `None` where the returns are constant, because they have no variance to explain.
     """
     if is_constant(returns):
         return None

@@ -1,7 +1,4 @@
-"""What the loss is multiplied by when groups were dropped.
-
-Promise: plain numbers in and out, so any trainer can scale its loss in one line.
-"""
+"""The factor of the loss when groups were dropped. Plain numbers in and out."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ LossScale = Literal["kept", "all", "sqrt", "rho"]
 
 
 def loss_scale_factor(kind: LossScale, kept: int, total: int, p: float | None = None) -> float:
-    """What the whole loss, its regularisers included, is multiplied by when `kept` of `total` groups are kept.
+    """The factor of the whole loss, its regularisers included, when `kept` of `total` groups are kept.
 
-    `kept`: 1, so that means run over what is kept. `all`: kept / total, so that they run over everything collected
-    (exact where groups weigh alike: averages over sequences and over a fixed budget). `sqrt`: the square root of that.
-    `rho`: p, the share that the filter asks for. AdamW divides a constant factor out again: only changes of the factor
-    between steps, weight decay and gradient clipping can tell the difference.
+    `kept`: 1, so means run over the kept groups. `all`: kept / total, so means run over all collected groups. This is
+    exact where groups weigh alike, as in averages over sequences and over a fixed budget. `sqrt`: the square root of
+    it. `rho`: p, the filter's share. AdamW removes a constant factor again. Only changes of the factor between steps,
+    weight decay and gradient clipping make a difference.
 
     Raises ValueError for impossible counts, and for `rho` without a filter that has a `p`.
     """

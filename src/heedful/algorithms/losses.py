@@ -1,7 +1,7 @@
 """The terms of the loss, one value per token: policy gradient, KL to a reference, entropy, value.
 
-Promise: pure functions of tensors of any one shape; no masks, no averages, no state. What is averaged over what is
-decided once per batch by `Algorithm.token_weights`.
+Pure functions of tensors of any one shape, without masks, averages or state. `Algorithm.token_weights` decides the
+averages once per batch.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ def kl(kind: KlKind, logprobs: torch.Tensor, reference_logprobs: torch.Tensor) -
 
     With d = logprobs - reference_logprobs:
 
-    - `k2`: d^2 / 2. Gradient of KL(policy || reference); the value is not the divergence, only close to it when d is.
+    - `k2`: d^2 / 2. Gradient of KL(policy || reference). The value is close to the divergence only where d is small.
     - `k3`: exp(-d) - 1 + d. Value is unbiased for KL(policy || reference), but its gradient is that of
       KL(reference || policy).
     - `k3_straight`: the value of `k3` with the gradient of `k2`.
 
     The names are Schulman's (joschu.net/blog/kl-approx.html). The statements hold for tokens sampled by the current
-    policy; nothing is reweighted when the samples are older. Raises ValueError for any other kind: `k1` (d itself)
-    has a gradient of zero expectation and belongs in the reward.
+    policy. Older samples are not reweighted. Raises ValueError for any other kind: `k1` (d itself) has a gradient of
+    zero expectation and belongs in the reward.
     """
     check_kl_kind(kind)
     difference = logprobs - reference_logprobs
@@ -101,8 +101,8 @@ class ValueTerm(NamedTuple):
 
 
 def value(values: torch.Tensor, values_before: torch.Tensor, returns: torch.Tensor, clip: float | None) -> ValueTerm:
-    """Half the squared error of `values`; with a `clip` the larger of it and the error of the value kept within
-    `clip` of `values_before`, per token.
+    """Half the squared error of `values`, per token. With a `clip`: the larger of this error and the error of the value
+    clamped to within `clip` of `values_before`.
 
     Source: PPO's published code (Schulman et al. 2017, arXiv:1707.06347; the clip is not in the paper).
     """

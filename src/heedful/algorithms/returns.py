@@ -1,7 +1,7 @@
-"""Credit per turn: what a member earned from a turn on, against what the other members earned from that turn on.
+"""Credit per turn: a member's return from a turn on, compared with the other members' returns from that turn on.
 
-Promise: the baseline of a member's turn depends on nothing that the member itself did, so the expected estimate is the
-gradient of the expected reward, also where the policy decides how many turns an episode has.
+The baseline of a member's turn is independent of the member's own actions. So the expected estimate is the gradient of
+the expected reward, also where the policy decides how many turns an episode has.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ class TurnReturns:
     turn per episode this is leave-one-out (Ahmadian et al. 2024, arXiv:2402.14740).
 
     Deviation from turn-level estimators in use (Wei et al. 2025, arXiv:2505.11821): those take the mean reward of turn
-    t over the members that reached turn t, and add up the differences. A member that stops is then spared the means of
-    the turns it did not take, so its baseline depends on its own choice to stop, and the estimate is biased towards
-    short episodes where turns pay and towards long ones where they cost (the derivation in verl's issue 7244). Here
+    t over the members that reached turn t, and add up the differences. A member that stops then avoids the means of the
+    turns that it did not take. So its baseline depends on its own choice to stop. The estimate is biased towards short
+    episodes where turns pay and towards long ones where they cost (the derivation is in verl's issue 7244). Here
     every member's baseline at turn t is a function of the others' episodes alone.
 
-    With gamma below 1 the estimate is the usual one of the discounted objective, without the factor gamma^t in front
-    of turn t that its exact gradient has.
+    With gamma below 1 this is the usual estimate of the discounted objective. It lacks the factor gamma^t in front of
+    turn t that the exact gradient has.
     """
 
     gamma: float = 1.0
-    """What a reward one turn later counts for."""
+    """Discount per turn."""
     standardize: bool = False
-    """Divide the advantages of a turn by the sample standard deviation of the group's R_t. Off: the deviation depends
-    on what the member itself did, so with it the estimate is biased, and turns that few members reach are blown up."""
+    """Divide the advantages of a turn by the sample standard deviation of the group's R_t. Off by default, because this
+    deviation depends on the member's own actions: the estimate becomes biased, and rare late turns get large values."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.gamma <= 1:
             raise ValueError(f"Expected gamma between 0 and 1, found {self.gamma}.")
 
     def __call__(self, rewards_GK: Sequence[Sequence[float] | None]) -> list[list[float]]:
-        """One advantage per turn of each member, given its rewards per turn; nothing for `None`, an unscored member.
+        """One advantage per turn of each member, given its rewards per turn. An unscored member, `None`, gets none.
 
-        Unscored members are left out of every mean. A turn from which all earned the same earns exactly 0, and so does
-        everything in a group with one scored member. Raises ValueError for a reward that is not finite.
+        Unscored members are left out of every mean. A turn from which all members earned the same gets exactly 0, and
+        so does every turn in a group with one scored member. Raises ValueError for a reward that is not finite.
         """
         returns_GK = [None if rewards is None else self._to_go(rewards) for rewards in rewards_GK]
         of_scored = [returns for returns in returns_GK if returns is not None]
@@ -65,7 +65,7 @@ class TurnReturns:
         ]
 
     def turn_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[list[float]]:
-        """As `CreditsTurns` asks: from the reward of each turn of each trajectory."""
+        """One advantage per turn (`CreditsTurns`), from the reward of each turn of each trajectory."""
         return self(
             [
                 [turn.reward for turn in trajectory.turns] if scored([trajectory.reward]) else None

@@ -1,7 +1,6 @@
-"""The algorithms, as a table of choices: advantage, clip, KL, entropy and what the loss is averaged over.
+"""The algorithms, as a table of choices: advantage, clip, KL, entropy and the average of the loss.
 
-Promise: torch-free, and a row differs from another only in the values of the same fields; there is no code that is
-reached by one algorithm's name alone.
+Torch-free. Rows differ only in the values of the same fields. No code depends on the name of an algorithm.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ KlKind = Literal["k2", "k3", "k3_straight"]
 
 
 def check_kl_kind(kind: str) -> None:
-    """Raises ValueError, in a sentence, for a KL estimator that cannot stand in a loss."""
+    """Raise ValueError, in a sentence, for a KL estimator that cannot be part of a loss."""
     if kind == "k1":
         raise ValueError(
-            "The KL estimator k1 cannot stand in the loss: the expectation of its gradient over the policy's own "
+            "The KL estimator k1 cannot be part of the loss: the expectation of its gradient over the policy's own "
             "samples is zero. Put it into the reward, or choose k2, k3 or k3_straight."
         )
     if kind not in get_args(KlKind):
@@ -37,7 +36,7 @@ def check_kl_kind(kind: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """Per token: surrogate + kl * KL estimate - entropy * entropy; then one average over all of them."""
+    """Per token: surrogate + kl * KL estimate - entropy * entropy. Then one average over all of them."""
 
     advantage: Annotated[Estimator, Choice(ESTIMATORS)] = field(default_factory=GroupRelative)
     """How credit is given: group, leave_one_out, turns or gae."""
@@ -45,35 +44,35 @@ class Algorithm:
     """clip: the smaller of r A and clip(r) A. weight: clip(r) A log p, with clip(r) held constant, so that every token
     keeps a gradient."""
     ratio: Ratio = "token"
-    """Whose probability ratio r: a token's own, or the geometric mean over its sequence."""
+    """The probability ratio r: a token's own, or the geometric mean over its sequence."""
     clip_low: float = 0.2
     """The probability ratio is clipped below at 1 - clip_low."""
     clip_high: float = 0.2
     """The probability ratio is clipped above at 1 + clip_high."""
     importance_cap: float | None = None
     """For a sampler that is not the learner: weigh tokens by min(learner / sampler, cap), and take ratios against the
-    learner before the update. none = the sampler is the learner. Off by itself while the two agree."""
+    learner before the update. none = the sampler is the learner. No correction is made while the two agree."""
     average: Average = "sequence"
-    """token: over all sampled tokens; sequence: over trajectories, of the mean over a trajectory's tokens;
+    """token: over all sampled tokens. sequence: over trajectories, of the mean over a trajectory's tokens.
     fixed: the sum over tokens, divided by trajectories x the most tokens a trajectory could sample."""
     kl: float = 0.0
-    """Coefficient of the KL penalty; above 0 it needs a reference model."""
+    """Coefficient of the KL penalty. Above 0 it needs a reference model."""
     kl_kind: KlKind = "k2"
-    """k2 descends KL(policy || reference), k3 KL(reference || policy); k3_straight: k3's value, k2's gradient."""
+    """k2 descends KL(policy || reference), k3 KL(reference || policy). k3_straight: k3's value, k2's gradient."""
     entropy: float = 0.0
-    """Coefficient of the entropy bonus, in nats per token; with a control, the first one."""
+    """Coefficient of the entropy bonus, in nats per token. With a control: the first coefficient."""
     entropy_control: Annotated[EntropyControl, Choice(ENTROPY_CONTROLS)] = field(default_factory=ConstantEntropy)
     """How that coefficient moves: constant, linear or target."""
     epochs: int = 1
     """Passes over each batch."""
     minibatches: int = 1
-    """Optimizer steps per pass: trajectories are shuffled and dealt into so many parts, each averaged by itself."""
+    """Optimizer steps per pass: trajectories are shuffled and dealt into this many parts, each averaged separately."""
     sampling_batches: int = 1
-    """Dynamic sampling: most batches that a step may collect until as many groups vary as a batch has; 1 = off."""
+    """Dynamic sampling: most batches that a step may collect until as many groups vary as a batch has. 1 = off."""
     overlong_buffer: float = 0.0
-    """The part of a turn's token limit, at its end, in which length costs reward; 0 = no overlong shaping."""
+    """The part of a turn's token limit, at its end, in which length costs reward. 0 = no overlong shaping."""
     overlong_penalty: float = 0.5
-    """What a reply costs that reaches the limit, in units of reward; less in a straight line within the buffer."""
+    """Penalty of a reply that reaches the limit, in units of reward. It grows linearly within the buffer."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.advantage, Estimator):
@@ -120,12 +119,12 @@ class Algorithm:
     def token_weights(
         self, trained_counts_B: Sequence[int], weights_B: Sequence[float], token_budget: int | None
     ) -> list[float]:
-        """What one trained token of each sequence counts for, so that the loss is the plain weighted sum over tokens.
+        """The weight of one trained token of each sequence: the loss is the plain weighted sum over tokens.
 
         With n tokens and weight w per sequence:
         token w / sum(w n); sequence w / (n sum(w)); fixed w / (token_budget sum(w)).
 
-        Taken over the whole batch before it is cut, which is why the gradient cannot depend on how it is cut. A
+        The sums run over the whole batch before it is split, so the gradient cannot depend on the split. A
         sequence without trained tokens counts in no sum. Raises ValueError when nothing is trained, and for `fixed`
         without a positive `token_budget` (the most tokens one trajectory could sample: a constant of the run).
         """
@@ -151,8 +150,8 @@ class Grpo(Algorithm):
     """Standardized advantages, clip .2/.2, mean over sequences of the mean over tokens.
 
     Source: Shao et al. 2024, arXiv:2402.03300, eq. 3. Assumes rewards that compare within a group only. Deviations:
-    sample deviation 1/(G - 1) without epsilon; the KL penalty (there .04, k3) is off; a trajectory of several turns is
-    one sequence, of which the policy's own tokens count.
+    sample deviation 1/(G - 1) without epsilon. The KL penalty (.04, k3 in the paper) is off. A trajectory of several
+    turns is one sequence, and only the policy's own tokens count.
     """
 
 
@@ -160,9 +159,9 @@ class Grpo(Algorithm):
 class DrGrpo(Algorithm):
     """Advantages without the division by the deviation, and a constant divisor in place of a sequence's own length.
 
-    Source: Liu et al. 2025, arXiv:2503.20783, section 3.2. Assumes that rewards of all groups share one scale; removes
-    the bias towards long wrong and short right replies and towards groups of small deviation. Deviation: the mean
-    over trajectories is kept beside the division by the token budget, so the scale does not grow with the batch.
+    Source: Liu et al. 2025, arXiv:2503.20783, section 3.2. Assumes that rewards of all groups share one scale. Removes
+    the bias towards long wrong and short right replies and towards groups of small deviation. Deviation: the mean over
+    trajectories is kept in addition to the division by the token budget, so the scale does not grow with the batch.
     """
 
     advantage: Annotated[Estimator, Choice(ESTIMATORS)] = field(
@@ -196,8 +195,8 @@ class Rloo(Algorithm):
     """REINFORCE with the other members' mean as baseline, the sum over a trajectory's tokens.
 
     Source: Ahmadian et al. 2024, arXiv:2402.14740. Assumes that rewards of all groups share one scale. Deviations: the
-    sum over tokens is divided by the token budget, a constant of the run; one optimizer step per batch, where the
-    clipped surrogate's gradient is that of REINFORCE; no KL in the reward.
+    sum over tokens is divided by the token budget, a constant of the run. There is one optimizer step per batch, where
+    the clipped surrogate's gradient is that of REINFORCE. There is no KL in the reward.
     """
 
     advantage: Annotated[Estimator, Choice(ESTIMATORS)] = field(default_factory=LeaveOneOut)
@@ -238,10 +237,10 @@ class Cispo(Algorithm):
 class Ppo(Algorithm):
     """Advantages from a critic by GAE, clip .2/.2, the mean over all tokens.
 
-    Source: Schulman et al. 2017, arXiv:1707.06347, eq. 7 and 11; GAE: arXiv:1506.02438. Assumes a critic that foresees
-    rewards; needs no second episode of a task. Deviations: the critic has a loss, an optimizer and a learning rate of
-    its own (eq. 9 adds one loss for both); observations are carried through, and gamma and lambda count per turn; two
-    mini-batches and one epoch, where the paper takes up to 15 epochs.
+    Source: Schulman et al. 2017, arXiv:1707.06347, eq. 7 and 11. GAE: arXiv:1506.02438. Assumes a critic that predicts
+    rewards. Needs no second episode of a task. Deviations: the critic has a loss, an optimizer and a learning rate of
+    its own (eq. 9 adds one loss for both). Text of the environment has no value, and gamma and lambda count per turn.
+    There are two mini-batches and one epoch, where the paper takes up to 15 epochs.
     """
 
     advantage: Annotated[Estimator, Choice(ESTIMATORS)] = field(default_factory=Gae)

@@ -1,6 +1,6 @@
 """The command line: `heedful train | eval | play | audit | study | gradients | envs | check-env | serve-env | report`.
 
-Promise: an error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
+An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
 Exit codes: 0 done, 1 a run among several failed or a rule of check-env is broken, 2 bad input, 3 stopped by an alarm,
 130 interrupted and saved.
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Dispatch to a command; returns the exit code."""
+    """Dispatch to a command. Returns the exit code."""
     name, rest = (argv[0], argv[1:]) if argv else ("--help", [])
     if name in ("--help", "-h", "help"):
         print(_overview())
@@ -54,7 +54,7 @@ def run(argv: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    # An environment of the user's own, module:Class, is looked for in the current folder, as with `python -m`.
+    # A custom environment, module:Class, is looked for in the current folder, as with `python -m`.
     sys.path.append(os.getcwd())
     try:
         return int(importlib.import_module(COMMANDS[name][0]).main(list(rest)))
@@ -76,7 +76,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _process() -> str:
-    """Which of several processes speaks."""
+    """The rank of this process as a prefix of a message, if there are several."""
     several = os.environ.get("WORLD_SIZE", "1") != "1"
     return f"process {os.environ['RANK']}: " if several and "RANK" in os.environ else ""
 

@@ -24,15 +24,15 @@ class AuditWords:
       heedful audit rollout_dumps --model Qwen/Qwen2.5-0.5B-Instruct --every 5
       heedful audit runs/frozen_lake-grpo-s0-1 --model runs/frozen_lake-grpo-s0-1/checkpoints/step_000040
 
-    The checkpoint that sampled the thoughts gives the metrics of training; those of another model carry its name.
+    The checkpoint that sampled the thoughts gives the metrics of training. Metrics of another model have its name.
     """
 
     log: Annotated[str, Positional("LOG")]
     """A file or a folder: a run of heedful or its rollouts, JSON lines of the same columns, TRL completions
     (log_completions=True), verl rollouts (rollout_data_dir), verifiers traces or results, RAGEN's JSONL."""
     out: Annotated[Path | None, Shown("FOLDER")] = None
-    """Where to write metrics.jsonl, audit.json and report.html; default: audits/<name>-<n>. In the folder of an
-    interrupted audit of the same log the audit goes on."""
+    """Where to write metrics.jsonl, audit.json and report.html. Default: audits/<name>-<n>. In the folder of an
+    interrupted audit of the same log the audit continues."""
 
 
 SHOWN = {
@@ -44,7 +44,7 @@ SHOWN = {
     "gap_per_token": "gap per token",
     "accuracy": "retrieval accuracy",
 }
-"""What the closing table shows: a metric's name, or the end of one of the first turn."""
+"""The rows of the closing table: a metric's name, or the end of one of the first turn."""
 
 
 def main(argv: list[str]) -> int:
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
 
 
 def _conclude(console: Console, folder: Path) -> None:
-    """Print what was read, what was left out, and the first and last reading of the main metrics."""
+    """Print the record of what was read and left out, and the first and last reading of the main metrics."""
     import json
 
     from heedful.auditing.record import RECORD

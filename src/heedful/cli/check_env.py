@@ -1,6 +1,6 @@
 """`heedful check-env`: whether any environment keeps the contract, rule by rule.
 
-Promise: each rule ends in a line of its own, and an error of the environment is a finding, never a traceback.
+Each rule ends in a separate line, and an error of the environment is a finding, never a traceback.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class CheckWords:
       heedful check-env sokoban --env.boxes 2
       heedful check-env my_game:GuessNumber --quick
 
-    Each rule ends as `pass`, `warning` (look at it; it may be right), `broken`, or `not applicable` with the reason. A
-    broken rule comes with what was expected, what was found, on which task, member and reply, and what to do. Exit
-    code 0: no rule is broken; 1: one is; 2: the environment could not be found or made. The same in a test of your own:
+    Each rule ends as `pass`, `warning` (check it, it may be right), `broken`, or `not applicable` with the reason. A
+    broken rule says what was expected and found, on which task, member and reply, and what to do. Exit code 0: no rule
+    is broken. 1: at least one is. 2: the environment could not be found or made. The same in a test of your own:
 
       from heedful.envs.checking.check import QUICK, check
 
@@ -60,11 +60,11 @@ class CheckSettings:
     quick: bool = False
     """Fewer seeds and episodes: for a first look, and for test suites."""
     seeds: int | None = None
-    """Tasks that are drawn; none = the number above."""
+    """Tasks that are drawn. none = the number above."""
     episodes: int | None = None
-    """Episodes of well-formed replies; none = the number above."""
+    """Episodes of well-formed replies. none = the number above."""
     processes: int | None = None
-    """Other processes, each with its own string hash, that must draw and play the same; none = the number above."""
+    """Other processes, each with its own string hash, that must draw and play the same. none = the number above."""
     slowest: float = 1.0
     """Seconds that a reply of ordinary length may take without a warning."""
     patience: float = 30.0
@@ -104,7 +104,7 @@ def main(argv: list[str]) -> int:
 def find_environment(name: str) -> tuple[Any, str]:
     """The environment of this name, and the `module:factory` that makes it (empty for a preset).
 
-    Raises ValueError where the name is unknown, or what it names cannot be imported or made; ImportError where a
+    Raises ValueError where the name is unknown, or its target cannot be imported or made. Raises ImportError where a
     library is missing that a registered environment needs.
     """
     if name in envs.REGISTRY:
@@ -154,7 +154,7 @@ def _settings(line: CommandLine[CheckWords], env: Any) -> tuple[CheckSettings, A
 
 def _checked(env: Any, settings: CheckSettings, origin: str) -> Report:
     if settings.json:
-        # Some environments print; their output must not mix with the JSON.
+        # Some environments print. Their output must not mix with the JSON.
         with contextlib.redirect_stdout(sys.stderr):
             report = check(env, settings.effort, settings.skip, origin)
         print(report.write_json())

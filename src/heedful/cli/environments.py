@@ -1,6 +1,6 @@
 """`heedful envs`: the environments and presets, where they come from, and how to bring your own.
 
-Promise: the list is read from the registry and the presets. Lines fit the terminal, or 80 columns without one.
+The list is read from the registry and the presets. Lines fit the terminal, or 80 columns without one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _told(name: str) -> str:
         installed = "Installed. " if name in LIBRARIES else ""
         return f"{env.summary} {installed}{_limits(env)}"
     except (ValueError, OSError):
-        # Its defaults are not enough, as without a server.
+        # Its defaults are not enough, for instance without a server.
         return (inspect.getdoc(kind) or "").partition("\n")[0]
 
 
@@ -79,7 +79,7 @@ def _limits(env: Environment) -> str:
 
 
 def _table(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
-    """Two columns; the second one is wrapped."""
+    """Two columns. The second one is wrapped."""
     pairs = list(rows)
     indent = max(len(name) for name, _ in pairs) + 4
     lines = []

@@ -1,6 +1,6 @@
 """`heedful eval`: success on held-out tasks, sampled and greedy, with baselines that read no input.
 
-Promise: with a run's own settings it gives the numbers of the run's own evaluation: same tasks, same sampling noise.
+With a run's own settings it gives the numbers of the run's own evaluation: same tasks, same sampling noise.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class EvaluateWords:
       heedful eval my_game:Maze --seedling.steps 500
       heedful eval Qwen/Qwen2.5-0.5B-Instruct frozen_lake --device auto --tasks 64
 
-    A run brings its own settings, an environment those of its preset. Keep the split `test` for the end.
+    A run has its own settings. An environment uses its preset's. Keep the split `test` for the end.
     """
 
     subject: Annotated[str, Positional("RUN|ENV|MODEL", example="frozen_lake")]
-    """A run's folder or one of its checkpoints; an environment or preset, whose untrained seedling plays; or a causal
-    language model with a chat template (a folder or a Hugging Face name), which needs ENV."""
+    """A run's folder or one of its checkpoints, an environment or preset (its untrained seedling plays), or a model (a
+    folder or a Hugging Face name). A model must be causal and have a chat template, and it needs ENV."""
     environment: Annotated[str | None, Positional("ENV")] = None
-    """The environment that a MODEL plays; your own is named as module:Class."""
+    """The environment that a MODEL plays. Your own is named as module:Class."""
     checkpoint: Annotated[str | None, Shown("WHICH")] = None
     """The checkpoint of a RUN: last (default), best (by the success that the run itself measured), or a step."""
     temperature: Annotated[float | None, Shown("T")] = None
@@ -93,7 +93,7 @@ def _table(evaluated: Evaluated, settings: EvaluateSettings) -> Table:
 
 
 def _cells(metric: Metric, unit: str) -> tuple[str, str, str]:
-    """Value, interval and n; what is missing says why."""
+    """Value, interval and n. A missing value shows the reason."""
     if not isinstance(metric.value, int | float):
         return "-", metric.why, ""
     interval = metric.why if metric.low is None or metric.high is None else f"[{metric.low:.3f}, {metric.high:.3f}]"

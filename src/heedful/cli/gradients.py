@@ -1,6 +1,6 @@
 """`heedful gradients`: signal and noise of a run's gradient, and the pull of its regularisers, by reward variance.
 
-Promise: nothing of the run is changed. Fresh episodes of training tasks are played with its checkpoint.
+The run is not changed. Fresh episodes of training tasks are played with its checkpoint.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class GradientsWords:
     run: Annotated[str, Positional("RUN")]
     """The folder of a run, or one of its checkpoints."""
     checkpoint: Annotated[tuple[str, ...], Shown("A,B")] = ()
-    """Checkpoints of the run: steps, last (default) or best; 0 is the policy that the run began with. A run keeps the
-    last two and the best, with --keep-checkpoints all every one."""
+    """Checkpoints of the run: steps, last (default) or best. 0 is the policy before training. A run keeps the last two
+    and the best, or every one with --keep-checkpoints all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +54,19 @@ class GradientsSettings:
     groups: int = 64
     """Tasks of the training split."""
     group_size: int = 16
-    """Episodes per task: halves sort and measure, so 8 or more."""
+    """Episodes per task. One half sorts and the other measures, so 8 or more."""
     buckets: int = 6
     """Buckets of reward variance: one for constant groups, the others are quantiles of the rest."""
     memory_mb: int = 3072
-    """Room for all gradients together; those that take more are projected."""
+    """Room for all gradients together. Larger ones are projected."""
     at_once: int = 1024
     """Most episodes played at once: lower it when memory is short."""
     seed: int = 0
     """Seed of the tasks and of the sampling noise."""
     threads: int | None = None
-    """CPU threads; none = as many as the run had."""
+    """CPU threads. none = as many as the run had."""
     device: Literal["auto", "cpu", "cuda", "mps"] | None = None
-    """Where it is computed; none = where the run was."""
+    """Device of the computation. none = the run's device."""
 
     def __post_init__(self) -> None:
         refuse_below(self, groups=2, group_size=2, buckets=2, memory_mb=1, at_once=1, threads=1)

@@ -1,6 +1,6 @@
-"""The reply that a person's typed line means.
+"""The meaning of a line that a person typed, as a reply.
 
-Promise: a line has one meaning or is refused with a sentence, and a refused line costs no turn.
+A line has one meaning or is refused with a sentence, and a refused line costs no turn.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def reply_of(line: str, env: Environment) -> str | None:
     """The reply that a typed line stands for; `None` to leave.
 
     Raises:
-        ValueError: the line holds something that is no action, is ambiguous, or too much for one turn.
+        ValueError: the line has a word that is no action or is ambiguous, or too many actions for one turn.
     """
     actions, most = _actions(env)
     if line.lower() in LEAVE and line.lower() not in [action.lower() for action in actions]:
@@ -55,7 +55,7 @@ def _actions(env: Environment) -> tuple[tuple[str, ...], int]:
 
 
 def _words(line: str, actions: tuple[str, ...]) -> list[str]:
-    """The line cut at separators and commas; at spaces, too, unless names of actions have spaces in them."""
+    """The line cut at separators and commas. Also at spaces, unless names of actions have spaces in them."""
     pattern = r"[,;|]+" if any(" " in action for action in actions) else r"[,;|\s]+"
     return [word.strip() for word in re.split(pattern, line) if word.strip()]
 

@@ -1,6 +1,6 @@
 """`heedful play`: one episode in the terminal, played by you, the solver, a random player or a model.
 
-Promise: an episode can be left at any point (`quit`, Ctrl-D, Ctrl-C).
+An episode can be left at any point (`quit`, Ctrl-D, Ctrl-C).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlayWords:
-    """Play one episode: see what an agent sees, answer, and see what the environment makes of the answer.
+    """Play one episode: see the agent's view, answer, and see the effect of the answer.
 
-    A person types `down right`, `Down, Down`, `d r`, or a reply with its tags; `quit` leaves. A model's prompts,
-    thoughts and answers are shown in colour, with how sure it was in each turn, and what each word of its thoughts
-    tells about the prompt. The settings below are those of ENV and WHO.
+    A person types `down right`, `Down, Down`, `d r`, or a reply with its tags. `quit` leaves. A model's prompts,
+    thoughts and answers are shown in colour, with its certainty in each turn. Each word of its thoughts shows how much
+    it tells about the prompt. The settings below belong to ENV and WHO.
 
       heedful play frozen_lake --env.slip 0.2
       heedful play frozen_lake --by solver
@@ -46,8 +46,8 @@ class PlayWords:
     env: Annotated[str | None, Positional("ENV")] = None
     """An environment or preset (heedful envs lists them), or your own as module:Class. Leave it out for a run."""
     by: Annotated[str, Shown("WHO")] = "person"
-    """Who plays: person; solver (whose demonstrations a seedling learns from); random; seedling (the untrained one of
-    ENV's preset); or a run's folder, a checkpoint, a model's folder or a Hugging Face name."""
+    """The player: person, solver (a seedling learns from its demonstrations), random, or seedling (the untrained one of
+    ENV's preset). Or a run's folder, a checkpoint, a model's folder or a Hugging Face name."""
     checkpoint: Annotated[str | None, Shown("WHICH")] = None
     """The checkpoint of a run: last (default), best, or a step."""
 
@@ -60,11 +60,11 @@ class ScriptedSettings:
     """Settings of an episode that no model plays."""
 
     seed: int = 0
-    """Chooses the task, and the random draws of the player."""
+    """Seed of the task, and of the random draws of the player."""
     split: Literal["train", "val", "test"] = "val"
-    """The split that the task is drawn from."""
+    """The split of the task."""
     member: int = 0
-    """Another noise of the environment on the same task, and other draws of a model."""
+    """Number of the member: another noise of the environment on the same task, and other draws of a model."""
     env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
     """The environment and its knobs."""
 
@@ -74,7 +74,7 @@ class ModelSettings(ScriptedSettings):
     """Settings of an episode that a model plays."""
 
     references: int = 15
-    """Evaluation tasks whose prompts each thought's words are compared with; 0 = no comparison."""
+    """Evaluation tasks whose prompts each thought's words are compared with. 0 = no comparison."""
     context: Context
     policy: Annotated[PolicySource, Choice(POLICIES)]
     """The sampler of replies: local = the model in this process."""

@@ -32,7 +32,7 @@ class ReportWords:
     runs: Annotated[tuple[Path, ...], Positional("RUN")]
     """A run's folder, finished or not. The folder of several seeds or of a study gets its tables and its page again."""
     out: Annotated[Path | None, Shown("FILE")] = None
-    """The file of a comparison; default: comparison.html, in this folder."""
+    """The file of a comparison. Default: comparison.html, in this folder."""
 
 
 def main(argv: list[str]) -> int:
@@ -63,7 +63,7 @@ def _one(path: Path) -> int:
 
 
 def _old_seeds(path: Path) -> Study:
-    """The study of an older folder of seeds, which holds no study.json."""
+    """The study of an older folder of seeds, which has no study.json."""
     from heedful.run.subjects import read_config
     from heedful.studies.catalogue import several_seeds
 

@@ -1,6 +1,6 @@
 """`heedful serve-env`: an environment server, for trainers on other machines or in other languages.
 
-Promise: the first line of output names what is served and where. Ctrl-C and SIGTERM end the server with exit code 0.
+The first line of output names the environment and its address. Ctrl-C and SIGTERM end the server with exit code 0.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class ServeSettings:
     env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
     """The environment and its knobs."""
     host: str = "127.0.0.1"
-    """Address to listen on. 127.0.0.1 serves this machine alone; another address needs a token."""
+    """Address to listen on. 127.0.0.1 serves this machine only. Another address needs a token."""
     port: int = 8765
-    """Port to listen on; 0 = any free one, which the first line of output names."""
+    """Port to listen on. 0 = any free one, which the first line of output names."""
     sessions: int = 1024
     """Most episodes open at once."""
     idle: float = 600.0
     """Seconds after which a session that was not used is closed."""
     env_workers: int = 0
-    """Processes in which the episodes are played; one that crashes or hangs costs its own episodes. 0 = the server's
+    """Processes in which the episodes are played. If one crashes or hangs, only its own episodes end. 0 = the server's
     own process."""
     env_timeout: float = field(default=DEFAULT_TIMEOUT)
-    """Seconds for one start or step in such a process; 0 = no limit."""
+    """Seconds for one start or step in such a process. 0 = no limit."""
     largest_reply: int = 2**22
     """Bytes of the longest request."""
     connections: int = 512
@@ -58,7 +58,7 @@ class ServeSettings:
     log_every: int = 10_000
     """Requests between two lines of log."""
     token_file: str = ""
-    """A file whose first line is the token that clients must send; empty = the variable HEEDFUL_ENV_TOKEN, if set."""
+    """A file whose first line is the token that clients must send. Empty = the variable HEEDFUL_ENV_TOKEN, if set."""
 
     def __post_init__(self) -> None:
         refuse_below(self, port=0, sessions=1, env_workers=0, largest_reply=1024, connections=1, log_every=1)
@@ -72,7 +72,7 @@ class ServeSettings:
 def main(argv: list[str]) -> int:
     line = CommandLine(ServeWords, argv, "heedful serve-env")
     name = line.words.env
-    # With its own defaults, not those of its preset for a seedling: its rules are given in full.
+    # With its own defaults, not its preset's for a seedling: its rules are given in full.
     env = envs.get(name)() if name in envs.REGISTRY else preset(name).env
     settings = line.settings(ServeSettings, ServeSettings(env=env))
     return serve(settings)

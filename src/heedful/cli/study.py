@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 class StudyWords:
     """Run a declared study: arms x seeds, tables with intervals, and a page.
 
-    Without a name the studies are listed. The same command goes on where an earlier one was interrupted, and finished
-    runs are never run again.
+    Without a name the studies are listed. The same command continues an interrupted study, and finished runs are never
+    run again.
 
       heedful study
       heedful study smoke --help
       heedful study filter_on_collapse --processes 2
 
-    Exit codes: 0 done, 1 a run failed (the others went on), 2 bad input, 130 interrupted and saved.
+    Exit codes: 0 done, 1 a run failed (the others continued), 2 bad input, 130 interrupted and saved.
     """
 
     name: Annotated[str | None, Positional("NAME")] = None
     """A declared study, or a JSON file of your own (docs/studies.md)."""
     out: Annotated[Path | None, Shown("DIR")] = None
-    """The study's folder; default: runs/study-NAME, with --steps runs/study-NAME-N-steps."""
+    """The study's folder. Default: runs/study-NAME, with --steps runs/study-NAME-N-steps."""
     seeds: Annotated[tuple[int, ...], Shown("0,1,2")] = ()
     """Seeds in place of the declared ones."""
     arms: Annotated[tuple[str, ...], Shown("A,B")] = ()
@@ -38,13 +38,13 @@ class StudyWords:
     steps: Annotated[int | None, Shown("N")] = None
     """Steps of every arm, for a quick look."""
     processes: Annotated[int | None, Shown("N")] = None
-    """Runs at the same time; default: as many as there are cores for their threads."""
+    """Runs at the same time. Default: the number of cores divided by the threads of a run."""
     remeasure: bool = False
-    """Read finished runs with changed measures; noted in study.json and on the page."""
+    """Read finished runs with changed measures. This is noted in study.json and on the page."""
     print: bool = False
     """Print the declaration as JSON, with every setting of every arm."""
     job: Annotated[Path | None, Shown("FILE")] = None
-    """Run one sampling job; a study starts its runs in this way."""
+    """Run one sampling job. A study starts its runs in this way."""
     seed: Annotated[int | None, Shown("N")] = None
     """The seed of --job."""
 
@@ -90,7 +90,7 @@ def main(argv: list[str]) -> int:
 
 
 def _job(words: StudyWords, others: list[str]) -> int:
-    """Run one seed of a job that has no command of its own; the runner of a study starts it in this way."""
+    """Run one seed of a job that has no command of its own. The runner of a study starts it in this way."""
     from heedful.storage import RunFolder
     from heedful.studies.jobs import SamplingJob, job_from_json
 

@@ -1,6 +1,6 @@
-"""What each token of a thought tells about its prompt, for `heedful play`: pointwise information in nats.
+"""The information of each token of a thought about its prompt, for `heedful play`: pointwise, in nats.
 
-Promise: the reference tasks are named. Only the last observation is exchanged; the history and the thought are kept.
+The reference tasks are named. Only the last observation is exchanged. The history and the thought are kept.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from heedful.run.subjects import LoadedModel
 
 FULL_COLOUR = 2.0
-"""Nats from which on a token has the strongest colour."""
+"""Nats at which a token gets the strongest colour."""
 FAINT = 0.1
-"""Nats below which it has none."""
+"""Nats below which a token has no colour."""
 _LISTENS = ((222, 235, 247), (66, 146, 198))
 _MISLEADS = ((254, 224, 210), (251, 106, 74))
 _NAMED = 3
@@ -37,9 +37,9 @@ class WeighedThought:
     """One turn's thought, token by token."""
 
     turn: int
-    """From 0."""
+    """The turn's number, from 0."""
     references: int
-    """References that had this turn and showed another observation; without any there are no values."""
+    """The number of references that had this turn and showed another observation. With 0 there are no values."""
     texts_T: tuple[str, ...]
     values_T: tuple[float, ...]
     """Pointwise information in nats."""

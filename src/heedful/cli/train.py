@@ -22,27 +22,26 @@ from heedful.run.train import Run, algorithm_name, resume, train
 class TrainWords:
     """Train an agent with reinforcement learning, and end with a report and a verdict.
 
-    The run measures whether the agent's reasoning still depends on its input. Several processes share each step's
-    episodes and its update when the command is started by torchrun; each takes one GPU, or the CPU.
+    The run measures whether the agent's reasoning still depends on its input. Started by torchrun, several processes
+    share each step's episodes and its update. Each takes one GPU, or the CPU.
 
       heedful train frozen_lake
       heedful train frozen_lake --filter top_k --filter.k 4 --seeds 0,1,2
       heedful train --resume runs/frozen_lake-grpo-s0-1
       torchrun --nproc-per-node 2 -m heedful train frozen_lake
 
-    The settings below show the defaults of ENV, without one those of frozen_lake. They can be kept in a file (--config
-    FILE); flags override the file.
+    The settings below show the defaults of ENV, or of frozen_lake without ENV. They can be kept in a file (--config
+    FILE). Flags override the file.
     """
 
     env: Annotated[str | None, Positional("ENV")] = None
     """A preset or an environment (heedful envs lists them), or an environment of your own as module:Class."""
     out: Annotated[Path | None, Shown("DIR")] = None
-    """The run's folder; default: runs/<env>-<algorithm>-s<seed>-<n>."""
+    """The run's folder. Default: runs/<env>-<algorithm>-s<seed>-<n>."""
     seeds: Annotated[tuple[int, ...], Shown("0,1,2")] = ()
     """Train one run per seed, as processes that share one warm start, and print a table with intervals."""
     resume: Annotated[Path | None, Shown("RUN")] = None
-    """Go on with an interrupted run from its last checkpoint, or with the folder of several seeds. No other flag is
-    allowed."""
+    """Continue an interrupted run from its last checkpoint, or a folder of several seeds. No other flag is allowed."""
 
     def __post_init__(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):

@@ -1,4 +1,4 @@
-"""Which processes work on one run, and what each holds. Torch-free, since a command line is built from it.
+"""The processes of one run, and the part of the model in each. Torch-free, since a command line is built from it.
 
 The number of processes is decided by `torchrun` alone. Nothing here changes a run of a single process.
 """
@@ -50,7 +50,7 @@ class ProcessRank:
 
     @staticmethod
     def of(environment: Mapping[str, str]) -> ProcessRank:
-        """From the variables that torchrun sets; one process where there are none.
+        """Read the variables that torchrun sets. One process where there are none.
 
         Raises ValueError when only some of them are set, or one is no number.
         """

@@ -1,9 +1,9 @@
-"""A model whose parameters are sharded over several ranks (FSDP2); each layer is gathered while it is used.
+"""A model whose parameters are sharded over several ranks (FSDP2). Each layer is gathered while it is used.
 
 Loss, gradient and step equal those of the whole model on one process, to rounding. A checkpoint holds the whole model
 and can be read by any number of processes.
 
-Parameters are split per decoder layer; embeddings, last norm and output head are split together as one more unit.
+Parameters are split per decoder layer. Embeddings, last norm and output head are split together as one more unit.
 Training needs the same number of forward and backward passes on every rank, since each pass gathers the shards of all
 ranks. Sampling and measuring need different numbers of passes, because replies differ in length. During that time every
 rank holds the whole weights (`whole`): as many bytes as the model has in the dtype it computes in.
@@ -71,7 +71,7 @@ class Sharded:
         self.half = half
         self._layers = [cast(FSDPModule, layer) for layer in layers]
         self._windows = 0
-        # FSDP2 sets itself up at the first pass, which a process that has nothing to sample might not come to.
+        # FSDP2 sets itself up in the first forward pass, which a rank without anything to sample might never run.
         with torch.no_grad():
             probe = torch.zeros(1, 2, dtype=torch.int64, device=world.device)
             self.token_logits(probe, torch.ones_like(probe, dtype=torch.bool))
@@ -79,7 +79,7 @@ class Sharded:
 
     @property
     def token_logits(self) -> TokenLogits:
-        """As `training.token_logits`; must be called equally often on every rank, unless the model is `whole`."""
+        """As `training.token_logits`. Must be called equally often on every rank, unless the model is `whole`."""
         return cast(TokenLogits, getattr(self.model, _ROWS))
 
     @contextmanager
@@ -106,7 +106,7 @@ class Sharded:
                     layer.set_reshard_after_forward(True, recurse=False)
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """The whole weights by name, on the CPU of rank 0; nothing on other ranks. All ranks must call it."""
+        """The whole weights by name, on the CPU of rank 0, and an empty dict on other ranks. All ranks must call it."""
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         state = get_model_state_dict(cast(torch.nn.Module, self.model), options=options)
         weights = {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
@@ -122,20 +122,20 @@ class ShardedWeights:
 
     @property
     def copies(self) -> list[torch.Tensor]:
-        """The whole float32 parameters where the model computes in bfloat16; empty otherwise."""
+        """The whole float32 parameters where the model computes in bfloat16. Empty otherwise."""
         return [whole_tensor(parameter.detach()) for parameter in self.optimized] if self._half else []
 
     def load_copies(self, copies: Sequence[torch.Tensor]) -> None:
-        """Takes back what `copies` gave, here or on one process."""
+        """Load the copies that `copies` gave, here or on one process."""
         with torch.no_grad():
             for parameter, copy in zip(self.optimized if self._half else [], copies, strict=True):
                 parameter.copy_(shard_like(copy, parameter))
 
     def take_gradients(self) -> None:
-        """They are where they belong."""
+        """Do nothing: the optimizer uses the parameters' own gradients."""
 
     def give_weights(self) -> None:
-        """They are where they belong."""
+        """Do nothing: the optimizer changes the parameters themselves."""
 
 
 def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:

@@ -87,7 +87,7 @@ class World:
         return gathered
 
     def together(self, lengths: Sequence[int], read: Callable[[list[int]], list[Item]]) -> list[Item]:
-        """One result per sequence, on every rank; each result is computed by one rank.
+        """One result per sequence, on every rank. Each result is computed by one rank.
 
         `read` gets the indices of this rank's sequences and returns one result for each. `lengths`, in tokens, are used
         to give every rank about the same number of tokens.
@@ -204,7 +204,7 @@ class World:
 
 
 class Joined:
-    """A context in which this process is one rank of a world; `with Joined(process, device, 1800) as world:`.
+    """A context in which this process is one rank of a world: `with Joined(process, device, 1800) as world:`.
 
     CUDA tensors are summed by nccl. Tensors on a CPU, and plain values always, are exchanged by gloo. When the body
     raises, the other ranks are told the error. The process groups are always destroyed, because torch aborts a process
@@ -318,7 +318,7 @@ def _store_of(world: World) -> Store:
 
 
 def _is_of_a_collective(error: RuntimeError) -> bool:
-    """Whether the error comes from a collective; a sharded model runs collectives inside its forward and backward."""
+    """Whether the error comes from a collective. A sharded model runs collectives inside its forward and backward."""
     return isinstance(error, dist.DistError) or "gloo" in str(error)
 
 

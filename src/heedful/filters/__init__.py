@@ -1,20 +1,25 @@
 """Filters: prompts chosen by how much their members' rewards vary. Rewards in, verdicts with reasons out.
 
 A filter is a pure function of plain numbers and the generator it is given. The order of groups and members does not
-matter, so any trainer can call it in one line; neither torch nor numpy is needed. A constant group has a spread of
-exactly 0.
+matter. Any trainer can call a filter in one line, without torch or numpy. A constant group has a spread of exactly 0.
 
     verdicts = TopP(p=0.9)([[1, 0, 1, 0], [1, 1, 1, 1]], random.Random(0))
 
-Verdict reasons: `kept`; `unscored` (fewer than two scored members, `None` and NaN left out); `constant`;
-`below_mass`, `below_rank`, `below_threshold` by filter; `not_drawn` by the random control. The training loop adds
-`surplus` (dynamic sampling had enough before) and `readmitted` (the guard against starved tasks).
+Verdict reasons:
 
-A group that ties with the last group kept is kept too, so a filter may keep more groups than it was asked for. Binary
+- `kept`
+- `unscored`: fewer than two scored members (`None` and NaN left out)
+- `constant`
+- `below_mass`, `below_rank`, `below_threshold`: by filter
+- `not_drawn`: by the random control
+- `surplus`, added by the training loop: dynamic sampling already had enough groups
+- `readmitted`, added by the training loop: the guard against starved tasks
+
+A group that ties with the last group kept is kept too, so a filter may keep more groups than requested. Binary
 outcomes make such ties frequent. The rules, and how ties are decided, are in `heedful.filters.ranking`.
 
-An own filter is a frozen dataclass with the members of `heedful.protocols.Filter`. `Ranked` is a base for a filter that
-needs only one variance per group. What is not in `__all__` is private.
+A custom filter is a frozen dataclass with the members of `heedful.protocols.Filter`. `Ranked` is a base for a filter
+that needs only one variance per group. What is not in `__all__` is private.
 """
 
 from heedful.filters.ranked import DropConstant, KeepAll, MinP, Ranked, Ranking, Softmax, TopK, TopP, TopPStd

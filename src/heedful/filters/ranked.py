@@ -1,4 +1,4 @@
-"""Filters that rank groups by how much their members' values vary, and the two that only ask whether they vary.
+"""Filters that rank groups by how much their members' values vary, and two that only check whether they vary.
 
 What is kept depends on one number per group. `rank` takes variances from anywhere, for instance an estimate in place of
 the sample's variance. `__call__` takes the values and ranks by their sample variance, 1/(G - 1). The rules that turn
@@ -30,7 +30,7 @@ from heedful.types import Verdict
 
 
 class Ranking(Filter, Protocol):
-    """A filter that needs nothing but one variance per group."""
+    """A filter that needs only one variance per group."""
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:
         """The verdicts for these variances: `None` is an unscored group, exactly 0 a constant one."""
@@ -38,7 +38,7 @@ class Ranking(Filter, Protocol):
 
 
 class Ranked(ABC):
-    """The common part of the ranking filters; a filter adds its knobs and its rule."""
+    """The common part of the ranking filters. A filter adds its knobs and its rule."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class Ranked(ABC):
 
     @property
     def share(self) -> float | None:
-        """What the loss scale `rho` multiplies by: p of `top_p` and `top_p_std`, nothing elsewhere."""
+        """The factor of the loss scale `rho`: p of `top_p` and `top_p_std`, `None` elsewhere."""
         return None
 
 
@@ -60,7 +60,7 @@ class Ranked(ABC):
 class KeepAll:
     """No filter: every group is kept, constant ones too.
 
-    A group of one is kept as well (actor-critic training needs no group); a larger one with fewer than two scored
+    A group of one is kept as well (actor-critic training needs no group). A larger group with fewer than two scored
     members is dropped as `unscored`, as everywhere.
     """
 
@@ -70,7 +70,7 @@ class KeepAll:
         check_on(self)
 
     def __call__(self, values_PG: Sequence[Sequence[float | None]], rng: random.Random) -> list[Verdict]:
-        """Spread: the sample variance; `None` for a group of one."""
+        """Spread: the sample variance. `None` for a group of one."""
         variances_P = variances(values_PG)
         return [
             Verdict(1.0, "kept", variance)
@@ -81,7 +81,7 @@ class KeepAll:
 
     @property
     def share(self) -> float | None:
-        """No share is asked for."""
+        """`None`, because this filter has no share."""
         return None
 
 
@@ -102,8 +102,8 @@ class DropConstant(Ranked):
 class TopP(Ranked):
     """The smallest set of groups whose sample variances add up to a share p of the total.
 
-    Constant groups never enter; p = 1 keeps every other group. When all groups are constant nothing is kept. What is
-    kept does not change when all values are multiplied by a constant, as long as no group's range falls under the
+    Constant groups are never kept. p = 1 keeps every other group. When all groups are constant, no group is kept. The
+    kept groups do not change when all values are multiplied by a constant, as long as no group's range falls below the
     tolerance of `is_constant`.
 
     Source: RAGEN-2 (arXiv:2604.06268), the rule of its text. Its default code accumulates standard deviations
@@ -190,9 +190,9 @@ class MinP(Ranked):
 class Softmax(Ranked):
     """The smallest set of groups whose softmax(standard deviation / temperature) adds up to p.
 
-    **Depends on the reward's unit.** Multiplying all rewards by ten is the same as dividing the temperature by ten:
-    with 0/1 outcomes the deviations are so close together that nearly every group is kept, constant ones included;
-    with rewards around ten only a few are. It is here to reproduce published runs; use `TopP` otherwise.
+    **Depends on the reward's unit.** Multiplying all rewards by ten is the same as dividing the temperature by ten.
+    With 0/1 outcomes the deviations are so similar that nearly every group is kept, constant ones included. With
+    rewards around ten only a few are. It is here to reproduce published runs. Use `TopP` otherwise.
 
     Source: the main-table scripts of RAGEN-2's released code, which call it top-p.
     """
@@ -200,7 +200,7 @@ class Softmax(Ranked):
     p: float = 0.9
     """Share of the softmax mass, in (0, 1]."""
     temperature: float = 1.0
-    """In units of the values; 1 as published."""
+    """Temperature in units of the values. 1 as published."""
     include_constant: bool = True
     """Constant groups compete for the mass too, as in the published main table (its other studies leave them out)."""
     on: str = "outcome"

@@ -1,4 +1,4 @@
-"""How groups are ranked and which are kept: the variance of each group, the rules, ties, and checks of the knobs.
+"""Ranking of groups: the variance of each group, the rules, ties, and checks of the knobs.
 
 A group is ranked by one number: the variance of its members' values, or their standard deviation. `None` is a group
 that could not be scored, exactly 0 a constant one. A rule (`by_mass`, `by_rank`, `by_largest`, `if_positive`) turns
@@ -17,7 +17,8 @@ from heedful.statistics.group_statistics import sample_variance, scored
 from heedful.types import Verdict
 
 ROUNDING = 1e-9
-"""Relative. Numbers closer than this tie; without it a change of the reward's unit could change what is kept."""
+"""Relative. Numbers closer than this tie. Otherwise a change of the reward's unit could change which groups are
+kept."""
 
 LARGEST = 1e150
 """Squares of larger values overflow."""
@@ -38,7 +39,7 @@ def scored_values(values_PG: Sequence[Sequence[float | None]]) -> list[list[floa
 
 
 def variances(values_PG: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """Sample variance per group; `None` with fewer than two scored members."""
+    """Sample variance per group. `None` with fewer than two scored members."""
     return [sample_variance(values) if len(values) >= 2 else None for values in scored_values(values_PG)]
 
 
@@ -55,7 +56,7 @@ def by_mass(
 ) -> list[Verdict]:
     """Keep the smallest set of groups, largest numbers first, whose masses reach p of the total.
 
-    `mass`: what a group counts for, by its number. `constant_may_stay`: constant groups compete too.
+    `mass`: a group's mass, given its number. `constant_may_stay`: constant groups compete too.
     """
     candidates = [number for number in numbers_P if number is not None and (constant_may_stay or number > 0)]
     return _keep_from(
@@ -99,7 +100,7 @@ def _mass_edge(numbers: Sequence[float], masses: Sequence[float], p: float) -> f
 def _keep_from(
     edge: float, numbers_P: Sequence[float | None], below: str, constant_may_stay: bool = False
 ) -> list[Verdict]:
-    """Keep the groups whose number reaches `edge`, ties included; `below` is the reason of the others."""
+    """Keep the groups whose number reaches `edge`, ties included. `below` is the reason of the others."""
     verdicts = []
     for number in numbers_P:
         if number is None:

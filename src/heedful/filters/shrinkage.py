@@ -1,7 +1,7 @@
-"""What a few episodes say about a task's variance, given the other tasks of the step and the task's own past.
+"""Estimates of a task's variance from a few episodes, the other tasks of the step and the task's own past.
 
-Promise: pure functions of plain numbers, independent of the order of groups; more evidence about a task always moves
-its estimate from what is expected of any task towards what was seen of this one.
+Pure functions of plain numbers, independent of the order of groups. More evidence about a task always moves its
+estimate from the expectation for any task towards the observations of this one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ JEFFREYS = (0.5, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What an estimate needs to know of one group: how many scored values, their sum and their spread."""
+    """The statistics of one group that an estimate needs: the number of scored values, their sum and their spread."""
 
     count: int
     total: float
@@ -39,7 +39,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A group's values together with those of earlier visits to its task, which count less the older they are."""
+    """A group's values together with values of earlier visits to its task. Older visits count less."""
 
     count: float
     total: float
@@ -49,7 +49,7 @@ class Evidence:
 
     @classmethod
     def of(cls, values: Sequence[float], earlier: Sequence[Visit], discount: float) -> Evidence:
-        """`earlier`: visits to the same task, oldest first; the k-th last of them counts `discount`^k."""
+        """`earlier`: visits to the same task, oldest first. The k-th last of them counts `discount`^k."""
         visits = [Visit.of(values), *reversed(earlier)]
         weighted = [(discount**age, visit) for age, visit in enumerate(visits)]
         return cls(
@@ -70,17 +70,17 @@ def expected_variances(
     """The posterior mean of each group's variance, from its scored values and earlier visits to its task.
 
     `values_PG`: at least two scored values per group. `earlier_PV`: per group the earlier visits to its task, oldest
-    first; empty where there were none.
+    first. Empty where there were none.
 
-    Where all values are 0 or 1: p (1 - p) under a Beta prior on the chance p of a 1. `jeffreys`: Beta(1/2, 1/2);
+    Where all values are 0 or 1: p (1 - p) under a Beta prior on the chance p of a 1. `jeffreys`: Beta(1/2, 1/2).
     `batch`: fitted to the groups of this step by the analysis-of-variance estimator of the beta-binomial. A step whose
     groups do not differ by more than chance gives all of them one value.
 
-    Else: the variance under an inverse-gamma prior, fitted to the sample variances of this step by their first two
-    moments, for either `prior`: (d0 m + sum of squares) / (d0 + degrees of freedom), where m is their mean. Assumes
-    normal values where it judges how much sample variances scatter by chance. Source: the idea is that of limma (Smyth
-    2004, doi:10.2202/1544-6115.1027). Deviation: fitted to moments of the variances, not of their logarithms, since
-    constant groups have none.
+    Otherwise: the variance under an inverse-gamma prior, fitted to the sample variances of this step by their first two
+    moments, for either `prior`: (d0 m + sum of squares) / (d0 + degrees of freedom), where m is their mean. The scatter
+    of sample variances by chance is computed for normal values. Source: the idea is that of limma (Smyth 2004,
+    doi:10.2202/1544-6115.1027). Deviation: fitted to moments of the variances, not of their logarithms, since constant
+    groups have none.
     """
     evidence_P = [Evidence.of(values, earlier, discount) for values, earlier in zip(values_PG, earlier_PV, strict=True)]
     if all(evidence.binary for evidence in evidence_P):
@@ -92,8 +92,8 @@ def fit_beta(values_PG: Sequence[Sequence[float]]) -> tuple[float, float]:
     """(mean, strength) of the Beta prior behind groups of 0/1 values: the analysis-of-variance estimator.
 
     The prior is Beta(mean strength, (1 - mean) strength), so the strength counts like episodes. It is infinite where
-    the groups differ by no more than chance, and Jeffreys' prior is given where there is nothing to fit to: fewer than
-    two groups, groups of one, or all values alike.
+    the groups differ by no more than chance. Jeffreys' prior is returned where a fit is impossible: fewer than two
+    groups, groups of one, or all values equal.
     """
     counts = [len(values) for values in values_PG]
     total, groups = sum(counts), len(counts)
@@ -111,12 +111,12 @@ def fit_beta(values_PG: Sequence[Sequence[float]]) -> tuple[float, float]:
 def fit_inverse_gamma(values_PG: Sequence[Sequence[float]]) -> tuple[float, float]:
     """(d0, m): the mean m of the sample variances, and how many degrees of freedom it counts for as a prior.
 
-    With v the scatter of the variances beyond chance, d0 = 2 (m^2 / v + 1); infinite where v is 0.
+    With v the scatter of the variances beyond chance, d0 = 2 (m^2 / v + 1), which is infinite where v is 0.
     """
     estimates = [(sample_variance(values), len(values) - 1) for values in values_PG]
     freedom = sum(d for _, d in estimates)
     mean = math.fsum(d * variance for variance, d in estimates) / freedom
-    # Of normal values: E[s^4] = sigma^4 (1 + 2 / d).
+    # For normal values: E[s^4] = sigma^4 (1 + 2 / d).
     second = math.fsum(d * variance**2 / (1 + 2 / d) for variance, d in estimates) / freedom
     beyond = second - mean**2
     return (2 * (mean**2 / beyond + 1) if beyond > 0 else math.inf), mean

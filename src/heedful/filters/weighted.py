@@ -1,6 +1,6 @@
-"""Weights instead of a cut: every group that varies stays, and counts by its spread.
+"""Weights instead of a cut: every group that varies stays, weighted by its spread.
 
-Promise: the weights of the kept groups average 1, and no group that varies gets a weight of 0.
+The weights of the kept groups average 1, and no group that varies gets a weight of 0.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ from heedful.filters.ranking import check_on, positive
 from heedful.types import Verdict
 
 LEAST = 1e-12
-"""Of the largest weight: below it a high power of a small variance would underflow to 0, which means dropped."""
+"""Relative to the largest weight. Without it a high power of a small variance would underflow to 0, which means
+dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class SoftWeight(Ranked):
-    """Every group that is not constant, weighted by its variance to a power; the weights average 1.
+    """Every group that is not constant, weighted by its variance to a power. The weights average 1.
 
-    Where a cut treats the last group kept like the first and the next one as if it had not been played, this has no
-    edge. `power` 0 is `DropConstant`; .5 weighs by the standard deviation: with advantages that were divided by it,
-    that is the undivided advantage, times a constant of the step; large powers keep the widest groups alone.
+    A cut treats the last group kept like the first, and ignores the next one. Here there is no such edge. `power` 0 is
+    `DropConstant`. Power .5 weighs by the standard deviation: with standardized advantages this gives the undivided
+    advantage, times a constant of the step. Large powers keep only the groups of largest variance.
 
-    In the loss a weight v multiplies all terms of a group's tokens, regularisers included, and stands in the
-    denominator as well: `token` sum(v l) / sum(v n), a group counts by v times its tokens; `sequence` and `fixed`
-    sum(v mean(l)) / sum(v), a group counts by v times its trajectories. So only ratios of weights matter, and the
-    weights' average of 1 is for reading.
+    In the loss a weight v multiplies all terms of a group's tokens, regularisers included, and is in the denominator as
+    well. `token`: sum(v l) / sum(v n), a group counts by v times its tokens. `sequence` and `fixed`:
+    sum(v mean(l)) / sum(v), a group counts by v times its trajectories. So only ratios of weights matter. The average
+    of 1 makes them easy to read.
     """
 
     power: float = 1.0
-    """Of the variance, at least 0: 1 = proportional to the variance, 0.5 = to the standard deviation."""
+    """Exponent of the variance, at least 0: 1 = proportional to the variance, 0.5 = to the standard deviation."""
     on: str = "outcome"
 
     def __post_init__(self) -> None:

@@ -1,7 +1,6 @@
 """Filters around a filter: one that ranks by better estimates of the variances, and the random control.
 
-Promise: what the filter inside decides by numbers is decided by it alone; a wrapper changes the numbers, or who gets
-the verdicts.
+The filter inside decides by numbers alone. A wrapper changes the numbers, or which groups get the verdicts.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from heedful.types import Verdict
 
 @runtime_checkable
 class Remembering(Protocol):
-    """A filter that makes use of earlier visits to the same tasks, where there are any."""
+    """A filter that uses earlier visits to the same tasks, where there are any."""
 
     def after(self, earlier_PV: Sequence[Sequence[Visit]]) -> Filter:
         """This filter for groups whose tasks were visited before: per group its visits, oldest first."""
@@ -38,28 +37,29 @@ RANKINGS: dict[str, type[Ranking]] = {
     "softmax": Softmax,
     "soft_weight": SoftWeight,
 }
-"""The filters that rank by nothing but one variance per group."""
+"""The filters that need only one variance per group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shrunken:
-    """Another filter, on variances that borrow strength from the step's other groups and from the task's past.
+    """Another filter, on variances estimated with the help of the step's other groups and the task's past.
 
-    The variance of four or eight outcomes is a rough guess of the task's. Here it is replaced by its posterior mean
-    (`heedful.filters.shrinkage`). In a step of 0/1 outcomes and equal group sizes Jeffreys' prior changes no rank, only
-    how much the groups differ, and so where the edge of `top_p` lies; ranks change where groups lost members, under a
-    fitted prior, and above all where tasks of a pool are visited again, since earlier visits count as evidence.
+    The variance of four or eight outcomes is a rough estimate of the task's variance. Here it is replaced by its
+    posterior mean (`heedful.filters.shrinkage`). In a step of 0/1 outcomes and equal group sizes Jeffreys' prior
+    changes no rank. It changes only how much the groups differ, and so the edge of `top_p`. Ranks change where groups
+    lost members, and under a fitted prior. They change most where tasks of a pool are visited again, since earlier
+    visits count as evidence.
 
-    A constant group keeps its spread of 0 and never enters, although its variance is then estimated as positive: its
+    A constant group keeps its spread of 0 and is never kept, although its variance is estimated as positive. Its
     advantages are zeros whatever the task's variance is.
     """
 
     like: Annotated[Ranking, Choice(RANKINGS)] = field(default_factory=TopP)
-    """Ranks, or weighs, by the estimates."""
+    """The filter that ranks, or weighs, by the estimates."""
     prior: Prior = "jeffreys"
-    """For 0/1 values. jeffreys = Beta(1/2, 1/2); batch = fitted to the groups of the step."""
+    """Prior for 0/1 values. jeffreys = Beta(1/2, 1/2), batch = fitted to the groups of the step."""
     discount: float = 0.5
-    """The last visit to the same task counts this much, the one before its square, ...; 0 = the past is forgotten."""
+    """Weight of the last visit to the same task. The visit before counts its square, and so on. 0 = ignore the past."""
     on: str = "outcome"
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class Shrunken:
     def judge(
         self, values_PG: Sequence[Sequence[float | None]], earlier_PV: Sequence[Sequence[Visit]]
     ) -> list[Verdict]:
-        """The verdicts, with what is known of earlier visits to the same tasks."""
+        """The verdicts, given the earlier visits to the same tasks."""
         scored_PG = scored_values(values_PG)
         judged = [group for group, values in enumerate(scored_PG) if len(values) >= 2]
         estimates = expected_variances(
@@ -96,7 +96,7 @@ class Shrunken:
 
     @property
     def share(self) -> float | None:
-        """What the loss scale `rho` multiplies by: that of `like`."""
+        """The factor of the loss scale `rho`: the share of `like`."""
         return self.like.share
 
 
@@ -121,15 +121,15 @@ class _Informed:
 
 @dataclass(frozen=True, slots=True)
 class RandomSubset:
-    """Control: as many groups as another filter would keep, drawn uniformly among those it could have scored.
+    """Control: as many groups as another filter would keep, drawn uniformly among the groups that it could score.
 
-    Whatever a filter gains by training on fewer groups, this gains too; what is left of the difference is due to
-    the choice. Constant groups are drawn like any other. Where the other filter weighs softly, its weights are dealt
-    out to the groups drawn.
+    A filter may gain only because it trains on fewer groups. This control gains that, too, so the remaining difference
+    is due to the choice. Constant groups are drawn like any other. Where the other filter weighs softly, its weights
+    are dealt out to the groups drawn.
     """
 
     like: Annotated[Filter, Choice(FILTERS)] = field(default_factory=TopP)
-    """Decides how many; its own choice is thrown away."""
+    """The filter that decides how many groups. Its own choice is ignored."""
     on: str = "outcome"
 
     def __post_init__(self) -> None:
@@ -151,7 +151,7 @@ class RandomSubset:
 
     @property
     def share(self) -> float | None:
-        """No share is asked for, whatever `like` asks for: which groups are kept does not depend on their variance."""
+        """`None`, whatever `like` has: the choice of groups does not depend on their variance."""
         return None
 
     def after(self, earlier_PV: Sequence[Sequence[Visit]]) -> Filter:

@@ -1,7 +1,7 @@
-"""Which Hugging Face models may share the KV cache of a prompt among all its continuations.
+"""The check which Hugging Face models may share the KV cache of a prompt among all its continuations.
 
-Promise: an accepted model attends causally to every earlier token in every layer. Only its config and modules are
-read; nothing is computed.
+An accepted model attends causally to every earlier token in every layer. Only its config and modules are read, without
+any computation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def refuse_unless_plain_causal(model: PreTrainedModel) -> None:
 
 
 def longest_context(model: PreTrainedModel) -> int | None:
-    """Most tokens, replies included, for which cached keys stay valid; `None` = the config names no limit."""
+    """Most tokens, replies included, for which cached keys stay valid. `None` = the config names no limit."""
     config = model.config.get_text_config(decoder=True)
     limit = getattr(config, "max_position_embeddings", None)
     rope = getattr(config, "rope_parameters", None) or {}
@@ -35,7 +35,7 @@ def longest_context(model: PreTrainedModel) -> int | None:
 
 
 def obstacle_to_shared_prompts(model: PreTrainedModel) -> str:
-    """The reason why the KV cache of a prompt cannot be shared, in a few words; empty if it can."""
+    """The reason why the KV cache of a prompt cannot be shared, in a few words. Empty if it can."""
     config = model.config.get_text_config(decoder=True)
     if model.config.is_encoder_decoder:
         return "an encoder-decoder"

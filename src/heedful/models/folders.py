@@ -1,7 +1,7 @@
 """Model folders in the Hugging Face format: weights and tokenizers, read and written.
 
-Promise: every fault of a folder or a disk is raised as a sentence or as an `OSError`. Local folders are read and
-written without progress bars.
+Every fault of a folder or a disk is raised as a sentence or as an `OSError`. Local folders are read and written
+without progress bars.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from transformers.utils import logging
 
 _UNREADABLE = (OSError, KeyError, ValueError, RuntimeError, SafetensorError)
-"""What transformers raises for missing, damaged, foreign and ill-fitting files."""
+"""The errors of transformers for missing, damaged, foreign and ill-fitting files."""
 
 
 def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
@@ -56,7 +56,7 @@ class Saveable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WholeWeights:
-    """A model that is saved with other weights than it holds, under the same names."""
+    """A model that is saved with weights other than its own, under the same names."""
 
     model: PreTrainedModel
     weights: Mapping[str, torch.Tensor]
@@ -81,7 +81,7 @@ def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer:
 
 @contextmanager
 def _quiet(source: str | Path) -> Iterator[None]:
-    """No progress bars for a local folder; a download keeps its own."""
+    """No progress bars for a local folder. A download keeps its own."""
     if not Path(source).exists() or not logging.is_progress_bar_enabled():
         yield
         return

@@ -1,6 +1,6 @@
 """Loading a causal language model and its tokenizer from a local path or a Hugging Face name.
 
-Promise: a model that cannot be sampled or scored exactly is refused here with a sentence.
+A model that cannot be sampled or scored exactly is refused here with a sentence.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def load_model(
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of this name; `auto` = cuda, else mps, else cpu. Raises ValueError for a device that is missing."""
+    """The device of this name. `auto` = cuda, else mps, else cpu. Raises ValueError for a device that is missing."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}

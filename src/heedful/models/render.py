@@ -1,7 +1,7 @@
 """Rendering: from messages to the token ids that a policy reads next.
 
-Promise: append-only. The chat template is rendered as a whole once, for the message that begins a conversation. After
-that only glue is appended. Sampled ids are never decoded and tokenised again, in windows of history either.
+The stream is append-only. The chat template is rendered as a whole once, for the message that begins a conversation.
+After that only glue is appended. Sampled ids are never decoded and tokenised again, in windows of history either.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Renderer:
     Here such text stays as it was first read. The context of turn t is by definition the ids before the sampled ones.
     Prompts are cached by their text, so equal observations are rendered and tokenised once.
 
-    Raises `ValueError`, at construction, for a tokenizer without a chat template, for tags that the tokenizer cannot
-    write or drops as special tokens, and for a template that
+    Raises `ValueError`, at construction, for a tokenizer without a chat template, and for tags that the tokenizer
+    cannot write or drops as special tokens. Also for a template that
 
     - drops the reply, or rewrites the text before it,
     - has glue that depends on the content or position of a reply,
@@ -243,7 +243,7 @@ class Renderer:
         added = before[len(stem) :].replace(tags.open, "").replace(tags.close, "")
         if not before.startswith(stem) or added.strip():
             raise ValueError(
-                f"Expected the chat template to keep what stood before a reply once the conversation goes on, but the "
+                f"Expected the chat template to keep the text before a reply when the conversation continues, but the "
                 f"prompt ends with {stem[-40:]!r} and later the reply follows {before[-40:]!r}. Use a template that "
                 f"adds a generation prompt (`add_generation_prompt`) equal to the header of its assistant messages."
             )

@@ -1,7 +1,7 @@
 """Parsing a sampled reply: its text, and the ranges of thought and answer in its ids.
 
-Promise: sampled ids are decoded and never tokenised again. The ranges are exact even if a character is split over
-tokens. Torch-free.
+Sampled ids are decoded and never tokenised again. The ranges are exact even if a character is split over tokens.
+Torch-free.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Tags:
             )
 
     def opening_of(self, prompt: str) -> str:
-        """The opening tag, with the whitespace after it, at the end of a prompt; empty if the prompt has none."""
+        """The opening tag, with the whitespace after it, at the end of a prompt. Empty if the prompt has none."""
         return prompt[prompt.rindex(self.open) :] if prompt.rstrip().endswith(self.open) else ""
 
 
@@ -61,7 +61,7 @@ class ReplyParser:
     ) -> Reply:
         """The reply made of `ids` that were sampled after `prompt`.
 
-        `opening`: the opening tag at the end of the prompt, which the environment gets back; empty if the policy has to
+        `opening`: the opening tag at the end of the prompt, which the environment gets back. Empty if the policy has to
         sample it. `logprobs` and `entropies`: one value per id, or empty if they are unknown. A token belongs to the
         thought if any of its characters comes before the end of the closing tag. Thought and answer never overlap: a
         token with the end of one and the start of the other counts as thought. Raises ValueError for lengths that

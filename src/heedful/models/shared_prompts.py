@@ -1,10 +1,10 @@
 """Plans of micro-batches whose samples share a prompt.
 
-Promise: every sample is in exactly one micro-batch. No micro-batch costs more tokens than the limit, unless a single
-sample does. Torch-free.
+Every sample is in exactly one micro-batch. No micro-batch costs more tokens than the limit, unless a single sample
+does. Torch-free.
 
 The members of a group begin with the same prompt. It is computed once per micro-batch, and the gradients of all members
-flow back through its keys and values. If replies are short compared to their prompts, this saves most of an update.
+flow back through its KV cache. If replies are short compared to their prompts, this saves most of an update.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Logits of a Hugging Face causal LM at the positions that predict trained tokens, and nowhere else.
 
-Promise: the same logits as the whole forward pass, without the vocabulary-sized rows that are not needed.
+The logits equal the ones of the whole forward pass. Unneeded rows, each of the vocabulary's size, are not computed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TokenLogits(Protocol):
     def __call__(
         self, ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None
     ) -> torch.Tensor:
-        """Logits `[N, V]`. `prompts` are computed once each; this needs a model with plain causal attention."""
+        """Logits `[N, V]`. `prompts` are computed once each. This needs a model with plain causal attention."""
         ...
 
 
@@ -45,7 +45,7 @@ def keeps_prompts(model: PreTrainedModel) -> bool:
 def hidden_before_trained(
     decoder: torch.nn.Module, ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None
 ) -> torch.Tensor:
-    """The last hidden states from which the trained tokens are predicted, `[N, D]`; `prompts` as in `TokenLogits`."""
+    """The last hidden states from which the trained tokens are predicted, `[N, D]`. `prompts` as in `TokenLogits`."""
     if prompts is None:
         hidden_BTD = decoder(input_ids=ids_BT, use_cache=False).last_hidden_state
         return hidden_BTD[:, :-1][trained_BT[:, 1:]]

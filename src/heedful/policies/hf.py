@@ -1,8 +1,8 @@
 """The batched sampler: any Hugging Face causal LM with full attention as a policy over whole conversations.
 
-Promise: ids and log-probabilities are those of the sampled tokens, equal to a teacher-forced forward pass to rounding
-error. The KV cache of a conversation is kept over its turns: no token is computed twice while the context only grows,
-even if each call answers only some of the conversations.
+The reported ids and log-probabilities belong to the sampled tokens. They equal a teacher-forced forward pass to
+rounding error. The KV cache of a conversation is kept over its turns. No token is computed twice while the context only
+grows, even if each call answers only some of the conversations.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ JOIN_EVERY = 4
 class HFPolicy:
     """A policy over one model with fixed weights. Make a new one after each update.
 
-    Rows leave the batch once half of all replies have ended; their KV cache is kept for the next turn. Equal contexts
-    in one call are computed once. Replies are sampled without dropout, and the model's train or eval state is left as
-    it was.
+    Rows leave the batch once half of all replies have ended. Their KV cache is kept for the next turn. Equal contexts
+    in one call are computed once. Replies are sampled without dropout. The model's train or eval state is restored
+    afterwards.
 
     Args:
         seed: seeds the sampling noise. The same seed, weights and conversations give the same replies. With the noise
@@ -80,7 +80,7 @@ class HFPolicy:
         return not self.sampling.greedy and self.sampling.noise != "conversation"
 
     def keep(self, keys: Collection[str]) -> None:
-        """Hold the KV cache of these conversations through the next call, even if it leaves them out."""
+        """Keep the KV cache of these conversations through the next call, even if it leaves them out."""
         self._open = keys
 
     @torch.inference_mode()
@@ -101,8 +101,8 @@ class HFPolicy:
     ) -> None:
         """Answer conversations with continuous batching: every few tokens new ones join the batch.
 
-        `arrivals` and `hand_over` are those of `protocols.ContinuousBatching`. Each reply is handed over right after
-        the token that ends it. Raises what `respond` raises.
+        For `arrivals` and `hand_over` see `protocols.ContinuousBatching`. Each reply is handed over right after
+        the token that ends it. Raises the errors of `respond`.
         """
         live: list[Row] = []
         batch, logits_BV = KVBatch.empty(0, self._layers, 0, self.device), torch.empty(0, 0, device=self.device)

@@ -1,7 +1,7 @@
 """A KV cache for ragged batches over many turns, for any Hugging Face causal LM with full attention.
 
-Promise: every row attends to its own tokens only, whatever the other rows hold. Rows are right-aligned; columns without
-a token of a row are masked for it. Keys and values are written in place, never concatenated.
+Every row attends to its own tokens only, whatever the other rows are. Rows are right-aligned. Columns without a token
+of a row are masked for it. The cache is written in place, never concatenated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 
 class _Layer(CacheLayerMixin):
-    """One layer's keys and values in buffers with room to grow: `[B, heads, capacity, head_dim]`."""
+    """One layer's KV cache in buffers with room to grow: `[B, heads, capacity, head_dim]`."""
 
     is_sliding = False
 
@@ -66,7 +66,7 @@ class KVBatch:
 
     cache: Cache
     filled_BT: Tensor
-    """True where the column holds a token of the row (bool, one column per cached column)."""
+    """True where the column has a token of the row (bool, one column per cached column)."""
     lengths_B: Tensor
     """Tokens cached per row."""
 
@@ -79,10 +79,10 @@ class KVBatch:
         )
 
     def extend(self, new_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Append columns; `new_BT` is True where a column holds a token. Returns (attention mask, positions) for them.
+        """Append columns. `new_BT` is True where a column has a token. Returns (attention mask, positions) for them.
 
-        The mask is boolean `[B, 1, new, all]`; an unused query sees itself alone, because a query that sees
-        nothing yields NaN, and NaN times a zero weight poisons every later query.
+        The mask is boolean `[B, 1, new, all]`. An unused query attends to itself only. Without any key a query yields
+        NaN, and NaN times a zero weight spreads to every later query.
         """
         before, new = self.filled_BT.shape[1], new_BT.shape[1]
         positions_BT = (self.lengths_B[:, None] + new_BT.cumsum(1) - 1).clamp(min=0)

@@ -1,6 +1,6 @@
 """The KV caches of conversations between their turns.
 
-Promise: the cache of a conversation that has ended is freed. At least half of the rows that are held belong to open
+The cache of a conversation that has ended is freed. At least half of the rows in the store belong to open
 conversations, however few of them each call answers.
 """
 
@@ -16,7 +16,7 @@ from heedful.policies.kv import KVBatch, merge
 
 @dataclass(slots=True)
 class CachedRow:
-    """Where the KV cache of one conversation is held."""
+    """The place of the KV cache of one conversation."""
 
     batch: int
     """Number of the batch in the store."""
@@ -36,11 +36,11 @@ class KVStore:
 
     @property
     def rows(self) -> int:
-        """Rows that are held, including those of conversations that have ended."""
+        """Rows in the store, including rows of conversations that have ended."""
         return sum(len(batch.lengths_B) for batch in self._batches.values())
 
     def find(self, key: str, context: tuple[int, ...]) -> CachedRow | None:
-        """The cached beginning of `context`; `None` if nothing is cached, or other tokens, or all of the context."""
+        """The cached beginning of `context`. `None` if nothing is cached, or other tokens, or all of the context."""
         cached = self._found.get(key)
         if cached is None or len(cached.ids) >= len(context) or context[: len(cached.ids)] != cached.ids:
             return None
@@ -63,7 +63,7 @@ class KVStore:
         return merged.select(inverse, room)
 
     def put(self, batch: KVBatch, rows: Sequence[tuple[int, str, tuple[int, ...]]]) -> None:
-        """Hold `batch` for these conversations: row, key and the ids that are cached in the row."""
+        """Store `batch` for these conversations: row, key and the ids that are cached in the row."""
         for row, key, ids in rows:
             self._found[key] = CachedRow(self._next, row, ids)
         self._batches[self._next] = batch

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """The model in this process samples; the learner and the sampler share one set of weights."""
+    """The model in this process samples. The learner and the sampler share one set of weights."""
 
     def sampling(self, sampling: Sampling) -> Sampling:
         return sampling
@@ -29,7 +29,7 @@ class Local:
 
 
 class _SharedWeights:
-    """The weights that were handed over last; nothing is copied."""
+    """The weights of the last `weights_changed`, without a copy."""
 
     def __init__(self) -> None:
         self._weights: Weights | None = None

@@ -1,7 +1,7 @@
 """Sampling noise that belongs to one turn of one conversation, independent of the rest of the batch.
 
-Promise: the noise of a token is a function of the turn's seed, the token's position in the reply and its id. No
-generator with a state is used, on any device.
+The noise of a token is a function of the turn's seed, the token's position in the reply and its id. No generator with
+a state is used, on any device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SECOND = 0x94D049BB133111EB
 def gumbels(seeds_B: Sequence[int], places_B: Sequence[int], vocabulary: int, like: Tensor) -> Tensor:
     """Independent standard Gumbel variables `[B, V]`, with the dtype and device of `like`.
 
-    `seeds_B`: one seed of 63 bits per row; `places_B`: the position of each row's token in its reply, below 2^31. The
+    `seeds_B`: one seed of 63 bits per row. `places_B`: the position of each row's token in its reply, below 2^31. The
     token with the largest sum of log-probability and Gumbel variable is a draw from the distribution. If
     log-probabilities change by epsilon, the draw changes with a probability of about epsilon. Inverting the cumulative
     distribution would be less stable, because rounding errors add up over many unlikely tokens.

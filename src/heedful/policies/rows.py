@@ -10,7 +10,7 @@ from heedful.types import Conversation, Prompt, Reply, Span
 
 
 class ReplyRenderer(Protocol):
-    """Turns conversations into ids and ids into replies; `heedful.models.render.Renderer` is one."""
+    """Turns conversations into ids and ids into replies, for instance `heedful.models.render.Renderer`."""
 
     @property
     def stop_ids(self) -> frozenset[int]:
@@ -34,7 +34,7 @@ class ReplyRenderer(Protocol):
 
 @dataclass(slots=True)
 class Row:
-    """One conversation while its reply is sampled. It holds no state of the model."""
+    """One conversation while its reply is sampled, without any state of the model."""
 
     key: str
     prompt: Prompt

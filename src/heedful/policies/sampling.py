@@ -1,6 +1,6 @@
-"""How a policy samples. Torch-free, so that configurations can hold it.
+"""The sampling settings of a policy. Torch-free, so that configurations can include them.
 
-Promise: log-probabilities are those of the distribution that was sampled from. There is no top-k and no top-p.
+The reported log-probabilities belong to the distribution that was sampled from. There is no top-k and no top-p.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Sampling:
     tokens_per_turn: int = 64
     """Most tokens sampled in one reply."""
     noise: Literal["auto", "batch", "conversation"] = "auto"
-    """batch: one random stream per batch, so a reply depends on the rest of its batch; conversation: one stream per
-    turn of a conversation; auto: conversation with --collect async, else batch."""
+    """batch: one random stream per batch, so a reply depends on the rest of its batch. conversation: one stream per
+    turn of a conversation. auto: conversation with --collect async, else batch."""
     precision: Literal["model", "double"] = "model"
-    """model: the dtype of the weights; double: a copy of the model in float64 samples, and reported numbers are rounded
+    """model: the dtype of the weights. double: a copy of the model in float64 samples, and reported numbers are rounded
     to 1e-7. With double, replies do not depend on the batch, to the byte. It is slower, and mps cannot do it."""
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
 """A policy that answers from a function, for tests, demonstrations and dry runs without a model.
 
-Promise: replies have ids (one per character) and spans like those of a model, so all later stages work unchanged.
+Replies have ids (one per character) and spans like replies of a model, so all later stages work unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _END = 0x110000  # one past the last code point: the end-of-turn token of a scri
 
 
 class ScriptedPolicy:
-    """Answers each conversation with `answer(conversation)`; tokens are characters, every log-probability is 0."""
+    """Answers each conversation with `answer(conversation)`. Tokens are characters, and every log-probability is 0."""
 
     temperature = 1.0
     version = 0

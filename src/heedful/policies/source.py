@@ -1,4 +1,4 @@
-"""The seam by which a policy is chosen: a source is configured, opened once per run, and handed the weights.
+"""The choice of a policy: a source is configured, opened once per run, and handed the weights.
 
 A source is a frozen dataclass (`--policy NAME`). Opened, it may hold connections and threads. It is handed the weights
 before the first policy of each version is made, and then makes a policy for every collection.
@@ -27,14 +27,14 @@ class Weights:
     """The weights of a policy after some number of updates. They are valid until the next update."""
 
     model: PreTrainedModel
-    """The model in this process. It may be sharded, or hold LoRA's additions next to its own weights."""
+    """The model in this process. It may be sharded, or have LoRA's additions next to its own weights."""
     version: int = 0
-    """Updates that the weights have seen."""
+    """The number of updates of the weights so far."""
     merged: Callable[[], Saveable | PreTrainedModel] | None = None
-    """Makes what is saved in place of the model, if the model is not whole. Every rank must call it."""
+    """Makes the object that is saved instead of the model, if the model is not whole. Every rank must call it."""
 
     def saveable(self) -> Saveable | PreTrainedModel:
-        """The writer of an ordinary model folder with these weights. Every rank must call it; rank 0 may write."""
+        """The writer of an ordinary model folder with these weights. Every rank must call it, and rank 0 may write."""
         return self.model if self.merged is None else self.merged()
 
 
@@ -42,7 +42,7 @@ class OpenPolicySource(Protocol):
     """An open source. It makes policies for the weights that it was handed last."""
 
     def weights_changed(self, weights: Weights) -> list[Metric]:
-        """Take these weights, and return what was measured on the way, such as an error between two copies.
+        """Take these weights, and return the metrics of the transfer, such as an error between two copies.
 
         Called on every rank, also when a run resumes, and before the first `policy` of a version. When the call has
         returned on every rank, replies must come from these weights.
@@ -52,7 +52,7 @@ class OpenPolicySource(Protocol):
     def policy(self, renderer: ReplyRenderer, sampling: Sampling, seed: int) -> Policy:
         """A policy for one collection, with the version of the weights that were handed over last.
 
-        `sampling`: has passed `PolicySource.sampling` and the collector's; `seed`: seeds the sampling noise. The policy
+        `sampling`: has passed `PolicySource.sampling` and the collector's. `seed`: seeds the sampling noise. The policy
         is not used after the next `weights_changed`.
         """
         ...
@@ -68,7 +68,7 @@ class PolicySource(Protocol):
     def open(self, *, rank: int = 0, note: Callable[[str], None] = print) -> AbstractContextManager[OpenPolicySource]:
         """Open the source for one run or one command. Leaving the context closes it, also after an error.
 
-        `rank`: number of this process; rank 0 alone sends weights elsewhere. `note`: shows a sentence to the user.
+        `rank`: number of this process. Rank 0 alone sends weights elsewhere. `note`: shows a sentence to the user.
         """
         ...
 

@@ -1,7 +1,7 @@
 """Asynchronous rollouts: the policy answers the episodes that are ready while the environments of others still work.
 
-Promise: the episodes of `LockStep`, with groups and members in the same order, and no episode waits for the environment
-of another one. An environment that raises ends its own episode alone.
+It plays the episodes of `LockStep`, with groups and members in the same order. No episode waits for the environment of
+another one. An environment that raises ends its own episode alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Asynchronous:
     """Ready conversations are answered while the environments of others still work: for environments that are slow."""
 
     threads: int = 32
-    """Environments at work at once; with --env-workers at least as many as there are workers."""
+    """Environments at work at once. With --env-workers: at least the number of workers."""
 
     def __post_init__(self) -> None:
         refuse_below(self, threads=1)
@@ -48,10 +48,10 @@ class Asynchronous:
         With `ContinuousBatching`, a conversation joins the running batch as soon as it is ready. Any other policy gets
         all ready conversations in one call as soon as it is idle. It is called from the caller's thread, or from
         several threads at once if its `AnswersSubsets.parallel` allows that. Each environment is used by one thread
-        at a time, not always the same one; `start` runs in such a thread, too.
+        at a time, not always the same one. `start` runs in such a thread, too.
 
         If replies do not depend on which conversations are answered together, the same policy and request give the
-        same episodes, however long anything took. Raises ValueError for a policy that says they do.
+        same episodes, however long any call took. Raises ValueError for a policy that says they do.
         """
         subsets = policy if isinstance(policy, AnswersSubsets) else None
         if subsets is not None and subsets.draws_together:

@@ -1,6 +1,6 @@
 """How much of an episode is in the prompt of a turn: all of it, the last turns, or the newest observation only.
 
-Promise: the turns in a prompt depend on the turn's number only.
+The turns in a prompt depend on the turn's number only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Context:
     """The history in the agent's prompt."""
 
     turns: int | None = None
-    """Earlier turns in the prompt, with the agent's own replies; none = all of them, 0 = no memory."""
+    """Earlier turns in the prompt, with the agent's own replies. none = all of them, 0 = no memory."""
 
     def __post_init__(self) -> None:
         if self.turns is not None and self.turns < 0:
@@ -32,7 +32,7 @@ class Context:
     def check(self, observation: Observation, turn: int, most: int) -> None:
         """Raise ValueError if a window begins with this observation and it has no `opening`.
 
-        `turn`: its number, from 0; `most`: most turns of the episode.
+        `turn`: its number, from 0. `most`: most turns of the episode.
         """
         if self.turns is not None and 0 < turn < most - self.turns and not observation.opening:
             raise ValueError(

@@ -1,6 +1,6 @@
 """Lock-step rollouts: one batch of conversations, all of them one turn further at a time.
 
-Promise: groups come back in the order of the tasks, members in order of their number, every episode ended.
+Groups are returned in the order of the tasks, members in order of their number, every episode ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LockStep:
     environment step."""
 
     threads: int = 1
-    """Environments at work at once; 1 = one after the other, in the sampler's own thread."""
+    """Environments at work at once. 1 = one after the other, in the sampler's own thread."""
 
     def __post_init__(self) -> None:
         refuse_below(self, threads=1)
@@ -38,7 +38,7 @@ class LockStep:
     def __call__(self, policy: Policy, request: Request) -> list[Group]:
         """Play the request. The number of threads changes the time, never the episodes.
 
-        An episode whose environment raises ends as `Ending.ERROR` with no outcome; the others go on.
+        An episode whose environment raises ends as `Ending.ERROR` with no outcome. The others continue.
         """
         with _environment_threads(self.threads) as pool:
             players = _each(pool, request.player, request.seats())
@@ -52,7 +52,7 @@ class LockStep:
 
 @contextmanager
 def _environment_threads(threads: int) -> Iterator[ThreadPoolExecutor | None]:
-    """The threads of the environments; `None` for one, since the caller's own thread does.
+    """The threads of the environments. `None` for one, since the caller's own thread does the work.
 
     After an error no further call begins. Running calls cannot be stopped: they end unattended.
     """

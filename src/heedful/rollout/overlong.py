@@ -1,6 +1,6 @@
 """Overlong shaping: a reply close to its token limit costs reward.
 
-Promise: outcomes do not change, so a filter on outcomes sees no spread from this penalty.
+Outcomes do not change, so a filter on outcomes sees no spread from this penalty.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from heedful.types import Group, Reply, Trajectory, Turn
 
 COMPONENT = "overlong"
-"""The reward component that holds the penalty."""
+"""The reward component of the penalty."""
 
 
 def overlong_penalty(reply: Reply, limit: int, buffer: float, penalty: float) -> float:
@@ -29,7 +29,7 @@ def overlong_penalty(reply: Reply, limit: int, buffer: float, penalty: float) ->
 def shape_overlong(groups: Sequence[Group], limit: int, share: float, penalty: float) -> list[Group]:
     """The groups with the reward component `overlong` in every turn. It is 0 if the reply ended in time.
 
-    `limit`: most sampled tokens of a reply; `share`: the last part of the limit, in which length costs. Raises
+    `limit`: most sampled tokens of a reply. `share`: the last part of the limit, in which length costs. Raises
     ValueError if the environment itself has a component of this name.
     """
     buffer = share * limit

@@ -1,6 +1,6 @@
 """One agent in one episode of an environment.
 
-Promise: an episode that raises, or answers against its contract, ends with the error's text. Other episodes go on.
+An episode that raises, or answers against its contract, ends with the error's text. Other episodes continue.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Answer = TypeVar("Answer")
 
 
 class Player:
-    """Plays one trajectory: holds the conversation, hands replies to the episode, and records its turns.
+    """Plays one trajectory: keeps the conversation, hands replies to the episode, and records its turns.
 
     `context`: how much of the episode a conversation shows. A window that begins at a later turn shows the `opening` of
     that turn's observation. `advance` raises ValueError for an observation without one.

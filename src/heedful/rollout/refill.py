@@ -1,7 +1,7 @@
 """Dynamic sampling: further groups are collected until enough of them vary.
 
-Promise: no more draws than allowed, and none larger than the first. All collected groups are returned. With one draw
-allowed, this is plain collection.
+There are at most as many draws as allowed, and none is larger than the first. All collected groups are returned. With
+one draw allowed, this is plain collection.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Collection:
 
     groups: tuple[Group, ...]
     wanted: int
-    """The number of groups that was asked for."""
+    """The requested number of groups."""
     ending: RefillEnding
-    """off: only one draw is allowed; enough: as many groups vary as were wanted; bound: no draw was left; pool: no task
+    """off: only one draw is allowed. enough: as many groups vary as were wanted. bound: no draw was left. pool: no task
     of the pool was left."""
     draws: int = 1
     varying: int = 0
@@ -46,8 +46,8 @@ def collect_until_enough(
     """Collect `wanted` groups, and more of them while fewer than `wanted` vary, in at most `draws` draws.
 
     `draw(number, count)` collects `count` groups of tasks that this step has not seen yet. `on`: the value in which a
-    group has to vary, as in `Filter.on`; a group with fewer than two scored members does not vary. `tasks`: number of
-    tasks to draw from; `None` = no limit.
+    group has to vary, as in `Filter.on`. A group with fewer than two scored members does not vary. `tasks`: number of
+    tasks to draw from. `None` = no limit.
 
     A refill draws the number of groups that are likely to be needed (`refill_size`), and never more than `wanted`.
 

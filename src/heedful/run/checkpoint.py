@@ -1,7 +1,7 @@
-"""Checkpoints: everything a killed run needs to go on with the same bytes.
+"""Checkpoints: everything that a killed run needs to continue with the same bytes.
 
-Promise: a checkpoint is whole or absent (written under another name, then renamed), and it loads as a plain
-Hugging Face model directory.
+A checkpoint is complete or absent: it is written under another name, then renamed. It loads as a plain Hugging Face
+model directory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from heedful.storage import naming_a_full_disk, write_whole
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint on disk. `version` counts the training steps behind it."""
+    """A checkpoint on disk. `version` is the number of training steps behind it."""
 
     path: Path
     version: int
@@ -75,7 +75,7 @@ def save(
     learner_state: Mapping[str, Any],
     state: Mapping[str, Any],
 ) -> Checkpoint:
-    """Write `step_<version>` (six digits). Raises `DiskFull` when there is no room; earlier checkpoints stay."""
+    """Write `step_<version>` (six digits). Raises `DiskFull` when there is no room. Earlier checkpoints stay."""
     target = folder / f"step_{version:06d}"
     unfinished = folder / f".{target.name}.part"
     for leftover in folder.glob(".step_*"):  # of a run that was killed while it saved or deleted
@@ -84,7 +84,7 @@ def save(
         try:
             unfinished.mkdir(parents=True)
             write_pretrained(unfinished, model, tokenizer)
-            # Given a path, torch's own writer answers a full disk with an error that does not say so.
+            # Given a path, torch's own writer raises an error that does not mention the full disk.
             with (unfinished / "learner.pt").open("wb") as stream:
                 torch.save(dict(learner_state), stream)
             write_whole(unfinished / "state.json", json.dumps(state, indent=1, sort_keys=True))
@@ -103,6 +103,6 @@ def prune(folder: Path, keep_last: int, best: int | None) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Delete a checkpoint so that a kill on the way leaves nothing that looks like one."""
+    """Delete a checkpoint so that a kill in between leaves nothing that looks like one."""
     if path.exists():
         shutil.rmtree(path.rename(path.with_name(f".{path.name}.old")))

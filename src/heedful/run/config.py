@@ -1,6 +1,6 @@
 """The configuration of a training run: one default per knob, each written once, here.
 
-Promise: torch-free; a run's resolved configuration written as JSON is accepted back and gives the same run.
+Torch-free. A run's resolved configuration, written as JSON, can be read back and gives the same run.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from heedful.training.optimizer_config import OptimizerConfig
 
 @dataclass(frozen=True, slots=True)
 class EvaluationConfig:
-    """Success on held-out tasks, sampled and greedy, beside the random and the best input-blind policy."""
+    """Success on held-out tasks, sampled and greedy, next to the random and the best input-blind policy."""
 
     tasks: int = 256
-    """Held-out tasks; the same ones at every evaluation."""
+    """Held-out tasks, the same ones at every evaluation."""
     samples: int = 4
     """Sampled episodes per task (greedy: one)."""
     times: int = 3
     """Evaluations, evenly spread: 3 = before training, in the middle, after. 0 = none."""
     split: Literal["val", "test"] = "val"
     at_once: int = 1024
-    """Most episodes played at once: lower it when memory is short. Which noise an episode meets depends on it."""
+    """Most episodes played at once. Lower it when memory is short. The noise of an episode depends on it."""
     search_tasks: int = BASELINE_TASKS
-    """Training tasks on which the best fixed sequence is searched, some hundred thousand calls of the environment; 0 =
-    no search, for environments that are slow."""
+    """Training tasks on which the best fixed sequence is searched, with some hundred thousand calls of the environment.
+    0 = no search, for environments that are slow."""
 
     def __post_init__(self) -> None:
         refuse_below(self, tasks=1, samples=1, times=0, at_once=1, search_tasks=0)
@@ -66,11 +66,11 @@ class GradientsConfig:
     """Signal and noise of the gradient in training, by reward variance, measured on the groups of a step."""
 
     every: int = 0
-    """Steps between measurements; 0 = none. One costs as much as several steps."""
+    """Steps between measurements. 0 = none. One costs as much as several steps."""
     buckets: int = 6
     """Buckets of reward variance: one for constant groups, the others are quantiles of the rest."""
     memory_mb: int = 3072
-    """Room for all gradients of one measurement together; those that take more are projected."""
+    """Room for all gradients of one measurement together. Larger ones are projected."""
 
     def __post_init__(self) -> None:
         refuse_below(self, every=0, buckets=2, memory_mb=1)
@@ -83,15 +83,15 @@ class TrainConfig:
     env: Annotated[Any, Choice(envs.ENVIRONMENTS)] = field(default_factory=FrozenLake)
     """The environment and its knobs."""
     model: str = "seedling"
-    """`seedling` grows a small model from the environment's solver; else a local path or a Hugging Face name."""
+    """`seedling` grows a small model from the environment's solver. Otherwise a local path or a Hugging Face name."""
     seedling: Seedling = field(default_factory=Seedling)
     """Recipe of the seedling (only with --model seedling)."""
     algorithm: Annotated[Algorithm, Choice(ALGORITHMS)] = field(default_factory=Grpo)
     """Advantage, clip, averaging, KL and entropy."""
     filter: Annotated[Filter, Choice(FILTERS)] = field(default_factory=TopP)
-    """Chooses prompts by how their members' outcomes spread."""
+    """Chooses prompts by the spread of their members' outcomes."""
     loss_scale: LossScale = "kept"
-    """What the loss is multiplied by when groups were dropped."""
+    """Factor of the loss when groups were dropped."""
     steps: int = 80
     """Training steps: one batch of episodes each."""
     groups: int = 16
@@ -99,16 +99,16 @@ class TrainConfig:
     group_size: int = 8
     """Episodes per task."""
     tasks: int | None = None
-    """Draw tasks from a fixed pool of this size; none = fresh tasks at every step."""
+    """Draw tasks from a fixed pool of this size. none = fresh tasks at every step."""
     coverage: Coverage = field(default_factory=Coverage)
     context: Context = field(default_factory=Context)
     collect: Annotated[Collector, Choice(COLLECTORS)] = field(default_factory=LockStep)
-    """Who waits for whom while episodes are played: lock_step, or async for environments that are slow."""
+    """How episodes are played at the same time: lock_step, or async for slow environments."""
     env_workers: int = 0
-    """Processes in which episodes are played: one that crashes or hangs ends its own episodes alone. 0 = in this one.
+    """Processes in which episodes are played. If one crashes or hangs, only its own episodes end. 0 = in this process.
     They work at the same time if --collect.threads is at least as many."""
     env_timeout: float = DEFAULT_TIMEOUT
-    """Seconds for one start or step of an environment in such a process; 0 = no limit."""
+    """Seconds for one start or step of an environment in such a process. 0 = no limit."""
     policy: Annotated[PolicySource, Choice(POLICIES)] = field(default_factory=Local)
     """The sampler of replies: local = the model in this process."""
     sampling: Sampling = field(default_factory=Sampling)
@@ -122,30 +122,31 @@ class TrainConfig:
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
     gradients: GradientsConfig = field(default_factory=GradientsConfig)
     on_collapse: Literal["warn", "stop"] = "warn"
-    """What an alarm named a collapse does: warn = say so and go on; stop = end the run after the step, saved, with exit
-    code 3. Other alarms only warn."""
+    """Reaction to an alarm named a collapse. warn = report it and continue. stop = end the run after the step, saved,
+    with exit code 3. Other alarms only warn."""
     checkpoint_every: int = 10
     """Steps between checkpoints."""
     keep_checkpoints: Literal["last", "all"] = "last"
-    """last: the last two and the best evaluated one; all: every one, to look back at with heedful gradients or eval."""
+    """last: the last two and the best evaluated one. all: every one, for heedful gradients or eval later."""
     keep_rollouts: Literal["all", "evaluations", "none"] = "all"
-    """Episodes that are stored, with their texts: those trained on and those of evaluations, the latter alone, or none.
-    Without those of evaluations a verdict has no gain paired by task; without those trained on a report shows none."""
+    """Episodes that are stored, with their texts: all (of training and of evaluations), evaluations, or none. Without
+    evaluations a verdict has no gain paired by task. Without training episodes a report shows none."""
     trackers: tuple[str, ...] = ()
     """Besides metrics.jsonl: tensorboard, wandb, trackio."""
     seed: int = 0
     threads: int = 1
-    """CPU threads; part of what makes a run reproducible to the byte."""
+    """CPU threads. A run is reproducible to the byte only with the same number."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the weights of a loaded model; log-probabilities are float32 in any case."""
+    """Type of the weights of a loaded model. Log-probabilities are float32 in any case."""
     micro_batch_tokens: int = 1024
     """Most padded tokens in one forward and backward pass. Changes speed and memory, never gradients."""
     gradient_checkpointing: bool = False
     """Compute the layers' activations a second time in the backward pass instead of keeping them: less memory, more
     time, the same gradients."""
     parallel: Annotated[Parallel, Choice(PARALLEL)] = field(default_factory=DataParallel)
-    """What each of several processes holds (torchrun --nproc-per-node N -m heedful train ...): data or fsdp2."""
+    """The part of the model in each of several processes (torchrun --nproc-per-node N -m heedful train ...): data or
+    fsdp2."""
 
     def __post_init__(self) -> None:
         refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1, env_workers=0)
@@ -187,7 +188,7 @@ class TrainConfig:
                 )
 
     def _refuse_choices_without_choice(self) -> None:
-        """Raises a sentence for a guard without tasks to remember, and for a search for groups that cannot vary."""
+        """Raise a sentence for a guard without tasks to remember, and for a search for groups that cannot vary."""
         if self.coverage.rate > 0 and self.tasks is None:
             raise ValueError(
                 "coverage.rate re-admits tasks that were passed over at earlier visits, but every step draws fresh "
@@ -201,7 +202,7 @@ class TrainConfig:
             )
 
     def _refuse_groups_of_one(self) -> None:
-        """Raises a sentence where they would earn no advantage, or never be kept."""
+        """Raise a sentence where groups of one would get no advantage, or never be kept."""
         if self.group_size >= 2:
             return
         estimator = self.algorithm.advantage
@@ -217,7 +218,7 @@ class TrainConfig:
             )
 
     def asked(self, sampling: Sampling) -> Sampling:
-        """How this run's policy samples for its collector. Raises ValueError where one of them cannot."""
+        """The sampling settings of this run's policy for its collector. Raises ValueError where they cannot work."""
         return self.collect.sampling(self.policy.sampling(sampling))
 
     @property

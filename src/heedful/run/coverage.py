@@ -1,4 +1,4 @@
-"""The guard against starved tasks: a task that the filter has dropped for long is re-admitted now and then.
+"""The guard against starved tasks: a task that the filter has dropped for long is re-admitted from time to time.
 
 Only groups that vary are re-admitted, so every training group has a non-zero gradient. Torch-free.
 """
@@ -15,10 +15,10 @@ from heedful.types import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which tasks of a pool are starved, and how many of them a step may take back."""
+    """The rule for starved tasks of a pool, and the number of them that a step may re-admit."""
 
     rate: float = 0.0
-    """Share of a step's groups that may be re-admitted although the filter dropped them, rounded up; 0 = none."""
+    """Share of a step's groups that may be re-admitted although the filter dropped them, rounded up. 0 = none."""
     patience: int = 4
     """Visits in a row without being trained on after which a task is starved."""
 
@@ -28,7 +28,7 @@ class Coverage:
             raise ValueError(f"coverage.rate is a share of a step's groups: expected 0 to 1, found {self.rate}")
 
     def most(self, groups: int) -> int:
-        """How many of `groups` groups may be re-admitted."""
+        """The number of groups that may be re-admitted, out of `groups`."""
         return math.ceil(self.rate * groups)
 
 
@@ -42,12 +42,12 @@ def readmit(
 ) -> list[Verdict]:
     """The verdicts, with at most `most` dropped groups of starved tasks re-admitted: weight 1, reason `readmitted`.
 
-    `names`: the tasks; `skips`: how often in a row each had been visited without being trained on, before this step;
-    `varies`: whether the group does. The task that waited longest comes first; of equal ones the first by name, so the
+    `names`: the tasks. `skips`: for each task the number of visits in a row without being trained on, before this step.
+    `varies`: whether the group varies. The task with most skips comes first, and equal ones are ordered by name, so the
     order of groups does not matter.
 
-    A group that does not vary is never re-admitted: its advantages are zeros, and it would only thin out the others. No
-    guard can help a task that the policy always solves, or never; only another policy can.
+    A group that does not vary is never re-admitted: its advantages are zeros, and it would only dilute the others. A
+    guard cannot help with a task that the policy always or never solves. Only another policy can.
     """
     waiting = [
         (-skipped, name, group)

@@ -1,6 +1,6 @@
-"""Success on held-out tasks, sampled and greedy, next to what can be had without reading the input.
+"""Success on held-out tasks, sampled and greedy, next to the success of policies that do not read the input.
 
-At a run's own settings the tasks and the sampling noise are those of the run's own evaluation, so the numbers agree.
+With a run's own settings, the tasks and the sampling noise equal those of its evaluation, so the numbers agree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EvaluateSettings:
     """Settings of an evaluation."""
 
     split: Literal["val", "test"]
-    """The split that the tasks are of."""
+    """The split of the tasks."""
     tasks: int
     """Number of held-out tasks."""
     samples: int
@@ -37,7 +37,7 @@ class EvaluateSettings:
     at_once: int
     """Most episodes played at once: lower it when memory is short."""
     search_tasks: int
-    """Training tasks on which the best fixed sequence is searched; 0 = no search."""
+    """Training tasks on which the best fixed sequence is searched. 0 = no search."""
     json: Path | None = None
     """Write the numbers to this file, too."""
     env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
@@ -46,9 +46,9 @@ class EvaluateSettings:
     collect: Annotated[Collector, Choice(COLLECTORS)]
     """How episodes are played at the same time: lock_step, or async for slow environments."""
     env_workers: int
-    """Processes in which episodes are played; 0 = in this one."""
+    """Processes in which episodes are played. 0 = in this one."""
     env_timeout: float
-    """Seconds for one start or step of an environment in such a process; 0 = no limit."""
+    """Seconds for one start or step of an environment in such a process. 0 = no limit."""
     policy: Annotated[PolicySource, Choice(POLICIES)]
     """The sampler of replies: local = the model in this process."""
     sampling: Sampling
@@ -56,7 +56,7 @@ class EvaluateSettings:
     template_options: tuple[str, ...]
     """Options of the chat template as name=value."""
     seed: int
-    """Seed of the sampling noise; the tasks do not depend on it."""
+    """Seed of the sampling noise. The tasks do not depend on it."""
     threads: int
     """CPU threads."""
     device: Literal["auto", "cpu", "cuda", "mps"]
@@ -71,7 +71,7 @@ class EvaluateSettings:
             raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")
 
     def asked(self, sampling: Sampling) -> Sampling:
-        """How the policy samples for the collector. Raises ValueError where one of them cannot."""
+        """The sampling settings of the policy for the collector. Raises ValueError where one of them cannot work."""
         return self.collect.sampling(self.policy.sampling(sampling))
 
 
@@ -107,14 +107,14 @@ def evaluate(
     """Measure success on held-out tasks, sampled and greedy, with baselines that do not read the input.
 
     Args:
-        subject: a run's folder or one of its checkpoints; an environment or preset, whose untrained seedling plays; or
+        subject: a run's folder or one of its checkpoints, an environment or preset (its untrained seedling plays), or
             a model (a folder or a Hugging Face name), which needs `environment`.
         environment: the environment that a model plays.
-        checkpoint: of a run: `"last"` (default), `"best"` or a step.
-        split: whose tasks; by default those of the run or preset, as for the other settings.
-        tasks: how many tasks.
-        samples: sampled episodes per task; greedy plays one.
-        temperature: of the sampled episodes.
+        checkpoint: for a run: `"last"` (default), `"best"` or a step.
+        split: the split of the tasks. By default the setting of the run or preset is used, here and below.
+        tasks: the number of tasks.
+        samples: sampled episodes per task. The greedy policy plays one.
+        temperature: the temperature of the sampled episodes.
         show: print the progress.
 
     Raises ValueError, a sentence, for a subject that cannot be found or a setting that cannot be applied.
@@ -129,7 +129,7 @@ def evaluate(
 
 
 def settings_of(subject: Subject) -> EvaluateSettings:
-    """The settings that a subject brings: those of its run or preset."""
+    """The settings of a subject's run or preset."""
     config = subject.config
     evaluation = config.evaluation
     kind = SeedlingSettings if subject.is_seedling else EvaluateSettings
@@ -141,7 +141,7 @@ def settings_of(subject: Subject) -> EvaluateSettings:
 
 
 def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Console) -> Evaluated:
-    """Load the subject and measure it; a seedling that the cache lacks is grown first."""
+    """Load the subject and measure it. A seedling that is not in the cache is grown first."""
     with (
         isolated(settings.env, settings.env_workers, settings.env_timeout) as env,
         load(subject, console) as loaded,
@@ -150,7 +150,7 @@ def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Cons
 
 
 def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, console: Console) -> Evaluated:
-    """Play the held-out tasks, sampled and greedily, and the baselines. `env`: that of the settings, isolated."""
+    """Play the held-out tasks, sampled and greedily, and the baselines. `env`: the settings' environment, isolated."""
     from heedful.diagnostics.behaviour import behaviour
     from heedful.envs.common.tasks import evaluation_tasks
     from heedful.run.evaluation import evaluation_seed, measure_baselines, play_tasks, success_metric
@@ -195,14 +195,14 @@ def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, 
 
 
 def _told(policy: Policy, tell: Callable[[str], None], turns: int) -> Policy:
-    """The policy, with its progress told; it still offers a collector what it offered before."""
+    """The policy with progress reports. It still offers a collector the same optional methods."""
     if isinstance(policy, ContinuousBatching) and isinstance(policy, AnswersSubsets):
         return _ToldContinuous(policy, tell, turns)
     return _ToldSubsets(policy, tell, turns) if isinstance(policy, AnswersSubsets) else _Told(policy, tell, turns)
 
 
 class _Told:
-    """A policy that says, before each answer, how far the episodes are."""
+    """A policy that reports, before each answer, how far the episodes are."""
 
     def __init__(self, policy: Any, tell: Callable[[str], None], turns: int) -> None:
         self._policy, self._tell, self._turns = policy, tell, turns

@@ -1,7 +1,6 @@
-"""Success on held-out tasks, with intervals, beside what a random and the best input-blind policy reach.
+"""Success on held-out tasks, with intervals, next to the success of a random and the best input-blind policy.
 
-Promise: every number rests on whole tasks - samples of one task are never counted as independent - and gains are
-paired by task.
+Every number is computed over tasks. Samples of one task are never counted as independent. Gains are paired by task.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from heedful.types import Group, Metric, Task
 _LOCK_STEP = LockStep()
 
 BASELINE_TASKS = 512
-"""Training tasks on which the best input-blind action sequence is searched; fewer where an environment's `start_states`
-says that it has few."""
+"""Training tasks on which the best input-blind action sequence is searched. Fewer where an environment's
+`start_states` is small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Baselines:
-    """What can be had without reading the input."""
+    """The success of policies that do not read the input."""
 
     random: Metric
     fixed: Metric
@@ -108,9 +107,9 @@ def play_tasks(
 def measure_baselines(env: Environment, split: str, tasks: int, search_tasks: int = BASELINE_TASKS) -> Baselines:
     """The random policy and the best fixed sequence of actions, or of answers, on the evaluation's tasks.
 
-    The sequence is found on up to `search_tasks` training tasks (greedy extension, then one pass of single changes), so
-    its score on the evaluation's tasks is not flattered by the search. An environment that neither lists its `actions`
-    nor offers `random_answer` and `blind_answers` has neither baseline; with `search_tasks` 0 there is no search.
+    The sequence is found on up to `search_tasks` training tasks (greedy extension, then one pass of single changes). So
+    its score on the evaluation's tasks is not inflated by the search. An environment that neither lists its `actions`
+    nor offers `random_answer` and `blind_answers` has neither baseline. With `search_tasks` 0 there is no search.
     """
     prefix = f"eval/{split}"
     held_out = evaluation_tasks(env, split, tasks) if has_random_player(env) or has_blind_player(env) else []

@@ -1,6 +1,6 @@
 """The training loop: tasks, groups, verdicts, samples, update - and every diagnostic before the update.
 
-Promise: a killed run resumes with the same bytes; nothing in the run depends on wall time but `time/*`.
+A killed run resumes with the same bytes. Only `time/*` depends on wall time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from heedful.types import Group, Metric, Task, TrainingSample, Trajectory, Verdi
 
 
 class Watcher(Tracker, Protocol):
-    """Shows a run to a person while it goes on."""
+    """Shows a run to a person while it runs."""
 
     def first_rollout(self, trajectory: Trajectory) -> None:
         """The first trajectory of the run, to be shown once."""
@@ -80,14 +80,16 @@ def train_steps(
     watch: Watcher,
     stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Train from `parts.version` to `config.steps`; evaluate, measure, store and checkpoint on the way.
+    """Train from `parts.version` to `config.steps`. Evaluate, measure, store and checkpoint on the way.
 
-    The first Ctrl-C, or a true `stop()`, finishes the step, saves a checkpoint and returns; a second Ctrl-C raises
-    KeyboardInterrupt. An
-    alarm is told once, when it is raised; with `on_collapse` stop a collapse ends the run like a Ctrl-C. A resumed run
-    goes on under the alarms that were raised before: only one that is raised anew tells and stops again. Of several
-    processes each plays its share of the tasks and learns from its share of the samples; the first one alone measures,
-    stores, writes and saves, and needs `trackers` and something to `watch`.
+    The first Ctrl-C, or a true `stop()`, finishes the step, saves a checkpoint and returns. A second Ctrl-C raises
+    KeyboardInterrupt.
+
+    An alarm is reported once, when it is raised. With `on_collapse` stop a collapse ends the run like a Ctrl-C. A
+    resumed run keeps the alarms that were raised before. Only a newly raised one reports and stops again.
+
+    Each rank plays its share of the tasks and learns from its share of the samples. Rank 0 alone measures, stores,
+    writes and saves, and needs `trackers` and something to `watch`.
     """
     with (
         isolated(parts.env, config.env_workers, config.env_timeout) as env,
@@ -159,7 +161,7 @@ class _Run:
         return self.config.evaluation.at(self.config.steps)
 
     def baselines(self) -> Baselines | None:
-        """What every evaluation stands beside; `None` where there is no evaluation."""
+        """The baselines of every evaluation, or `None` where there is no evaluation."""
         evaluation = self.config.evaluation
         if not self.evaluations:
             return None
@@ -177,14 +179,14 @@ class _Run:
 
     def policy(self, sampling: Sampling, seed: int) -> Policy:
         sampling = self.config.asked(sampling)
-        # Noise of a batch is drawn by each process for itself; the first one's is that of a run of one process. Noise
-        # of a conversation is told apart by its key: no two processes play the same one.
+        # Each rank draws the noise of its own batches. Rank 0 draws the noise of a run with one process. Noise of a
+        # conversation depends on its key, and no two ranks play the same key.
         shared = self.world.is_rank_0 or sampling.noise == "conversation"
         own = seed if shared else derive(seed, "process", self.world.rank)
         return self.source.policy(self.parts.renderer, sampling, own)
 
     def collect(self, step: int) -> Collection:
-        """The groups of a step: one draw of tasks, or under dynamic sampling several."""
+        """The groups of a step: one draw of tasks, or several under dynamic sampling."""
         config, pool = self.config, self.parts.tasks.pool
         seen: set[str] = set()
 
@@ -219,7 +221,7 @@ class _Run:
         return metrics + self.parts.learner.update(samples, scale=scale, token_budget=budget)
 
     def credit(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> tuple[list[TrainingSample], list[Metric]]:
-        """The samples of the kept groups; with a critic, its values of them and how well they foresaw."""
+        """The samples of the kept groups. With a critic also its values for them and how well they predicted."""
         estimator, critic = self.config.algorithm.advantage, self.parts.learner.critic
         rows = merge_rows(groups, verdicts)
         if critic is None or not rows or not isinstance(estimator, UsesCritic):
@@ -259,7 +261,7 @@ class _Run:
         return metrics
 
     def diagnose(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> Diagnosis:
-        """The diagnosis of rank 0; the other ranks measure nothing."""
+        """The diagnosis of rank 0. The other ranks measure nothing."""
         config = self.config
         with self.parts.learner.whole():
             if not self.world.is_rank_0:
@@ -273,7 +275,7 @@ class _Run:
             return []
         coefficients = {"kl": config.algorithm.kl, "entropy": self.parts.learner.entropy_coefficient}
         with clock.stage("gradients"):
-            # Of dynamic sampling the first draw: how many more there are depends on what they hold.
+            # Only the first draw of dynamic sampling is measured: the number of further draws depends on its rewards.
             measured = gradient_meter.measure(groups[: config.groups])
             return gradient_metrics(measured.noise, config.gradients.buckets, coefficients)
 
@@ -294,19 +296,19 @@ class _Run:
             tracker.write(step, [*metrics, *tokens, *clock.metrics()])
 
     def warn(self, diagnosis: Diagnosis, watch: Watcher) -> tuple[str, ...]:
-        """Tell the alarms that were raised in this step; the names of those that end the run."""
+        """Report the alarms that were raised in this step, and return the names of those that end the run."""
         for alarm in diagnosis.raised:
             watch.note(alarm.sentence())
         stops = self.config.on_collapse == "stop"
         return tuple(alarm.name for alarm in diagnosis.raised if alarm.collapse and stops)
 
     def agree(self, asked: bool, stopped_by: tuple[str, ...]) -> tuple[bool, tuple[str, ...]]:
-        """Whether any rank was interrupted, and the alarms that stop rank 0; the same answer on every rank."""
+        """Whether any rank was interrupted, and the alarms that stop rank 0. The same answer on every rank."""
         answers = self.world.gather((asked, stopped_by))
         return any(answer[0] for answer in answers), answers[0][1]
 
     def due(self, version: int) -> bool:
-        """Whether a checkpoint is due: every so often, wherever the run is evaluated, and at its end."""
+        """Whether a checkpoint is due: at regular steps, wherever the run is evaluated, and at its end."""
         at_the_end = version == self.config.steps
         return at_the_end or version in self.evaluations or version % self.config.checkpoint_every == 0
 
@@ -331,16 +333,16 @@ def _shaping(groups: Sequence[Group]) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Interrupt:
-    """Whether Ctrl-C has asked a loop to stop."""
+    """Whether Ctrl-C was pressed to stop a loop."""
 
     asked: bool = False
 
 
 @contextmanager
 def finish_the_step_first() -> Iterator[Interrupt]:
-    """Ctrl-C asks a loop to stop after its step; a second Ctrl-C raises KeyboardInterrupt at once.
+    """Let Ctrl-C stop a loop after its step. A second Ctrl-C raises KeyboardInterrupt at once.
 
-    Only a program's main thread may listen for signals; elsewhere nothing is changed.
+    Only a program's main thread may listen for signals. In other threads nothing is changed.
     """
     interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():

@@ -1,6 +1,6 @@
-"""What a run is assembled from: model, renderer, tasks, learner, diagnostician - fresh, or from a checkpoint.
+"""The parts of a run: model, renderer, tasks, learner, diagnostician - fresh, or from a checkpoint.
 
-Promise: a run resumed from checkpoint v continues exactly as the run that wrote it did.
+A run resumed from checkpoint v continues exactly as the run that wrote it did.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from heedful.training.lora import Adapters
 
 @dataclass(slots=True)
 class Parts:
-    """A run's moving parts. `version` counts the training steps that the weights have seen."""
+    """A run's parts that change. `version` is the number of training steps of the weights."""
 
     env: Environment
     model: PreTrainedModel
@@ -62,11 +62,11 @@ class Parts:
 
     @property
     def best(self) -> int | None:
-        """The version with the highest evaluated success; the earliest among equals."""
+        """The version with the highest evaluated success, and the earliest among equals."""
         return max(self.scores, key=lambda version: (self.scores[version], -version), default=None)
 
     def saveable(self) -> Saveable | PreTrainedModel:
-        """What writes the model as an ordinary model directory. All processes must ask for it."""
+        """The writer of the model as an ordinary model directory. Every rank must call it."""
         if self.adapters is not None:
             return self.adapters
         sharded = self.learner.sharded
@@ -88,7 +88,8 @@ def assemble(
     start: Checkpoint | None,
     world: World | None = None,
 ) -> Parts:
-    """Everything a run needs, from its configuration and, when resuming, a checkpoint; in each process of `world`."""
+    """Everything a run needs, from its configuration and, when resuming, a checkpoint. Called on each rank of
+    `world`."""
     if config.sampling.greedy:
         raise ValueError(
             "sampling.greedy is for playing: in training the members of a group would differ by the environment's "
@@ -129,7 +130,7 @@ def assemble(
         critic=load_critic(config, model, settings),
     )
     if config.diagnostics.enabled and world.is_rank_0:
-        load_text_judge()  # now, so that the first step's time is that of a step
+        load_text_judge()  # now, so that its time is not part of the first step
     scorer = HFScorer(model, max_tokens=config.diagnostics.max_tokens)
     parts = Parts(
         env=env,
@@ -184,7 +185,7 @@ def load_critic(config: TrainConfig, model: PreTrainedModel, settings: UpdateSet
 def load_gradient_meter(
     config: TrainConfig, learner: Learner, reference: PreTrainedModel | TokenLogits | None
 ) -> GradientMeter | None:
-    """The meter of the gradient's signal and noise, if the configuration asks for it; KL is taken to `reference`."""
+    """The meter of the gradient's signal and noise, if the configuration enables it. KL is taken to `reference`."""
     if not config.gradients.every or reference is None:
         return None
     return GradientMeter(

@@ -1,6 +1,6 @@
 """Starting points: one function per environment that returns the whole configuration of a run.
 
-Promise: a preset is plain data; everything it sets can be seen with `--print-config` and overridden by a flag.
+A preset is plain data. `--print-config` shows everything that it sets, and flags override it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def frozen_lake() -> TrainConfig:
     """The main job: FrozenLake 4x4 on the built-in seedling, minutes on two cores."""
     return TrainConfig(
         env=_env("frozen_lake", instructions="brief"),
-        # Averaged over sequences, short failed episodes weigh more per token, and the greedy policy lost by it.
+        # With the average over sequences, short failed episodes weigh more per token, and the greedy policy got worse.
         algorithm=Grpo(average="token"),
         optimizer=OptimizerConfig(lr=8e-5),
     )
@@ -59,7 +59,7 @@ def echo() -> TrainConfig:
 
 
 def chain() -> TrainConfig:
-    """Chain modulo 7, in which the answer stands in the thought alone: two to three minutes, growing included."""
+    """Chain modulo 7, where the answer is only in the thought: two to three minutes, growth included."""
     return TrainConfig(
         env=_env("chain", instructions="brief"),
         seedling=Seedling(init=0.06, steps=200, imperfect=0.2),
@@ -75,7 +75,7 @@ def math() -> TrainConfig:
     """Word problems with numbers up to 12 and two attempts, on the built-in seedling."""
     return TrainConfig(
         env=_env("math", instructions="brief", turns=2, most=2, largest=12),
-        # After 500 steps the sums of held-out problems are not known yet, even to the greedy policy (.79; here .90).
+        # After 500 steps even the greedy policy does not know the sums of held-out problems (.79 instead of .90).
         seedling=Seedling(init=0.06, steps=800, imperfect=0.35),
         algorithm=Grpo(average="token"),
         optimizer=OptimizerConfig(lr=1e-4),
@@ -111,7 +111,7 @@ def sudoku() -> TrainConfig:
 
 
 def gymnasium() -> TrainConfig:
-    """A game of gymnasium (Taxi) on the built-in seedling; needs the extra gymnasium."""
+    """A game of gymnasium (Taxi) on the built-in seedling. Needs the extra gymnasium."""
     return TrainConfig(
         env=_env("gymnasium", instructions="brief"),
         algorithm=Grpo(average="token"),
@@ -121,7 +121,7 @@ def gymnasium() -> TrainConfig:
 
 
 def reasoning_gym() -> TrainConfig:
-    """A dataset of reasoning-gym (chain_sum) on the built-in seedling; needs the extra reasoning-gym."""
+    """A dataset of reasoning-gym (chain_sum) on the built-in seedling. Needs the extra reasoning-gym."""
     return TrainConfig(
         env=_env("reasoning_gym", instructions="brief"),
         seedling=Seedling(init=0.06),
@@ -132,20 +132,20 @@ def reasoning_gym() -> TrainConfig:
 
 
 def textarena() -> TrainConfig:
-    """A game of textarena (FrozenLake) for a --model of yours; needs the extra textarena."""
+    """A game of textarena (FrozenLake) for your own --model. Needs the extra textarena."""
     return TrainConfig(env=_env("textarena"))
 
 
 def openenv() -> TrainConfig:
-    """An environment behind an OpenEnv server (--env.url) for a --model of yours; needs the extra openenv."""
+    """An environment behind an OpenEnv server (--env.url) for your own --model. Needs the extra openenv."""
     return TrainConfig(env=_env("openenv"))
 
 
 def frozen_lake_qwen_0_5b() -> TrainConfig:
     """FrozenLake on Qwen2.5-0.5B-Instruct, meant for one 24 GB GPU.
 
-    What was tried: the same code path with a small Qwen2 of random weights on a CPU. What was not: this model, a GPU
-    of 24 GB, and the learning rate. Memory is set by --micro-batch-tokens and by --groups x --group-size.
+    Tested: the same code path with a small Qwen2 of random weights on a CPU. Not tested: this model, a GPU of 24 GB,
+    and the learning rate. Memory is set by --micro-batch-tokens and by --groups x --group-size.
     """
     return loaded(frozen_lake(), "Qwen/Qwen2.5-0.5B-Instruct")
 
@@ -153,8 +153,8 @@ def frozen_lake_qwen_0_5b() -> TrainConfig:
 def metamath() -> TrainConfig:
     """MetaMathQA, or --env.path FILE with rows like it, on Qwen2.5-0.5B-Instruct, meant for one 24 GB GPU.
 
-    What was tried: the same code path with rows of this form and a seedling in place of the model, on a CPU. What was
-    not: this model, a GPU of 24 GB, and the learning rate.
+    Tested: the same code path with rows of this form and a seedling in place of the model, on a CPU. Not tested: this
+    model, a GPU of 24 GB, and the learning rate.
     """
     config = loaded(math(), "Qwen/Qwen2.5-0.5B-Instruct")
     return dataclasses.replace(
@@ -180,18 +180,19 @@ PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
     "frozen_lake_qwen_0_5b": frozen_lake_qwen_0_5b,
     "metamath": metamath,
 }
-"""What `heedful train NAME` starts from."""
+"""The starting points of `heedful train NAME`."""
 
 
 def starting_points() -> list[str]:
-    """The names that `preset` knows: those of the presets, and of the registered environments without one."""
+    """The names that `preset` knows: the presets, and the registered environments without one."""
     return list(dict.fromkeys([*PRESETS, *envs.REGISTRY]))
 
 
 def preset(name: str, model: str | None = None) -> TrainConfig:
-    """The preset of this name, or defaults for a registered environment or one of your own, given as `module:Class`.
+    """The preset of this name, or defaults for a registered environment or your own one, given as `module:Class`.
 
-    With a model other than the seedling the instructions become full English and the limits those of a chat model.
+    With a model other than the seedling the instructions become full English and the limits become those of a chat
+    model.
 
     Raises:
         ValueError: there is no such preset, or the module or class cannot be found.

@@ -1,7 +1,7 @@
-"""From what was collected to what is trained on: surplus, filter, guard, memory - in this order.
+"""The path from collected groups to training groups: surplus, filter, guard, memory - in this order.
 
-Promise: one verdict per collected group; without a pool of tasks, dynamic sampling and a guard it is the filter's word
-and nothing else. Torch-free.
+There is one verdict per collected group. Without a pool of tasks, dynamic sampling and a guard it is the filter's
+verdict, unchanged. Torch-free.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from heedful.types import Group, Metric, Verdict
 
 @dataclass(slots=True)
 class Selection:
-    """Chooses for a whole run, and remembers its tasks where they come from a pool."""
+    """Chooses groups for a whole run, and remembers its tasks where they come from a pool."""
 
     filter: Filter
     coverage: Coverage = field(default_factory=Coverage)
@@ -29,7 +29,7 @@ class Selection:
     """`None`: every step draws fresh tasks."""
 
     def choose(self, step: int, collection: Collection, rng: random.Random) -> list[Verdict]:
-        """The verdicts of one step; afterwards the memory holds the step.
+        """The verdicts of one step. Afterwards the memory includes the step.
 
         Under dynamic sampling the filter sees the first groups that vary, as many as were asked for. The others are
         `surplus` where they vary too, else `constant` or `unscored`. Then the guard re-admits starved tasks.
@@ -86,7 +86,7 @@ class Selection:
 
 
 def _without_filter(values: Sequence[float]) -> Verdict:
-    """What is said of a group that the filter does not see."""
+    """The verdict on a group that the filter does not see."""
     if len(values) < 2:
         return Verdict(0.0, "unscored", None)
     variance = sample_variance(values)

@@ -1,6 +1,6 @@
 """The player that the user named: a run, one of its checkpoints, a model, or an environment's untrained seedling.
 
-Promise: a name has one meaning or is refused with a sentence. No weights are loaded before `load`.
+A name has one meaning or is refused with a sentence. No weights are loaded before `load`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OF_A_POLICY = (
     "device",
     "dtype",
 )
-"""What a command's settings may change of the configuration that a subject plays with."""
+"""The parts of a subject's configuration that a command's settings may change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Subject:
     label: str
     config: TrainConfig
     weights: Path | None = None
-    """A model folder, such as a checkpoint; `None`: the model that the configuration names."""
+    """A model folder, such as a checkpoint. `None`: the model that the configuration names."""
     version: int = 0
     """Training steps behind the weights, as far as is known."""
     notes: tuple[str, ...] = ()
@@ -76,14 +76,14 @@ class LoadedModel:
     """Makes policies with these weights."""
 
     def policy(self, sampling: Sampling, seed: int) -> Policy:
-        """The model as a policy; `seed` is the seed of the sampling noise."""
+        """The model as a policy. `seed` is the seed of the sampling noise."""
         return self.source.policy(self.renderer, sampling, seed)
 
 
 def find_subject(name: str, environment: str | None = None, checkpoint: str | None = None) -> Subject:
     """Understand `name`: a run folder, a checkpoint inside one, an environment (its untrained seedling), or a model.
 
-    A model needs `environment`; a run brings its own, and naming another is refused. `checkpoint` (a step, `last` or
+    A model needs `environment`. A run brings its own, and naming another is refused. `checkpoint` (a step, `last` or
     `best`) is for runs.
 
     Raises:
@@ -141,7 +141,7 @@ def read_config(folder: RunFolder) -> TrainConfig:
 
 
 def choose_checkpoint(folder: RunFolder, config: TrainConfig, choice: str) -> tuple[int, tuple[str, ...]]:
-    """The step of a run's checkpoint named `last`, `best` or by its number, and what to know about the choice."""
+    """The step of a run's checkpoint named `last`, `best` or by its number, and notes about the choice."""
     steps = folder.checkpoint_steps()
     if not steps:
         raise ValueError(
@@ -163,7 +163,7 @@ def choose_checkpoint(folder: RunFolder, config: TrainConfig, choice: str) -> tu
 
 
 def _best(folder: RunFolder, config: TrainConfig, steps: list[int]) -> tuple[int, tuple[str, ...]]:
-    """The kept checkpoint with the highest evaluated sampled success; the earliest among equals."""
+    """The kept checkpoint with the highest evaluated sampled success, and the earliest among equals."""
     split = config.evaluation.split
     name = f"eval/{split}/sampled/success"
     readings = ((line.step, line.metrics[name].value) for line in read_metrics(folder.metrics) if name in line.metrics)
@@ -205,7 +205,7 @@ def _untrained(config: TrainConfig) -> str:
 
 
 def shared_fields(settings: type, config: TrainConfig) -> dict[str, Any]:
-    """The values that a configuration gives to those fields of `settings` that it has, too."""
+    """The values of a configuration for the fields of `settings` that it shares."""
     return {field.name: getattr(config, field.name) for field in fields(settings) if hasattr(config, field.name)}
 
 
@@ -217,7 +217,7 @@ def with_settings(subject: Subject, settings: Any) -> Subject:
 
 @contextmanager
 def load(subject: Subject, console: Console) -> Iterator[LoadedModel]:
-    """Load the subject's weights; a seedling that the cache lacks is grown now, with a progress bar."""
+    """Load the subject's weights. A seedling that is not in the cache is grown now, with a progress bar."""
     import torch
 
     from heedful.models.load import load_model, pick_device

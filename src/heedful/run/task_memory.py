@@ -1,7 +1,6 @@
-"""What a run remembers of the tasks of its pool: visits, successes, when each was last trained on.
+"""A run's memory of the tasks of its pool: visits, successes, and the step in which each was last trained on.
 
-Promise: plain numbers that are checkpointed as a JSON tree; the same visits in the same order give the same memory.
-Torch-free.
+Plain numbers, checkpointed as a JSON tree. The same visits in the same order give the same memory. Torch-free.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from heedful.statistics.group_statistics import scored
 from heedful.types import Group, Metric, Verdict
 
 REMEMBERED = 12
-"""Visits whose values are kept for filters that learn from the past: with a discount of .8 the last counts .07."""
+"""Visits whose values are kept for filters that learn from the past. With a discount of .8 the last counts .07."""
 
 FRESH = "fresh tasks at every step: none is seen twice (--tasks N draws from a pool)"
 
@@ -25,21 +24,21 @@ class TaskRecord:
     """One task's past."""
 
     visits: int = 0
-    """Steps that drew it."""
+    """Steps that drew the task."""
     episodes: int = 0
-    """Scored ones."""
+    """Scored episodes."""
     successes: int = 0
     trained: int = 0
-    """Visits of which the update took its group."""
+    """Visits after which the update used the task's group."""
     last_trained: int | None = None
-    """The step of the last of these."""
+    """The step of the last such visit."""
     skips: int = 0
-    """Visits since then, or since the first, without being trained on."""
+    """Visits since the last trained one, or since the first, without being trained on."""
     earlier: tuple[Visit, ...] = ()
-    """What the filter saw in the last visits, oldest first."""
+    """The filter's values in the last visits, oldest first."""
 
     def after(self, step: int, group: Group, values: Sequence[float], trained: bool) -> TaskRecord:
-        """The record after one more visit. `values`: the scored ones that the filter looked at."""
+        """The record after one more visit. `values`: the scored values that the filter used."""
         known = [trajectory.success for trajectory in group.trajectories if trajectory.success is not None]
         return TaskRecord(
             self.visits + 1,
@@ -53,14 +52,14 @@ class TaskRecord:
 
 
 class TaskMemory:
-    """The records of a pool's tasks, by id; a task that was never drawn has an empty one."""
+    """The records of a pool's tasks, by id. A task that was never drawn has an empty one."""
 
     def __init__(self) -> None:
         self._records: dict[str, TaskRecord] = {}
 
     @property
     def records(self) -> Mapping[str, TaskRecord]:
-        """Of the tasks seen so far."""
+        """The records of the tasks seen so far."""
         return self._records
 
     def of(self, task: str) -> TaskRecord:
@@ -73,13 +72,13 @@ class TaskMemory:
         values_PG: Sequence[Sequence[float | None]],
         verdicts: Sequence[Verdict],
     ) -> None:
-        """Note one step. Trained on is what the verdicts kept."""
+        """Record one step. The verdicts decide which groups were trained on."""
         for group, values_G, verdict in zip(groups, values_PG, verdicts, strict=True):
             record = self.of(group.task.id).after(step, group, scored(values_G), verdict.kept)
             self._records[group.task.id] = record
 
     def metrics(self, patience: int) -> list[Metric]:
-        """`filter/starved_tasks`, `filter/longest_skip`: of the tasks seen so far."""
+        """`filter/starved_tasks` and `filter/longest_skip`, over the tasks seen so far."""
         skips = [record.skips for record in self._records.values()]
         return [
             Metric("filter/starved_tasks", float(sum(skipped >= patience for skipped in skips)), len(skips)),
@@ -93,7 +92,7 @@ class TaskMemory:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Takes back what `state` gave, also after it has been JSON."""
+        """Load a state that `state` gave, also after it has been JSON."""
         self._records = {
             task: TaskRecord(**{**tree, "earlier": tuple(Visit(*visit) for visit in tree["earlier"])})
             for task, tree in state.items()
@@ -105,7 +104,7 @@ class TaskMemory:
 
 
 def no_memory() -> list[Metric]:
-    """What stands in for the readings of a memory where every step draws fresh tasks."""
+    """The readings where every step draws fresh tasks and there is no memory."""
     return [Metric(f"filter/{name}", None, why=FRESH) for name in ("starved_tasks", "longest_skip", "readmitted")]
 
 

@@ -1,6 +1,6 @@
-"""What a person sees while a run goes on: a live table in a terminal, plain lines elsewhere.
+"""The display of a run: a live table in a terminal, plain lines elsewhere.
 
-Promise: shows what was measured; a value that is missing is shown as a dash, never as a zero.
+A missing value is shown as a dash, never as a zero.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TerminalView:
     """Follows one run. Use as a context manager: the live display ends with it."""
 
     def __init__(self, steps: int, start: int, tags: Tags, console: Console | None = None) -> None:
-        # Neither markup nor wrapping: brackets of intervals and paths are text, and a path must stay in one piece.
+        # Neither markup nor wrapping: brackets of intervals and paths are text, and a path must not be broken.
         self.console = console or Console(highlight=False, markup=False, soft_wrap=True)
         self.steps = steps
         self._start = start
@@ -46,7 +46,7 @@ class TerminalView:
         self._headed = False
 
     def __enter__(self) -> TerminalView:
-        self._began = self._last = time.perf_counter()  # what came before, such as growing a seedling, is no step
+        self._began = self._last = time.perf_counter()  # the time before, such as growing a seedling, is no step
         if self.console.is_terminal:
             self._live = Live(console=self.console, refresh_per_second=4, transient=True)
             self._live.start()
@@ -138,7 +138,7 @@ class NullView:
 
 
 class GrowthBar:
-    """Shows a seedling grow; call it with (step, steps, loss). Nothing is shown when it comes from the cache."""
+    """Shows the growth of a seedling. Call it with (step, steps, loss). A seedling from the cache shows nothing."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -174,7 +174,7 @@ class GrowthBar:
 
 
 def episode_text(trajectory: Trajectory, tags: Tags) -> Text:
-    """An episode's turns as text, coloured by `ROLES`; where a window of history restarts, the whole of it."""
+    """An episode's turns as text, coloured by `ROLES`. Where a window of history restarts, all of it is shown."""
     text = Text()
     for number, turn in enumerate(trajectory.turns):
         reply = turn.reply

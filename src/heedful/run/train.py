@@ -1,6 +1,6 @@
 """A run from end to end, for Python and for the command line: `train`, `resume`, and the `Run` that they return.
 
-A new run never writes into another run's folder. An interrupted run says how to go on.
+A new run never writes into another run's folder. An interrupted run prints how to continue.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ OnStep = Callable[[int, Mapping[str, Metric]], object]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run and its folder: finished, interrupted, or still going on elsewhere."""
+    """A run and its folder: finished, interrupted, or still running in another process."""
 
     path: Path
     config: TrainConfig
     outcome: Outcome | None = None
-    """How training ended; `None` for a run that was opened."""
+    """The end of training. `None` for a run that was opened."""
 
     @classmethod
     def open(cls, path: Path | str) -> Run:
@@ -62,12 +62,12 @@ class Run:
 
     @property
     def report(self) -> Path:
-        """The page of the run; written when the run ends, or by `heedful report`."""
+        """The page of the run, written when the run ends, or by `heedful report`."""
         return self.folder.report
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """The sentences of the conclusion; empty before the run has ended."""
+        """The sentences of the conclusion. Empty before the run has ended."""
         file = self.folder.verdict
         return tuple(json.loads(file.read_text(encoding="utf-8"))["sentences"]) if file.exists() else ()
 
@@ -86,7 +86,7 @@ class Run:
         return found
 
     def rollouts(self, step: int, of: str = "") -> Rollouts:
-        """The stored episodes of a step; `of` names an evaluation, such as `val_greedy`."""
+        """The stored episodes of a step. `of` names an evaluation, such as `val_greedy`."""
         return read_rollouts(self.folder.rollouts(step, of))
 
     def resume(self, *, on_step: OnStep | None = None, show: bool = True) -> Run:
@@ -101,15 +101,15 @@ def train(
 
     Args:
         config: the configuration, or the name of a preset such as `"frozen_lake"`.
-        out: the run's folder, new or empty; by default `runs/<environment>-<algorithm>-s<seed>-<n>`.
-        on_step: called after each step; it may return False to stop the run, which is then saved.
+        out: the run's folder, new or empty. By default `runs/<environment>-<algorithm>-s<seed>-<n>`.
+        on_step: called after each step. It may return False to stop the run, which is then saved.
         show: print the live table, notes and the verdict.
 
-    Ctrl-C finishes the step, saves and returns; a second one raises KeyboardInterrupt. Under torchrun, each process
+    Ctrl-C finishes the step, saves and returns. A second one raises KeyboardInterrupt. Under torchrun, each process
     calls this function.
 
     Raises:
-        ValueError: the configuration or the folder cannot be used; nothing is left behind.
+        ValueError: the configuration or the folder cannot be used. No files are left behind.
     """
     chosen = preset(config) if isinstance(config, str) else config
 
@@ -123,7 +123,7 @@ def train(
 
 
 def resume(path: Path | str, *, on_step: OnStep | None = None, show: bool = True) -> Run:
-    """Continue an interrupted run from its last checkpoint; see `train` for the arguments."""
+    """Continue an interrupted run from its last checkpoint. See `train` for the arguments."""
     run = Run.open(path)
     return _run(run.config, lambda: run.folder, _Reporting(on_step, show), resumed=True)
 
@@ -135,7 +135,7 @@ def algorithm_name(config: TrainConfig) -> str:
 
 @dataclass(slots=True)
 class _Reporting:
-    """Who is told about the steps. As a tracker it is told last, after the step is on disk."""
+    """The reporting of steps. As a tracker it is called last, after the step is on disk."""
 
     on_step: OnStep | None
     show: bool
@@ -149,7 +149,7 @@ class _Reporting:
 
 
 def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Reporting, resumed: bool) -> Run:
-    # Torch is loaded here, after everything that can be refused without it has been.
+    # Torch is loaded here, after all checks that do not need it.
     from heedful.distributed.world import Joined, local_device
     from heedful.models.load import pick_device
 
@@ -213,7 +213,7 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
 
 
 def _conclude(run: Run, outcome: Outcome, show: bool) -> None:
-    """Write the verdict and the report of a run that has ended, and print what a person reads at its end."""
+    """Write the verdict and the report of a run that has ended, and print its last lines."""
     from heedful.report import write_report
     from heedful.run.terminal import NullView, TerminalView
     from heedful.run.verdict import conclude

@@ -1,6 +1,6 @@
-"""The run's conclusion in words: what was gained, whether it is more than sharpening, whether the input is heeded.
+"""The run's conclusion in words: the gain, whether it exceeds sharpening, and whether thoughts depend on the input.
 
-Promise: every sentence rests on figures of the run folder, with intervals; what cannot be said is said to be unknown.
+Every sentence is based on figures of the run folder, with intervals. A missing figure is reported as unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SCOPE = "information/first_turn"
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a run showed."""
+    """The conclusion of a run."""
 
     sentences: tuple[str, ...]
     regime: str
@@ -29,7 +29,7 @@ class Conclusion:
 
 
 def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
-    """Read the run folder and draw the conclusion; also written to `verdict.json`."""
+    """Read the run folder and draw the conclusion. It is also written to `verdict.json`."""
     lines = read_metrics(folder.metrics)
     gains = {kind: _gain(folder, config, kind) for kind in ("sampled", "greedy")}
     regime = _last(lines, "regime/first_turn")
@@ -84,7 +84,7 @@ def _number(metric: Metric | None) -> float | None:
 
 
 def shown(metric: Metric, signed: bool = False) -> str:
-    """A value with its interval, or why there is none."""
+    """A value with its interval, or the reason why there is none."""
     if not isinstance(metric.value, int | float):
         return f"unknown ({metric.why})"
     form = "+.3f" if signed else ".3f"
@@ -113,7 +113,7 @@ def _clear(gain: Metric) -> bool:
 
 
 def _sharpening(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str, Metric]) -> list[str]:
-    """A sampled gain without a greedy one moves probability to what the policy already preferred."""
+    """A sampled gain without a greedy one moves probability to actions that the policy already preferred."""
     sampled, greedy = gains["sampled"], gains["greedy"]
     if sampled.low is None or greedy.value is None:
         return []
@@ -166,7 +166,7 @@ def _heeding(lines: Sequence[StepMetrics], regime: Metric | None) -> list[str]:
 
 
 def _alarms(lines: Sequence[StepMetrics]) -> list[str]:
-    """Which alarms were raised and when, collapses with their evidence; that none was, if any could be told."""
+    """Sentences on the raised alarms and their steps, with evidence for collapses, or on their absence if measured."""
     names = list(dict.fromkeys(name for line in lines for name in line.metrics if name.startswith("alarm/")))
     readings = {name: _readings(lines, name) for name in names}
     told = {name: found for name, found in readings.items() if found}

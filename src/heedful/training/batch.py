@@ -1,6 +1,6 @@
-"""Samples become padded tensors, in micro-batches of bounded size.
+"""Training samples as padded tensors, in micro-batches of bounded size.
 
-Promise: every sample lies in exactly one micro-batch; how they are cut changes memory and speed, nothing else.
+Every sample is in exactly one micro-batch. How they are split changes memory and speed only.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UpdateSettings:
-    """How an update is computed; the same for the policy and its critic."""
+    """The settings of an update, the same for the policy and its critic."""
 
     temperature: float = 1.0
-    """The sampler's."""
+    """The sampler's temperature."""
     micro_batch_tokens: int = 4096
     """Most padded tokens in one forward and backward pass."""
     device: torch.device | str = "cpu"
     seed: int = 0
-    """Decides how trajectories are dealt into mini-batches."""
+    """Seed of the deal of trajectories into mini-batches."""
     world: World = field(default_factory=World)
-    """The ranks that learn together; all of them are given the same samples."""
+    """The ranks that learn together. All of them get the same samples."""
     sharded: Sharded | None = None
     """The model, where it is sharded over these ranks."""
     recompute: bool = False
-    """Keep no activations of the layers' insides (gradient checkpointing); see `recomputed`."""
+    """Keep no activations inside the layers (gradient checkpointing). See `recomputed`."""
     share_prompts: bool = True
     """Read a prompt that several samples begin with once per micro-batch, where the model allows it."""
 
@@ -55,23 +55,23 @@ class MicroBatch:
     """Samples padded on the right to one length."""
 
     ids_BT: torch.Tensor
-    """int64; 0 where padded."""
+    """int64, 0 where padded."""
     trained_BT: torch.Tensor
-    """bool, True = sampled by the policy; False where padded."""
+    """bool, True = sampled by the policy, False where padded."""
     logprobs_BT: torch.Tensor
-    """float32, of the sampler; 0 where not trained."""
+    """float32, the sampler's log-probabilities, 0 where not trained."""
     advantages_BT: torch.Tensor
-    """float32; 0 where not trained."""
+    """float32, 0 where not trained."""
     weights_B: torch.Tensor
-    """float32: what one trained token of each sequence counts for in the loss."""
+    """float32, the weight in the loss of one trained token of each sequence."""
     places_B: tuple[int, ...]
-    """Where each sequence stands among the samples that were cut."""
+    """The index of each sequence in the list of samples that was split."""
     prompts: SharedPrompts | None = None
-    """What its sequences begin with and a forward pass may read once; `None` = nothing."""
+    """The shared prompts that a forward pass may read once, or `None`."""
     values_BT: torch.Tensor | None = None
-    """float32, of the critic before the update; 0 where not trained. `None` where the samples hold none."""
+    """float32, the critic's values before the update, 0 where not trained. `None` where the samples have none."""
     returns_BT: torch.Tensor | None = None
-    """float32, what the critic is to learn; 0 where not trained. `None` where the samples hold none."""
+    """float32, the targets of the critic, 0 where not trained. `None` where the samples have none."""
 
 
 def cut_micro_batches(
@@ -84,9 +84,9 @@ def cut_micro_batches(
 ) -> list[MicroBatch]:
     """Micro-batches of at most `micro_batch_tokens` tokens each, padding included, the largest first.
 
-    Largest first: if memory does not suffice, the first micro-batch says so. A single sample longer than the bound is a
-    micro-batch by itself, since it cannot be cut. `share_prompts`: a prompt that several samples begin with counts
-    once. Raises ValueError for a bound below 1 and for a sample whose first token is trained (nothing stands before it
+    Largest first: if memory does not suffice, the first micro-batch shows it. A single sample longer than the bound is
+    a micro-batch by itself, since it cannot be split. `share_prompts`: a prompt that several samples begin with counts
+    once. Raises ValueError for a bound below 1, and for a sample whose first token is trained (no token comes before it
     to predict it from).
     """
     if micro_batch_tokens < 1:
@@ -95,7 +95,7 @@ def cut_micro_batches(
         if sample.trained[:1] == (True,):
             raise ValueError(
                 f"The first token of member {sample.member} of group {sample.group} is marked as trained, but no token "
-                "stands before it to predict it from; start every prompt with at least one token."
+                "comes before it to predict it from; start every prompt with at least one token."
             )
     return [
         _pad([(samples[place], token_weights_B[place], place) for place in plan.places], plan.prompts, device)

@@ -39,17 +39,17 @@ _OF_THE_VALUES = ("policy/explained_variance", "critic/value_mean", "critic/retu
 
 @dataclass(slots=True)
 class CriticPass:
-    """What one optimizer step's batch read, before the step."""
+    """The readings of one optimizer step's batch, before the step."""
 
     loss: float = 0.0
     tokens: int = 0
     clipped: int = 0
     """Tokens at which the clipped error is the larger one, so that they pass no gradient."""
     gradient_norm: float = 0.0
-    """Of what belongs to the critic alone, before clipping."""
+    """The gradient norm of the critic's own parameters, before clipping."""
 
     def over(self, world: World) -> CriticPass:
-        """The same over the micro-batches of all processes."""
+        """The same over the micro-batches of all ranks."""
         if world.size == 1:
             return self
         loss, tokens, clipped = world.sum([self.loss, self.tokens, self.clipped])
@@ -71,9 +71,9 @@ class Critic:
         optimizer: OptimizerConfig,
         settings: UpdateSettings | None = None,
     ) -> None:
-        """`optimizer`: the policy's; the critic's differs from it by its learning rate.
+        """`optimizer`: the policy's. The critic's differs from it by its learning rate.
 
-        Raises ValueError for a policy whose hidden states cannot be had apart from its logits.
+        Raises ValueError for a policy whose hidden states cannot be computed without its logits.
         """
         decoder = policy.get_decoder()
         if decoder is None or decoder is policy:
@@ -107,14 +107,14 @@ class Critic:
 
     @property
     def warming(self) -> bool:
-        """Whether the next update is one in which the critic alone learns."""
+        """Whether only the critic learns in the next update."""
         return self.updates < self.config.warmup_steps
 
     @torch.no_grad()
     def values(self, rows: Sequence[Row], *, alone: bool = False) -> list[tuple[float, ...]]:
-        """For each row one value per token: of the state before each sampled token, 0 elsewhere.
+        """One value per token for each row: the value of the state before each sampled token, 0 elsewhere.
 
-        All processes read together and are given all values; `alone`: only this one reads.
+        All ranks read together, and each gets all values. `alone`: only this rank reads.
         """
         if alone:
             return self._values(rows)
@@ -141,7 +141,7 @@ class Critic:
 
     @torch.no_grad()
     def begin(self, samples: Sequence[TrainingSample]) -> None:
-        """Before the steps of an update on `samples`, in every process all of them.
+        """Prepare an update on `samples`. Every rank must pass all of them.
 
         Raises ValueError when they hold no values and returns.
         """
@@ -159,10 +159,10 @@ class Critic:
         self._head.bias.fill_(math.fsum(weight * own for weight, own in pairs) / total)
 
     def learn(self, micro_batches: Sequence[MicroBatch], scale: float, *, through_trunk: bool) -> CriticPass:
-        """One optimizer step of what belongs to the critic, on `scale` x `coefficient` x the weighted value loss.
+        """Take one optimizer step of the critic's own parameters, on `scale` x `coefficient` x the weighted value loss.
 
-        `through_trunk`: add the share `trunk` of the gradient to the policy's `.grad`; the policy's step is not taken.
-        The batches must hold values and returns. Raises FloatingPointError, before the step, for a gradient that is not
+        `through_trunk`: add the share `trunk` of the gradient to the policy's `.grad`, without a step of the policy.
+        The batches must have values and returns. Raises FloatingPointError, before the step, for a gradient that is not
         finite.
         """
         reading = self._backward(micro_batches, scale, self.config.trunk if through_trunk else 0.0)
@@ -170,7 +170,7 @@ class Critic:
         return reading
 
     def finish(self, passes: Sequence[CriticPass]) -> list[Metric]:
-        """Count one update; its metrics, means over its optimizer steps."""
+        """Count one update and return its metrics: means over its optimizer steps."""
         self.updates += 1
         tokens = sum(reading.tokens for reading in passes)
         if self.config.clip is None:
@@ -186,7 +186,7 @@ class Critic:
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs: the critic's own weights, its optimizer's state and its counts."""
+        """The state that a resumed run needs: the critic's own weights, its optimizer's state and its counts."""
         return {
             "weights": self._own.state_dict(),
             "descent": self._optimizer_step.state_dict(),
@@ -194,7 +194,7 @@ class Critic:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what `state_dict` gave."""
+        """Load a state that `state_dict` gave."""
         self._own.load_state_dict(state["weights"])
         self._optimizer_step.load_state_dict(state["descent"])
         self.updates = state["updates"]
@@ -227,12 +227,12 @@ class Critic:
 
     @property
     def _own(self) -> torch.nn.Module:
-        """What no other part of the run trains or saves."""
+        """The modules that no other part of the run trains or saves."""
         owned = {"head": self._head}
         return torch.nn.ModuleDict(owned if self.config.kind == "head" else {"backbone": self._backbone, **owned})
 
     def _read(self, batch: MicroBatch, share: float) -> torch.Tensor:
-        """The values before the trained tokens, row by row; a `share` of the gradient reaches the policy's layers."""
+        """The values before the trained tokens, row by row. A `share` of the gradient reaches the policy's layers."""
         shared = self.config.kind == "head"
         with torch.set_grad_enabled(torch.is_grad_enabled() and (share > 0 or not shared)):
             hidden_ND = self._states(batch.ids_BT, batch.trained_BT, batch.prompts)
@@ -247,7 +247,7 @@ class Critic:
 def value_metrics(
     rows: Sequence[Row], groups: Sequence[Group], values: Sequence[Sequence[float]], estimator: UsesCritic
 ) -> list[Metric]:
-    """How well the values of `rows` foresaw the rewards that were observed from each sampled token on."""
+    """How well the values of `rows` predicted the rewards that were observed from each sampled token on."""
     trajectories = sampled_trajectories(rows, groups, values)
     foreseen = [value for trajectory in trajectories for value in trajectory.values_T]
     observed = [one for returns_T in estimator.observed_returns(trajectories) for one in returns_T]
@@ -262,7 +262,7 @@ def value_metrics(
 
 
 def empty_critic_metrics(why: str) -> list[Metric]:
-    """Of a step in which there was nothing to learn from."""
+    """The critic's metrics for a step without samples."""
     return [Metric(name, None, why=why) for name in (*_OF_THE_VALUES, *_OF_THE_UPDATE)]
 
 

@@ -1,7 +1,4 @@
-"""The critic's knobs. Torch-free, so that a command line can be built from them in milliseconds.
-
-Promise: a default is written here and nowhere else.
-"""
+"""The critic's knobs. Torch-free, so that a command line can be built from them in milliseconds."""
 
 from __future__ import annotations
 
@@ -14,21 +11,21 @@ Kind = Literal["model", "head"]
 
 @dataclass(frozen=True, slots=True)
 class CriticConfig:
-    """The critic of an algorithm whose advantages read values (ppo); without effect on the others."""
+    """The critic of an algorithm whose advantages read values (ppo). No effect on the others."""
 
     kind: Kind = "model"
-    """model: its own copy of the policy's layers under a head of one number; head: such a head on the policy's own."""
+    """model: a copy of the policy's layers under a head of one number. head: such a head on the policy's own layers."""
     lr: float = 3e-4
-    """Learning rate of what belongs to the critic alone; everything else as --optimizer."""
+    """Learning rate of the critic's own parameters. The other settings come from --optimizer."""
     trunk: float = 0.0
     """With kind head: share of the value loss's gradient that reaches the policy's layers, in the policy's own step."""
     coefficient: float = 1.0
-    """Of the value loss, half the squared error."""
+    """Coefficient of the value loss, half the squared error."""
     clip: float | None = None
     """Take the larger of two errors: of the value, and of the value kept this close to what it was before the update.
     none = the value's own error."""
     warmup_steps: int = 0
-    """Training steps at the start in which the critic alone learns, and the policy stays as it is."""
+    """Training steps at the start in which only the critic learns and the policy does not change."""
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):

@@ -1,7 +1,7 @@
-"""One update of the policy from training samples: loss, gradient, optimizer, and what can be read off on the way.
+"""One update of the policy from training samples: loss, gradient, optimizer and metrics.
 
-Promise: the gradient depends on the samples, never on the micro-batch size or on the samples' order; an empty batch
-changes nothing.
+The gradient depends on the samples, never on the micro-batch size or on the samples' order. An empty batch changes
+nothing.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _EXACT = 1e-3
-"""Log-probabilities of sampler and learner that differ by no more than this, in nats, are those of one policy."""
+"""Sampler and learner count as one policy where their log-probabilities differ by at most this, in nats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The samples of an update, with what was scored before its first step: per sample, one value per trained token."""
+    """The samples of an update, and the scores from before its first step: per sample, one value per trained token."""
 
     samples: Sequence[TrainingSample]
     scale: float
-    """The whole loss is multiplied by it."""
+    """The factor of the whole loss."""
     token_budget: int | None
     reference: Sequence[torch.Tensor] | None
     """Log-probabilities under the reference, if there is one."""
@@ -48,10 +48,10 @@ class Batch:
 
 
 class Learner:
-    """Holds a model, its optimizer and its schedule, and updates the model in place.
+    """A model, its optimizer and its schedule. The model is updated in place.
 
-    The model is put into evaluation mode and stays there: dropout would make the policy that learns another one than
-    the policy that sampled. Every parameter that requires a gradient is trained.
+    The model is put into evaluation mode and stays there: with dropout the policy that learns would differ from the
+    policy that sampled. Every parameter that requires a gradient is trained.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class Learner:
         reference: PreTrainedModel | TokenLogits | None = None,
         critic: Critic | None = None,
     ) -> None:
-        """`reference`: what the KL penalty pulls towards. `critic`: learns in every update, along with the policy.
+        """`reference`: the KL penalty pulls the policy towards it. `critic`: learns in every update, along with the
+        policy.
 
         Raises ValueError when the algorithm has a KL penalty but there is no reference model.
         """
@@ -81,7 +82,7 @@ class Learner:
         self.device = settings.device
         self.world = settings.world
         self.entropy_coefficient = algorithm.entropy
-        """Of the next update."""
+        """The entropy coefficient of the next update."""
         self.updates = 0
         """Calls of `update` that changed the weights."""
         self.critic = critic
@@ -95,15 +96,14 @@ class Learner:
     def update(
         self, samples: Sequence[TrainingSample], *, scale: float = 1.0, token_budget: int | None = None
     ) -> list[Metric]:
-        """`algorithm.epochs` x `algorithm.minibatches` optimizer steps on the loss of `samples`, times `scale`; the
-        metrics of the update.
+        """Take `algorithm.epochs` x `algorithm.minibatches` optimizer steps on the loss of `samples`, times `scale`.
 
-        `token_budget`: the most tokens one trajectory could sample (for the average `fixed`). No samples: no step of
-        the optimizer or of the schedule, and `filter/empty` is 1. `policy/kl_*` and `policy/logprob_error` are taken
-        before the first step, on its batch; loss, clip fraction and gradient norm are means over the steps. While the
-        critic warms up, it alone learns.
+        Returns the metrics of the update. `token_budget`: the most tokens one trajectory could sample (for the average
+        `fixed`). Without samples the optimizer and the schedule take no step, and `filter/empty` is 1. `policy/kl_*`
+        and `policy/logprob_error` are measured before the first step, on its batch. Loss, clip fraction and gradient
+        norm are means over the steps. While the critic warms up, only the critic learns.
 
-        Raises FloatingPointError, before anything is changed by that step, when the gradient is not finite.
+        Raises FloatingPointError when the gradient is not finite, before that step changes anything.
         """
         capped = self.algorithm.importance_cap is not None
         if not samples:
@@ -148,17 +148,19 @@ class Learner:
     def accumulate_gradient(
         self, samples: Sequence[TrainingSample], *, scale: float = 1.0, token_budget: int | None = None
     ) -> Pass:
-        """Adds the gradient of the loss to the parameters' `.grad`, and takes no step: what the first optimizer step of
-        `update` would descend if there were one mini-batch. With several processes each adds that of its share of the
-        samples, and `Pass` is that of all."""
+        """Add the gradient of the loss to the parameters' `.grad`, without a step.
+
+        This is the gradient of the first optimizer step of `update` if there were one mini-batch. With several ranks
+        each rank adds the gradient of its share of the samples. The returned `Pass` covers all ranks.
+        """
         return self._backward(self._batch(samples, scale, token_budget), range(len(samples)))
 
     def whole(self) -> AbstractContextManager[None]:
-        """While it lasts, this process may use the model without the others; see `Sharded.whole`."""
+        """A context in which this process may use the model without the others. See `Sharded.whole`."""
         return nullcontext() if self.sharded is None else self.sharded.whole()
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs beside the weights: the optimizer's state, the counts, and the critic."""
+        """The state that a resumed run needs besides the weights: the optimizer's state, the counts, and the critic."""
         return {
             "descent": self._optimizer_step.state_dict(),
             "updates": self.updates,
@@ -167,7 +169,7 @@ class Learner:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what `state_dict` gave. Raises ValueError when `state` holds anything else."""
+        """Load a state that `state_dict` gave. Raises ValueError when `state` has other keys."""
         expected = {"descent", "updates", "entropy_coefficient", "critic"}
         if set(state) != expected or (state["critic"] is None) != (self.critic is None):
             raise ValueError(
@@ -180,7 +182,7 @@ class Learner:
             self.critic.load_state_dict(state["critic"])
 
     def _deal(self, samples: Sequence[TrainingSample], epoch: int) -> list[list[int]]:
-        """The places of the samples of each mini-batch; whole trajectories, in an order of their own at every epoch."""
+        """The indices of the samples of each mini-batch. Whole trajectories, in a different order at every epoch."""
         parts = self.algorithm.minibatches
         if parts == 1:
             return [list(range(len(samples)))]
@@ -196,10 +198,9 @@ class Learner:
     def _cut(
         self, samples: Sequence[TrainingSample], token_budget: int | None, *, share_prompts: bool
     ) -> list[MicroBatch]:
-        """Micro-batches of this process's share of the samples of one optimizer step.
+        """Micro-batches of this rank's share of the samples of one optimizer step.
 
-        What a token weighs is decided by all samples, and by trajectories: one that became several samples counts as
-        one.
+        Token weights depend on all samples, and on trajectories: one that became several samples counts as one.
         """
         counts: dict[tuple[int, int], int] = {}
         weights: dict[tuple[int, int], float] = {}
@@ -264,7 +265,7 @@ class Learner:
         return scores
 
     def _backward(self, batch: Batch, places: Sequence[int]) -> Pass:
-        """Adds the gradient of the loss of the samples at `places`, averaged over these alone."""
+        """Add the gradient of the loss of the samples at `places`, averaged over these alone."""
         reading = Pass()
         samples = [batch.samples[place] for place in places]
         cut = self._cut(samples, batch.token_budget, share_prompts=self._shares)

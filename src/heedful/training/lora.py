@@ -1,7 +1,7 @@
-"""LoRA on a model in place: only the additions are trained, and the model stays the model that everything else knows.
+"""LoRA on a model in place: only the additions are trained, and the model keeps its class and its interface.
 
-Promise: with the additions switched off the model is what it was before, to the bit; what is saved is an ordinary model
-directory with the additions merged into the weights, and beside it the additions alone, exactly.
+With the additions switched off the model is bit-equal to the original. The saved model is an ordinary model directory
+with the additions merged into the weights. Its folder `adapter` has the additions alone, exactly.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 FOLDER = "adapter"
-"""Where the additions lie within a model directory, in peft's own format."""
+"""The folder of the additions within a model directory, in peft's own format."""
 
 _NAME = "default"
 _PREFIX = "base_model.model."
-"""What peft puts before the names of a model's parameters."""
+"""The prefix that peft puts before the names of a model's parameters."""
 
 
 class Adapters:
@@ -37,7 +37,7 @@ class Adapters:
     def __init__(self, model: PreTrainedModel, config: LoraConfig, seed: int) -> None:
         """Put them into `model`, in float32, and freeze everything else. `seed` decides A.
 
-        Raises ImportError without peft, and ValueError where no layer has a name that was asked for.
+        Raises ImportError without peft, and ValueError where no layer has a requested name.
         """
         try:
             import peft
@@ -54,7 +54,7 @@ class Adapters:
             target_modules="all-linear" if everything else list(config.targets),
             task_type="CAUSAL_LM",
         )
-        with torch.random.fork_rng(devices=[]):  # peft draws A from the global generator; ours is drawn below
+        with torch.random.fork_rng(devices=[]):  # peft draws A from the global generator. It is replaced below
             try:
                 peft.inject_adapter_in_model(self._config, cast(torch.nn.Module, model), _NAME)
             except ValueError as error:
@@ -79,7 +79,7 @@ class Adapters:
 
     @contextmanager
     def off(self) -> Iterator[None]:
-        """For a while the model is what it was before the additions."""
+        """A context in which the model is the original one, without the additions."""
         for _, layer in self._layers:
             layer.enable_adapters(False)
         try:
@@ -89,7 +89,7 @@ class Adapters:
                 layer.enable_adapters(True)
 
     def without(self, rows: TokenLogits) -> TokenLogits:
-        """`rows` of the model without the additions: the reference of a KL penalty, at the cost of no second model."""
+        """`rows` of the model without the additions: the reference of a KL penalty, without a second model."""
 
         def reference(
             ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None
@@ -116,7 +116,7 @@ class Adapters:
         """An ordinary model directory with the merged weights, and the additions alone in its folder `adapter`."""
         self.model.save_pretrained(folder, state_dict=self.merged())
         (folder / FOLDER).mkdir()
-        # What was resolved is a set, whose order differs from process to process: a file should not.
+        # The resolved targets are a set, and its order differs between processes. The file must not.
         resolved = {**self._config.to_dict(), "inference_mode": True}
         text = json.dumps(resolved, indent=2, sort_keys=True, default=lambda value: sorted(value))
         (folder / FOLDER / "adapter_config.json").write_text(text + "\n")
@@ -125,15 +125,15 @@ class Adapters:
 
     @torch.no_grad()
     def load(self, folder: Path) -> None:
-        """Take the additions of a model directory that `save_pretrained` wrote.
+        """Load the additions of a model directory that `save_pretrained` wrote.
 
-        Raises ValueError where there are none, or others than this model has.
+        Raises ValueError where there are none, or where they do not fit this model.
         """
         path = folder / FOLDER / "adapter_model.safetensors"
         if not path.exists():
             raise ValueError(
                 f"Expected the additions of a LoRA run in {path}, found no such file. Resume from another checkpoint: "
-                f"delete the folder {folder} to go on from the one before it."
+                f"delete the folder {folder} to continue from the one before it."
             )
         tensors = load_file(path)
         expected = {_public(name): parameter for name, parameter in self._parameters.items()}

@@ -1,7 +1,4 @@
-"""LoRA's knobs. Torch-free, so that a command line can be built from them in milliseconds.
-
-Promise: a default is written here and nowhere else.
-"""
+"""LoRA's knobs. Torch-free, so that a command line can be built from them in milliseconds."""
 
 from __future__ import annotations
 
@@ -10,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LoraConfig:
-    """Train low-rank additions to the weights instead of the weights (Hu et al. 2021, arXiv:2106.09685); needs peft.
+    """Train low-rank additions to the weights instead of the weights (Hu et al. 2021, arXiv:2106.09685). Needs peft.
 
     There is no dropout: the policy that learns must be the policy that sampled.
     """
 
     rank: int = 0
-    """Of the additions; 0 = train the weights themselves."""
+    """Rank of the additions. 0 = train the weights themselves."""
     alpha: int | None = None
-    """The addition is multiplied by alpha / rank; none = twice the rank."""
+    """The addition is multiplied by alpha / rank. none = twice the rank."""
     targets: tuple[str, ...] = ("all-linear",)
-    """Layers that get an addition: all-linear (every linear layer but the output head), or the ends of their names, for
-    instance q_proj v_proj."""
+    """Layers that get an addition: all-linear (every linear layer except the output head), or the ends of their names,
+    for instance q_proj v_proj."""
 
     def __post_init__(self) -> None:
         if self.rank < 0:

@@ -1,6 +1,6 @@
-"""Float32 copies of half-precision weights, for the optimizer to work on.
+"""Float32 copies of half-precision weights for the optimizer.
 
-Promise: a step smaller than the spacing of bfloat16 numbers is not lost. With lr 1e-6 nearly every step is.
+A step smaller than the spacing of bfloat16 numbers is not lost. With lr 1e-6 nearly every step is that small.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _PRECISE = (torch.float32, torch.float64)
 
 
 class MasterWeights:
-    """The tensors that the optimizer changes: a model's parameters, or float32 copies of those in half precision."""
+    """The tensors that the optimizer changes: a model's parameters, or float32 copies of the half-precision ones."""
 
     def __init__(self, parameters: Sequence[torch.nn.Parameter]) -> None:
         self._parameters = list(parameters)
@@ -24,11 +24,11 @@ class MasterWeights:
 
     @property
     def copies(self) -> list[torch.Tensor]:
-        """The copies alone, in the order of the parameters: part of what a resumed run needs."""
+        """The copies only, in the order of the parameters: a part of the state of a resumed run."""
         return [copy.detach() for parameter, copy in self._pairs()]
 
     def load_copies(self, copies: Sequence[torch.Tensor]) -> None:
-        """Takes back what `copies` gave."""
+        """Load the copies that `copies` gave."""
         with torch.no_grad():
             for (_, copy), saved in zip(self._pairs(), copies, strict=True):
                 copy.copy_(saved)

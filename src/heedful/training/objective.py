@@ -19,20 +19,20 @@ class TokenTerms:
     """One value per trained token of a micro-batch, row by row. Gradients run through the three loss terms."""
 
     logprobs_N: torch.Tensor
-    """Of the learner now."""
+    """The learner's log-probabilities now."""
     sampled_N: torch.Tensor
-    """Of the sampler."""
+    """The sampler's log-probabilities."""
     policy_N: torch.Tensor
     """The surrogate loss."""
     clip_binds_N: torch.Tensor
     truncated_N: torch.Tensor
     """True where the importance weight was cut to the cap."""
     kl_N: torch.Tensor | None
-    """The KL penalty, before its coefficient; `None` without a reference."""
+    """The KL penalty, before its coefficient. `None` without a reference."""
     entropy_N: torch.Tensor | None
-    """Exact entropy in nats; `None` if it was not asked for."""
+    """Exact entropy in nats. `None` if it was not requested."""
     weights_N: torch.Tensor
-    """What each token counts for."""
+    """The weight of each token in the loss."""
 
     def loss(self, kl: float, entropy: float) -> torch.Tensor:
         """The weighted sum over tokens, with these coefficients."""
@@ -55,9 +55,10 @@ def token_terms(
 ) -> TokenTerms:
     """The terms of `batch`, given the learner's logits (over the temperature) where its trained tokens are predicted.
 
-    `reference_N`: the reference's log-probabilities. `learner_N`: the learner's own before the update, where they are
-    not the sampler's; then ratios are taken against them, and tokens weighed by min(learner / sampler, cap): decoupled
-    PPO (Hilton et al. 2021, arXiv:2110.00641) with truncated importance sampling (Ionides 2008).
+    `reference_N`: the reference's log-probabilities. `learner_N`: the learner's own before the update, where they
+    differ from the sampler's. Then ratios are taken against them, and tokens are weighed by min(learner / sampler,
+    cap). This is decoupled PPO (Hilton et al. 2021, arXiv:2110.00641) with truncated importance sampling (Ionides
+    2008).
     """
     logprobs_N = picked(logits_NV, batch)
     sampled_N = at_trained(batch.logprobs_BT, batch).to(logprobs_N.dtype)
@@ -89,7 +90,7 @@ def token_terms(
 
 def at_trained(values_BT: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
     """The values at the trained tokens, row by row: `[B, T]` in, `[N]` out."""
-    # From the second column on, like the logits, which stand one position before the token they predict.
+    # From the second column on, like the logits, which are one position before the token they predict.
     return values_BT[:, 1:][batch.trained_BT[:, 1:]]
 
 

@@ -1,7 +1,4 @@
-"""The optimizer's knobs. Torch-free, so that a command line can be built from them in milliseconds.
-
-Promise: a default is written here and nowhere else.
-"""
+"""The optimizer's knobs. Torch-free, so that a command line can be built from them in milliseconds."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ class OptimizerConfig:
 
     lr: float = 1.5e-4
     warmup_steps: int = 5
-    """Optimizer steps over which the learning rate rises to `lr`; the first step already takes lr / warmup_steps."""
+    """Optimizer steps over which the learning rate rises to `lr`. The first step already takes lr / warmup_steps."""
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.0
     gradient_clip: float = 1.0
-    """Largest Euclidean norm of the whole gradient; longer ones are scaled down to it."""
+    """Largest Euclidean norm of the whole gradient. Longer gradients are scaled down to it."""
 
     def __post_init__(self) -> None:
         for name, value in (("lr", self.lr), ("gradient_clip", self.gradient_clip)):

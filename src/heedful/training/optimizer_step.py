@@ -32,7 +32,7 @@ class OptimizerStep:
     ) -> None:
         """Only parameters that require a gradient are stepped, by the sum of the gradients of all ranks of `world`.
 
-        `sharded`: the model that they belong to, if it is sharded; its backward pass has already taken the sum.
+        `sharded`: the model that they belong to, if it is sharded. Its backward pass has already summed the gradients.
         """
         self._world = world if world is not None and sharded is None else World()
         self.config = config
@@ -66,7 +66,7 @@ class OptimizerStep:
         return norm
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's state, the float32 copies and the number of steps; sharded tensors are gathered."""
+        """The optimizer's state, the float32 copies and the number of steps. Sharded tensors are gathered."""
         return {
             "optimizer": whole_state(self._optimizer.state_dict()),
             "masters": self._weights.copies,
@@ -74,8 +74,8 @@ class OptimizerStep:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what `state_dict` gave."""
-        # Copied, or this optimizer would go on in place on the tensors of whoever made the state.
+        """Load a state that `state_dict` gave."""
+        # Copied, because this optimizer would otherwise change the caller's tensors in place.
         self._optimizer.load_state_dict(split_state(deepcopy(state["optimizer"]), self._weights.optimized))
         self._weights.load_copies(state["masters"])
         self.steps = state["steps"]

@@ -1,7 +1,7 @@
-"""Gradient checkpointing: activations of decoder layers are thrown away and computed again in the backward pass.
+"""Gradient checkpointing: activations of decoder layers are dropped and computed again in the backward pass.
 
-Promise: less memory for about a third more time, and the same gradient to the bit on a CPU; sampling and scoring do
-not notice it.
+It saves memory and takes about a third more time. The gradient is bit-equal on a CPU. Sampling and scoring do not
+change.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 
 def recomputed(model: PreTrainedModel, rows: TokenLogits) -> TokenLogits:
-    """`rows` of `model`, which forgets its layers' activations wherever a gradient is taken.
+    """`rows` of `model`, with its layers' activations dropped wherever a gradient is taken.
 
-    transformers' layers do so in training mode alone, and in that mode they would also drop out. The learner's model
-    stays in evaluation mode: each layer by itself, without what lies inside it, is put into training mode for the
-    forward pass. What a layer may do in it beside is to drop out, so a model that has dropout is refused.
+    The layers of transformers do so in training mode only, and in that mode they would also apply dropout. The
+    learner's model stays in evaluation mode. Only the layers themselves, without their submodules, are put into
+    training mode for the forward pass. The only other effect of this mode is dropout, so a model with dropout is
+    refused.
 
-    Raises ValueError for such a model, and for one whose layers do not take part.
+    Raises ValueError for such a model, and for one whose layers do not support it.
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -66,7 +67,7 @@ def recomputed(model: PreTrainedModel, rows: TokenLogits) -> TokenLogits:
 
 
 def _enable(model: Any) -> None:
-    # No random number is drawn without dropout, so there is no generator to set back.
+    # Without dropout no random number is drawn, so no generator needs to be restored.
     settings = {"use_reentrant": False, "preserve_rng_state": False}
     if hasattr(model, "activation_checkpointing_enable"):
         model.activation_checkpointing_enable(settings)

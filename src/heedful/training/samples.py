@@ -1,6 +1,6 @@
-"""Groups and verdicts become training samples.
+"""Training samples from groups and verdicts.
 
-Promise: the ids trained on are the ids that the sampler returned; nothing is rendered or tokenised again. Torch-free.
+The ids trained on are the ids that the sampler returned. Nothing is rendered or tokenised again. Torch-free.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Row:
 
     ids: tuple[int, ...]
     turns: tuple[int, ...]
-    """Per token: the number of the turn that sampled it, -1 where nobody did."""
+    """Per token: the number of the turn that sampled it, -1 where not sampled."""
     logprobs: tuple[float, ...]
-    """Of the sampler, 0 where not sampled."""
+    """The sampler's log-probabilities, 0 where not sampled."""
     group: int
     """Index of its group in the step."""
     member: int
@@ -65,10 +65,10 @@ def credit(
     estimator: Estimator,
     values: Sequence[Sequence[float]] | None = None,
 ) -> list[TrainingSample]:
-    """One sample per row, in order; advantages come from the rewards of the whole group.
+    """One sample per row, in order. Advantages come from the rewards of the whole group.
 
-    `values`: a critic's, one per token of each row. Raises ValueError where the estimator uses a critic and there are
-    none.
+    `values`: a critic's, one per token of each row. Raises ValueError where the estimator uses a critic but `values` is
+    `None`.
     """
     if not rows:
         return []
@@ -97,7 +97,7 @@ def of_trajectories(rows: Sequence[Row]) -> list[list[int]]:
 def sampled_trajectories(
     rows: Sequence[Row], groups: Sequence[Group], values: Sequence[Sequence[float]] | None = None
 ) -> list[SampledTrajectory]:
-    """The trajectories that the rows belong to, in order; `values`: a critic's, one per token of each row."""
+    """The trajectories that the rows belong to, in order. `values`: a critic's, one per token of each row."""
     found = []
     for places in of_trajectories(rows):
         first = rows[places[0]]
@@ -159,7 +159,7 @@ def _sampled(row: Row, values_T: Sequence[float]) -> list[float]:
 
 
 def _at_sampled(row: Row, numbers: Iterator[float]) -> tuple[float, ...]:
-    """The next numbers, one at each sampled token of a row; 0 elsewhere."""
+    """The next numbers, one at each sampled token of a row, 0 elsewhere."""
     return tuple(next(numbers) if turn >= 0 else 0.0 for turn in row.turns)
 
 
@@ -169,7 +169,7 @@ def _scored(trajectory: Trajectory) -> bool:
 
 
 def _merge(trajectory: Trajectory, group: int, weight: float) -> list[Row]:
-    """The rows of one trajectory: a new one wherever a prompt does not go on from the turn before."""
+    """The rows of one trajectory: a new one wherever a prompt does not continue the turn before."""
     runs: list[list[tuple[int, Turn]]] = []
     for number, turn in enumerate(trajectory.turns):
         if not runs or turn.reply.prompt.restarts:

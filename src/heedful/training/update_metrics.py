@@ -1,6 +1,6 @@
-"""What an update read on the way, and the metrics made of it.
+"""The readings of an update, and the metrics computed from them.
 
-Promise: always the same names; what could not be read is `None` with the reason.
+The names are always the same. A missing reading is `None` with the reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OF_THE_POLICY = (
 
 @dataclass(slots=True)
 class Pass:
-    """What one optimizer step's batch read, before the step. Sums run over the trained tokens, unweighted."""
+    """The readings of one optimizer step's batch, before the step. Sums run over the trained tokens, unweighted."""
 
     loss: float = 0.0
     tokens: int = 0
@@ -47,7 +47,7 @@ class Pass:
 
     @torch.no_grad()
     def add(self, loss: float, terms: TokenTerms, reference_N: torch.Tensor | None) -> None:
-        """Count one micro-batch in."""
+        """Add one micro-batch."""
         difference_N = terms.sampled_N - terms.logprobs_N
         self.loss += loss
         self.tokens += len(difference_N)
@@ -62,7 +62,7 @@ class Pass:
             self.entropy = (self.entropy or 0.0) + float(terms.entropy_N.sum())
 
     def over(self, world: World) -> Pass:
-        """The same over the micro-batches of all processes."""
+        """The same over the micro-batches of all ranks."""
         if world.size == 1:
             return self
         readings = world.gather(self)
@@ -84,7 +84,7 @@ class Pass:
 
 
 def _sum_of_known(values: Sequence[float | None]) -> float | None:
-    """A process without a sample of its own has read nothing."""
+    """The sum of the known values. A rank without samples has a reading of `None`."""
     known = [value for value in values if value is not None]
     return math.fsum(known) if known else None
 
@@ -92,8 +92,11 @@ def _sum_of_known(values: Sequence[float | None]) -> float | None:
 def update_metrics(
     passes: Sequence[Pass], norms: Sequence[float], *, lr: float, entropy: float, capped: bool, tokens: int
 ) -> list[Metric]:
-    """Of one update: `passes` and gradient `norms` of its optimizer steps, the entropy bonus's coefficient, and whether
-    importance weights were `capped`. `kl_*` and `logprob_error` are those of the first step's batch."""
+    """The metrics of one update.
+
+    `passes` and gradient `norms` belong to its optimizer steps, `entropy` is the entropy bonus's coefficient. `capped`:
+    whether importance weights were capped. `kl_*` and `logprob_error` come from the first step's batch.
+    """
     first, n = passes[0], passes[0].tokens
     if first.kl_to_reference is None:
         kl_to_reference = Metric("policy/kl_to_reference", None, why=_NO_REFERENCE)
@@ -119,12 +122,12 @@ def update_metrics(
 
 
 def empty_metrics(capped: bool) -> list[Metric]:
-    """Of a step in which there was nothing to train on."""
+    """The metrics of a step without samples."""
     return [Metric("filter/empty", 1.0), *_unread(EMPTY, capped), Metric("tokens/update", 0.0)]
 
 
 def warmup_metrics(capped: bool, tokens: int) -> list[Metric]:
-    """Of a step in which the critic alone learned."""
+    """The metrics of a step in which only the critic learned."""
     return [Metric("filter/empty", 0.0), *_unread(_WARMUP, capped), Metric("tokens/update", float(tokens))]
 
 
