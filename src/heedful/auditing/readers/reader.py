@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
+from heedful.auditing.conversations import Messages, messages_of, text_of_messages
 from heedful.auditing.records import (
     Episodes,
     Faults,
@@ -22,6 +24,9 @@ from heedful.auditing.records import (
     Misfit,
     Row,
     digest,
+    integer,
+    outcome_of,
+    text_of,
 )
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Ending, Task, Trajectory, Turn
@@ -74,15 +79,43 @@ class Reader(Protocol):
         ...
 
 
-def each(rows: LocatedRows, faults: Faults, convert: Callable[[Location, Row], Iterable[LoggedEpisode]]) -> Episodes:
-    """The episodes that `convert` makes of each row by itself."""
-    for place, row in rows:
-        try:
-            found = list(convert(place, row))
-        except Misfit as misfit:
-            faults.add(place, misfit.expected, misfit.found)
-        else:
-            yield from found
+@dataclass(frozen=True, slots=True)
+class RowReader(ABC):
+    """A reader that reads each row by itself. A format adds `fits`, `begin` and `of_row`."""
+
+    hints: Hints
+    knowledge: Knowledge
+    success: str | None = None
+    """The column of success; `None` where it is unknown, or not the same in every row."""
+
+    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
+        """The episodes of one file, in order."""
+        for place, row in rows:
+            try:
+                found = list(self.of_row(place, row, faults))
+            except Misfit as misfit:
+                faults.add(place, misfit.expected, misfit.found)
+            else:
+                yield from found
+
+    @abstractmethod
+    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
+        """The episodes of one row; `faults` counts a row that is set aside. Raises `Misfit`."""
+
+    def outcome(self, row: Row) -> float | None:
+        """Success as the row has it; `None` where it is missing."""
+        return outcome_of(row.get(self.success), self.success) if self.success else None
+
+    def scored(self, rewarded: bool, outcome: float | None) -> bool:
+        """Whether an episode counts as scored: it has a reward, and success where the log knows it."""
+        return rewarded and (self.success is None or outcome is not None)
+
+    def prompt(self, value: Any) -> tuple[str, Messages]:
+        """A prompt as text and, where it was logged so, as messages."""
+        if isinstance(value, str):
+            return text_of(value, "prompt"), ()
+        messages = messages_of(value, "prompt", self.hints.tags)
+        return text_of_messages(messages), messages
 
 
 def columns_of(sample: Sequence[Row]) -> dict[str, list[object]]:
@@ -127,6 +160,16 @@ def step_of_file(file: Path) -> int:
     """The last number in a file's name; 0 where there is none."""
     numbers = re.findall(r"\d+", file.stem)
     return int(numbers[-1]) if numbers else 0
+
+
+def step_of(row: Row, file: Path) -> int:
+    """The row's own step, else that of its file."""
+    return integer(row["step"], "step") if row.get("step") is not None else step_of_file(file)
+
+
+def rewarded(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tuple[Turn, ...]:
+    """The turns with all rewards on the last one, for logs that do not say which turn earned them."""
+    return (*turns[:-1], replace(turns[-1], rewards=dict(rewards))) if turns and rewards else turns
 
 
 def prompt_task(*texts: str) -> Task:
