@@ -23,14 +23,7 @@ from heedful.run.parts import Parts, assemble
 from heedful.run.terminal import GrowthBar
 from heedful.seeds import derive, stream
 from heedful.statistics.group_statistics import values_on
-from heedful.storage import (
-    RunFolder,
-    describe_environment,
-    read_metrics,
-    write_rollouts,
-    write_scores,
-    write_whole,
-)
+from heedful.storage import RunFolder, describe_environment, read_metrics, write_rollouts, write_scores, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.studies.detector.forced_thoughts import forced_thought_success
 from heedful.types import Metric

@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from heedful.auditing.conversations import messages_of, turns_of
-from heedful.auditing.readers.reader import (
-    Hints,
-    RowReader,
-    prompt_task,
-    rewarded,
-    step_of_file,
-    text_trajectory,
-)
+from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, rewarded, step_of_file, text_trajectory
 from heedful.auditing.records import (
     Faults,
     Knowledge,
