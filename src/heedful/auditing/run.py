@@ -18,7 +18,7 @@ import numpy as np
 from heedful.auditing.files import rows_of
 from heedful.auditing.measure import judged, sampled_groups, step_metrics
 from heedful.auditing.recognised import RecognisedLog, counted
-from heedful.auditing.record import RECORD, AuditRecord, claim_folder, fingerprints, resume
+from heedful.auditing.record import RECORD, AuditRecord, fingerprints, new_folder, resume
 from heedful.auditing.records import Faults, Location, LoggedEpisode
 from heedful.auditing.scoring import ModelJudge
 from heedful.auditing.settings import AuditSettings
@@ -72,7 +72,7 @@ def measure_log(log: RecognisedLog, settings: AuditSettings, out: Path | None, w
     if settings.model is not None:
         judge = ModelJudge.load(settings.model, settings, log.tags, log.seed)
     fresh = _fresh_record(log, settings)
-    folder = claim_folder(Path("audits"), log.source) if out is None else out
+    folder = new_folder(Path("audits"), log.source) if out is None else out
     record = resume(folder, fresh)
     watch.note(f"Writing to {folder}.")
     measuring = _Audit(log, settings, folder, record, judge, watch)

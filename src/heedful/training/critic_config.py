@@ -1,7 +1,4 @@
-"""The critic's knobs. Torch-free, so that a command line can be built from them in milliseconds.
-
-Promise: a default is written here and nowhere else.
-"""
+"""The critic's knobs. Torch-free, so that a command line can be built from them in milliseconds."""
 
 from __future__ import annotations
 
