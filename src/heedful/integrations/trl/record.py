@@ -14,7 +14,7 @@ from typing import Any
 
 from heedful.integrations.trl.settings import FOLDER
 from heedful.measuring.diagnostician import Diagnosis
-from heedful.storage import RunFolder, claim_folder, describe_environment, write_rollouts, write_scores, write_whole
+from heedful.storage import RunFolder, claim_folder, describe_environment, write_rollouts, write_whole
 from heedful.types import Group, Verdict
 
 STATE = "heedful.json"
@@ -46,10 +46,7 @@ class Record:
     def write(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
         """Write rollouts and score matrix of one generation batch. The metrics go to `folder.metrics`."""
         write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts)
-        if diagnosis.scores is not None and diagnosis.thoughts is not None:
-            thoughts = diagnosis.thoughts
-            texts = thoughts.thought_texts_M, thoughts.prompt_texts_N
-            write_scores(self.folder.scores(step), diagnosis.scores, *texts, diagnosis.words)
+        diagnosis.store_scores(self.folder.scores(step))
 
 
 def save_state(checkpoint: Path, state: Mapping[str, Any]) -> None:
