@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from heedful.auditing.conversations import text_turn
-from heedful.auditing.readers.reader import Hints, RowReader, columns_of, require, text_trajectory
+from heedful.auditing.readers.columns import columns_of, require
+from heedful.auditing.readers.reader import Hints, RowReader, text_trajectory
 from heedful.auditing.records import (
     NO_IDS,
     TOKEN_METRICS,
@@ -23,10 +24,9 @@ from heedful.auditing.records import (
     LoggedEpisode,
     Misfit,
     Row,
-    number,
-    text_of,
     unknown_of,
 )
+from heedful.auditing.values import number, text_of
 from heedful.types import Task, Verdict
 
 _ID = re.compile(r"(\d+)/(\d+)/(\d+)")

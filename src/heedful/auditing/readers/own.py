@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from heedful.auditing.conversations import text_turn
-from heedful.auditing.readers.reader import SCORED_ONLY, Hints, columns_of, prompt_task, require, step_of
+from heedful.auditing.readers.columns import columns_of, require
+from heedful.auditing.readers.reader import SCORED_ONLY, Hints, prompt_task, step_of
 from heedful.auditing.records import (
     Episodes,
     Faults,
@@ -22,13 +23,9 @@ from heedful.auditing.records import (
     LoggedEpisode,
     Misfit,
     Row,
-    integer,
-    mapping,
-    number,
-    outcome_of,
-    text_of,
     unknown_of,
 )
+from heedful.auditing.values import integer, mapping, number, outcome_of, text_of
 from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 _IDENTITY = ("step", "split", "group", "task_id", "member")

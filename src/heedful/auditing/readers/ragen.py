@@ -14,17 +14,8 @@ from typing import Any, Self
 
 from heedful.auditing.conversations import messages_of, turns_of
 from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, rewarded, step_of_file, text_trajectory
-from heedful.auditing.records import (
-    Faults,
-    Knowledge,
-    Location,
-    LoggedEpisode,
-    Misfit,
-    Row,
-    number,
-    outcome_of,
-    unknown_of,
-)
+from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
+from heedful.auditing.values import number, outcome_of
 
 _REWARD = "total_reward"
 

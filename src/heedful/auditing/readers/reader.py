@@ -14,20 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from heedful.auditing.conversations import Messages, messages_of, text_of_messages
-from heedful.auditing.records import (
-    Episodes,
-    Faults,
-    Knowledge,
-    LocatedRows,
-    Location,
-    LoggedEpisode,
-    Misfit,
-    Row,
-    digest,
-    integer,
-    outcome_of,
-    text_of,
-)
+from heedful.auditing.records import Episodes, Faults, Knowledge, LocatedRows, Location, LoggedEpisode, Misfit, Row
+from heedful.auditing.values import digest, integer, outcome_of, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Ending, Task, Trajectory, Turn
 
@@ -39,9 +27,6 @@ TEXT_ALONE = (
 
 SCORED_ONLY = math.nan
 """Outcome of an episode whose reward is known and whose success is not: neither 0 nor 1."""
-
-SUCCESS_NAMES = ("success", "acc", "correct", "is_correct", "solved")
-"""Columns that hold success by the custom of their trainers, if they hold nothing but 0, 1, true and false."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,44 +101,6 @@ class RowReader(ABC):
             return text_of(value, "prompt"), ()
         messages = messages_of(value, "prompt", self.hints.tags)
         return text_of_messages(messages), messages
-
-
-def columns_of(sample: Sequence[Row]) -> dict[str, list[object]]:
-    """Column -> its values in these rows, missing ones left out; in order of first appearance."""
-    found: dict[str, list[object]] = {}
-    for row in sample:
-        for name, value in row.items():
-            found.setdefault(name, [])
-            if value is not None and not (isinstance(value, float) and math.isnan(value)):
-                found[name].append(value)
-    return found
-
-
-def choose_success(columns: dict[str, list[object]], hints: Hints) -> str | None:
-    """The column of success. Raises ValueError if the one that was named is not there."""
-    if hints.success is not None:
-        require([hints.success], columns, "success")
-        return hints.success
-    return next((name for name in SUCCESS_NAMES if columns.get(name) and _binary(columns[name])), None)
-
-
-def require(wanted: Iterable[str], columns: Iterable[str], flag: str) -> None:
-    there = list(columns)
-    missing = [name for name in wanted if name not in there]
-    if missing:
-        raise ValueError(
-            f"Expected --{flag} to name columns of the log, found no {', '.join(missing)}. "
-            f"Its columns are {', '.join(there)}."
-        )
-
-
-def numeric(values: Sequence[object]) -> bool:
-    """Numbers and nothing else, at least one (truth values are no numbers here)."""
-    return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
-def _binary(values: Sequence[object]) -> bool:
-    return all(isinstance(value, bool | int | float) and value in (0, 1) for value in values)
 
 
 def step_of_file(file: Path) -> int:

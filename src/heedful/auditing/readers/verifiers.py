@@ -14,32 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from heedful.auditing.conversations import Messages, messages_of, text_turn, turns_of
-from heedful.auditing.readers.reader import (
-    Hints,
-    RowReader,
-    choose_success,
-    columns_of,
-    prompt_task,
-    rewarded,
-    step_of_file,
-    text_trajectory,
-)
-from heedful.auditing.records import (
-    Faults,
-    Knowledge,
-    Location,
-    LoggedEpisode,
-    Misfit,
-    Row,
-    digest,
-    fitting,
-    integer,
-    mapping,
-    names,
-    number,
-    text_of,
-    unknown_of,
-)
+from heedful.auditing.readers.columns import choose_success, columns_of
+from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, rewarded, step_of_file, text_trajectory
+from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
+from heedful.auditing.values import digest, fitting, integer, mapping, names, number, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Turn
 

@@ -12,29 +12,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from heedful.auditing.conversations import text_turn
-from heedful.auditing.readers.reader import (
-    TEXT_ALONE,
-    Hints,
-    RowReader,
-    choose_success,
-    columns_of,
-    prompt_task,
-    require,
-    step_of,
-    text_trajectory,
-)
-from heedful.auditing.records import (
-    Faults,
-    Knowledge,
-    Location,
-    LoggedEpisode,
-    Misfit,
-    Row,
-    names,
-    number,
-    text_of,
-    unknown_of,
-)
+from heedful.auditing.readers.columns import choose_success, columns_of, require
+from heedful.auditing.readers.reader import TEXT_ALONE, Hints, RowReader, prompt_task, step_of, text_trajectory
+from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
+from heedful.auditing.values import names, number, text_of
 
 
 @dataclass(frozen=True, slots=True)
