@@ -7,6 +7,8 @@ import importlib
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,17 @@ def test_the_example_can_be_trained_on_by_name(game: Any) -> None:
     assert from_json(TrainConfig, tree) == config
     tasks = evaluation_tasks(config.env, config.evaluation.split, config.evaluation.tasks)
     assert len({task.id for task in tasks}) == config.evaluation.tasks
+
+
+def test_the_flat_loop_trains_and_measures() -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, str(ROOT / "examples" / "loop.py"), "2"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert ended.returncode == 0, ended.stderr
+    line = r"step {}: success 0\.\d\d, kept \d of 8 groups, mutual information \d\.\d\d of 2\.08 nats, gradient norm \d"
+    for step, printed in enumerate(ended.stdout.splitlines()):
+        assert re.match(line.format(step), printed), printed
+    assert step == 1
 
 
 @pytest.mark.parametrize(("page", "least"), [("README.md", 1), ("docs/pieces.md", 4)])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from heedful.exports import lazily
 
 if TYPE_CHECKING:
+    from heedful.training.batch import UpdateSettings
     from heedful.training.critic import Critic
     from heedful.training.critic_config import CriticConfig
     from heedful.training.learner import Learner
@@ -20,6 +21,7 @@ __all__ = [
     "Learner",
     "LoraConfig",
     "OptimizerConfig",
+    "UpdateSettings",
     "credit",
     "make_samples",
     "merge_rows",
@@ -33,6 +35,7 @@ __getattr__ = lazily(
         "Learner": "heedful.training.learner",
         "LoraConfig": "heedful.training.lora_config",
         "OptimizerConfig": "heedful.training.optimizer_config",
+        "UpdateSettings": "heedful.training.batch",
         "credit": "heedful.training.samples",
         "make_samples": "heedful.training.samples",
         "merge_rows": "heedful.training.samples",

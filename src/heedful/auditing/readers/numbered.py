@@ -27,6 +27,7 @@ from heedful.auditing.records import (
     unknown_of,
 )
 from heedful.auditing.values import number, text_of
+from heedful.storage.rollouts import environment_in
 from heedful.types import Task, Verdict
 
 _ID = re.compile(r"(\d+)/(\d+)/(\d+)")
@@ -95,7 +96,8 @@ class NumberedCompletions(RowReader):
         prompt, messages = self.prompt(row.get("prompt"))
         rewards, scored = self._rewards(row)
         outcome = self.outcome(row)
-        task = Task(text_of(row.get("heedful_task"), "heedful_task"), 0, "train")
+        name = text_of(row.get("heedful_task"), "heedful_task")
+        task = Task(name, 0, "train", environment=environment_in(name))
         turn = text_turn(prompt, self._first_thought(row, prompt), self.hints.tags, rewards)
         trajectory = text_trajectory(task, (turn,), scored, outcome, self.hints.temperature)
         trajectory = replace(
