@@ -14,6 +14,22 @@ def llama(vocabulary: int, kv_heads: int = 2, window: int = 1024, seed: int = 0,
     return _made(LlamaForCausalLM, config, seed)
 
 
+def narrow(vocabulary: int, seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any) -> LlamaForCausalLM:
+    """A Llama in evaluation mode, 16 wide, two layers, two heads."""
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 64,
+        "initializer_range": 0.3,
+    }
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model: LlamaForCausalLM = LlamaForCausalLM(LlamaConfig(vocab_size=vocabulary, **(sizes | changes)))
+        return model.to(dtype).eval()
+
+
 def qwen2(vocabulary: int, window: int = 1024, seed: int = 0) -> PreTrainedModel:
     """A Qwen2 in float64: biases in the attention, an output layer of its own, another base of the positions."""
     config = Qwen2Config(**_sizes(vocabulary, 1, window), tie_word_embeddings=False, rope_theta=1e5)

@@ -22,7 +22,7 @@ if __name__ == "__main__":
     os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from heedful import cli
 from heedful.algorithms.entropy_control import EntropyTarget
@@ -38,6 +38,7 @@ from heedful.training.learner import Learner
 from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.samples import Row
 from heedful.types import TrainingSample
+from tiny_models import narrow
 
 VOCABULARY, BUDGET = 13, 20
 OPTIMIZER = OptimizerConfig(lr=0.01, warmup_steps=0)
@@ -46,20 +47,7 @@ IN_PIECES = ("grpo", "dapo", "gspo")
 
 
 def tiny(dtype: torch.dtype, seed: int = 0, tied: bool = False) -> LlamaForCausalLM:
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-        tie_word_embeddings=tied,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return LlamaForCausalLM(config).to(dtype).eval()
+    return narrow(VOCABULARY, seed, dtype, num_key_value_heads=1, tie_word_embeddings=tied)
 
 
 def samples(count: int = 9, valued: bool = False) -> list[TrainingSample]:

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from heedful.cli.token_information import FULL_COLOUR, WeighedThought, _colour, _line, weigh_thoughts
 from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory, Turn
+from tiny_models import narrow
 
 TEMPERATURE = 0.8
 
@@ -24,17 +24,7 @@ def episode(*turns):
 
 @pytest.fixture(scope="module")
 def loaded():
-    config = LlamaConfig(
-        vocab_size=20,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        initializer_range=0.4,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(3)
-        model = LlamaForCausalLM(config).to(torch.float64).eval()
+    model = narrow(20, seed=3, initializer_range=0.4)
     return SimpleNamespace(model=model, renderer=SimpleNamespace(piece=lambda token: f"<{token}>"))
 
 

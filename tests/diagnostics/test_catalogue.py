@@ -9,7 +9,7 @@ import pytest
 
 from heedful.diagnostics.alarms.rules import AlarmConfig, Change, standard_rules
 from heedful.diagnostics.catalogue import CATALOGUE, LIVE_COLUMNS, TABLES, direction_of, entry_of, unit_of
-from heedful.diagnostics.catalogue.entry import PARTS
+from heedful.diagnostics.catalogue.entry import PARTS, Entry, read_entries
 from heedful.diagnostics.catalogue.page import with_tables
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -57,6 +57,34 @@ def test_every_entry_is_one_sentence_with_an_end() -> None:
         assert entry.text.endswith("."), entry.pattern
         assert len(re.findall(r"[.?!] [A-Z]", entry.text)) == 0, f"{entry.pattern} has more than one sentence"
         assert len(entry.text.split()) <= 25, f"{entry.pattern} has a sentence of more than 25 words"
+
+
+def test_entries_are_read_from_a_text() -> None:
+    entries = read_entries(
+        """
+        rate | share | lower
+        Turns that count. Mean over
+        groups.
+        Missing: no turn
+        Cadence: once
+
+        score | | higher
+        How good it is.
+        """,
+        prefix="some/",
+        missing="N < 2",
+        cadence="measurement",
+    )
+    assert entries == (
+        Entry("some/rate", "share", "Turns that count.", "Mean over groups.", "no turn", "lower", "once"),
+        Entry("some/score", "", "How good it is.", "", "N < 2", "higher", "measurement"),
+    )
+
+
+@pytest.mark.parametrize("block", ["rate | share | down\nTurns.", "rate\nTurns.\nCadence: daily"])
+def test_an_entry_with_an_unknown_direction_or_cadence_is_refused(block: str) -> None:
+    with pytest.raises(ValueError, match=r"found .* for 'rate'"):
+        read_entries(block)
 
 
 def test_the_directions_are_those_declared_before_the_studies() -> None:

@@ -14,13 +14,12 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from processes import LIMIT_S, free_ports
-
 from folder_source import FolderSource, events
 from heedful.configuration import to_json
 from heedful.distributed.parallel import DataParallel, Fsdp2, Parallel
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
 from heedful.storage import read_metrics
+from processes import LIMIT_S, free_ports
 
 
 @pytest.mark.parametrize("parallel", [DataParallel(), Fsdp2()], ids=["data", "fsdp2"])

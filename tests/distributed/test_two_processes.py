@@ -14,8 +14,6 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from processes import free_ports, run_in_two  # noqa: E402
-
 import training_worker as worker  # noqa: E402
 from heedful import cli  # noqa: E402
 from heedful.algorithms.table import ALGORITHMS, Grpo, Ppo  # noqa: E402
@@ -34,6 +32,7 @@ from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts,
 from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.lora_config import LoraConfig  # noqa: E402
+from processes import free_ports, run_in_two  # noqa: E402
 
 Found = dict[str, Any]
 

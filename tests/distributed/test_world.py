@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch")
 import world_worker  # noqa: E402
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from processes import free_ports, run_in_two  # noqa: E402
 
 from heedful.distributed import world as distributed  # noqa: E402
 from heedful.distributed.parallel import DataParallel, ProcessRank  # noqa: E402
 from heedful.distributed.world import Joined, World, local_device, shares_by_tokens  # noqa: E402
+from processes import free_ports, run_in_two  # noqa: E402
 
 Found = dict[str, Any]
 FOUR = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}

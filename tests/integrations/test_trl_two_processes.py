@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,39 +15,18 @@ import torch
 import trl_worker
 
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts
+from processes import run_in_two
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 
 Found = dict[str, dict[str, Any]]
-LIMIT_S = 300
 
 
 @pytest.fixture(scope="module")
 def two(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Found]]:
     """Output folder, and what each of the two processes found."""
     folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, trl_worker.__file__, str(tiny_model), str(folder)],
-            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [worker.communicate(timeout=LIMIT_S)[0] for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-    for worker, text in zip(workers, said, strict=True):
-        assert worker.returncode == 0, text[-3000:]
-    return folder, [torch.load(folder / f"found-{rank}.pt", weights_only=False) for rank in range(2)]
+    return folder, run_in_two(trl_worker.__file__, folder, [str(tiny_model)])
 
 
 @pytest.fixture(scope="module")

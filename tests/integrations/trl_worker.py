@@ -95,7 +95,7 @@ def run(model: Path, folder: Path, name: str, resume: str | None = None) -> dict
     return {"weights": weights_of(trainer), "gradients": noted.steps, "history": trainer.state.log_history}
 
 
-def main(model: Path, folder: Path) -> None:
+def main(folder: Path, model: Path) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     gc.freeze()  # each run collects garbage, and there is none among the packages' own objects

@@ -4,31 +4,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from heedful.diagnostics.cross_scores.information import information
 from heedful.diagnostics.cross_scores.thoughts import SwappedObservations
 from heedful.measuring.swapped import score_swapped
 from heedful.scorers.hf import HFScorer
 from heedful.types import CrossScores
+from tiny_models import narrow
 
 VOCABULARY = 17
 
 
 def tiny() -> LlamaForCausalLM:
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=128,
-        initializer_range=0.4,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return LlamaForCausalLM(config).to(torch.float64).eval()
+    return narrow(VOCABULARY, num_key_value_heads=1, max_position_embeddings=128, initializer_range=0.4)
 
 
 def made_up(rows: int = 6, columns: int = 3) -> SwappedObservations:
@@ -48,9 +37,8 @@ def made_up(rows: int = 6, columns: int = 3) -> SwappedObservations:
     )
 
 
-def test_each_thought_is_scored_behind_its_own_history_and_each_observation() -> None:
-    swapped, model = made_up(), tiny()
-    scores = score_swapped(HFScorer(model), swapped, temperature=0.7, heads=(2,))
+def check_alone(scores: CrossScores, swapped: SwappedObservations, model: LlamaForCausalLM) -> None:
+    """Each score, sum and token, is that of its context and thought alone."""
     for row, thought in enumerate(swapped.thoughts_M):
         for column in range(3):
             context = swapped.context(row, column)
@@ -61,6 +49,12 @@ def test_each_thought_is_scored_behind_its_own_history_and_each_observation() ->
             assert scores.heads[2][row][column] == pytest.approx(float(logprobs[:2].sum()), abs=1e-5)
             assert scores.tokens is not None
             assert np.asarray(scores.tokens[row])[column] == pytest.approx(logprobs[:, 0].numpy(), abs=1e-5)
+
+
+def test_each_thought_is_scored_behind_its_own_history_and_each_observation() -> None:
+    swapped, model = made_up(), tiny()
+    scores = score_swapped(HFScorer(model), swapped, temperature=0.7, heads=(2,))
+    check_alone(scores, swapped, model)
     assert scores.lengths_M == [len(thought) for thought in swapped.thoughts_M]
     assert list(scores.own_M) == [0, 1, 2, 0, 1, 2]
 
@@ -68,14 +62,7 @@ def test_each_thought_is_scored_behind_its_own_history_and_each_observation() ->
 def test_without_history_each_thought_is_scored_under_every_whole_prompt() -> None:
     swapped, model = replace(made_up(), histories_M=((),) * 4 + ((5, 6),) * 2), tiny()
     scores = score_swapped(HFScorer(model), swapped, temperature=0.7, heads=(2,))
-    for row, thought in enumerate(swapped.thoughts_M):
-        for column in range(3):
-            context = swapped.context(row, column)
-            with torch.no_grad():
-                logits = model(torch.tensor([(*context, *thought)])).logits[0] / 0.7
-            logprobs = torch.log_softmax(logits, -1)[len(context) - 1 : -1].gather(1, torch.tensor(thought)[:, None])
-            assert scores.scores_MN[row][column] == pytest.approx(float(logprobs.sum()), abs=1e-5)
-            assert scores.heads[2][row][column] == pytest.approx(float(logprobs[:2].sum()), abs=1e-5)
+    check_alone(scores, swapped, model)
 
 
 class CopyCat:

@@ -211,9 +211,8 @@ def test_each_turn_reads_only_what_is_new(tokenizer: Any, renderer: Renderer, mo
     assert set(widths[1:]) == {1}
 
 
-def test_a_prompt_that_members_share_is_read_once(
-    tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of every forward pass from now on."""
     rows: list[int] = []
     extend = KVBatch.extend
 
@@ -222,6 +221,13 @@ def test_a_prompt_that_members_share_is_read_once(
         return extend(self, new_BT)
 
     monkeypatch.setattr(KVBatch, "extend", noted)
+    return rows
+
+
+def test_a_prompt_that_members_share_is_read_once(
+    tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = rows_read(monkeypatch)
     played(policy_of(llama(len(tokenizer)), renderer), tasks=3, members=5)
     assert rows[:2] == [3, 15]
 
@@ -229,14 +235,7 @@ def test_a_prompt_that_members_share_is_read_once(
 def test_rows_that_have_ended_leave_the_batch(
     tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows: list[int] = []
-    extend = KVBatch.extend
-
-    def noted(self: KVBatch, new_BT: Any) -> Any:
-        rows.append(new_BT.shape[0])
-        return extend(self, new_BT)
-
-    monkeypatch.setattr(KVBatch, "extend", noted)
+    rows = rows_read(monkeypatch)
     sampled = policy_of(llama(len(tokenizer)), renderer, tokens_per_turn=20).respond(ragged(40))
     for number, held in enumerate(rows[1:], start=1):
         going = sum(len(reply.ids) > number for reply in sampled)

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from heedful.scorers.judge import Judge, judge_name
+from tiny_models import narrow
 
 
 class Letters:
@@ -18,13 +18,7 @@ class Letters:
 
 @pytest.fixture(scope="module")
 def model():
-    config = LlamaConfig(
-        vocab_size=28, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
-        initializer_range=0.4,
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        return LlamaForCausalLM(config).to(torch.float64).eval()
+    return narrow(28, seed=1, initializer_range=0.4)
 
 
 def alone(model, prompt, thought):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 
 from heedful.algorithms import losses  # noqa: E402
 from heedful.algorithms.advantages import GroupRelative  # noqa: E402
@@ -35,6 +35,7 @@ from heedful.types import (  # noqa: E402
     Turn,
     Verdict,
 )
+from tiny_models import narrow  # noqa: E402
 
 VOCABULARY = 13
 STEADY = OptimizerConfig(lr=0.01, warmup_steps=0)
@@ -42,19 +43,7 @@ KEPT = Verdict(1.0, "kept", 0.25)
 
 
 def tiny(seed: int = 0, dtype: Any = torch.float64) -> Any:
-    config = transformers.LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return transformers.LlamaForCausalLM(config).to(dtype).eval()
+    return narrow(VOCABULARY, seed, dtype)
 
 
 def episode(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from heedful.algorithms.entropy_control import EntropyTarget, LinearEntropy
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
@@ -15,6 +15,7 @@ from heedful.training.learner import Learner
 from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.samples import make_samples
 from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, TrainingSample, Trajectory, Turn, Verdict
+from tiny_models import narrow
 
 VOCABULARY = 13
 BUDGET = 20
@@ -27,19 +28,7 @@ CRITIC_FREE = [name for name, row in ALGORITHMS.items() if not isinstance(row().
 
 
 def tiny(seed: int = 0, dtype: torch.dtype = torch.float64) -> LlamaForCausalLM:
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return LlamaForCausalLM(config).to(dtype).eval()
+    return narrow(VOCABULARY, seed, dtype)
 
 
 def random_samples(count: int = 9) -> list[TrainingSample]:

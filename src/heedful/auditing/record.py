@@ -10,12 +10,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from heedful.auditing.files import LogFiles
 from heedful.auditing.records import Faults
-from heedful.storage import write_whole
+from heedful.storage import claim_folder, write_whole
 
 RECORD = "audit.json"
 VERSION = 1
@@ -72,19 +73,11 @@ def fingerprints(log: LogFiles) -> list[dict[str, Any]]:
     return found
 
 
-def claim_folder(root: Path, source: Path) -> Path:
-    """A new folder `<root>/<name>-<n>` with the first free n from 1. Safe among processes."""
-    root.mkdir(parents=True, exist_ok=True)
-    resolved, number = source.resolve(), 1
+def new_folder(root: Path, source: Path) -> Path:
+    """A new folder `<root>/<name>-<n>` with the first free n from 1."""
+    resolved = source.resolve()
     name = resolved.stem if source.is_file() else resolved.name
-    while True:
-        folder = root / f"{name}-{number}"
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return folder
+    return claim_folder(root / f"{name}-{number}" for number in count(1))
 
 
 def resume(folder: Path, fresh: AuditRecord) -> AuditRecord:

@@ -18,7 +18,7 @@ import numpy as np
 from heedful.auditing.files import rows_of
 from heedful.auditing.measure import judged, sampled_groups, step_metrics
 from heedful.auditing.recognised import RecognisedLog, counted
-from heedful.auditing.record import RECORD, AuditRecord, claim_folder, fingerprints, resume
+from heedful.auditing.record import RECORD, AuditRecord, fingerprints, new_folder, resume
 from heedful.auditing.records import Faults, Location, LoggedEpisode
 from heedful.auditing.scoring import ModelJudge
 from heedful.auditing.settings import AuditSettings
@@ -29,7 +29,7 @@ from heedful.diagnostics.strategies import input_to_action
 from heedful.diagnostics.unavailable import unavailable
 from heedful.report import write_report
 from heedful.seeds import derive, stream
-from heedful.storage import RunFolder, read_metrics, write_scores, write_whole
+from heedful.storage import RunFolder, read_metrics, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Metric
 
@@ -72,7 +72,7 @@ def measure_log(log: RecognisedLog, settings: AuditSettings, out: Path | None, w
     if settings.model is not None:
         judge = ModelJudge.load(settings.model, settings, log.tags, log.seed)
     fresh = _fresh_record(log, settings)
-    folder = claim_folder(Path("audits"), log.source) if out is None else out
+    folder = new_folder(Path("audits"), log.source) if out is None else out
     record = resume(folder, fresh)
     watch.note(f"Writing to {folder}.")
     measuring = _Audit(log, settings, folder, record, judge, watch)
@@ -185,9 +185,7 @@ class _Audit:
             found = {metric.name: metric for metric in step_metrics(read, self.log.on)}
             metrics = [found[metric.name] if metric.name in lengths else metric for metric in metrics]
         scored = self.judge.measure(step.number, groups, self._sampled_by_the_model(step))
-        if scored.scores is not None and scored.thoughts is not None:
-            texts = scored.thoughts.thought_texts_M, scored.thoughts.prompt_texts_N
-            write_scores(RunFolder(self.folder).scores(step.number), scored.scores, *texts)
+        scored.store_scores(RunFolder(self.folder).scores(step.number))
         return [*metrics, *scored.metrics]
 
     def _sampled_by_the_model(self, step: LoggedStep) -> bool:

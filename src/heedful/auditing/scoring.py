@@ -18,6 +18,7 @@ from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.actions import Exchange
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
 from heedful.diagnostics.grounding import grounding
+from heedful.measuring.diagnostician import Diagnosis
 from heedful.measuring.grounded import grounding_metrics
 from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThoughts
 from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
@@ -29,15 +30,6 @@ Ids = tuple[int, ...]
 Messages = Sequence[Mapping[str, str]]
 
 _REMEDY = "Give --model a folder with config.json, weights and tokenizer files, or a Hugging Face name."
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """The metrics of one step and the matrix that they came from."""
-
-    metrics: list[Metric]
-    scores: CrossScores | None = None
-    thoughts: Thoughts | None = None
 
 
 @dataclass(slots=True)
@@ -100,7 +92,7 @@ class ModelJudge:
             for group in groups
         ]
 
-    def measure(self, step: int, groups: Sequence[Group], sampled_it: bool) -> Scored:
+    def measure(self, step: int, groups: Sequence[Group], sampled_it: bool) -> Diagnosis:
         """`information/*`, `retrieval/*` and `grounding/*` of the first turns of groups that have ids; `regime/*` where
         it sampled."""
         thoughts = first_turn_thoughts(groups, self.tags)
@@ -116,7 +108,7 @@ class ModelJudge:
             *self.reader.measure(step, "first_turn", found, scorer=name),
             *self._grounding(groups, name, why),
         ]
-        return Scored(metrics, *((None, None) if scores is NO_SCORES else (scores, thoughts)))
+        return Diagnosis(metrics) if scores is NO_SCORES else Diagnosis(metrics, scores, thoughts)
 
     def _scores(self, thoughts: Thoughts, temperature: float) -> tuple[str, CrossScores]:
         from torch import OutOfMemoryError

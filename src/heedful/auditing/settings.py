@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from heedful.configuration import refuse_below
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
 _CHECKPOINT = re.compile(r"step_(\d+)")
@@ -54,9 +55,7 @@ class AuditSettings:
     """Most padded tokens scored in one forward pass: changes speed and memory."""
 
     def __post_init__(self) -> None:
-        for name in ("every", "prompts", "thoughts", "threads", "max_tokens"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+        refuse_below(self, every=1, prompts=1, thoughts=1, threads=1, max_tokens=1)
         if self.temperature is not None and not self.temperature > 0:
             raise ValueError(
                 f"temperature must be above 0 (a greedy policy has no distribution), found {self.temperature}"

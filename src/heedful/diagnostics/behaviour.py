@@ -36,14 +36,14 @@ def behaviour(groups: Sequence[Group]) -> list[Metric]:
     successes = [scored([_as_number(episode.success) for episode in task]) for task in tasks]
     unscored = "no episode was scored"
     return [
-        _mean("reward/mean", [scored([episode.reward for episode in task]) for task in tasks], unscored),
+        mean("reward/mean", [scored([episode.reward for episode in task]) for task in tasks], unscored),
         *(
-            _mean(f"reward/{name}", [scored([episode.component(name) for episode in task]) for task in tasks], unscored)
+            mean(f"reward/{name}", [scored([episode.component(name) for episode in task]) for task in tasks], unscored)
             for name in components
         ),
         rate("success/rate", successes, unscored),
         rate("success/any_of_group", _any_of_group(groups), unscored),
-        _mean("success/progress", _progress(tasks), "the environment reports no progress"),
+        mean("success/progress", _progress(tasks), "the environment reports no progress"),
         *_format_and_length(tasks),
         *_entropies(tasks),
         _distinct_thoughts(groups),
@@ -56,10 +56,10 @@ def _format_and_length(tasks: Sequence[Cluster]) -> list[Metric]:
     return [
         rate("format/valid_rate", [[float(turn.valid) for turn in task] for task in turns], none),
         rate("format/closed_rate", [[float(turn.reply.closed) for turn in task] for task in turns], none),
-        _mean("format/trailing_tokens", [[_trailing(turn.reply) for turn in task] for task in turns], none),
-        _mean("length/reasoning_tokens", [[float(len(turn.reply.thought)) for turn in task] for task in turns], none),
-        _mean("length/response_tokens", [[float(len(turn.reply.ids)) for turn in task] for task in turns], none),
-        _mean("length/turns", [[float(len(episode.turns)) for episode in task] for task in tasks], "no episode"),
+        mean("format/trailing_tokens", [[_trailing(turn.reply) for turn in task] for task in turns], none),
+        mean("length/reasoning_tokens", [[float(len(turn.reply.thought)) for turn in task] for task in turns], none),
+        mean("length/response_tokens", [[float(len(turn.reply.ids)) for turn in task] for task in turns], none),
+        mean("length/turns", [[float(len(episode.turns)) for episode in task] for task in tasks], "no episode"),
     ]
 
 
@@ -100,7 +100,7 @@ def _distinct_thoughts(groups: Sequence[Group]) -> Metric:
         thoughts = [thought for thought in thoughts if thought]
         if len(thoughts) > 1:
             shares.setdefault(group.task.id, []).append(len(set(thoughts)) / len(thoughts))
-    return _mean("text/distinct_thoughts", list(shares.values()), "no group has two thoughts")
+    return mean("text/distinct_thoughts", list(shares.values()), "no group has two thoughts")
 
 
 def _by_task(groups: Sequence[Group]) -> list[Cluster]:
@@ -139,11 +139,14 @@ def _as_number(success: bool | None) -> float | None:
     return None if success is None else float(success)
 
 
-def _mean(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Metric:
+def mean(
+    name: str, values_by_task: Sequence[Sequence[float]], why: str, floor: float = -math.inf, ceiling: float = math.inf
+) -> Metric:
+    """The mean of values with an interval clustered by task, cut to the range. `why`: the reason if there are none."""
     sums, counts = [math.fsum(values) for values in values_by_task], [len(values) for values in values_by_task]
     if not sum(counts):
         return Metric(name, None, 0, why=why)
-    return _pooled(name, sums, counts, cluster_interval(sums, counts))
+    return _pooled(name, sums, counts, cluster_interval(sums, counts), floor, ceiling)
 
 
 def rate(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Metric:

@@ -15,10 +15,9 @@ import numpy.typing as npt
 from scipy.special import xlogy
 
 from heedful.diagnostics.actions import mostly_alone
-from heedful.diagnostics.behaviour import rate
+from heedful.diagnostics.behaviour import mean, rate
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from
 from heedful.diagnostics.cross_scores.mixture import FEW_PROMPTS
-from heedful.statistics.intervals import cluster_interval
 from heedful.types import Group, Metric, Trajectory
 
 Floats = npt.NDArray[np.float64]
@@ -136,9 +135,7 @@ def _n_log_n(counts: Floats) -> Floats:
 def _strategies(groups: Sequence[Group]) -> list[Metric]:
     names = "grounding/strategy_entropy", "grounding/distinct_strategies"
     played = [(group.task.id, [_strategy(one) for one in group.trajectories if one.turns]) for group in groups]
-    why = ""
-    if not any(strategy for _, strategies in played for strategy in strategies):
-        why = NO_ACTIONS
+    why = "" if any(strategy for _, strategies in played for strategy in strategies) else NO_ACTIONS
     played = [(task, strategies) for task, strategies in played if len(strategies) > 1]
     if not played or why:
         return [Metric(name, None, len(played), why=why or "no group has two episodes") for name in names]
@@ -148,16 +145,10 @@ def _strategies(groups: Sequence[Group]) -> list[Metric]:
         shares = [count / len(strategies) for count in Counter(strategies).values()]
         entropies.setdefault(task, []).append(-math.fsum(share * math.log(share) for share in shares))
         distinct.setdefault(task, []).append(len(shares) / len(strategies))
-    return [_mean(names[0], list(entropies.values()), math.inf), _mean(names[1], list(distinct.values()), 1.0)]
-
-
-def _mean(name: str, by_task: Sequence[Sequence[float]], ceiling: float) -> Metric:
-    sums, counts = [math.fsum(values) for values in by_task], [len(values) for values in by_task]
-    value = math.fsum(sums) / sum(counts)
-    interval = cluster_interval(sums, counts)
-    if interval is None:
-        return Metric(name, value, sum(counts), why="no interval: a single task")
-    return Metric(name, value, sum(counts), *interval.cut(0.0, ceiling))
+    return [
+        mean(names[0], list(entropies.values()), why, floor=0.0),
+        mean(names[1], list(distinct.values()), why, floor=0.0, ceiling=1.0),
+    ]
 
 
 def _strategy(trajectory: Trajectory) -> tuple[str, ...]:

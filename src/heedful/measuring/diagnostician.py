@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from heedful.measuring.swapped import TokenScorer
 from heedful.measuring.thought_scores import ThoughtScores
 from heedful.protocols import WindowExceeded
 from heedful.seeds import derive
-from heedful.storage import TokenValues
+from heedful.storage import TokenValues, write_scores
 from heedful.types import CrossScores, Group, Metric, Verdict
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ class Diagnosis:
     """What each token of some of the thoughts tells of its prompt."""
     raised: tuple[Alarm, ...] = ()
     """Alarms that were not raised at the step before."""
+
+    def store_scores(self, path: Path) -> None:
+        """Write the matrix with its texts to a file, if there is one."""
+        if self.scores is not None and self.thoughts is not None:
+            texts = self.thoughts.thought_texts_M, self.thoughts.prompt_texts_N
+            write_scores(path, self.scores, *texts, self.words)
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from heedful.report.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
-from heedful.report.numerals import in_full, ticks
+from heedful.report.chart import BOTTOM, LEFT, RIGHT, grid, height, opened, tick
+from heedful.report.numerals import in_full
 from heedful.types import Metric
 
 _GAP = 0.3
@@ -47,21 +47,13 @@ def draw_bars(
     panel: Sequence[Bars], categories: Sequence[str], notes: Sequence[str], span: tuple[float, float], title: str
 ) -> Markup:
     """Bars side by side over `categories`, with a second line of small `notes` under their names."""
-    low, high = span
-
-    def y(value: float) -> float:
-        return BOTTOM - (BOTTOM - TOP) * (min(max(value, low), high) - low) / (high - low)
-
-    parts = [Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(WIDTH, HEIGHT, title)]
-    for value in ticks(low, high, 5):
-        parts.append(Markup('<path class="grid" d="M{} {:.1f}H{}"/>').format(LEFT, y(value), RIGHT))
-        text = f"{value:g}".replace("-", "−")
-        parts.append(_text(LEFT - 6, y(value) + 4, "end", text))
+    y = height(*span)
+    parts = [opened(title), *grid(*span, y)]
     width = (RIGHT - LEFT) / len(categories)
     for number, (category, note) in enumerate(zip(categories, notes, strict=True)):
         left = LEFT + number * width
-        parts.append(_text(left + width / 2, BOTTOM + 15, "middle", category))
-        parts.append(_text(left + width / 2, BOTTOM + 29, "middle", note))
+        parts.append(tick(left + width / 2, BOTTOM + 15, "middle", category))
+        parts.append(tick(left + width / 2, BOTTOM + 29, "middle", note))
         thin = (1 - _GAP) * width / len(panel)
         for place, bars in enumerate(panel):
             start = left + _GAP * width / 2 + place * thin
@@ -78,21 +70,10 @@ def _bar(bars: Bars, metric: Metric, category: str, across: tuple[float, float],
             '<path class="lost c{}" d="M{:.1f} {:.1f}l6 6m0 -6l-6 6"><title>{}, {}: {}</title></path>'
         ).format(bars.hue, middle - 3, ground - 8, bars.label, category, in_full(metric))
     top = y(float(metric.value))
-    parts = [
-        Markup(
-            '<path class="area c{}" d="M{:.1f} {:.1f}H{:.1f}V{:.1f}H{:.1f}Z"><title>{}, {}: {}</title></path>'
-        ).format(
-            bars.hue,
-            start + 0.5,
-            ground,
-            start + width - 0.5,
-            top,
-            start + 0.5,
-            bars.label,
-            category,
-            in_full(metric),
-        )
-    ]
+    left, right = start + 0.5, start + width - 0.5
+    outline = f"M{left:.1f} {ground:.1f}H{right:.1f}V{top:.1f}H{left:.1f}Z"
+    words = f"{bars.label}, {category}: {in_full(metric)}"
+    parts = [Markup('<path class="area c{}" d="{}"><title>{}</title></path>').format(bars.hue, outline, words)]
     if metric.low is not None and metric.high is not None:
         path = f"M{middle:.1f} {y(metric.low):.1f}V{y(metric.high):.1f}"
         # An arrow where the interval goes on beyond the frame.
@@ -102,9 +83,3 @@ def _bar(bars: Bars, metric: Metric, category: str, across: tuple[float, float],
             path += f"M{middle - 3:.1f} {y(low) - 4:.1f}l3 4l3 -4"
         parts.append(Markup('<path class="bar c{}" d="{}"/>').format(bars.hue, path))
     return Markup("").join(parts)
-
-
-def _text(across: float, up: float, anchor: str, text: str) -> Markup:
-    return Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
-        across, up, anchor, text
-    )

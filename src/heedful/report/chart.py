@@ -80,6 +80,31 @@ class Chart:
 Scale = Callable[[float], float]
 
 
+def opened(title: str) -> Markup:
+    """The beginning of a chart's SVG."""
+    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(WIDTH, HEIGHT, title)
+
+
+def height(low: float, high: float) -> Scale:
+    """The place of a value on a vertical axis. A value beyond its ends is drawn at the end."""
+    return lambda value: BOTTOM - (BOTTOM - TOP) * (min(max(value, low), high) - low) / ((high - low) or 1.0)
+
+
+def grid(low: float, high: float, y: Scale) -> list[Markup]:
+    """Horizontal lines with their numbers."""
+    parts = []
+    for value in ticks(low, high, 5):
+        parts.append(Markup('<path class="grid" d="M{} {:.1f}H{}"/>').format(LEFT, y(value), RIGHT))
+        text = f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:g}"
+        parts.append(tick(LEFT - 6, y(value) + 4, "end", text.replace("-", "−")))
+    return parts
+
+
+def tick(x: float, y: float, anchor: str, text: str) -> Markup:
+    """A small text beside an axis."""
+    return Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(x, y, anchor, text)
+
+
 def draw_lines(curves: Sequence[Curve], frame: Frame, axis: Axis, title: str) -> Chart:
     """Draw curves over steps."""
     curves = [_thin(curve) for curve in curves]
@@ -107,7 +132,7 @@ def draw_shares(curves: Sequence[Curve], frame: Frame, title: str) -> Chart:
         top = {step: floor[step] + (values[step] or 0.0) for step in complete}
         outline = [(x(step), y(top[step])) for step in complete]
         outline += [(x(step), y(floor[step])) for step in reversed(complete)]
-        parts.append(Markup('<path class="area c{}" d="{}Z"/>').format(curve.hue, _path(outline)))
+        parts.append(Markup('<path class="area c{}" d="{}Z"/>').format(curve.hue, path(outline)))
         floor = top
     return Chart(_svg(parts, title), _hover(curves, x))
 
@@ -126,7 +151,7 @@ def draw_sparkline(series: Series) -> Markup:
     ]
     return Markup(
         '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" aria-hidden="true"><path d="{}"/></svg>'
-    ).format(_path(places))
+    ).format(path(places))
 
 
 def _thin(curve: Curve) -> Curve:
@@ -159,29 +184,14 @@ def _scales(frame: Frame, low: float, high: float) -> tuple[Scale, Scale]:
     first, last = frame.steps
     if first == last:
         first, last = first - 1, last + 1
-    return (
-        lambda step: LEFT + 6 + (RIGHT - LEFT - 12) * (step - first) / (last - first),
-        lambda value: BOTTOM - (BOTTOM - TOP) * (min(max(value, low), high) - low) / (high - low),
-    )
+    return lambda step: LEFT + 6 + (RIGHT - LEFT - 12) * (step - first) / (last - first), height(low, high)
 
 
 def _axes(x: Scale, y: Scale, frame: Frame, low: float, high: float) -> Markup:
-    parts = []
-    for value in ticks(low, high, 5):
-        parts.append(Markup('<path class="grid" d="M{} {:.1f}H{}"/>').format(LEFT, y(value), RIGHT))
-        text = (f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:g}").replace("-", "−", 1)
-        parts.append(
-            Markup('<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>').format(
-                LEFT - 6, y(value) + 4, text
-            )
-        )
+    parts = grid(low, high, y)
     for step in ticks(frame.steps[0], max(frame.steps[1], frame.steps[0] + 1), 7, whole=True):
         if step <= frame.steps[1]:
-            parts.append(
-                Markup('<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{:,.0f}</text>').format(
-                    x(step), BOTTOM + 16, step
-                )
-            )
+            parts.append(tick(x(step), BOTTOM + 16, "middle", f"{step:,.0f}"))
     parts.append(Markup('<path class="axis" d="M{} {}H{}"/>').format(LEFT, BOTTOM, RIGHT))
     for mark in frame.marks:
         parts.append(
@@ -204,7 +214,7 @@ def _curve(curve: Curve, x: Scale, y: Scale, shift: float) -> Markup:
     for points in runs:
         places = [(x(point.step) + shift, y(point.number or 0.0)) for point in points]
         parts.append(_intervals(curve, points, x, y, shift))
-        parts.append(Markup('<path class="line c{}" d="{}"/>').format(curve.hue, _path(places)))
+        parts.append(Markup('<path class="line c{}" d="{}"/>').format(curve.hue, path(places)))
         if len(curve.series.measured) <= SPARSE or len(points) == 1:
             parts += [_dot(curve.hue, *place) for place in places]
     for point in curve.series.missing:
@@ -223,7 +233,7 @@ def _reference(curve: Curve, x: Scale, y: Scale) -> Markup:
     heights = [y(point.number or 0.0) for point in points]
     places = [(LEFT, heights[0]), *((x(p.step), height) for p, height in zip(points, heights, strict=True))]
     kind = "grey" if curve.hue == 0 else f"c{curve.hue}"
-    return Markup('<path class="reference {}" d="{}"/>').format(kind, _path([*places, (RIGHT, heights[-1])]))
+    return Markup('<path class="reference {}" d="{}"/>').format(kind, path([*places, (RIGHT, heights[-1])]))
 
 
 def _intervals(curve: Curve, points: Sequence[Point], x: Scale, y: Scale, shift: float) -> Markup:
@@ -243,7 +253,7 @@ def _intervals(curve: Curve, points: Sequence[Point], x: Scale, y: Scale, shift:
         if has and len(inside) > 1:
             outline = [(x(point.step), y(point.metric.high or 0.0)) for point in inside]
             outline += [(x(point.step), y(point.metric.low or 0.0)) for point in reversed(inside)]
-            bands.append(Markup('<path class="band c{}" d="{}Z"/>').format(curve.hue, _path(outline)))
+            bands.append(Markup('<path class="band c{}" d="{}Z"/>').format(curve.hue, path(outline)))
     return Markup("").join(bands)
 
 
@@ -267,16 +277,13 @@ def _dot(hue: int, x: float, y: float) -> Markup:
     return Markup('<path class="dot c{}" d="{}"/>').format(hue, shape(hue, x, y))
 
 
-def _path(places: Sequence[tuple[float, float]]) -> str:
+def path(places: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places) if places else ""
 
 
 def _svg(parts: Sequence[Markup], title: str) -> Markup:
-    head = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(WIDTH, HEIGHT, title)
-    foot = Markup('<text class="tick" x="{}" y="{}" text-anchor="end">training step</text></svg>').format(
-        RIGHT, HEIGHT - 4
-    )
-    return Markup("").join([head, *parts, foot])
+    foot = tick(RIGHT, HEIGHT - 4, "end", "training step")
+    return Markup("").join([opened(title), *parts, foot, Markup("</svg>")])
 
 
 def _hover(curves: Sequence[Curve], x: Scale) -> str:

@@ -73,10 +73,7 @@ def write_comparison(runs: Sequence[Path | str], out: Path | str) -> Path:
     records = [read_run(Path(run)) for run in runs]
     figures = [*_evaluations(records), *_FIGURES]
     frame = Frame((min(run.steps[0] for run in records), max(run.steps[1] for run in records)))
-    drawn = [
-        figure for figure in figures if not figure[1].endswith(("/random/success", "/fixed/success", "/mi_ceiling"))
-    ]
-    panels = [_panel(records, frame, *figure) for figure in drawn]
+    panels = [_panel(records, frame, *figure) for figure in figures if not figure[1].endswith(_ONLY_TABLED)]
     page = fill(
         "comparison.html",
         {

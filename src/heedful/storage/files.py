@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,6 +55,20 @@ def write_whole(path: Path | str, content: bytes | str) -> None:
         finally:
             partial.unlink(missing_ok=True)
         _flush_directory(path.parent)
+
+
+def claim_folder(candidates: Iterable[Path]) -> Path:
+    """Make the first of these folders that does not exist yet, and return it. Safe among processes."""
+    return next(folder for folder in candidates if _made(folder))
+
+
+def _made(folder: Path) -> bool:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 def _flush_directory(folder: Path) -> None:

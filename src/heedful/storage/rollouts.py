@@ -23,48 +23,51 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-COLUMNS: Mapping[str, str] = {
-    "schema_version": "int32",
-    "step": "int64",
-    "split": "text",
-    "environment": "text",
-    "task_id": "text",
-    "task_seed": "int64",
-    "task_tags": "texts",
-    "group": "int32",
-    "member": "int32",
-    "turn": "int32",
-    "new_prompt_text": "text",
-    "new_prompt_ids": "int32s",
-    "restarts": "bool",
-    "history": "int32",
-    "reply_text": "text",
-    "reply_ids": "int32s",
-    "logprobs": "float64s",
-    "entropies": "float64s",
-    "thought_start": "int32",
-    "thought_end": "int32",
-    "answer_start": "int32",
-    "answer_end": "int32",
-    "closed": "bool",
-    "cut": "bool",
-    "actions": "texts",
-    "valid": "bool",
-    "effect": "text",
-    "state": "text",
-    "reward": "float64",
-    "components": "text to float64",
-    "outcome": "float64",
-    "success": "bool",
-    "progress": "float64",
-    "ending": "text",
-    "error": "text",
-    "weight": "float64",
-    "reason": "text",
-    "spread": "float64",
-    "temperature": "float64",
-    "policy_version": "int64",
+_LAYOUT: Mapping[str, tuple[str, str]] = {
+    "schema_version": ("int32", "version"),
+    "step": ("int64", "rollouts.step"),
+    "split": ("text", "rollouts.split"),
+    "environment": ("text", "rollouts.environment"),
+    "task_id": ("text", "group.task.id"),
+    "task_seed": ("int64", "group.task.seed"),
+    "task_tags": ("texts", "group.task.tags"),
+    "group": ("int32", "number"),
+    "member": ("int32", "trajectory.member"),
+    "turn": ("int32", "place"),
+    "new_prompt_text": ("text", "turn.reply.prompt.text"),
+    "new_prompt_ids": ("int32s", "turn.reply.prompt.ids"),
+    "restarts": ("bool", "turn.reply.prompt.restarts"),
+    "history": ("int32", "turn.reply.prompt.history"),
+    "reply_text": ("text", "turn.reply.text"),
+    "reply_ids": ("int32s", "turn.reply.ids"),
+    "logprobs": ("float64s", "turn.reply.logprobs"),
+    "entropies": ("float64s", "turn.reply.entropies"),
+    "thought_start": ("int32", "turn.reply.thought.start"),
+    "thought_end": ("int32", "turn.reply.thought.end"),
+    "answer_start": ("int32", "turn.reply.answer.start"),
+    "answer_end": ("int32", "turn.reply.answer.end"),
+    "closed": ("bool", "turn.reply.closed"),
+    "cut": ("bool", "turn.reply.cut"),
+    "actions": ("texts", "turn.actions"),
+    "valid": ("bool", "turn.valid"),
+    "effect": ("text", "turn.effect"),
+    "state": ("text", "turn.state"),
+    "reward": ("float64", "turn.reward"),
+    "components": ("text to float64", "turn.rewards"),
+    "outcome": ("float64", "trajectory.outcome"),
+    "success": ("bool", "trajectory.success"),
+    "progress": ("float64", "trajectory.progress"),
+    "ending": ("text", "trajectory.ending.value"),
+    "error": ("text", "trajectory.error"),
+    "weight": ("float64", "verdict.weight"),
+    "reason": ("text", "verdict.reason"),
+    "spread": ("float64", "verdict.spread"),
+    "temperature": ("float64", "trajectory.temperature"),
+    "policy_version": ("int64", "trajectory.policy_version"),
 }
+"""Every column of the format in order: its kind, and the attribute of a `_Place` that it holds."""
+
+COLUMNS: Mapping[str, str] = {name: kind for name, (kind, _) in _LAYOUT.items()}
 """Every column of the format with its kind, in order."""
 
 _ADDED: Mapping[str, Any] = {"restarts": False, "history": 0}
@@ -129,21 +132,8 @@ def write_rollouts(
     write_whole(path, content.getvalue().to_pybytes())
 
 
-_OF_THE_REPLY: Row = {
-    "new_prompt_text": "",
-    "new_prompt_ids": (),
-    "reply_text": "",
-    "reply_ids": (),
-    "logprobs": (),
-    "entropies": (),
-    "thought_start": 0,
-    "thought_end": 0,
-    "answer_start": 0,
-    "answer_end": 0,
-    "closed": False,
-    "cut": False,
-    **_ADDED,
-}
+_EMPTY = {"text": "", "int32": 0, "bool": False, "int32s": (), "float64s": ()}
+_OF_THE_REPLY: Row = {name: _EMPTY[kind] for name, (kind, held) in _LAYOUT.items() if held.startswith("turn.reply.")}
 """Placeholder for a reply that was not read."""
 
 
@@ -209,13 +199,12 @@ def rollout_rows(rollouts: Rollouts) -> list[Row]:
     rows: list[Row] = []
     for number, (group, verdict) in enumerate(zip(rollouts.groups, verdicts, strict=True)):
         _check_group(number, group, rollouts.split)
-        shared = _group_columns(rollouts, number, group.task, verdict)
         for trajectory in group.trajectories:
-            once = shared | _trajectory_columns(trajectory)
             turns: Sequence[Turn | None] = trajectory.turns or (None,)
-            first = 1 if trajectory.turns else 0
-            rows += [once | _turn_columns(turn, place) for place, turn in enumerate(turns, start=first)]
-    return [{name: row.get(name) for name in COLUMNS} for row in rows]
+            for place, turn in enumerate(turns, start=1 if trajectory.turns else 0):
+                row = _Place(rollouts, number, group, verdict, trajectory, place, turn)
+                rows.append({name: _written(row, held) for name, (_, held) in _LAYOUT.items()})
+    return rows
 
 
 def _check_group(number: int, group: Group, split: str) -> None:
@@ -233,62 +222,36 @@ def _check_group(number: int, group: Group, split: str) -> None:
         raise ValueError(f"Expected every trajectory of group {number} to be of task {group.task.id!r}, found others.")
 
 
-def _group_columns(rollouts: Rollouts, number: int, task: Task, verdict: Verdict | None) -> Row:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "step": rollouts.step,
-        "split": rollouts.split,
-        "environment": _storable(rollouts.environment),
-        "task_id": _storable(task.id),
-        "task_seed": task.seed,
-        "task_tags": [_storable(tag) for tag in task.tags],
-        "group": number,
-        "weight": verdict.weight if verdict else None,
-        "reason": verdict.reason if verdict else None,
-        "spread": verdict.spread if verdict else None,
-    }
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The place of one row: a turn of a trajectory of a group."""
+
+    rollouts: Rollouts
+    number: int
+    group: Group
+    verdict: Verdict | None
+    trajectory: Trajectory
+    place: int
+    turn: Turn | None
+    """`None` for a trajectory that broke before its first turn."""
+    version: int = SCHEMA_VERSION
 
 
-def _trajectory_columns(trajectory: Trajectory) -> Row:
-    return {
-        "member": trajectory.member,
-        "outcome": trajectory.outcome,
-        "success": trajectory.success,
-        "progress": trajectory.progress,
-        "ending": trajectory.ending.value,
-        "error": _storable(trajectory.error),
-        "temperature": trajectory.temperature,
-        "policy_version": trajectory.policy_version,
-    }
-
-
-def _turn_columns(turn: Turn | None, place: int) -> Row:
-    if turn is None:
-        return {"turn": place}
-    reply = turn.reply
-    return {
-        "turn": place,
-        "new_prompt_text": _storable(reply.prompt.text),
-        "new_prompt_ids": list(reply.prompt.ids),
-        "restarts": reply.prompt.restarts,
-        "history": reply.prompt.history,
-        "reply_text": _storable(reply.text),
-        "reply_ids": list(reply.ids),
-        "logprobs": list(reply.logprobs),
-        "entropies": list(reply.entropies),
-        "thought_start": reply.thought.start,
-        "thought_end": reply.thought.end,
-        "answer_start": reply.answer.start,
-        "answer_end": reply.answer.end,
-        "closed": reply.closed,
-        "cut": reply.cut,
-        "actions": [_storable(action) for action in turn.actions],
-        "valid": turn.valid,
-        "effect": _storable(turn.effect),
-        "state": _storable(turn.state),
-        "reward": turn.reward,
-        "components": {_storable(name): value for name, value in turn.rewards.items()},
-    }
+def _written(row: _Place, held: str) -> Any:
+    """The JSON value of one attribute; `None` where there is no verdict or no turn."""
+    value: Any = row
+    for name in held.split("."):
+        if value is None:
+            return None
+        value = getattr(value, name)
+    match value:
+        case str():
+            return _storable(value)
+        case Sequence():
+            return [_storable(item) if isinstance(item, str) else item for item in value]
+        case Mapping():
+            return {_storable(name): each for name, each in value.items()}
+    return value
 
 
 def _storable(text: str) -> str:

@@ -12,9 +12,10 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
-from heedful.storage.files import write_whole
+from heedful.storage.files import claim_folder, write_whole
 
 _STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
 _PACKAGES = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors", "trl", "verl", "vllm")
@@ -29,16 +30,7 @@ class RunFolder:
     @classmethod
     def create(cls, root: Path | str, environment: str, algorithm: str, seed: int) -> RunFolder:
         """Claim `<root>/<environment>-<algorithm>-s<seed>-<n>` with the first free n from 1. Process-safe."""
-        Path(root).mkdir(parents=True, exist_ok=True)
-        number = 1
-        while True:
-            path = Path(root) / f"{environment}-{algorithm}-s{seed}-{number}"
-            try:
-                path.mkdir()
-            except FileExistsError:
-                number += 1
-            else:
-                return cls(path)
+        return cls(claim_folder(Path(root) / f"{environment}-{algorithm}-s{seed}-{number}" for number in count(1)))
 
     @classmethod
     def open(cls, out: Path | str, resume: bool = False) -> RunFolder:

@@ -91,27 +91,24 @@ def planted() -> Study:
 
 def detector() -> Study:
     """Healthy and induced training runs on Chain, and what warns before success falls."""
-    common = f"{_LEAN} {_WATCHED} {_EVALUATED}"
+
+    def arm(name: str, flags: str) -> Arm:
+        return Arm(name, train("chain", f"{flags} {_LEAN} {_WATCHED} {_EVALUATED}"))
+
     return Study(
         "detector",
         "Does any alarm come before success has fallen by 10 points, and does it keep quiet where nothing is wrong?",
         (
-            Arm("healthy", train("chain", common)),
-            Arm("healthy_mixed", train("chain", f"{_MIXED} 0.25 {common}")),
-            Arm("healthy_blind", train("chain", f"{_MIXED} 0.25 {_BLIND} --optimizer.lr 5e-5 {common}")),
-            Arm("template", train("chain", f"{_FLUENT} --filter keep_all --optimizer.lr 5e-5 {common}")),
-            Arm(
+            arm("healthy", ""),
+            arm("healthy_mixed", f"{_MIXED} 0.25"),
+            arm("healthy_blind", f"{_MIXED} 0.25 {_BLIND} --optimizer.lr 5e-5"),
+            arm("template", f"{_FLUENT} --filter keep_all --optimizer.lr 5e-5"),
+            arm(
                 "noise",
-                train(
-                    "chain",
-                    "--seedling.imperfect 0.1 --env.unrewarded 0.9 --env.format-penalty 0 --algorithm.entropy 0.1 "
-                    f"--filter keep_all --optimizer.lr 3e-5 {common}",
-                ),
+                "--seedling.imperfect 0.1 --env.unrewarded 0.9 --env.format-penalty 0 --algorithm.entropy 0.1 "
+                "--filter keep_all --optimizer.lr 3e-5",
             ),
-            Arm(
-                "noise_mixed",
-                train("chain", f"{_MIXED} 0.5 {_BLIND} --algorithm.entropy 0.1 --optimizer.lr 1.5e-4 {common}"),
-            ),
+            arm("noise_mixed", f"{_MIXED} 0.5 {_BLIND} --algorithm.entropy 0.1 --optimizer.lr 1.5e-4"),
         ),
         seeds=(0, 1, 2, 3),
         measures=(
@@ -185,22 +182,18 @@ def filter_on_collapse() -> Study:
 
 def algorithms() -> Study:
     """The paper's table: four algorithms, each without a filter, with it, and with as many prompts drawn at random."""
-    filters = ("top_p", "keep_all", "random_subset")
     lean = (
         "--algorithm.minibatches 1 --steps 60 --evaluation.times 2 --evaluation.samples 2 --keep-rollouts evaluations "
         "--checkpoint-every 20 --diagnostics.every 20 --diagnostics.full-every 59 --diagnostics.words 0 "
         "--diagnostics.swapped-rows 0 --diagnostics.any-turn 0"
     )
+    names, filters = ("ppo", "grpo", "dapo", "dr_grpo"), ("top_p", "keep_all", "random_subset")
     arms = tuple(
         Arm(f"{name}_{filter}", train("frozen_lake", f"--algorithm {name} --filter {filter} {lean}"))
-        for name in ("ppo", "grpo", "dapo", "dr_grpo")
+        for name in names
         for filter in filters
     )
-    pairs = tuple(
-        Pair(f"{name}_top_p", f"{name}_{control}")
-        for name in ("ppo", "grpo", "dapo", "dr_grpo")
-        for control in filters[1:]
-    )
+    pairs = tuple(Pair(f"{name}_top_p", f"{name}_{control}") for name in names for control in filters[1:])
     return Study(
         "algorithms",
         "What does choosing prompts by the spread of their rewards give PPO, GRPO, DAPO and Dr. GRPO on FrozenLake?",

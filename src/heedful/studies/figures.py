@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from heedful.diagnostics.catalogue import unit_of
-from heedful.report.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, Curve, Frame, Scale, key, shape
+from heedful.report import chart
 from heedful.report.numerals import numeral, ticks
 from heedful.report.panels import DrawnPanel, Panel, draw
 from heedful.report.record import Point, RunRecord, Series
@@ -54,12 +54,12 @@ def curves(study: Study, outcomes: Outcomes) -> list[DrawnPanel]:
     for metric in study.curves:
         for chunk in chunks:
             lines = tuple(
-                Curve(arm, mean_series(metric, [each.record for each in outcomes.of_arm(arm)]), hue)
+                chart.Curve(arm, mean_series(metric, [each.record for each in outcomes.of_arm(arm)]), hue)
                 for hue, arm in enumerate(chunk, start=1)
             )
             unit = unit_of(metric)
-            axis = Axis.SHARE if unit == "share" else Axis.FITTED
-            drawn = draw(Panel(metric, unit, lines, axis), Frame((0, max(last, 1))))
+            axis = chart.Axis.SHARE if unit == "share" else chart.Axis.FITTED
+            drawn = draw(Panel(metric, unit, lines, axis), chart.Frame((0, max(last, 1))))
             if drawn is not None:
                 panels.append(drawn)
     return panels
@@ -149,31 +149,25 @@ def _figure(
     left, right = x_range or _span([place.x for line in lines for place in line.places], margin=0.0)
 
     def x(value: float) -> float:
-        return LEFT + 8 + (RIGHT - LEFT - 16) * (value - left) / ((right - left) or 1.0)
+        return chart.LEFT + 8 + (chart.RIGHT - chart.LEFT - 16) * (value - left) / ((right - left) or 1.0)
 
-    def y(value: float) -> float:
-        return BOTTOM - (BOTTOM - TOP) * (min(max(value, low), high) - low) / ((high - low) or 1.0)
-
-    parts = [Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(WIDTH, HEIGHT, title)]
-    for value in ticks(low, high, 5):
-        parts.append(Markup('<path class="grid" d="M{} {:.1f}H{}"/>').format(LEFT, y(value), RIGHT))
-        parts.append(_tick(LEFT - 6, y(value) + 4, "end", value))
-    parts += [_tick(x(value), BOTTOM + 16, "middle", value) for value in ticks(left, right, 6)]
-    parts.append(Markup('<path class="axis" d="M{} {}H{}"/>').format(LEFT, BOTTOM, RIGHT))
+    y = chart.height(low, high)
+    parts = [chart.opened(title), *chart.grid(low, high, y)]
+    parts += [
+        chart.tick(x(at), chart.BOTTOM + 16, "middle", f"{at:g}".replace("-", "−")) for at in ticks(left, right, 6)
+    ]
+    parts.append(Markup('<path class="axis" d="M{} {}H{}"/>').format(chart.LEFT, chart.BOTTOM, chart.RIGHT))
     for number, line in reversed(list(enumerate(lines))):
         shift = 4.0 * (number - (len(lines) - 1) / 2) if line.dots else 0.0
         parts.append(_line(line, [(x(p.x) + shift, y(p.y)) for p in line.places], y))
-    parts.append(
-        Markup('<text class="tick" x="{}" y="{}" text-anchor="end">{}</text></svg>').format(RIGHT, HEIGHT - 4, x_title)
-    )
-    legend = tuple((key(Curve(line.label, Series("", ()), line.hue)), line.label) for line in lines)
+    parts += [chart.tick(chart.RIGHT, chart.HEIGHT - 4, "end", x_title), Markup("</svg>")]
+    legend = tuple((chart.key(chart.Curve(line.label, Series("", ()), line.hue)), line.label) for line in lines)
     hover = '{"steps":[],"places":[],"curves":[]}'
     return DrawnPanel(title, unit, Markup("").join(parts), hover, legend, "", (), ())
 
 
-def _line(line: Line, places: Sequence[tuple[float, float]], y: Scale) -> Markup:
-    path = "M" + "L".join(f"{across:.1f} {up:.1f}" for across, up in places)
-    parts = [Markup('<path class="line c{}" d="{}"/>').format(line.hue, path)]
+def _line(line: Line, places: Sequence[tuple[float, float]], y: chart.Scale) -> Markup:
+    parts = [Markup('<path class="line c{}" d="{}"/>').format(line.hue, chart.path(places))]
     for place, (across, up) in zip(line.places, places, strict=True):
         if place.low is not None and place.high is not None:
             parts.append(
@@ -184,16 +178,10 @@ def _line(line: Line, places: Sequence[tuple[float, float]], y: Scale) -> Markup
         if line.dots:
             parts.append(
                 Markup('<path class="dot c{}" d="{}"><title>{}</title></path>').format(
-                    line.hue, shape(line.hue, across, up), f"{line.label}, {place.text}"
+                    line.hue, chart.shape(line.hue, across, up), f"{line.label}, {place.text}"
                 )
             )
     return Markup("").join(parts)
-
-
-def _tick(across: float, up: float, anchor: str, value: float) -> Markup:
-    return Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
-        across, up, anchor, f"{value:g}".replace("-", "−", 1)
-    )
 
 
 def _span(values: Sequence[float | None], margin: float = 0.06) -> tuple[float, float]:
@@ -213,4 +201,7 @@ def _shown(value: float | str | None) -> str:
 
 def legend_of(study: Study) -> Mapping[str, Markup]:
     """The sample of each arm's line."""
-    return {arm.name: key(Curve(arm.name, Series("", ()), 1 + number % HUES)) for number, arm in enumerate(study.arms)}
+    return {
+        arm.name: chart.key(chart.Curve(arm.name, Series("", ()), 1 + number % HUES))
+        for number, arm in enumerate(study.arms)
+    }

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from heedful import __version__
@@ -23,6 +24,7 @@ from heedful.studies.outcomes import MeasureOutcome, Outcomes, PairValue
 from heedful.studies.paired import Count
 from heedful.studies.study_folder import StudyFolder
 from heedful.studies.tables import (
+    Rows,
     alarm_rows,
     area_rows,
     area_text,
@@ -138,25 +140,8 @@ def markdown(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> str:
     """The tables as Markdown, for docs/results/."""
     lines = [f"# Study: {study.name}", "", study.question, "", f"    {command(study, outcomes)}", ""]
     lines += [f"- {sentence}" for sentence in sentences]
-    if study.flat:
-        lines += ["", "Each seed, with 95% intervals.", "", *markdown_rows(run_rows(study, outcomes))]
-    if outcomes.measures:
-        lines += ["", "Mean over seeds with 95% interval; n = seeds.", ""]
-        lines += markdown_rows(measure_rows(study, outcomes))
-    if study.pairs and outcomes.measures:
-        lines += ["", "Paired differences.", "", *markdown_rows(pair_rows(outcomes))]
-    for separation in outcomes.separations:
-        lines += ["", f"{separation.spec.title}: areas under the ROC curve.", ""]
-        lines += markdown_rows(area_rows(separation))
-    for lead in outcomes.leads:
-        lines += ["", f"{lead.spec.title}: each run.", "", *markdown_rows(lead_rows(lead))]
-        lines += ["", "By alarm.", "", *markdown_rows(alarm_rows(lead))]
-        lines += [
-            "",
-            "Which metrics leave their start before success has fallen.",
-            "",
-            *markdown_rows(mover_rows(lead)),
-        ]
+    for table in _tables(study, outcomes):
+        lines += ["", table.caption, "", *markdown_rows(table.rows)]
     lines += ["", *(f"- {note}" for note in study.notes)]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -170,36 +155,57 @@ def command(study: Study, outcomes: Outcomes) -> str:
     return f"heedful study {study.name} --seeds {','.join(map(str, seeds))}"
 
 
-def _page(folder: StudyFolder, study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> str:
-    tables = []
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """One table of results."""
+
+    title: str
+    """On the page."""
+    lead: str
+    """What a reader of the page has to know."""
+    caption: str
+    """In Markdown."""
+    rows: Rows
+
+
+def _tables(study: Study, outcomes: Outcomes) -> Iterator[_Table]:
+    """The tables of a study, in reading order."""
     if study.flat:
         lead = "Success before and after training with its 95% interval; gains are paired by task."
-        tables.append(("Each seed", lead, run_rows(study, outcomes)))
+        yield _Table("Each seed", lead, "Each seed, with 95% intervals.", run_rows(study, outcomes))
     if outcomes.measures:
-        tables.append(
-            ("Measures", "Mean over seeds with its 95% interval; n counts the seeds.", measure_rows(study, outcomes))
-        )
+        lead = "Mean over seeds with its 95% interval; n counts the seeds."
+        yield _Table("Measures", lead, "Mean over seeds with 95% interval; n = seeds.", measure_rows(study, outcomes))
     if study.pairs and outcomes.measures:
         lead = (
             "Arm minus control. Over seeds: Student's interval, and the exact two-sided sign-flip test, which cannot "
             "fall below 2/2^n. Over tasks: would the same policies differ as much on other tasks?"
         )
-        tables.append(("Paired differences", lead, pair_rows(outcomes)))
+        yield _Table("Paired differences", lead, "Paired differences.", pair_rows(outcomes))
     for separation in outcomes.separations:
+        title = separation.spec.title
         lead = (
             f"{', '.join(separation.spec.collapsed)} against {', '.join(separation.spec.healthy)}. "
             "A direction that was not declared is the one that separates better, which flatters areas near one half."
         )
-        tables.append((f"{separation.spec.title}: areas", lead, area_rows(separation)))
+        yield _Table(f"{title}: areas", lead, f"{title}: areas under the ROC curve.", area_rows(separation))
     for warning in outcomes.leads:
         title = warning.spec.title
-        tables.append((f"{title}: runs", _lead_text(warning), lead_rows(warning)))
-        tables.append((f"{title}: alarms", "Counts with exact 95% limits.", alarm_rows(warning)))
-        text = (
+        lead = (
+            f"Fallen: {warning.spec.success} lies {100 * warning.spec.points:g} points below its start and the "
+            "intervals leave no doubt. Lead: steps from the first alarm to the evaluation that shows the fall."
+        )
+        yield _Table(f"{title}: runs", lead, f"{title}: each run.", lead_rows(warning))
+        yield _Table(f"{title}: alarms", "Counts with exact 95% limits.", "By alarm.", alarm_rows(warning))
+        lead = (
             "A metric departs when its whole interval lies outside the range of its first three readings, on the "
             "declared side where there is one. Exploratory: with many metrics some depart by chance."
         )
-        tables.append((f"{title}: what moves first", text, mover_rows(warning)))
+        caption = "Which metrics leave their start before success has fallen."
+        yield _Table(f"{title}: what moves first", lead, caption, mover_rows(warning))
+
+
+def _page(folder: StudyFolder, study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> str:
     return fill(
         "study.html",
         {
@@ -210,18 +216,11 @@ def _page(folder: StudyFolder, study: Study, outcomes: Outcomes, sentences: Sequ
             "notes": study.notes,
             "command": command(study, outcomes),
             "arms": _arms(study, outcomes),
-            "tables": tables,
+            "tables": [(table.title, table.lead, table.rows) for table in _tables(study, outcomes)],
             "figures": [*over_the_dial(study, outcomes), *areas_over_the_dial(study, outcomes), *roc_figures(outcomes)],
             "panels": curves(study, outcomes),
             "remeasured": _remeasured(folder),
         },
-    )
-
-
-def _lead_text(outcome: LeadOutcome) -> str:
-    return (
-        f"Fallen: {outcome.spec.success} lies {100 * outcome.spec.points:g} points below its start and the intervals "
-        "leave no doubt. Lead: steps from the first alarm to the evaluation that shows the fall."
     )
 
 

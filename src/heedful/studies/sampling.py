@@ -23,14 +23,7 @@ from heedful.run.parts import Parts, assemble
 from heedful.run.terminal import GrowthBar
 from heedful.seeds import derive, stream
 from heedful.statistics.group_statistics import values_on
-from heedful.storage import (
-    RunFolder,
-    describe_environment,
-    read_metrics,
-    write_rollouts,
-    write_scores,
-    write_whole,
-)
+from heedful.storage import RunFolder, describe_environment, read_metrics, write_rollouts, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.studies.detector.forced_thoughts import forced_thought_success
 from heedful.types import Metric
@@ -100,7 +93,5 @@ def _sample(config: TrainConfig, parts: Parts, source: OpenPolicySource, folder:
     diagnosis = parts.diagnostician.measure(batch, groups, verdicts, config.filter.on)
     if config.keep_rollouts == "all":
         write_rollouts(folder.rollouts(batch), batch, "train", groups, verdicts, env.name)
-        if diagnosis.scores is not None and diagnosis.thoughts is not None:
-            texts = diagnosis.thoughts.thought_texts_M, diagnosis.thoughts.prompt_texts_N
-            write_scores(folder.scores(batch), diagnosis.scores, *texts, diagnosis.words)
+        diagnosis.store_scores(folder.scores(batch))
     return diagnosis.metrics

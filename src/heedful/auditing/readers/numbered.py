@@ -8,28 +8,25 @@ Promise: what these columns give equals what the run measured. What only TRL's t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from heedful.auditing.conversations import Messages, messages_of, text_of_messages, text_turn
-from heedful.auditing.readers.reader import Hints, columns_of, require, text_trajectory
+from heedful.auditing.conversations import text_turn
+from heedful.auditing.readers.columns import columns_of, require
+from heedful.auditing.readers.reader import Hints, RowReader, text_trajectory
 from heedful.auditing.records import (
     NO_IDS,
     TOKEN_METRICS,
-    Episodes,
     Faults,
     Knowledge,
-    LocatedRows,
     Location,
     LoggedEpisode,
     Misfit,
     Row,
-    number,
-    outcome_of,
-    text_of,
     unknown_of,
 )
+from heedful.auditing.values import number, text_of
 from heedful.storage.rollouts import environment_in
 from heedful.types import Task, Verdict
 
@@ -50,14 +47,11 @@ class _Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class NumberedCompletions:
+class NumberedCompletions(RowReader):
     """Rows of TRL's completion logs that name generation batch, group and member. Such a reader reads a log once."""
 
-    hints: Hints
-    weights: dict[str, float]
+    weights: Mapping[str, float] = field(default_factory=dict)
     """Reward column -> weight; empty where only their sum is known."""
-    success: str | None
-    knowledge: Knowledge
     batch: _Batch = field(default_factory=_Batch)
 
     @staticmethod
@@ -72,15 +66,10 @@ class NumberedCompletions:
         weights = dict.fromkeys(hints.rewards, 1.0) or _explaining(rows, hints.weights)
         success = hints.success or ("heedful_outcome" if columns.get("heedful_outcome") else None)
         require([success] if success else [], columns, "success")
-        return cls(hints, weights, success, _knowledge(success, tuple(weights)))
+        return cls(hints, _knowledge(success, tuple(weights)), success, weights)
 
-    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
-        for place, row in rows:
-            try:
-                if self._counts(row, faults):
-                    yield self._episode(place, row)
-            except Misfit as misfit:
-                faults.add(place, misfit.expected, misfit.found)
+    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
+        return [self._episode(place, row)] if self._counts(row, faults) else []
 
     def _counts(self, row: Row, faults: Faults) -> bool:
         """Whether this row is one of training that was not read before, in a batch that the log holds from its start.
@@ -104,9 +93,9 @@ class NumberedCompletions:
 
     def _episode(self, place: Location, row: Row) -> LoggedEpisode:
         step, group, member = _id(row)
-        prompt, messages = self._prompt(row.get("prompt"))
+        prompt, messages = self.prompt(row.get("prompt"))
         rewards, scored = self._rewards(row)
-        outcome = outcome_of(row.get(self.success), self.success) if self.success else None
+        outcome = self.outcome(row)
         name = text_of(row.get("heedful_task"), "heedful_task")
         task = Task(name, 0, "train", environment=environment_in(name))
         turn = text_turn(prompt, self._first_thought(row, prompt), self.hints.tags, rewards)
@@ -117,12 +106,6 @@ class NumberedCompletions:
         reason = text_of(row.get("heedful_reason"), "heedful_reason")
         verdict = Verdict(float(reason == "kept"), reason, None)
         return LoggedEpisode(place, step, str(group), task, trajectory, messages, verdict)
-
-    def _prompt(self, value: Any) -> tuple[str, Messages]:
-        if isinstance(value, str):
-            return text_of(value, "prompt"), ()
-        messages = messages_of(value, "prompt", self.hints.tags)
-        return text_of_messages(messages), messages
 
     def _rewards(self, row: Row) -> tuple[dict[str, float], bool]:
         """The parts of the reward, weighted, or their sum alone; and whether the completion was scored."""

@@ -12,14 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from heedful.auditing.conversations import text_turn
-from heedful.auditing.readers.reader import (
-    SCORED_ONLY,
-    Hints,
-    columns_of,
-    prompt_task,
-    require,
-    step_of_file,
-)
+from heedful.auditing.readers.columns import columns_of, require
+from heedful.auditing.readers.reader import SCORED_ONLY, Hints, prompt_task, step_of
 from heedful.auditing.records import (
     Episodes,
     Faults,
@@ -29,13 +23,9 @@ from heedful.auditing.records import (
     LoggedEpisode,
     Misfit,
     Row,
-    integer,
-    mapping,
-    number,
-    outcome_of,
-    text_of,
     unknown_of,
 )
+from heedful.auditing.values import integer, mapping, number, outcome_of, text_of
 from heedful.storage.rollouts import environment_in
 from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
@@ -118,9 +108,8 @@ class OwnRows:
             self._temperature(head),
             str(head.get("error") or ""),
         )
-        step = step_of_file(place.file) if head.get("step") is None else integer(head["step"], "step")
         group = next((str(head[name]) for name in ("group", "task_id") if head.get(name) is not None), task.id)
-        return LoggedEpisode(place, step, group, task, trajectory, verdict=_verdict(head))
+        return LoggedEpisode(place, step_of(head, place.file), group, task, trajectory, verdict=_verdict(head))
 
     def _outcome(self, head: Row, turns: Sequence[Turn]) -> float | None:
         if self.success is not None:

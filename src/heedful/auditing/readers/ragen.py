@@ -13,31 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from heedful.auditing.conversations import messages_of, turns_of
-from heedful.auditing.readers.reader import Hints, each, prompt_task, step_of_file, text_trajectory
-from heedful.auditing.records import (
-    Episodes,
-    Faults,
-    Knowledge,
-    LocatedRows,
-    Location,
-    LoggedEpisode,
-    Misfit,
-    Row,
-    number,
-    outcome_of,
-    unknown_of,
-)
-from heedful.types import Turn
+from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, rewarded, step_of_file, text_trajectory
+from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
+from heedful.auditing.values import number, outcome_of
 
 _REWARD = "total_reward"
 
 
 @dataclass(frozen=True, slots=True)
-class RagenTrajectories:
+class RagenTrajectories(RowReader):
     """Lines of RAGEN's export."""
-
-    hints: Hints
-    knowledge: Knowledge
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -56,10 +41,7 @@ class RagenTrajectories:
         )
         return cls(hints, Knowledge(tuple(found), assumed, unknown_of(success=bool(keys), turns=True)))
 
-    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
-        return each(rows, faults, self._episode)
-
-    def _episode(self, place: Location, row: Row) -> Iterable[LoggedEpisode]:
+    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("`messages`, and `metadata` with a `group_id`", f"fields {', '.join(row)}")
         metadata = row["metadata"]
@@ -71,7 +53,8 @@ class RagenTrajectories:
         scored = reward is not None and (outcome is not None or not known)
         group = str(metadata["group_id"])
         task = prompt_task(place.file.name, group)
-        trajectory = text_trajectory(task, _rewarded(turns, reward), scored, outcome, self.hints.temperature)
+        turns = rewarded(turns, {} if reward is None else {_REWARD: reward})
+        trajectory = text_trajectory(task, turns, scored, outcome, self.hints.temperature)
         yield LoggedEpisode(place, step_of_file(place.file), group, task, trajectory, prompt)
 
 
@@ -80,11 +63,3 @@ def _success_key(metadata: dict[str, Any], hints: Hints) -> str | None:
         return hints.success if hints.success in metadata else None
     tagged = sorted(name for name in metadata if name.endswith("/success"))
     return tagged[0] if tagged else "success" if "success" in metadata else None
-
-
-def _rewarded(turns: tuple[Turn, ...], reward: float | None) -> tuple[Turn, ...]:
-    """The turns with the whole reward on the last one: the export does not say which turn earned it."""
-    if reward is None or not turns:
-        return turns
-    last = turns[-1]
-    return (*turns[:-1], Turn(last.reply, {_REWARD: reward}, last.actions, last.valid, last.effect, last.state))

@@ -7,22 +7,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
-from heedful.auditing.records import (
-    Episodes,
-    Faults,
-    Knowledge,
-    LocatedRows,
-    Location,
-    LoggedEpisode,
-    Misfit,
-    Row,
-    digest,
-)
+from heedful.auditing.conversations import Messages, messages_of, text_of_messages
+from heedful.auditing.records import Episodes, Faults, Knowledge, LocatedRows, Location, LoggedEpisode, Misfit, Row
+from heedful.auditing.values import digest, integer, outcome_of, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Ending, Task, Trajectory, Turn
 
@@ -34,9 +27,6 @@ TEXT_ALONE = (
 
 SCORED_ONLY = math.nan
 """Outcome of an episode whose reward is known and whose success is not: neither 0 nor 1."""
-
-SUCCESS_NAMES = ("success", "acc", "correct", "is_correct", "solved")
-"""Columns that hold success by the custom of their trainers, if they hold nothing but 0, 1, true and false."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,59 +64,59 @@ class Reader(Protocol):
         ...
 
 
-def each(rows: LocatedRows, faults: Faults, convert: Callable[[Location, Row], Iterable[LoggedEpisode]]) -> Episodes:
-    """The episodes that `convert` makes of each row by itself."""
-    for place, row in rows:
-        try:
-            found = list(convert(place, row))
-        except Misfit as misfit:
-            faults.add(place, misfit.expected, misfit.found)
-        else:
-            yield from found
+@dataclass(frozen=True, slots=True)
+class RowReader(ABC):
+    """A reader that reads each row by itself. A format adds `fits`, `begin` and `of_row`."""
 
+    hints: Hints
+    knowledge: Knowledge
+    success: str | None = None
+    """The column of success; `None` where it is unknown, or not the same in every row."""
 
-def columns_of(sample: Sequence[Row]) -> dict[str, list[object]]:
-    """Column -> its values in these rows, missing ones left out; in order of first appearance."""
-    found: dict[str, list[object]] = {}
-    for row in sample:
-        for name, value in row.items():
-            found.setdefault(name, [])
-            if value is not None and not (isinstance(value, float) and math.isnan(value)):
-                found[name].append(value)
-    return found
+    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
+        """The episodes of one file, in order."""
+        for place, row in rows:
+            try:
+                found = list(self.of_row(place, row, faults))
+            except Misfit as misfit:
+                faults.add(place, misfit.expected, misfit.found)
+            else:
+                yield from found
 
+    @abstractmethod
+    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
+        """The episodes of one row; `faults` counts a row that is set aside. Raises `Misfit`."""
 
-def choose_success(columns: dict[str, list[object]], hints: Hints) -> str | None:
-    """The column of success. Raises ValueError if the one that was named is not there."""
-    if hints.success is not None:
-        require([hints.success], columns, "success")
-        return hints.success
-    return next((name for name in SUCCESS_NAMES if columns.get(name) and _binary(columns[name])), None)
+    def outcome(self, row: Row) -> float | None:
+        """Success as the row has it; `None` where it is missing."""
+        return outcome_of(row.get(self.success), self.success) if self.success else None
 
+    def scored(self, rewarded: bool, outcome: float | None) -> bool:
+        """Whether an episode counts as scored: it has a reward, and success where the log knows it."""
+        return rewarded and (self.success is None or outcome is not None)
 
-def require(wanted: Iterable[str], columns: Iterable[str], flag: str) -> None:
-    there = list(columns)
-    missing = [name for name in wanted if name not in there]
-    if missing:
-        raise ValueError(
-            f"Expected --{flag} to name columns of the log, found no {', '.join(missing)}. "
-            f"Its columns are {', '.join(there)}."
-        )
-
-
-def numeric(values: Sequence[object]) -> bool:
-    """Numbers and nothing else, at least one (truth values are no numbers here)."""
-    return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
-def _binary(values: Sequence[object]) -> bool:
-    return all(isinstance(value, bool | int | float) and value in (0, 1) for value in values)
+    def prompt(self, value: Any) -> tuple[str, Messages]:
+        """A prompt as text and, where it was logged so, as messages."""
+        if isinstance(value, str):
+            return text_of(value, "prompt"), ()
+        messages = messages_of(value, "prompt", self.hints.tags)
+        return text_of_messages(messages), messages
 
 
 def step_of_file(file: Path) -> int:
     """The last number in a file's name; 0 where there is none."""
     numbers = re.findall(r"\d+", file.stem)
     return int(numbers[-1]) if numbers else 0
+
+
+def step_of(row: Row, file: Path) -> int:
+    """The row's own step, else that of its file."""
+    return integer(row["step"], "step") if row.get("step") is not None else step_of_file(file)
+
+
+def rewarded(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tuple[Turn, ...]:
+    """The turns with all rewards on the last one, for logs that do not say which turn earned them."""
+    return (*turns[:-1], replace(turns[-1], rewards=dict(rewards))) if turns and rewards else turns
 
 
 def prompt_task(*texts: str) -> Task:

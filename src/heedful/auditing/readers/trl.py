@@ -12,35 +12,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Self
 
-from heedful.auditing.conversations import Messages, messages_of, text_of_messages, text_turn, turns_of
-from heedful.auditing.readers.reader import (
-    TEXT_ALONE,
-    Hints,
-    choose_success,
-    columns_of,
-    each,
-    numeric,
-    prompt_task,
-    require,
-    step_of_file,
-    text_trajectory,
-)
-from heedful.auditing.records import (
-    Episodes,
-    Faults,
-    Knowledge,
-    LocatedRows,
-    Location,
-    LoggedEpisode,
-    Misfit,
-    Row,
-    integer,
-    names,
-    number,
-    outcome_of,
-    text_of,
-    unknown_of,
-)
+from heedful.auditing.conversations import Messages, messages_of, text_turn, turns_of
+from heedful.auditing.readers.columns import choose_success, columns_of, numeric, require
+from heedful.auditing.readers.reader import TEXT_ALONE, Hints, RowReader, prompt_task, step_of, text_trajectory
+from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
+from heedful.auditing.values import names, number, text_of
 from heedful.statistics.group_statistics import is_constant
 from heedful.types import Turn
 
@@ -48,13 +24,10 @@ _NO_REWARDS = frozenset({"step", "advantage", "mode", "epoch"})
 
 
 @dataclass(frozen=True, slots=True)
-class TrlCompletions:
+class TrlCompletions(RowReader):
     """Rows of TRL's completion logs."""
 
-    hints: Hints
-    rewards: tuple[str, ...]
-    success: str | None
-    knowledge: Knowledge
+    rewards: tuple[str, ...] = ()
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -69,30 +42,19 @@ class TrlCompletions:
             name for name, values in columns.items() if name not in _NO_REWARDS and numeric(values)
         )
         success = choose_success(columns, hints)
-        return cls(hints, rewards, success, _knowledge(rows, columns, rewards, success, hints))
+        return cls(hints, _knowledge(rows, columns, rewards, success, hints), success, rewards)
 
-    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
-        return each(rows, faults, self._episode)
-
-    def _episode(self, place: Location, row: Row) -> Iterable[LoggedEpisode]:
+    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("`prompt` and `completion`", f"columns {names(row)}")
         rewards = {name: number(row.get(name), name) for name in self.rewards}
         given = {name: value for name, value in rewards.items() if value is not None}
-        prompt, messages = self._prompt(row["prompt"])
+        prompt, messages = self.prompt(row["prompt"])
         turns = self._turns(row["completion"], prompt, messages, given)
-        outcome = outcome_of(row.get(self.success), self.success) if self.success else None
-        scored = bool(given) and (self.success is None or outcome is not None)
+        outcome = self.outcome(row)
         task = prompt_task(prompt)
-        trajectory = text_trajectory(task, turns, scored, outcome, self.hints.temperature)
-        step = integer(row["step"], "step") if row.get("step") is not None else step_of_file(place.file)
-        yield LoggedEpisode(place, step, task.id, task, trajectory, messages)
-
-    def _prompt(self, value: Any) -> tuple[str, Messages]:
-        if isinstance(value, str):
-            return text_of(value, "prompt"), ()
-        messages = messages_of(value, "prompt", self.hints.tags)
-        return text_of_messages(messages), messages
+        trajectory = text_trajectory(task, turns, self.scored(bool(given), outcome), outcome, self.hints.temperature)
+        yield LoggedEpisode(place, step_of(row, place.file), task.id, task, trajectory, messages)
 
     def _turns(self, value: Any, prompt: str, messages: Messages, rewards: dict[str, float]) -> tuple[Turn, ...]:
         if isinstance(value, str):

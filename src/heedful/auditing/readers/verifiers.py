@@ -10,38 +10,14 @@ Only the messages of the agents in training are read. Of a branched trace, the l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
-from heedful.auditing.conversations import Messages, messages_of, text_of_messages, text_turn, turns_of
-from heedful.auditing.readers.reader import (
-    Hints,
-    choose_success,
-    columns_of,
-    each,
-    prompt_task,
-    step_of_file,
-    text_trajectory,
-)
-from heedful.auditing.records import (
-    Episodes,
-    Faults,
-    Knowledge,
-    LocatedRows,
-    Location,
-    LoggedEpisode,
-    Misfit,
-    Row,
-    digest,
-    fitting,
-    integer,
-    mapping,
-    names,
-    number,
-    outcome_of,
-    text_of,
-    unknown_of,
-)
+from heedful.auditing.conversations import Messages, messages_of, text_turn, turns_of
+from heedful.auditing.readers.columns import choose_success, columns_of
+from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, rewarded, step_of_file, text_trajectory
+from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
+from heedful.auditing.values import digest, fitting, integer, mapping, names, number, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Turn
 
@@ -49,12 +25,8 @@ _NO_STEP = "The log has no training step: each file is one step, the number in i
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiersTraces:
+class VerifiersTraces(RowReader):
     """Lines of `traces.jsonl`."""
-
-    hints: Hints
-    success: str | None
-    knowledge: Knowledge
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -73,12 +45,9 @@ class VerifiersTraces:
         assumed += [] if any(step is not None for step in fitting(_work_step, rows)) else [_NO_STEP]
         temperature = any(found is not None for found in fitting(_temperature, traces))
         unknown = unknown_of(success=success is not None, turns=True)
-        return cls(hints, success, Knowledge(tuple(found), tuple(assumed), unknown, temperature=temperature))
+        return cls(hints, Knowledge(tuple(found), tuple(assumed), unknown, temperature=temperature), success)
 
-    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
-        return each(rows, faults, self._episodes)
-
-    def _episodes(self, place: Location, row: Row) -> Iterable[LoggedEpisode]:
+    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("an episode with `traces`", f"fields {names(row)}")
         step = _work_step(row)
@@ -98,17 +67,13 @@ class VerifiersTraces:
         prompt, turns = messages[:first], _sampled_turns(messages, path, first, tags)
         entries = mapping(trace.get("rewards"), "rewards").items()
         rewards = {name: value for name, entry in entries if (value := _reward(entry)) is not None}
-        if turns and rewards:
-            turns = (*turns[:-1], replace(turns[-1], rewards=rewards))
-        scores = _named_scores(trace)
-        outcome = outcome_of(scores.get(self.success), self.success) if self.success else None
-        scored = bool(rewards) and (self.success is None or outcome is not None)
+        outcome = self.outcome(_named_scores(trace))
         temperature = _temperature(trace)
         group = _group(row, trace)
         trajectory = text_trajectory(
             prompt_task(group, agent),
-            turns,
-            scored,
+            rewarded(turns, rewards),
+            self.scored(bool(rewards), outcome),
             outcome,
             self.hints.temperature if temperature is None else temperature,
         )
@@ -116,12 +81,8 @@ class VerifiersTraces:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiersResults:
+class VerifiersResults(RowReader):
     """Lines of `results.jsonl`."""
-
-    hints: Hints
-    success: str | None
-    knowledge: Knowledge
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -133,20 +94,14 @@ class VerifiersResults:
         success = choose_success(columns_of(fitting(_flat_scores, rows)), hints)
         found = [f"Success is read from {success}."] if success else []
         assumed = (_NO_STEP, "Rollouts of one example_id are one group.")
-        return cls(
-            hints, success, Knowledge(tuple(found), assumed, unknown_of(success=success is not None, turns=True))
-        )
+        unknown = unknown_of(success=success is not None, turns=True)
+        return cls(hints, Knowledge(tuple(found), assumed, unknown), success)
 
-    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
-        return each(rows, faults, self._episode)
-
-    def _episode(self, place: Location, row: Row) -> Iterable[LoggedEpisode]:
+    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("`example_id`, `prompt` and `completion`", f"fields {names(row)}")
-        tags, value = self.hints.tags, row["prompt"]
-        prompt = () if isinstance(value, str) else messages_of(value, "prompt", tags)
-        text = text_of(value, "prompt") if isinstance(value, str) else text_of_messages(prompt)
-        said = row["completion"]
+        text, prompt = self.prompt(row["prompt"])
+        tags, said = self.hints.tags, row["completion"]
         if isinstance(said, str):
             turns: tuple[Turn, ...] = (text_turn(text, text_of(said, "completion"), tags),)
         else:
@@ -154,10 +109,9 @@ class VerifiersResults:
             _, turns = turns_of((*opening, *messages_of(said, "completion", tags)), tags)
             turns = (text_turn(text, turns[0].reply.text, tags), *turns[1:]) if turns else ()
         reward = number(row.get("reward"), "reward")
-        if turns and reward is not None:
-            turns = (*turns[:-1], replace(turns[-1], rewards={"reward": reward}))
-        outcome = outcome_of(_flat_scores(row).get(self.success), self.success) if self.success else None
-        scored = reward is not None and row.get("error") is None and (self.success is None or outcome is not None)
+        turns = rewarded(turns, {} if reward is None else {"reward": reward})
+        outcome = self.outcome(_flat_scores(row))
+        scored = self.scored(reward is not None and row.get("error") is None, outcome)
         group = f"{row['example_id']}"
         trajectory = text_trajectory(
             prompt_task(str(row.get("task", "")), group), turns, scored, outcome, self.hints.temperature

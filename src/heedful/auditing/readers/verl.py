@@ -12,43 +12,17 @@ from dataclasses import dataclass
 from typing import Self
 
 from heedful.auditing.conversations import text_turn
-from heedful.auditing.readers.reader import (
-    TEXT_ALONE,
-    Hints,
-    choose_success,
-    columns_of,
-    each,
-    prompt_task,
-    require,
-    step_of_file,
-    text_trajectory,
-)
-from heedful.auditing.records import (
-    Episodes,
-    Faults,
-    Knowledge,
-    LocatedRows,
-    Location,
-    LoggedEpisode,
-    Misfit,
-    Row,
-    integer,
-    names,
-    number,
-    outcome_of,
-    text_of,
-    unknown_of,
-)
+from heedful.auditing.readers.columns import choose_success, columns_of, require
+from heedful.auditing.readers.reader import TEXT_ALONE, Hints, RowReader, prompt_task, step_of, text_trajectory
+from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
+from heedful.auditing.values import names, number, text_of
 
 
 @dataclass(frozen=True, slots=True)
-class VerlRollouts:
+class VerlRollouts(RowReader):
     """Lines of verl's rollout and validation dumps."""
 
-    hints: Hints
-    rewards: tuple[str, ...]
-    success: str | None
-    knowledge: Knowledge
+    rewards: tuple[str, ...] = ()
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -67,21 +41,16 @@ class VerlRollouts:
             TEXT_ALONE,
         )
         unknown = unknown_of(success=success is not None, turns=False)
-        return cls(hints, rewards, success, Knowledge(tuple(found), assumed, unknown))
+        return cls(hints, Knowledge(tuple(found), assumed, unknown), success, rewards)
 
-    def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
-        return each(rows, faults, self._episode)
-
-    def _episode(self, place: Location, row: Row) -> Iterable[LoggedEpisode]:
+    def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("`input`, `output` and `score`", f"fields {names(row)}")
         rewards = {name: number(row.get(name), name) for name in self.rewards}
         given = {name: value for name, value in rewards.items() if value is not None}
         prompt = text_of(row["input"], "input")
-        outcome = outcome_of(row.get(self.success), self.success) if self.success else None
+        outcome = self.outcome(row)
         turn = text_turn(prompt, text_of(row["output"], "output"), self.hints.tags, given)
-        scored = bool(given) and (self.success is None or outcome is not None)
         task = prompt_task(prompt)
-        step = integer(row["step"], "step") if row.get("step") is not None else step_of_file(place.file)
-        trajectory = text_trajectory(task, (turn,), scored, outcome, self.hints.temperature)
-        yield LoggedEpisode(place, step, task.id, task, trajectory)
+        trajectory = text_trajectory(task, (turn,), self.scored(bool(given), outcome), outcome, self.hints.temperature)
+        yield LoggedEpisode(place, step_of(row, place.file), task.id, task, trajectory)

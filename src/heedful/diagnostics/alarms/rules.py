@@ -145,15 +145,14 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
 def _collapses(config: AlarmConfig) -> tuple[Rule, ...]:
     """The alarms that end a run with `--on-collapse stop`."""
     indistinguishable = replace(_blind(config), once_within=True)
-    less_informed: tuple[Condition, ...] = (_fall(config, GAP, config.information), indistinguishable)
-    uninformed_or_worse: tuple[Condition, ...] = (
-        _fall(config, GAP, config.information, pair=True),
+    less_informed = (*_fall(config, config.information, GAP), indistinguishable)
+    uninformed_or_worse = (
+        *_fall(config, config.information, GAP, pair=True),
         indistinguishable,
-        *(_drop(config, name, config.success, pair=True) for name in (SUCCESS, PROGRESS)),
+        *_drop(config, config.success, SUCCESS, PROGRESS, pair=True),
     )
-    entropies = (THOUGHT_ENTROPY, ENTROPY_GIVEN_PROMPT)
-    entropy_fell = tuple(_fall(config, name, config.entropy_fall, pair=True) for name in entropies)
-    entropy_rose = tuple(_rise(config, name, config.entropy_rise, pair=True) for name in entropies)
+    entropy_fell = _fall(config, config.entropy_fall, THOUGHT_ENTROPY, ENTROPY_GIVEN_PROMPT, pair=True)
+    entropy_rose = _rise(config, config.entropy_rise, THOUGHT_ENTROPY, ENTROPY_GIVEN_PROMPT, pair=True)
     return (
         Rule(
             "template_collapse",
@@ -179,7 +178,7 @@ def _collapses(config: AlarmConfig) -> tuple[Rule, ...]:
         ),
         Rule(
             "format_collapse",
-            (tuple(_drop(config, name, config.format) for name in ("format/valid_rate", "format/closed_rate")),),
+            (_drop(config, config.format, "format/valid_rate", "format/closed_rate"),),
             "Look at replies that could not be executed. If they were cut, raise the token limit. Otherwise lower the "
             "learning rate, or make the format part of the reward.",
             collapse=True,
@@ -188,38 +187,29 @@ def _collapses(config: AlarmConfig) -> tuple[Rule, ...]:
 
 
 def _warnings(config: AlarmConfig) -> tuple[Rule, ...]:
+    strategies = ("grounding/strategy_entropy", "grounding/distinct_strategies")
+    less_certain = (
+        *_rise(config, config.answer_entropy_rise, ANSWER_ENTROPY),
+        *_rise(config, config.entropy_rise, SOLVED_ENTROPY, THOUGHT_ENTROPY),
+    )
     return (
         Rule(
             "entropy_gaming",
             (
-                (_rise(config, TOKEN_ENTROPY, config.entropy_rise, pair=True),),
-                tuple(
-                    _fall(config, name, config.strategies, pair=True)
-                    for name in ("grounding/strategy_entropy", "grounding/distinct_strategies")
-                ),
+                _rise(config, config.entropy_rise, TOKEN_ENTROPY, pair=True),
+                _fall(config, config.strategies, *strategies, pair=True),
             ),
             "The policy earns the entropy bonus with words, not with ways of acting: lower it.",
         ),
         Rule(
             "entropy_rise",
-            (
-                (
-                    _rise(config, ANSWER_ENTROPY, config.answer_entropy_rise),
-                    _rise(config, SOLVED_ENTROPY, config.entropy_rise),
-                    _rise(config, THOUGHT_ENTROPY, config.entropy_rise),
-                ),
-            ),
+            (less_certain,),
             "Early warning: thoughts, or the answers after them, become less certain. If no more exploration is "
             "wanted, lower the entropy bonus now.",
         ),
         Rule(
             "thought_bypassed",
-            (
-                tuple(
-                    _fall(config, name, config.influence)
-                    for name in ("grounding/thought_influence", "grounding/foreign_thought_obeyed")
-                ),
-            ),
+            (_fall(config, config.influence, "grounding/thought_influence", "grounding/foreign_thought_obeyed"),),
             "The action depends less on the thought. Success may last for a while without it: look at grounding/*.",
         ),
         Rule(
@@ -231,7 +221,7 @@ def _warnings(config: AlarmConfig) -> tuple[Rule, ...]:
         *_warnings_of_groups(config),
         Rule(
             "success_drop",
-            (tuple(_drop(config, name, config.success) for name in (SUCCESS, PROGRESS)),),
+            (_drop(config, config.success, SUCCESS, PROGRESS),),
             "Success has fallen, or episodes get less far. The alarms raised before it, if any, say how.",
         ),
     )
@@ -244,7 +234,7 @@ def _warnings_of_groups(config: AlarmConfig) -> tuple[Rule, ...]:
     return (
         Rule(
             "oscillation",
-            ((_lift(config, "grounding/oscillation_rate", config.oscillation),),),
+            ((_change(config, "grounding/oscillation_rate", "up", config.oscillation, False, False),),),
             "More turns repeat or change nothing. Look at trajectories; a cost per step discourages it.",
         ),
         Rule(
@@ -267,24 +257,19 @@ def _blind(config: AlarmConfig) -> Beyond:
     return Beyond(P_VALUE, config.p, True, config.p_readings)
 
 
-def _fall(config: AlarmConfig, metric: str, least: float, pair: bool = False) -> Change:
-    """By a part of its level."""
-    return _change(config, metric, "down", least, True, pair)
+def _fall(config: AlarmConfig, least: float, *metrics: str, pair: bool = False) -> tuple[Condition, ...]:
+    """One of the metrics has fallen by a part of its level."""
+    return tuple(_change(config, metric, "down", least, True, pair) for metric in metrics)
 
 
-def _rise(config: AlarmConfig, metric: str, least: float, pair: bool = False) -> Change:
-    """By a part of its level."""
-    return _change(config, metric, "up", least, True, pair)
+def _rise(config: AlarmConfig, least: float, *metrics: str, pair: bool = False) -> tuple[Condition, ...]:
+    """One of the metrics has risen by a part of its level."""
+    return tuple(_change(config, metric, "up", least, True, pair) for metric in metrics)
 
 
-def _drop(config: AlarmConfig, metric: str, least: float, pair: bool = False) -> Change:
-    """By an amount."""
-    return _change(config, metric, "down", least, False, pair)
-
-
-def _lift(config: AlarmConfig, metric: str, least: float) -> Change:
-    """By an amount."""
-    return _change(config, metric, "up", least, False, False)
+def _drop(config: AlarmConfig, least: float, *metrics: str, pair: bool = False) -> tuple[Condition, ...]:
+    """One of the metrics has fallen by an amount."""
+    return tuple(_change(config, metric, "down", least, False, pair) for metric in metrics)
 
 
 def _change(config: AlarmConfig, metric: str, direction: Direction, least: float, relative: bool, pair: bool) -> Change:

@@ -38,7 +38,7 @@ TABLES: dict[str, tuple[Entry, ...]] = {
     "alarm": update.ALARMS,
     "signal": groups.SIGNAL,
     "filter": groups.FILTER,
-    "entropy": (*behaviour.ENTROPY, thoughts.DISTINCT_THOUGHTS),
+    "entropy": behaviour.ENTROPY,
     "update": update.UPDATE,
     "cost": update.COST,
     "gradient": gradients.GRADIENT,

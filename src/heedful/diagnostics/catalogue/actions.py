@@ -2,124 +2,86 @@
 
 from __future__ import annotations
 
-from heedful.diagnostics.catalogue.entry import Entry, Trend
+from heedful.diagnostics.catalogue.entry import read_entries
 
-_GROUNDING = "grounding[@<scorer>][/<environment>]/"
-_COUNTED = "grounding[/<environment>]/input_to_action"
+COUNTED = read_entries(
+    """
+    grounding[/<environment>]/input_to_action | nats | lower
+    I(X;A): what the first action tells about the prompt, less what chance alone would tell. The plug-in minus its mean
+    over 200 permutations of actions against prompts. May be negative.
+    Missing: fewer than two prompts with 4 actions; free text
+    Cadence: measurement
 
+    grounding[/<environment>]/input_to_action_plugin | nats
+    I(X;A) as counted, with the part that chance adds when a prompt has few actions.
+    Missing: as `grounding/input_to_action`
+    Cadence: measurement
 
-def _asked(
-    name: str, unit: str, text: str, detail: str = "", missing: str = "", collapse: Trend | None = None
-) -> Entry:
-    return Entry(_GROUNDING + name, unit, text, detail, missing, collapse, "full measurement")
+    grounding[/<environment>]/input_to_action_p_value
+    The probability of such an I(X;A) if actions were independent of their prompts. (1 + permutations with as large a
+    plug-in) / (200 + 1).
+    Missing: as `grounding/input_to_action`
+    Cadence: measurement
 
+    grounding/strategy_entropy | nats
+    Entropy of the executed action sequences within a group. Mean over groups, at most log G: compare values of equal
+    group size.
+    Missing: no group has two episodes
 
-COUNTED = (
-    Entry(
-        _COUNTED,
-        "nats",
-        "I(X;A): what the first action tells about the prompt, less what chance alone would tell.",
-        "The plug-in minus its mean over 200 permutations of actions against prompts. May be negative.",
-        "fewer than two prompts with 4 actions; free text",
-        "lower",
-        "measurement",
-    ),
-    Entry(
-        f"{_COUNTED}_plugin",
-        "nats",
-        "I(X;A) as counted, with the part that chance adds when a prompt has few actions.",
-        missing="as `grounding/input_to_action`",
-        cadence="measurement",
-    ),
-    Entry(
-        f"{_COUNTED}_p_value",
-        "",
-        "The probability of such an I(X;A) if actions were independent of their prompts.",
-        "(1 + permutations with as large a plug-in) / (200 + 1).",
-        "as `grounding/input_to_action`",
-        cadence="measurement",
-    ),
-    Entry(
-        "grounding/strategy_entropy",
-        "nats",
-        "Entropy of the executed action sequences within a group.",
-        "Mean over groups, at most log G: compare values of equal group size.",
-        "no group has two episodes",
-    ),
-    Entry(
-        "grounding/distinct_strategies",
-        "share",
-        "Different executed action sequences in a group, divided by the group's episodes.",
-        "Mean over groups, at least 1/G: compare values of equal group size.",
-        "no group has two episodes",
-    ),
-    Entry(
-        "grounding/oscillation_rate",
-        "share",
-        "Turns that repeat an earlier turn or change nothing, of all turns.",
-        "A turn counts in three cases. It repeats an earlier turn of its episode (same actions, same state after). It "
-        "changes no state. It is a first turn of which nothing could be executed. Only turns whose state is reported "
-        "are considered.",
-        "no state reported",
-    ),
+    grounding/distinct_strategies | share
+    Different executed action sequences in a group, divided by the group's episodes. Mean over groups, at least 1/G:
+    compare values of equal group size.
+    Missing: no group has two episodes
+
+    grounding/oscillation_rate | share
+    Turns that repeat an earlier turn or change nothing, of all turns. A turn counts in three cases. It repeats an
+    earlier turn of its episode (same actions, same state after). It changes no state. It is a first turn of which
+    nothing could be executed. Only turns whose state is reported are considered.
+    Missing: no state reported
+    """,
 )
 
-ASKED = (
-    _asked(
-        "reasoning_to_action",
-        "nats",
-        "I(Z;A given X): how much likelier the action is after its own thought than after its group's thoughts.",
-        "Mean of log p(s_i, own(i), thought i) - log mean over m of p(s_i, own(i), thought m). m runs over the "
-        "measured thoughts of the same prompt, its own included. At most the ceiling.",
-        "every prompt has one distinct thought; all actions equal",
-        "lower",
-    ),
-    _asked(
-        "reasoning_to_action_ceiling",
-        "nats",
-        "The entropy of a group's thoughts, the largest value that I(Z;A given X) can take.",
-        "Equal thoughts are counted together. Mean over thoughts.",
-        "as `grounding/reasoning_to_action`",
-    ),
-    _asked(
-        "reasoning_to_action_loo",
-        "nats",
-        "I(Z;A given X) with the own thought left out of the mixture, an upper bracket.",
-        "Thoughts equal to the own one are left out too. It is a bracket in expectation. Only rows with a rival count.",
-        "as `grounding/reasoning_to_action`",
-    ),
-    _asked(
-        "direct_input_to_action",
-        "nats",
-        "How much the action still depends on the prompt when the thought is kept; 0 = it follows the thought alone.",
-        "The prompt is swapped: mean of log p(s_i, own(i), thought i) - log sum_j w_j p(s_i, j, thought i). At most "
-        "the entropy of the prompts' shares.",
-        "N < 2",
-    ),
-    _asked(
-        "foreign_thought_obeyed",
-        "−1 to 1",
-        "Own prompt with another prompt's thought: share that follows that thought minus share that keeps its action.",
-        "Only pairs count in which the two thoughts have different likeliest actions under their own prompts. The "
-        "likeliest action is compared.",
-        "N < 2; no such pair; free text",
-        "lower",
-    ),
-    _asked(
-        "thought_influence",
-        "0 to 1",
-        "How far the distribution of the first action moves when the thought is replaced by another prompt's thought.",
-        "Total variation distance, mean over all pairs. It says that the action depends on the thought, not that the "
-        "thought is right.",
-        "N < 2; free text",
-        "lower",
-    ),
-    _asked(
-        "thought_influence_same_prompt",
-        "0 to 1",
-        "How far the distribution of the first action moves with another thought of the same prompt.",
-        "The other thought may be an equal one, at distance 0.",
-        "no prompt has two thoughts; free text",
-        "lower",
-    ),
+ASKED = read_entries(
+    """
+    reasoning_to_action | nats | lower
+    I(Z;A given X): how much likelier the action is after its own thought than after its group's thoughts. Mean of log
+    p(s_i, own(i), thought i) - log mean over m of p(s_i, own(i), thought m). m runs over the measured thoughts of the
+    same prompt, its own included. At most the ceiling.
+    Missing: every prompt has one distinct thought; all actions equal
+
+    reasoning_to_action_ceiling | nats
+    The entropy of a group's thoughts, the largest value that I(Z;A given X) can take. Equal thoughts are counted
+    together. Mean over thoughts.
+    Missing: as `grounding/reasoning_to_action`
+
+    reasoning_to_action_loo | nats
+    I(Z;A given X) with the own thought left out of the mixture, an upper bracket. Thoughts equal to the own one are
+    left out too. It is a bracket in expectation. Only rows with a rival count.
+    Missing: as `grounding/reasoning_to_action`
+
+    direct_input_to_action | nats
+    How much the action still depends on the prompt when the thought is kept; 0 = it follows the thought alone. The
+    prompt is swapped: mean of log p(s_i, own(i), thought i) - log sum_j w_j p(s_i, j, thought i). At most the entropy
+    of the prompts' shares.
+    Missing: N < 2
+
+    foreign_thought_obeyed | −1 to 1 | lower
+    Own prompt with another prompt's thought: share that follows that thought minus share that keeps its action. Only
+    pairs count in which the two thoughts have different likeliest actions under their own prompts. The likeliest action
+    is compared.
+    Missing: N < 2; no such pair; free text
+
+    thought_influence | 0 to 1 | lower
+    How far the distribution of the first action moves when the thought is replaced by another prompt's thought. Total
+    variation distance, mean over all pairs. It says that the action depends on the thought, not that the thought is
+    right.
+    Missing: N < 2; free text
+
+    thought_influence_same_prompt | 0 to 1 | lower
+    How far the distribution of the first action moves with another thought of the same prompt. The other thought may be
+    an equal one, at distance 0.
+    Missing: no prompt has two thoughts; free text
+    """,
+    prefix="grounding[@<scorer>][/<environment>]/",
+    cadence="full measurement",
 )

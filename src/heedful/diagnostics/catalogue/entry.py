@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal, get_args
 
 Cadence = Literal["step", "measurement", "full measurement", "gradients", "evaluation", "once"]
 """When a metric is written: at every step, at every measurement of the thoughts (cheap or full), at full measurements
@@ -51,9 +52,39 @@ class Entry:
     extended since. `None`: no direction was declared."""
     cadence: Cadence = "step"
 
+    def __post_init__(self) -> None:
+        if self.collapse not in (None, *get_args(Trend)) or self.cadence not in get_args(Cadence):
+            raise ValueError(
+                f"Expected a collapse of {', '.join(get_args(Trend))} or none, and a cadence of "
+                f"{', '.join(get_args(Cadence))}; found {self.collapse!r} and {self.cadence!r} for {self.pattern!r}."
+            )
+
     def stands_for(self, name: str) -> bool:
         """Whether `name` is a metric of this entry."""
         return _compiled(self.pattern).fullmatch(name) is not None
+
+
+def read_entries(
+    block: str, prefix: str = "", *, unit: str = "", missing: str = "", cadence: Cadence = "step"
+) -> tuple[Entry, ...]:
+    """The entries of a text in which a blank line separates one from the next.
+
+    The first line of an entry is `name | unit | collapse`. The next lines are its text, which ends with the first
+    sentence, and its detail. `Missing:` and `Cadence:` begin what differs from the arguments. `prefix` is put before
+    every name.
+
+    Raises ValueError for a collapse or a cadence that does not exist.
+    """
+    found = []
+    for paragraph in textwrap.dedent(block).strip().split("\n\n"):
+        head, *lines = paragraph.splitlines()
+        name, own_unit, collapse = (part.strip() for part in f"{head}||".split("|")[:3])
+        prose, *labelled = re.split(" (Missing|Cadence): ", " ".join(lines))
+        text, _, detail = prose.replace(". ", ".\n", 1).partition("\n")
+        fields: dict[str, Any] = {"missing": missing, "cadence": cadence, "collapse": collapse or None}
+        fields |= zip(map(str.lower, labelled[::2]), labelled[1::2], strict=True)
+        found.append(Entry(prefix + name, own_unit or unit, text, detail, **fields))
+    return tuple(found)
 
 
 @cache

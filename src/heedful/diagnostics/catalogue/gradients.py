@@ -2,93 +2,62 @@
 
 from __future__ import annotations
 
-from heedful.diagnostics.catalogue.entry import Entry
+from heedful.diagnostics.catalogue.entry import read_entries
 
-_FEW = "fewer than two groups"
-_CONSTANT = "every group is constant"
+GRADIENT = read_entries(
+    """
+    <part>_signal2
+    Squared norm of the expected gradient, unbiased. Mean inner product over pairs of different groups. It may be
+    negative and is never clipped.
 
+    <part>_noise2
+    Variance of the mean gradient of n groups, summed over parameters. Trace of the covariance. With `signal2` it adds
+    up to `norm` squared (in a bucket: up to the averaging over the two halves).
 
-def _gradient(name: str, unit: str, text: str, detail: str = "", missing: str = _FEW) -> Entry:
-    return Entry(f"gradient/<bucket>/{name}", unit, text, detail, missing, None, "gradients")
+    snr
+    Squared signal over squared noise of the task gradient of n groups. `task_signal2` over `task_noise2`.
+    Missing: fewer than two groups; no group has a task gradient
 
+    <part>_prompt_signal2
+    Squared norm of a prompt's own expected gradient, mean over prompts, unbiased. Inner product of the gradients of two
+    halves of a group's members, each with a baseline of its own. Mean over splits and groups. It may be negative.
+    Missing: no group has four members to halve
 
-GRADIENT = (
-    _gradient(
-        "<part>_signal2",
-        "",
-        "Squared norm of the expected gradient, unbiased.",
-        "Mean inner product over pairs of different groups. It may be negative and is never clipped.",
-    ),
-    _gradient(
-        "<part>_noise2",
-        "",
-        "Variance of the mean gradient of n groups, summed over parameters.",
-        "Trace of the covariance. With `signal2` it adds up to `norm` squared (in a bucket: up to the averaging over "
-        "the two halves).",
-    ),
-    _gradient(
-        "snr",
-        "",
-        "Squared signal over squared noise of the task gradient of n groups.",
-        "`task_signal2` over `task_noise2`.",
-        "fewer than two groups; no group has a task gradient",
-    ),
-    _gradient(
-        "<part>_prompt_signal2",
-        "",
-        "Squared norm of a prompt's own expected gradient, mean over prompts, unbiased.",
-        "Inner product of the gradients of two halves of a group's members, each with a baseline of its own. Mean over "
-        "splits and groups. It may be negative.",
-        "no group has four members to halve",
-    ),
-    _gradient("<part>_norm", "", "Norm of this part of the mean gradient, noise included."),
-    _gradient(
-        "<part>_group_norm", "", "Norm of this part of a single group's gradient (root mean square), noise included."
-    ),
-    _gradient(
-        "<regulariser>_weighted_norm",
-        "",
-        "Norm of this part of the gradient times the run's own coefficient.",
-        "Written where the coefficient is above 0.",
-    ),
-    _gradient(
-        "cosine_<p>_<q>",
-        "−1 to 1",
-        "Cosine between two parts of the mean gradient; above 0 they push the same way.",
-        "Both are directions of the loss.",
-        "fewer than two groups; one of them is zero",
-    ),
-    _gradient(
-        "bound_tightness",
-        "0 to 1",
-        "Norm of the mean undivided task gradient over its upper bound.",
-        "The bound is sqrt(mean (R - mean)^2) sqrt(mean norm(s)^2), with s the score of a trajectory under the loss's "
-        "averaging.",
-        _CONSTANT,
-    ),
-    _gradient(
-        "bound_tightness_prompt",
-        "0 to 1",
-        "Norm of a single group's undivided task gradient over its bound, mean over groups that vary.",
-        missing=_CONSTANT,
-    ),
-    _gradient(
-        "bound_tightness2_expected",
-        "",
-        "Squared share of the bound that a prompt's expected gradient uses, unbiased.",
-        "It may be negative.",
-        "every group is constant, or too small to halve",
-    ),
-    _gradient(
-        "sorted_variance",
-        "",
-        "Sample variance of rewards within groups, of the members that sorted the groups.",
-        missing="no group",
-    ),
-    _gradient(
-        "reward_variance",
-        "",
-        "Sample variance of rewards within groups, of the members that were measured.",
-        missing="no group",
-    ),
+    <part>_norm
+    Norm of this part of the mean gradient, noise included.
+
+    <part>_group_norm
+    Norm of this part of a single group's gradient (root mean square), noise included.
+
+    <regulariser>_weighted_norm
+    Norm of this part of the gradient times the run's own coefficient. Written where the coefficient is above 0.
+
+    cosine_<p>_<q> | −1 to 1
+    Cosine between two parts of the mean gradient; above 0 they push the same way. Both are directions of the loss.
+    Missing: fewer than two groups; one of them is zero
+
+    bound_tightness | 0 to 1
+    Norm of the mean undivided task gradient over its upper bound. The bound is sqrt(mean (R - mean)^2) sqrt(mean
+    norm(s)^2), with s the score of a trajectory under the loss's averaging.
+    Missing: every group is constant
+
+    bound_tightness_prompt | 0 to 1
+    Norm of a single group's undivided task gradient over its bound, mean over groups that vary.
+    Missing: every group is constant
+
+    bound_tightness2_expected
+    Squared share of the bound that a prompt's expected gradient uses, unbiased. It may be negative.
+    Missing: every group is constant, or too small to halve
+
+    sorted_variance
+    Sample variance of rewards within groups, of the members that sorted the groups.
+    Missing: no group
+
+    reward_variance
+    Sample variance of rewards within groups, of the members that were measured.
+    Missing: no group
+    """,
+    prefix="gradient/<bucket>/",
+    missing="fewer than two groups",
+    cadence="gradients",
 )

@@ -2,187 +2,123 @@
 
 from __future__ import annotations
 
-from heedful.diagnostics.catalogue.entry import Entry
+from heedful.diagnostics.catalogue.entry import read_entries
 
-_NO_UPDATE = "the step made no update"
+UPDATE = read_entries(
+    """
+    policy/loss
+    The loss of the update, regularisers included.
 
-UPDATE = (
-    Entry("policy/loss", "", "The loss of the update, regularisers included.", missing=_NO_UPDATE),
-    Entry("policy/gradient_norm", "", "Norm of the gradient before clipping.", missing=_NO_UPDATE),
-    Entry("policy/learning_rate", "", "Learning rate of the update.", missing=_NO_UPDATE),
-    Entry("policy/clip_fraction", "share", "Trained tokens at which the clip binds.", missing=_NO_UPDATE),
-    Entry(
-        "policy/kl_to_sampler",
-        "nats per token",
-        "Mean of the sampler's minus the learner's log-probability, before the update.",
-        missing=_NO_UPDATE,
-    ),
-    Entry(
-        "policy/logprob_error",
-        "nats",
-        "Largest absolute difference of the sampler's and the learner's log-probability, before the update.",
-        missing=_NO_UPDATE,
-    ),
-    Entry(
-        "policy/kl_to_reference",
-        "nats per token",
-        "Estimate (k3) of the divergence from the reference model.",
-        missing="no KL penalty, since no reference is held then",
-    ),
-    Entry(
-        "policy/entropy_coefficient",
-        "",
-        "Coefficient of the entropy bonus in this update.",
-        "An [entropy control](training.md#advantage-and-loss) moves it.",
-        _NO_UPDATE,
-    ),
-    Entry(
-        "policy/importance_truncated",
-        "share",
-        "Trained tokens whose importance weight was cut to `--algorithm.importance-cap`.",
-        "Written only with a cap. 0 where sampler and learner agree.",
-        _NO_UPDATE,
-    ),
-    Entry(
-        "policy/explained_variance",
-        "at most 1",
-        "Part of the variance of future rewards that the critic predicted; 0 = no better than a constant.",
-        "1 - variance(R - V) / variance(R) over the trained tokens. V is the value before the update. R is the sum of "
-        "discounted rewards from the token on. 1 = predicted exactly, and it may be negative. R holds no estimate of "
-        "the critic for any lambda, so values compare. Written with a critic.",
-        "R is constant",
-    ),
-    Entry(
-        "critic/loss",
-        "",
-        "Half the squared error of the critic's values, mean over the critic's steps.",
-        "Before its coefficient.",
-        _NO_UPDATE,
-    ),
-    Entry(
-        "critic/gradient_norm",
-        "",
-        "Euclidean norm of the critic's gradient before clipping, mean over the critic's steps.",
-        missing=_NO_UPDATE,
-    ),
-    Entry(
-        "critic/clip_fraction",
-        "share",
-        "Trained tokens at which the clipped error of the critic is the larger one.",
-        missing="no `--critic.clip`",
-    ),
-    Entry("critic/value_mean", "reward", "Mean of the critic's values V over the trained tokens.", missing=_NO_UPDATE),
-    Entry(
-        "critic/return_mean",
-        "reward",
-        "Mean of the discounted rewards R from the token on, over the trained tokens.",
-        missing=_NO_UPDATE,
-    ),
+    policy/gradient_norm
+    Norm of the gradient before clipping.
+
+    policy/learning_rate
+    Learning rate of the update.
+
+    policy/clip_fraction | share
+    Trained tokens at which the clip binds.
+
+    policy/kl_to_sampler | nats per token
+    Mean of the sampler's minus the learner's log-probability, before the update.
+
+    policy/logprob_error | nats
+    Largest absolute difference of the sampler's and the learner's log-probability, before the update.
+
+    policy/kl_to_reference | nats per token
+    Estimate (k3) of the divergence from the reference model.
+    Missing: no KL penalty, since no reference is held then
+
+    policy/entropy_coefficient
+    Coefficient of the entropy bonus in this update. An [entropy control](training.md#advantage-and-loss) moves it.
+
+    policy/importance_truncated | share
+    Trained tokens whose importance weight was cut to `--algorithm.importance-cap`. Written only with a cap. 0 where
+    sampler and learner agree.
+
+    policy/explained_variance | at most 1
+    Part of the variance of future rewards that the critic predicted; 0 = no better than a constant. 1 - variance(R - V)
+    / variance(R) over the trained tokens. V is the value before the update. R is the sum of discounted rewards from the
+    token on. 1 = predicted exactly, and it may be negative. R holds no estimate of the critic for any lambda, so values
+    compare. Written with a critic.
+    Missing: R is constant
+
+    critic/loss
+    Half the squared error of the critic's values, mean over the critic's steps. Before its coefficient.
+
+    critic/gradient_norm
+    Euclidean norm of the critic's gradient before clipping, mean over the critic's steps.
+
+    critic/clip_fraction | share
+    Trained tokens at which the clipped error of the critic is the larger one.
+    Missing: no `--critic.clip`
+
+    critic/value_mean | reward
+    Mean of the critic's values V over the trained tokens.
+
+    critic/return_mean | reward
+    Mean of the discounted rewards R from the token on, over the trained tokens.
+    """,
+    missing="the step made no update",
 )
 
-COST = (
-    Entry(
-        "tokens/<stage>",
-        "count",
-        "Tokens of this stage.",
-        "`collect`: sampled tokens. `update`: tokens in the rows of the update.",
-    ),
-    Entry(
-        "time/<stage>",
-        "s",
-        "Seconds of this stage.",
-        "`collect`, `diagnose`, `gradients`, `update`, `store` and `evaluate`.",
-    ),
+COST = read_entries(
+    """
+    tokens/<stage> | count
+    Tokens of this stage. `collect`: sampled tokens. `update`: tokens in the rows of the update.
+
+    time/<stage> | s
+    Seconds of this stage. `collect`, `diagnose`, `gradients`, `update`, `store` and `evaluate`.
+    """,
 )
 
-_BASELINE = "too few values for a baseline"
+ALARMS = read_entries(
+    """
+    template_collapse
+    Thoughts no longer tell their prompts apart although their entropy has not halved. The gap per token has fallen by
+    25%, or `p_value` > .05 twice in a row after it was not. Not while an entropy of thoughts has halved.
 
-ALARMS = (
-    Entry(
-        "alarm/template_collapse",
-        "0 or 1",
-        "Thoughts no longer tell their prompts apart although their entropy has not halved.",
-        "The gap per token has fallen by 25%, or `p_value` > .05 twice in a row after it was not. Not while an entropy "
-        "of thoughts has halved.",
-        _BASELINE,
-    ),
-    Entry(
-        "alarm/low_entropy_collapse",
-        "0 or 1",
-        "The entropy of thoughts has halved, and information or success is worse.",
-        "Worse: the gap per token, `p_value` or success.",
-        _BASELINE,
-    ),
-    Entry(
-        "alarm/noise_collapse",
-        "0 or 1",
-        "The entropy of thoughts has risen by 10%, and information or success is worse.",
-        "Worse: the gap per token, `p_value` or success.",
-        _BASELINE,
-    ),
-    Entry(
-        "alarm/format_collapse",
-        "0 or 1",
-        "The share of valid or closed replies has fallen by .1.",
-        "`format/valid_rate` or `format/closed_rate`.",
-        _BASELINE,
-    ),
-    Entry(
-        "alarm/entropy_gaming",
-        "0 or 1",
-        "The entropy of words has risen while the variety of strategies has fallen.",
-        "`policy/entropy_per_token` has risen by 10%, and `strategy_entropy` or `distinct_strategies` has fallen by "
-        "25%.",
-        _BASELINE,
-    ),
-    Entry(
-        "alarm/entropy_rise",
-        "0 or 1",
-        "An entropy has risen: an early warning.",
-        "The entropy of answers has doubled, or the entropy of thoughts or of solved episodes has risen by 10%.",
-        _BASELINE,
-    ),
-    Entry(
-        "alarm/thought_bypassed",
-        "0 or 1",
-        "The thought's influence on the action has fallen by 30%.",
-        "`thought_influence` or `foreign_thought_obeyed`.",
-        _BASELINE,
-    ),
-    Entry(
-        "alarm/input_blind",
-        "0 or 1",
-        "Thoughts cannot be told from thoughts about other prompts.",
-        "`p_value` > .05 at two measurements in a row, from the start or later.",
-        _BASELINE,
-    ),
-    Entry(
-        "alarm/oscillation",
-        "0 or 1",
-        "The share of turns that repeat or change nothing has risen by .1.",
-        "`oscillation_rate`.",
-        _BASELINE,
-    ),
-    Entry(
-        "alarm/starvation",
-        "0 or 1",
-        "At most a tenth of the groups teaches, and at most half of the groups is solved.",
-        "`kept_ratio` or `signal/mixed` is at most .1 for five steps. Not while more than half of the groups are "
-        "solved.",
-        _BASELINE,
-    ),
-    Entry(
-        "alarm/reward_blind",
-        "0 or 1",
-        "The reward gives the same to episodes that got differently far.",
-        "`signal/blind`, pooled over ten steps, is 5 standard errors above .1.",
-        _BASELINE,
-    ),
-    Entry(
-        "alarm/success_drop",
-        "0 or 1",
-        "Success or progress has fallen by .05: the decline itself, not a warning of it.",
-        "`success/rate` or `success/progress`.",
-        _BASELINE,
-    ),
+    low_entropy_collapse
+    The entropy of thoughts has halved, and information or success is worse. Worse: the gap per token, `p_value` or
+    success.
+
+    noise_collapse
+    The entropy of thoughts has risen by 10%, and information or success is worse. Worse: the gap per token, `p_value`
+    or success.
+
+    format_collapse
+    The share of valid or closed replies has fallen by .1. `format/valid_rate` or `format/closed_rate`.
+
+    entropy_gaming
+    The entropy of words has risen while the variety of strategies has fallen. `policy/entropy_per_token` has risen by
+    10%, and `strategy_entropy` or `distinct_strategies` has fallen by 25%.
+
+    entropy_rise
+    An entropy has risen: an early warning. The entropy of answers has doubled, or the entropy of thoughts or of solved
+    episodes has risen by 10%.
+
+    thought_bypassed
+    The thought's influence on the action has fallen by 30%. `thought_influence` or `foreign_thought_obeyed`.
+
+    input_blind
+    Thoughts cannot be told from thoughts about other prompts. `p_value` > .05 at two measurements in a row, from the
+    start or later.
+
+    oscillation
+    The share of turns that repeat or change nothing has risen by .1. `oscillation_rate`.
+
+    starvation
+    At most a tenth of the groups teaches, and at most half of the groups is solved. `kept_ratio` or `signal/mixed` is
+    at most .1 for five steps. Not while more than half of the groups are solved.
+
+    reward_blind
+    The reward gives the same to episodes that got differently far. `signal/blind`, pooled over ten steps, is 5 standard
+    errors above .1.
+
+    success_drop
+    Success or progress has fallen by .05: the decline itself, not a warning of it. `success/rate` or
+    `success/progress`.
+    """,
+    prefix="alarm/",
+    unit="0 or 1",
+    missing="too few values for a baseline",
 )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from heedful.integrations.trl.settings import FOLDER
 from heedful.measuring.diagnostician import Diagnosis
-from heedful.storage import RunFolder, describe_environment, write_rollouts, write_scores, write_whole
+from heedful.storage import RunFolder, claim_folder, describe_environment, write_rollouts, write_whole
 from heedful.types import Group, Verdict
 
 STATE = "heedful.json"
@@ -29,17 +30,8 @@ class Record:
     @classmethod
     def claim(cls, output_dir: Path, configuration: Mapping[str, Any], device: str, threads: int) -> Record:
         """A new folder `heedful`, or `heedful-<n>` if earlier runs left theirs."""
-        output_dir.mkdir(parents=True, exist_ok=True)
-        number = 1
-        while True:
-            path = output_dir / (FOLDER if number == 1 else f"{FOLDER}-{number}")
-            try:
-                path.mkdir()
-            except FileExistsError:
-                number += 1
-            else:
-                break
-        folder = RunFolder(path)
+        names = chain([FOLDER], (f"{FOLDER}-{number}" for number in count(2)))
+        folder = RunFolder(claim_folder(output_dir / name for name in names))
         write_whole(folder.config, json.dumps(configuration, indent=1) + "\n")
         write_whole(folder.environment, json.dumps(describe_environment(device, threads), indent=1) + "\n")
         return cls(folder)
@@ -54,10 +46,7 @@ class Record:
     def write(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
         """Write rollouts and score matrix of one generation batch. The metrics go to `folder.metrics`."""
         write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts)
-        if diagnosis.scores is not None and diagnosis.thoughts is not None:
-            thoughts = diagnosis.thoughts
-            texts = thoughts.thought_texts_M, thoughts.prompt_texts_N
-            write_scores(self.folder.scores(step), diagnosis.scores, *texts, diagnosis.words)
+        diagnosis.store_scores(self.folder.scores(step))
 
 
 def save_state(checkpoint: Path, state: Mapping[str, Any]) -> None:

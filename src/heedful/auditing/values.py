@@ -1,0 +1,79 @@
+"""Values of a log, checked and converted. A value that does not fit raises `Misfit`."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from heedful.auditing.records import Misfit, Row
+
+Converted = TypeVar("Converted")
+
+
+def number(value: object, what: str) -> float | None:
+    """A finite number or a truth value as float; `None` and NaN are missing. Raises `Misfit` for anything else."""
+    if value is None:
+        return None
+    if not isinstance(value, bool | int | float):
+        raise Misfit(f"a number as `{what}`", f"{type(value).__name__} {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def outcome_of(value: object, what: str) -> float | None:
+    """Success as 0, 1 or partial credit between; `None` where it is missing."""
+    outcome = number(value, what)
+    if outcome is not None and not 0 <= outcome <= 1:
+        raise Misfit(f"`{what}` from 0 to 1, 1 = success", repr(value))
+    return outcome
+
+
+def text_of(value: object, what: str) -> str:
+    """A text that every file can hold: lone surrogates become backslash escapes."""
+    if not isinstance(value, str):
+        raise Misfit(f"text as `{what}`", f"{type(value).__name__} {value!r}")
+    if value.isascii():
+        return value
+    return value.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def mapping(value: object, what: str) -> dict[str, Any]:
+    """A JSON object; empty where it is missing."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Misfit(f"an object as `{what}`", f"{type(value).__name__} {value!r}")
+    return value
+
+
+def integer(value: object, what: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Misfit(f"a whole number as `{what}`", f"{type(value).__name__} {value!r}")
+    return value
+
+
+def digest(*texts: str) -> str:
+    """16 hexadecimal digits that name these texts."""
+    state = hashlib.blake2b(digest_size=8)
+    for text in texts:
+        state.update(text.encode("utf-8", "backslashreplace") + b"\0")
+    return state.hexdigest()
+
+
+def names(words: Iterable[str]) -> str:
+    return ", ".join(words)
+
+
+def fitting(convert: Callable[[Row], Converted], rows: Iterable[Row]) -> list[Converted]:
+    """What `convert` makes of the rows that fit."""
+    found = []
+    for row in rows:
+        with suppress(Misfit):
+            found.append(convert(row))
+    return found
