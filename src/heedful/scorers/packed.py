@@ -17,8 +17,8 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
-from heedful.models.exactness import Unsupported
-from heedful.scorers.cached import FirstTokens, equally_long, read_prompts
+from heedful.models.exactness import Unsupported, plain_states
+from heedful.scorers.cached import FirstTokens, equally_long, read_prompts, states_after
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packed_attention import PackedAttention, groups_of, packed_attention
 from heedful.scorers.packs import Ids, Pack, plan_packs
@@ -105,21 +105,55 @@ def packed_states(
 def refuse_unless_packable(model: PreTrainedModel, body: nn.Module) -> None:
     """Raise `Unsupported` unless every layer uses the packed attention and asks it for nothing that it lacks.
 
-    Two prompts and three thoughts, two of them with a common prefix, are read in a pack.
+    Two prompts and three thoughts, two of them with a common prefix, are read in a pack. In half precision their states
+    may differ from the model's own by 4 eps of their norm, or by ten times the difference between its own cached and
+    uncached pass, which shows the effect of rounding. There this is sharper than to compare log-probabilities.
     """
     passed_on = inspect.signature(body.forward).parameters.values()
     if not getattr(model, "_supports_attention_backend", False) or all(p.kind is not p.VAR_KEYWORD for p in passed_on):
         raise Unsupported("its attention cannot be exchanged")
-    vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
-    ids = [place % vocabulary for place in range(10)]
-    prompts: list[Ids] = [tuple(ids[:3]), tuple(ids[3:6])]
-    pack = plan_packs([(*ids[6:8], ids[8]), (*ids[6:8], ids[9]), tuple(ids[4:7])], 64, share=True)[0]
+    prompts, thoughts = _few(cast(torch.Tensor, model.get_input_embeddings().weight).shape[0])
+    pack = plan_packs(thoughts, 64, share=True)[0]
     cache, _ = read_prompts(body, prompts, model.device)
     packed = PackedAttention.of(cache, slice(None), groups_of(pack, len(prompts), model))
-    packed_states(model, body, pack, packed, len(prompts))
+    states_PRH = packed_states(model, body, pack, packed, len(prompts))
     if packed.asked_for:
         unsupported = ", ".join(sorted(packed.asked_for))
         raise Unsupported(f"its layers pass arguments to their attention that packs do not support: {unsupported}")
     if len(packed.layers) != len(packed.prefixes):
         own = len(packed.prefixes) - len(packed.layers)
         raise Unsupported(f"{own} of its layers have an attention of their own")
+    eps = torch.finfo(states_PRH.dtype).eps
+    if eps > torch.finfo(torch.float32).eps:
+        inputs = [thoughts[row][:-1] for row in pack.rows]
+        reads = [pack.targets.rows_E[scored[scored >= 0]] for scored in pack.scored_BT]
+        ours_RH = torch.cat([states_RH[rows] for states_RH in states_PRH for rows in reads]).double()
+        error, rounding = _state_errors(body, prompts, inputs, ours_RH)
+        if error > max(4 * eps, 10 * rounding):
+            raise Unsupported(f"its packed states differ from its own by {error:.0e} of their norm")
+
+
+def _state_errors(
+    body: nn.Module, prompts: Sequence[Ids], inputs: Sequence[Ids], ours_RH: torch.Tensor
+) -> tuple[float, float]:
+    """Differences from the states of plain forward passes, relative to their norm: of `ours_RH`, and of cached passes.
+
+    `inputs`: the tokens that are read after each prompt.
+    """
+    own, behind = [], []
+    for prompt in prompts:
+        for ids in inputs:
+            own.append(plain_states(body, torch.tensor([prompt + ids], device=ours_RH.device))[0, len(prompt) :])
+            cache, _ = read_prompts(body, [prompt], ours_RH.device)
+            behind.append(states_after(body, torch.tensor([ids], device=ours_RH.device), cache)[0])
+    own_RH = torch.cat(own).double()
+    errors = [float((other_RH - own_RH).norm() / own_RH.norm()) for other_RH in (ours_RH, torch.cat(behind).double())]
+    return errors[0], errors[1]
+
+
+def _few(vocabulary: int) -> tuple[list[Ids], list[Ids]]:
+    """Two prompts, and three thoughts. Two of the thoughts begin alike."""
+    ids = [(1 + 7 * place % max(1, vocabulary - 1)) % vocabulary for place in range(24)]
+    shared = tuple(ids[10:13])
+    thoughts = [(*shared, *ids[13:15]), (*shared, *ids[15:17]), tuple(ids[17:22])]
+    return [tuple(ids[:5]), tuple(ids[5:10])], thoughts
