@@ -14,7 +14,9 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from heedful.models.token_logits import token_logits
+import tiny_architectures as tiny
+from heedful.models.shared_prompts import SharedPrompts
+from heedful.models.token_logits import keeps_prompts, token_logits
 
 SIZES = {
     "vocab_size": 11,
@@ -73,3 +75,23 @@ def test_a_model_that_shapes_its_logits_runs_whole(name: str) -> None:
     rows = counted(model)
     logits(IDS, TRAINED)
     assert rows == [10]
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "gpt2", "deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite"])
+def test_a_prompt_that_is_computed_once_gives_the_logits_of_whole_rows(kind: str) -> None:
+    model = tiny.built(kind)
+    assert keeps_prompts(model)
+    ids_BT = torch.tensor([[5, 6, 7, 8, 1, 2, 3], [5, 6, 7, 8, 4, 9, 0]])
+    trained_BT = torch.tensor([[False] * 4 + [True] * 3, [False] * 4 + [True] * 2 + [False]])
+    with torch.no_grad():
+        whole_NV = token_logits(model)(ids_BT, trained_BT)
+        shared_NV = token_logits(model)(ids_BT, trained_BT, SharedPrompts(3, (0, 0)))
+    torch.testing.assert_close(shared_NV, whole_NV, rtol=0, atol=1e-4)
+
+
+def test_a_model_that_keeps_no_cache_computes_whole_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not keeps_prompts(tiny.built("openai-gpt"))
+    model = tiny.built("llama")
+    forward = model.model.forward
+    monkeypatch.setattr(model.model, "forward", lambda *ids, past_key_values=None, **named: forward(*ids, **named))
+    assert not keeps_prompts(model)

@@ -48,6 +48,12 @@ def policy_of(model: Any, renderer: Renderer, seed: int = 0, version: int = 0, *
     return HFPolicy(model, renderer, Sampling(**{"tokens_per_turn": 12, **sampling}), seed=seed, version=version)
 
 
+def probed(model: Any, renderer: Renderer) -> Any:
+    """The model, after the probe of its KV cache: what is counted afterwards is sampling."""
+    assert policy_of(model, renderer).obstacle == ""
+    return model
+
+
 def played(policy: Any, env: Any = LAKE, tasks: int = 3, members: int = 4) -> list[Group]:
     return LockStep()(policy, Request(env.episode, [env.task(seed) for seed in range(tasks)], members, env.turns))
 
@@ -191,6 +197,7 @@ def test_a_cache_kept_over_turns_changes_nothing(model: Any, renderer: Renderer)
 
 def test_each_turn_reads_only_what_is_new(tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:
     widths: list[int] = []
+    model = probed(llama(len(tokenizer)), renderer)
     extend = KVBatch.extend
 
     def noted(self: KVBatch, new_BT: Any) -> Any:
@@ -198,7 +205,7 @@ def test_each_turn_reads_only_what_is_new(tokenizer: Any, renderer: Renderer, mo
         return extend(self, new_BT)
 
     monkeypatch.setattr(KVBatch, "extend", noted)
-    policy = policy_of(llama(len(tokenizer)), renderer)
+    policy = policy_of(model, renderer)
     asked = ragged()
     first = policy.respond(asked)
     assert widths[0] == max(len(renderer.context_ids(conversation)) for conversation in asked)
@@ -227,16 +234,18 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_prompt_that_members_share_is_read_once(
     tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    model = probed(llama(len(tokenizer)), renderer)
     rows = rows_read(monkeypatch)
-    played(policy_of(llama(len(tokenizer)), renderer), tasks=3, members=5)
+    played(policy_of(model, renderer), tasks=3, members=5)
     assert rows[:2] == [3, 15]
 
 
 def test_rows_that_have_ended_leave_the_batch(
     tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    model = probed(llama(len(tokenizer)), renderer)
     rows = rows_read(monkeypatch)
-    sampled = policy_of(llama(len(tokenizer)), renderer, tokens_per_turn=20).respond(ragged(40))
+    sampled = policy_of(model, renderer, tokens_per_turn=20).respond(ragged(40))
     for number, held in enumerate(rows[1:], start=1):
         going = sum(len(reply.ids) > number for reply in sampled)
         assert going <= held <= max(going, 2 * going - 1)

@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from heedful.models.exactness import Unsupported  # noqa: E402
 from heedful.scorers import packed, packed_attention, packs  # noqa: E402
 from heedful.scorers.hf import HFScorer  # noqa: E402
 from heedful.scorers.packs import plan_packs, reads, worth_sharing  # noqa: E402
@@ -158,7 +159,7 @@ def test_the_probe_refuses_a_model_that_would_not_see_what_it_should(
     monkeypatch.setattr(packed, "plan_packs", lambda *ids, **named: [mutate(pack) for pack in plan(*ids, **named)])
     scorer = HFScorer(llama(torch.float32))
     assert scorer.method == "cached"
-    assert scorer.obstacle.startswith("its packed states differ from its own by")
+    assert scorer.obstacle.startswith("its log-probabilities differ from those of a plain forward pass by")
 
 
 def test_a_merge_with_its_weights_swapped_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +212,8 @@ def test_a_model_whose_attention_cannot_be_exchanged_is_read_from_a_cache_and_sa
     model, (prompts, thoughts, own) = gptj(), case()
     scorer = HFScorer(model)
     scored = scorer.cross_score(prompts, thoughts, own, 1.0)
-    assert (scorer.method, scored.method) == ("cached", "cached")
+    assert scorer.method == "cached"
+    assert scored.method == "cached; not packed: its attention cannot be exchanged"
     assert scorer.obstacle == "its attention cannot be exchanged"
     # It turns its queries in float32 whatever the dtype of the model.
     np.testing.assert_allclose(scored.scores_MN, naive(model, prompts, thoughts), rtol=0, atol=1e-5)
@@ -241,9 +243,8 @@ def test_a_layer_with_an_attention_of_its_own_is_noticed() -> None:
         return hidden_states, None
 
     attention.forward = own
-    with torch.no_grad():
-        obstacle = packed.obstacle_to_packing(model, model.model)
-    assert obstacle == "1 of its layers have an attention of their own"
+    with torch.no_grad(), pytest.raises(Unsupported, match=r"^1 of its layers have an attention of their own$"):
+        packed.refuse_unless_packable(model, model.model)
 
 
 def test_a_layer_that_does_not_pass_on_the_pack_is_noticed() -> None:

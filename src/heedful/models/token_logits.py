@@ -6,15 +6,22 @@ The logits equal the ones of the whole forward pass. Unneeded rows, each of the 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, cast
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from heedful.models.attention import obstacle_to_shared_prompts
+from heedful.models.exactness import Probe, Unsupported, evaluating, plain_states
 from heedful.models.shared_prompts import SharedPrompts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+_EXACT: WeakKeyDictionary[PreTrainedModel, bool] = WeakKeyDictionary()
+"""For each model that was probed: whether its shared prompts are exact."""
 
 
 class TokenLogits(Protocol):
@@ -38,8 +45,35 @@ def token_logits(model: PreTrainedModel) -> TokenLogits:
 
 
 def keeps_prompts(model: PreTrainedModel) -> bool:
-    """Whether a prompt of `model` can be computed once for several rows, within its window."""
-    return not obstacle_to_shared_prompts(model)
+    """Whether a prompt of `model` can be computed once for several rows, within its window.
+
+    A probe compares log-probabilities behind shared prompts with those of plain forward passes, once per model.
+    """
+    if obstacle_to_shared_prompts(model):
+        return False
+    if model not in _EXACT:
+        with evaluating(model), torch.no_grad():
+            probe = Probe.of(model)
+            if not probe.finite:
+                return True  # nothing can be compared; the update itself names weights that are not finite
+            _EXACT[model] = not probe.obstacle(lambda: _behind_prompts(model, probe))
+    return _EXACT[model]
+
+
+def _behind_prompts(model: PreTrainedModel, probe: Probe) -> list[list[np.ndarray]]:
+    """Log-probabilities of the probe's thoughts, read behind prompts that are computed once each."""
+    logits_of = token_logits(model)
+    columns = []
+    for prompt in probe.prompts:
+        width = len(prompt) + max(map(len, probe.thoughts))
+        rows = [prompt + thought + (0,) * (width - len(prompt + thought)) for thought in probe.thoughts]
+        trained = [[len(prompt) <= place < len(prompt + ids) for place in range(width)] for ids in probe.thoughts]
+        ids_BT, trained_BT = torch.tensor(rows, device=model.device), torch.tensor(trained, device=model.device)
+        shared = SharedPrompts(len(prompt) - 1, (0,) * len(rows))
+        logprobs_NV = logits_of(ids_BT, trained_BT, shared).float().log_softmax(-1)
+        chosen_N = logprobs_NV.gather(1, ids_BT[trained_BT][:, None])[:, 0].double().cpu().numpy()
+        columns.append(np.split(chosen_N, np.cumsum([len(ids) for ids in probe.thoughts])[:-1]))
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def hidden_before_trained(
@@ -47,7 +81,7 @@ def hidden_before_trained(
 ) -> torch.Tensor:
     """The last hidden states from which the trained tokens are predicted, `[N, D]`. `prompts` as in `TokenLogits`."""
     if prompts is None:
-        hidden_BTD = decoder(input_ids=ids_BT, use_cache=False).last_hidden_state
+        hidden_BTD = plain_states(decoder, ids_BT)
         return hidden_BTD[:, :-1][trained_BT[:, 1:]]
     cache = _read_prompts(decoder, ids_BT, prompts)
     own_BT = ids_BT[:, prompts.length :]
@@ -71,7 +105,7 @@ def _head_rows(model: PreTrainedModel) -> TokenLogits:
 def _whole_rows(model: PreTrainedModel) -> TokenLogits:
     def rows(ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None) -> torch.Tensor:
         if prompts is None:
-            logits_BTV = model(input_ids=ids_BT, use_cache=False).logits
+            logits_BTV = plain_states(model, ids_BT)
             return logits_BTV[:, :-1][trained_BT[:, 1:]]
         cache = _read_prompts(model, ids_BT, prompts)
         logits_BTV = model(input_ids=ids_BT[:, prompts.length :], past_key_values=cache, use_cache=True).logits
@@ -84,6 +118,8 @@ def _read_prompts(body: torch.nn.Module, ids_BT: torch.Tensor, prompts: SharedPr
     """The KV cache of each row's prompt. Gradients of all rows of a prompt flow back into its single pass."""
     cache = DynamicCache()
     body(input_ids=ids_BT[prompts.first_rows, : prompts.length], past_key_values=cache, use_cache=True)
+    if cache.get_seq_length() != prompts.length:
+        raise Unsupported("it keeps no KV cache of a prompt")
     of_B = torch.tensor(prompts.of_B, device=ids_BT.device)
     for layer in cast(list[DynamicLayer], cache.layers):
         layer.keys, layer.values = cast(torch.Tensor, layer.keys)[of_B], cast(torch.Tensor, layer.values)[of_B]
@@ -96,6 +132,5 @@ def _head_is_all(model: PreTrainedModel) -> bool:
     if decoder is None or decoder is model or head is None:
         return False
     probe = torch.arange(8, device=model.device).remainder(model.config.get_text_config().vocab_size)[None]
-    whole = model(input_ids=probe, use_cache=False).logits
-    parts = head(decoder(input_ids=probe, use_cache=False).last_hidden_state)
+    whole, parts = plain_states(model, probe), head(plain_states(decoder, probe))
     return torch.equal(whole, parts.to(whole.dtype))

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from heedful.models.attention import longest_context, refuse_unless_plain_causal
 from heedful.policies.kv import KVBatch, merge
 from heedful.policies.kv_store import KVStore
+from heedful.policies.next_logits import cached_logits, left_padded, obstacle_to_kv_cache, uncached_logits
 from heedful.policies.noise import gumbels
 from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling
@@ -41,20 +42,24 @@ class HFPolicy:
             other conversations of the call.
         version: number of updates the weights have seen.
 
-    Raises ValueError for a model whose attention is not plain causal, or does not take a mask of booleans.
+    A probe compares the KV cache with plain forward passes before the first token. If they differ, replies are sampled
+    without a cache, from one whole forward pass per token, with a warning.
+
+    Raises ValueError for a model whose attention is not plain causal, or was loaded to take no mask of booleans.
     """
 
     def __init__(
         self, model: PreTrainedModel, renderer: ReplyRenderer, sampling: Sampling, *, seed: int, version: int = 0
     ) -> None:
         refuse_unless_plain_causal(model)
-        if model.config._attn_implementation != "sdpa":
+        if model.config._attn_implementation != "sdpa" and model._supports_sdpa:
             # Eager attention adds the mask to its scores: True would count as one more nat, not as "seen".
             raise ValueError(
                 f"HFPolicy expects a model with attn_implementation='sdpa', found "
                 f"{model.config._attn_implementation!r}: its masks would be read wrongly. Load the model with "
                 "attn_implementation='sdpa', or call model.set_attn_implementation('sdpa')."
             )
+        self._given = model
         self.model = _in_double(model) if sampling.precision == "double" else model
         self.renderer = renderer
         self.sampling = sampling
@@ -62,10 +67,17 @@ class HFPolicy:
         self.device = model.device
         self._seed = seed
         self._generator = torch.Generator(self.device).manual_seed(seed)
-        self._layers = model.config.get_text_config(decoder=True).num_hidden_layers
         self._limit = longest_context(model) or 1 << 30
         self._store = KVStore(self.device)
         self._open: Collection[str] = ()
+
+    @property
+    def obstacle(self) -> str:
+        """Why replies are sampled without a KV cache, as half a sentence. Empty if the cache is exact.
+
+        The first call for a model reads a few tokens. Later calls remember its result.
+        """
+        return obstacle_to_kv_cache(self._given)
 
     @property
     def temperature(self) -> float:
@@ -105,7 +117,7 @@ class HFPolicy:
         the token that ends it. Raises the errors of `respond`.
         """
         live: list[Row] = []
-        batch, logits_BV = KVBatch.empty(0, self._layers, 0, self.device), torch.empty(0, 0, device=self.device)
+        batch, logits_BV = KVBatch.empty(0, 0, 0, self.device), torch.empty(0, 0, device=self.device)
         with self._sampling(live):
             while True:
                 new = [self._row(conversation) for conversation in arrivals(not live)]
@@ -216,7 +228,7 @@ class HFPolicy:
         continued = [row for row, _ in known]
         if batch is None:
             return new, *self._prefill_whole(new, room)
-        logits_BV = self._forward(batch, *self._left_padded(fresh))
+        logits_BV = self._forward(batch, *left_padded(fresh, self.device))
         if not new:
             return continued, batch, logits_BV
         new_batch, new_logits_BV = self._prefill_whole(new, room)
@@ -226,32 +238,17 @@ class HFPolicy:
     def _prefill_whole(self, rows: Sequence[Row], room: int) -> tuple[KVBatch, Tensor]:
         """A batch of whole contexts, each distinct one computed once, and the logits after each."""
         distinct = list(dict.fromkeys(row.context for row in rows))
-        batch = KVBatch.empty(len(distinct), self._layers, max(map(len, distinct)), self.device)
-        logits_BV = self._forward(batch, *self._left_padded(distinct))
+        # Without a KV cache the only layer holds token ids.
+        layers = 1 if self.obstacle else self.model.config.get_text_config(decoder=True).num_hidden_layers
+        batch = KVBatch.empty(len(distinct), layers, max(map(len, distinct)), self.device)
+        logits_BV = self._forward(batch, *left_padded(distinct, self.device))
         number = {context: index for index, context in enumerate(distinct)}
         rows_B = torch.tensor([number[row.context] for row in rows], device=self.device)
         return batch.select(rows_B, room), logits_BV[rows_B]
 
-    def _left_padded(self, sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """The ids, right-aligned, and the mask that is True where there is a token."""
-        width = max(map(len, sequences))
-        ids = [[0] * (width - len(sequence)) + list(sequence) for sequence in sequences]
-        filled = [[False] * (width - len(sequence)) + [True] * len(sequence) for sequence in sequences]
-        return torch.tensor(ids, device=self.device), torch.tensor(filled, device=self.device)
-
     def _forward(self, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
         """Append columns to the batch and return the logits of the last one, `[B, V]`, in float32 or wider."""
-        mask, positions_BT = batch.extend(filled_BT)
-        output = self.model(
-            input_ids=ids_BT,
-            attention_mask=mask,
-            position_ids=positions_BT,
-            past_key_values=batch.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        logits_BV = output.logits[:, -1]
-        return logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
+        return (uncached_logits if self.obstacle else cached_logits)(self.model, batch, ids_BT, filled_BT)
 
     def _record(self, logits_BV: Tensor, live: Sequence[Row]) -> Tensor:
         """Draw one token per row, and append it to open rows with its log-probability and the entropy of the draw."""

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
+from heedful.models.exactness import Unsupported
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import Targets
 from heedful.scorers.score_sums import ScoreSums
@@ -57,9 +58,12 @@ def equally_long(prompts: Sequence[Ids], budget: int) -> Iterator[list[int]]:
 
 
 def read_prompts(body: nn.Module, prompts: list[Ids], device: torch.device) -> tuple[Cache, torch.Tensor]:
-    """The KV cache of equally long prompts, and the state after each."""
+    """The KV cache of equally long prompts, and the state after each. `Unsupported` if the body keeps no cache."""
     cache = DynamicCache()
-    return cache, states_after(body, torch.tensor(prompts, device=device), cache)[:, -1]
+    last_PH = states_after(body, torch.tensor(prompts, device=device), cache)[:, -1]
+    if cache.get_seq_length() != len(prompts[0]):
+        raise Unsupported("it keeps no KV cache of a prompt")
+    return cache, last_PH
 
 
 def states_after(body: nn.Module, ids_RT: torch.Tensor, cache: Cache) -> torch.Tensor:

@@ -6,8 +6,7 @@ model is refused if a shared prompt cache would not be exact for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -15,15 +14,16 @@ import torch
 from transformers import PreTrainedModel
 
 from heedful.models.attention import longest_context, refuse_unless_plain_causal
+from heedful.models.exactness import Probe, evaluating, rounding_error
 from heedful.protocols import WindowExceeded
-from heedful.scorers import cached, packed
+from heedful.scorers import cached, packed, plain
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import worth_sharing
 from heedful.scorers.score_sums import ScoreSums
 from heedful.types import CrossScores
 
 Ids = tuple[int, ...]
-Method = Literal["auto", "packed", "trie", "cached"]
+Method = Literal["auto", "packed", "trie", "cached", "plain"]
 
 _NOT_FINITE = (
     "HFScorer expected log-probabilities, found NaN: the model's weights are not finite or its logits overflow. Check "
@@ -42,9 +42,13 @@ class HFScorer:
     Methods:
     - `packed`: thoughts as one flat row without padding. Each token attends to the prompt and to its own thought.
     - `trie`: like `packed`, and shared beginnings of thoughts are read once.
-    - `cached`: padded batches with copies of the prompt's keys, for any model.
-    - `auto`: `trie` if it leaves less than 3/4 of the tokens, else `packed`. `cached` if a small probe shows that the
-      model cannot be read in packs (`method`).
+    - `cached`: padded batches with copies of the prompt's keys.
+    - `plain`: one forward pass per pair, without a KV cache. It is slow, and works for any causal language model.
+    - `auto`: `trie` if it leaves less than 3/4 of the tokens, else `packed`. If a model cannot be read in packs,
+      `cached`. If its KV cache is not exact either, `plain`.
+
+    Every method is tried on a few short sequences before it is used. It must give the log-probabilities of plain
+    forward passes, up to 4 times the stated rounding error. The probe runs once per scorer.
 
     `model`: full causal attention in every layer. ValueError for sliding, chunked, linear, sparse or bidirectional
     attention, shared or recurrent states, encoder-decoders. A model that transforms its logits after the output layer
@@ -75,7 +79,9 @@ class HFScorer:
         self._max_tokens = max_tokens
         self._head_tokens = tuple(head_tokens)
         self._asked = method
-        self._obstacle: str | None = None
+        self._method: Method | None = None
+        self._obstacles: dict[Method, str] = {}
+        self._probe: Probe | None = None
         self._heads: dict[tuple[float, torch.device], OutputHead] = {}
 
     @property
@@ -88,29 +94,54 @@ class HFScorer:
 
         Reads a few tokens, once. ValueError if that gives NaN.
         """
-        if self._obstacle is None:
-            with _evaluating(self._model), torch.no_grad():
-                self._obstacle = packed.obstacle_to_packing(self._model, OutputHead(self._model, 1.0).body)
-        if self._obstacle is None:
-            raise ValueError(_NOT_FINITE)
-        return self._obstacle
+        return self._obstacle_to("packed")
 
     @property
     def method(self) -> Method:
-        """How this model is read: `cached`, `packed`, or `trie` on request (`auto` decides about `trie` in each call).
+        """How this model is read: the method that was asked for (`auto` decides about `trie` in each call).
 
-        ValueError if packs were requested and the model cannot be read in packs.
+        ValueError if this method does not give the log-probabilities of plain forward passes. For `auto`, if none does.
         """
-        if self._asked == "cached":
-            return "cached"
-        if self._asked == "auto":
-            return "cached" if self.obstacle else "packed"
-        if self.obstacle:
-            raise ValueError(
-                f"HFScorer expected a model that can be read in packs for method={self._asked!r}, found that "
-                f"{self.obstacle} ({type(self._model).__name__}): pass method='auto' or 'cached'."
-            )
-        return self._asked
+        if self._method is None:
+            fallbacks: list[Method] = ["packed", "cached", "plain"]
+            tried = fallbacks if self._asked == "auto" else [self._asked]
+            passed = (method for method in tried if not self._obstacle_to(method))
+            self._method = next(passed, None)
+        if self._method is None:
+            raise ValueError(_refusal(self._asked, self._obstacle_to(tried[-1]), type(self._model).__name__))
+        return self._method
+
+    def _obstacle_to(self, method: Method) -> str:
+        """Why the scores of a method cannot be trusted, as half a sentence. Empty if they can. Probed once."""
+        method = "packed" if method == "trie" else method
+        if method not in self._obstacles:
+            with evaluating(self._model), torch.no_grad():
+                if self._probe is None:
+                    self._probe = Probe.of(self._model)
+                if not self._probe.finite:
+                    raise ValueError(_NOT_FINITE)
+                if method == "packed":
+                    # Tries first: they use every argument of the packed attention.
+                    found = self._tried("trie") or self._tried("packed")
+                else:
+                    found = self._tried(method)
+            self._obstacles[method] = found
+        return self._obstacles[method]
+
+    def _tried(self, method: Method) -> str:
+        """Why this method does not score the probe's sequences as plain forward passes do."""
+        assert self._probe is not None
+        prompts, thoughts = self._probe.prompts, self._probe.thoughts
+
+        def tokens() -> Sequence[Sequence[np.ndarray]]:
+            head = self._head_at(1.0)
+            if method == "trie":
+                packed.refuse_unless_packable(self._model, head.body)
+            sums = ScoreSums(list(map(len, thoughts)), len(prompts), (), keep_tokens=True)
+            self._score(method, head, prompts, thoughts, sums)
+            return cast(Sequence[Sequence[np.ndarray]], sums.tokens_MNT)
+
+        return self._probe.obstacle(tokens)
 
     def cross_score(
         self,
@@ -144,7 +175,7 @@ class HFScorer:
             lengths_M=list(map(len, thoughts)),
             own_M=list(own_M),
             heads=dict(zip(self._head_tokens, heads, strict=True)),
-            noise=_rounding_error(self._model, sums.sums_SMN[0], lengths),
+            noise=rounding_error(self._model, sums.sums_SMN[0], lengths),
             tokens=None if sums.tokens_MNT is None else cast(Any, [sums.tokens_MNT[row] for row in rows_M]),
             method=method,
         )
@@ -156,55 +187,46 @@ class HFScorer:
             self._heads[key] = OutputHead(self._model, temperature)
         return self._heads[key]
 
-    def _read(self, prompts: list[Ids], thoughts: list[Ids], temperature: float, sums: ScoreSums) -> Method:
-        """Score distinct thoughts under distinct prompts into `sums`. Returns the method used."""
+    def _read(self, prompts: list[Ids], thoughts: list[Ids], temperature: float, sums: ScoreSums) -> str:
+        """Score distinct thoughts under distinct prompts into `sums`. Returns the method, and why no faster one."""
         method = self.method
         if method == "packed" and self._asked == "auto" and worth_sharing(thoughts):
             method = "trie"
-        on_cpu = self._model.device.type == "cpu"
         # no_grad, not inference_mode: tensors that a model caches here (rotary tables) must remain usable in training.
-        with _evaluating(self._model), torch.no_grad():
-            head = self._head_at(temperature)
-            if method == "cached":
-                budget = min(self._max_tokens, cached.CPU_TOKENS) if on_cpu else self._max_tokens
-                cached.score_cached(head, prompts, thoughts, budget, sums)
-            else:
-                budget = min(self._max_tokens, packed.cpu_tokens(self._model)) if on_cpu else self._max_tokens
-                share = method == "trie"
-                packed.score_packed(self._model, head, prompts, thoughts, budget, sums, share=share)
-        return method
+        with evaluating(self._model), torch.no_grad():
+            self._score(method, self._head_at(temperature), prompts, thoughts, sums)
+        slower = self._asked == "auto"
+        reasons = [f"not {faster}: {found}" for faster, found in self._obstacles.items() if slower and found]
+        return "; ".join([method, *reasons])
+
+    def _score(
+        self, method: Method, head: OutputHead, prompts: list[Ids], thoughts: list[Ids], sums: ScoreSums
+    ) -> None:
+        """Score distinct thoughts under distinct prompts into `sums` by one method."""
+        on_cpu = self._model.device.type == "cpu"
+        if method == "plain":
+            plain.score_plain(head, prompts, thoughts, sums)
+        elif method == "cached":
+            budget = min(self._max_tokens, cached.CPU_TOKENS) if on_cpu else self._max_tokens
+            cached.score_cached(head, prompts, thoughts, budget, sums)
+        else:
+            budget = min(self._max_tokens, packed.cpu_tokens(self._model)) if on_cpu else self._max_tokens
+            share = method == "trie"
+            packed.score_packed(self._model, head, prompts, thoughts, budget, sums, share=share)
 
 
-def _rounding_error(model: PreTrainedModel, sums_MN: np.ndarray, lengths_M: list[int]) -> float:
-    """Rounding error of one sum in nats, as stated in `CrossScores.noise`. About the largest measured error.
-
-    Float32 (and wider): 9 eps (largest sum + 10 nats), that is 1e-6 relative and at least 1e-5. Compared with float64
-    the largest error was 5.5 eps of the largest sum. This was measured over random models of 0.85M to 0.5B parameters,
-    15 and 100 tokens, and weights of standard deviation .02 to .2.
-    Half precision and TF32: the maximum of eps |sum| / sqrt(T). Errors of single tokens are coarse and independent
-    there, so they grow with the root of the length. On the smaller models the largest error was .6 of this at standard
-    deviations up to .05 and 1.9 at .1. It is a typical error, not a bound, because a bound would make everything a tie.
-    """
-    finite_MN = np.where(np.isfinite(sums_MN), np.abs(sums_MN), 0.0)
-    eps = max(torch.finfo(p.dtype).eps for p in model.parameters() if p.is_floating_point() and p.itemsize > 1)
-    if model.device.type == "cuda":
-        eps = max(eps, {"highest": 0.0, "high": 2.0**-10, "medium": 2.0**-7}[torch.get_float32_matmul_precision()])
-    if eps > torch.finfo(torch.float32).eps:
-        roots_M1 = np.sqrt(np.maximum(lengths_M, 1))[:, None]
-        return float(eps * (finite_MN / roots_M1).max(initial=0.0))
-    return float(9 * eps * (finite_MN.max(initial=0.0) + 10))
-
-
-@contextmanager
-def _evaluating(model: PreTrainedModel) -> Iterator[None]:
-    """Turn dropout off, and restore the train or eval state of every module afterwards (it may differ by module)."""
-    before = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in before:
-            module.training = training
+def _refusal(asked: Method, obstacle: str, model: str) -> str:
+    """The sentence about a method that was asked for and does not give the model's own log-probabilities."""
+    if asked in ("auto", "plain"):
+        return (
+            f"HFScorer expected a causal language model, found that {obstacle} ({model}): its scores would not be "
+            "probabilities of thoughts. Score with another model."
+        )
+    read = "in packs" if asked != "cached" else "from the KV cache of a prompt"
+    return (
+        f"HFScorer expected a model that can be read {read} for method={asked!r}, found that {obstacle} ({model}): "
+        "pass method='auto', which falls back to a slower method."
+    )
 
 
 def _refuse_malformed(prompts: list[Ids], thoughts: list[Ids], own_M: Sequence[int], temperature: float) -> None:

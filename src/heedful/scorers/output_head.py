@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from heedful.models.exactness import plain_states
 from heedful.scorers.packs import Targets
 
 _CPU_BLOCK = (512, 2048)
@@ -90,8 +91,7 @@ def _body_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module | None]
         return model, None
     vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
     ids_1T = torch.arange(min(8, vocabulary), device=model.device)[None]
-    logits = model(input_ids=ids_1T, use_cache=False, return_dict=True).logits
-    states = body(input_ids=ids_1T, use_cache=False, return_dict=True).last_hidden_state
+    logits, states = plain_states(model, ids_1T), plain_states(body, ids_1T)
     alone = _wide(head(states)).nan_to_num()
     return (body, head) if torch.equal(alone, _wide(logits).nan_to_num()) else (model, None)
 

@@ -1,7 +1,5 @@
 """Method "packed": thoughts in one flat row without padding after each prompt. Shared prefixes can be read once.
 
-It is used only if a small probe gives the same states as the model's own forward pass.
-
 The model's own modules run unchanged. Only the attention is replaced, through the interface that transformers has for
 it. Everything around the attention (norms of queries and keys, biases, multipliers, any kind of positions) is the
 model's own. Any model that calls the interface and passes its arguments on can be read this way.
@@ -17,8 +15,9 @@ import numpy as np
 import torch
 from torch import nn
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, DynamicCache
+from transformers.cache_utils import Cache
 
+from heedful.models.exactness import Unsupported, plain_states
 from heedful.scorers.cached import FirstTokens, equally_long, read_prompts, states_after
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packed_attention import PackedAttention, groups_of, packed_attention
@@ -103,58 +102,58 @@ def packed_states(
     return cast(torch.Tensor, output.logits if "logits" in output else output.last_hidden_state)
 
 
-def obstacle_to_packing(model: PreTrainedModel, body: nn.Module) -> str | None:
-    """Why this model cannot be read in packs, as half a sentence. Empty if it can, `None` if its states are not finite.
+def refuse_unless_packable(model: PreTrainedModel, body: nn.Module) -> None:
+    """Raise `Unsupported` unless every layer uses the packed attention and asks it for nothing that it lacks.
 
-    Two prompts and three thoughts, two of them with a common prefix, are read in a pack and in the model's own way. The
-    states may differ by 1e-5 of their norm. In half precision they may differ by 4 eps, or by ten times the difference
-    between the model's own cached and uncached pass, which shows the effect of rounding.
+    Two prompts and three thoughts, two of them with a common prefix, are read in a pack. In half precision their states
+    may differ from the model's own by 4 eps of their norm, or by ten times the difference between its own cached and
+    uncached pass, which shows the effect of rounding. There this is sharper than to compare log-probabilities.
     """
     passed_on = inspect.signature(body.forward).parameters.values()
     if not getattr(model, "_supports_attention_backend", False) or all(p.kind is not p.VAR_KEYWORD for p in passed_on):
-        return "its attention cannot be exchanged"
-    vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
-    prompts, thoughts = _probe(vocabulary)
+        raise Unsupported("its attention cannot be exchanged")
+    prompts, thoughts = _few(cast(torch.Tensor, model.get_input_embeddings().weight).shape[0])
     pack = plan_packs(thoughts, 64, share=True)[0]
     cache, _ = read_prompts(body, prompts, model.device)
     packed = PackedAttention.of(cache, slice(None), groups_of(pack, len(prompts), model))
     states_PRH = packed_states(model, body, pack, packed, len(prompts))
     if packed.asked_for:
         unsupported = ", ".join(sorted(packed.asked_for))
-        return f"its layers pass arguments to their attention that packs do not support: {unsupported}"
+        raise Unsupported(f"its layers pass arguments to their attention that packs do not support: {unsupported}")
     if len(packed.layers) != len(packed.prefixes):
-        return f"{len(packed.prefixes) - len(packed.layers)} of its layers have an attention of their own"
-    ours, cached, own = [], [], []
-    for place, prompt in enumerate(prompts):
-        for row, reads in zip(pack.rows, _paths(pack), strict=True):
-            ids = torch.tensor([prompt + thoughts[row][:-1]], device=model.device)
-            output = body(input_ids=ids, use_cache=False, return_dict=True)
-            whole = output.logits if "logits" in output else output.last_hidden_state
-            own.append(whole[0, len(prompt) :])
-            behind = DynamicCache()
-            states_after(body, ids[:, : len(prompt)], behind)
-            cached.append(states_after(body, ids[:, len(prompt) :], behind)[0])
-            ours.append(states_PRH[place, reads])
+        own = len(packed.prefixes) - len(packed.layers)
+        raise Unsupported(f"{own} of its layers have an attention of their own")
+    eps = torch.finfo(states_PRH.dtype).eps
+    if eps > torch.finfo(torch.float32).eps:
+        inputs = [thoughts[row][:-1] for row in pack.rows]
+        reads = [pack.targets.rows_E[scored[scored >= 0]] for scored in pack.scored_BT]
+        ours_RH = torch.cat([states_RH[rows] for states_RH in states_PRH for rows in reads]).double()
+        error, rounding = _state_errors(body, prompts, inputs, ours_RH)
+        if error > max(4 * eps, 10 * rounding):
+            raise Unsupported(f"its packed states differ from its own by {error:.0e} of their norm")
+
+
+def _state_errors(
+    body: nn.Module, prompts: Sequence[Ids], inputs: Sequence[Ids], ours_RH: torch.Tensor
+) -> tuple[float, float]:
+    """Differences from the states of plain forward passes, relative to their norm: of `ours_RH`, and of cached passes.
+
+    `inputs`: the tokens that are read after each prompt.
+    """
+    own, behind = [], []
+    for prompt in prompts:
+        for ids in inputs:
+            own.append(plain_states(body, torch.tensor([prompt + ids], device=ours_RH.device))[0, len(prompt) :])
+            cache, _ = read_prompts(body, [prompt], ours_RH.device)
+            behind.append(states_after(body, torch.tensor([ids], device=ours_RH.device), cache)[0])
     own_RH = torch.cat(own).double()
-    error, rounding = ((torch.cat(other).double() - own_RH).norm() / own_RH.norm() for other in (ours, cached))
-    if not own_RH.isfinite().all():
-        return None
-    if not error <= max(1e-5, 4 * torch.finfo(states_PRH.dtype).eps, 10 * float(rounding)):
-        return f"its packed states differ from its own by {float(error):.0e} of their norm"
-    return ""
+    errors = [float((other_RH - own_RH).norm() / own_RH.norm()) for other_RH in (ours_RH, torch.cat(behind).double())]
+    return errors[0], errors[1]
 
 
-def _probe(vocabulary: int) -> tuple[list[Ids], list[Ids]]:
-    ids = [1 + 7 * place % max(1, vocabulary - 1) for place in range(24)]
-    ids = [token % vocabulary for token in ids]
+def _few(vocabulary: int) -> tuple[list[Ids], list[Ids]]:
+    """Two prompts, and three thoughts. Two of the thoughts begin alike."""
+    ids = [(1 + 7 * place % max(1, vocabulary - 1)) % vocabulary for place in range(24)]
     shared = tuple(ids[10:13])
-    return [tuple(ids[:5]), tuple(ids[5:10])], [
-        (*shared, ids[13], ids[14]),
-        (*shared, ids[15], ids[16]),
-        tuple(ids[17:22]),
-    ]
-
-
-def _paths(pack: Pack) -> list[np.ndarray]:
-    """For each thought of a pack the positions of the tokens that it reads."""
-    return [pack.targets.rows_E[scored[scored >= 0]] for scored in pack.scored_BT]
+    thoughts = [(*shared, *ids[13:15]), (*shared, *ids[15:17]), tuple(ids[17:22])]
+    return [tuple(ids[:5]), tuple(ids[5:10])], thoughts
