@@ -98,12 +98,6 @@ LEFT_OUT: dict[str, Callable[[Vectors], float]] = {
     "entropy_group_norm": lambda v: math.sqrt((v["entropy"] ** 2).sum(axis=1).mean()),
     "entropy_noise2": lambda v: noise2(v["entropy"] @ v["entropy"].T),
     "snr": lambda v: signal2(v["task"] @ v["task"].T) / noise2(v["task"] @ v["task"].T),
-    "cosine_task_kl": lambda v: float(
-        v["task"].mean(axis=0)
-        @ v["kl"].mean(axis=0)
-        / np.linalg.norm(v["task"].mean(axis=0))
-        / np.linalg.norm(v["kl"].mean(axis=0))
-    ),
 }
 
 
@@ -117,7 +111,28 @@ def test_readings_and_intervals_equal_those_recomputed_without_each_group(name: 
         statistic({part: np.delete(rows, group, axis=0) for part, rows in vectors.items()}) for group in range(30)
     ]
     half = stdtrit(29, 0.975) * math.sqrt(29 / 30 * np.sum((np.array(deleted) - np.mean(deleted)) ** 2))
-    assert metric.high == pytest.approx(min(metric.value + half, 1.0 if "cosine" in name else math.inf))
+    assert metric.high == pytest.approx(metric.value + half)
+
+
+def test_a_cosine_holds_what_the_jackknife_of_products_of_different_groups_cannot_reject() -> None:
+    vectors = random_vectors(np.random.default_rng(3), 30)
+    vectors["task"] += np.array([2.0, 1.0, 0.0, 0.0, 0.0])
+    vectors["kl"] += np.array([0.0, 2.0, 0.0, 1.0, 0.0])
+
+    def product_and_lengths(kept: np.ndarray) -> tuple[float, float]:
+        task, kl = vectors["task"][kept], vectors["kl"][kept]
+        gram = task @ kl.T
+        others = (gram.sum() - np.trace(gram)) / (len(kept) * (len(kept) - 1))
+        return float(others), math.sqrt(signal2(task @ task.T) * signal2(kl @ kl.T))
+
+    metric = readings(side_of(vectors))["all/cosine_task_kl"]
+    product, lengths = product_and_lengths(np.arange(30))
+    assert metric.value == pytest.approx(product / lengths)
+    deleted = np.array([product_and_lengths(np.delete(np.arange(30), group)) for group in range(30)])
+    for ratio in (metric.low, metric.high):
+        rest = deleted[:, 0] - ratio * deleted[:, 1]
+        half = stdtrit(29, 0.975) * math.sqrt(29 / 30 * np.sum((rest - rest.mean()) ** 2))
+        assert abs(product - ratio * lengths) == pytest.approx(half)
 
 
 def test_constant_groups_are_a_bucket_and_equal_variances_are_never_torn_apart() -> None:

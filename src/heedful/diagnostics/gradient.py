@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from heedful.statistics.intervals import jackknife_interval
+from heedful.statistics.intervals import jackknife_interval, ratio_interval
 from heedful.types import Metric
 
 Floats = npt.NDArray[np.float64]
@@ -231,14 +231,35 @@ def _scope_metrics(prefix: str, scope: _Scope, sorted_by: Sequence[Floats] | Non
         return metrics + [Metric(f"{prefix}/{name}", None, present, why=whys) for name in _names()]
     for part in PARTS:
         metrics += _part_metrics(f"{prefix}/{part}", part, scope)
-    own_signal, own_noise = _signal(scope, "task"), _noise(scope, "task")
+    own_signal, own_noise = _signal(scope, ("task", "task")), _noise(scope, "task")
     metrics.append(_metric(f"{prefix}/snr", _ratio(own_signal, own_noise), -np.inf, np.inf, scope, _SILENT))
-    for one, other in PAIRS:
-        lengths = np.sqrt(scope.product_of_means((one, one)).clip(0) * scope.product_of_means((other, other)).clip(0))
-        cosine = _ratio(scope.product_of_means((one, other)), lengths)
-        why = "one of the two gradients is zero"
-        metrics.append(_metric(f"{prefix}/cosine_{one}_{other}", cosine, -1.0, 1.0, scope, why))
+    metrics += [_cosine_metric(prefix, pair, scope) for pair in PAIRS]
     return metrics + _bound_metrics(prefix, scope)
+
+
+def _cosine_metric(prefix: str, pair: tuple[str, str], scope: _Scope) -> Metric:
+    """The cosine of the expected gradients: their product over the root of both squared signals.
+
+    All three are means over pairs of different groups. A group's noise, which all parts of its gradient share, is
+    never multiplied with itself. There is no value where a squared signal is not clearly above zero.
+    """
+    name, groups = f"{prefix}/cosine_{pair[0]}_{pair[1]}", len(scope.groups)
+    if groups < 3:
+        return Metric(name, None, groups, why="too few groups to tell a signal from zero")
+    squares = []
+    for part in pair:
+        square = _signal(scope, (part, part))
+        if not np.any(square):
+            return Metric(name, None, groups, why="one of the two gradients is zero")
+        if np.isnan(square).any() or jackknife_interval(float(square[0]), square[1:]).low <= 0:
+            return Metric(name, None, groups, why=f"the squared signal of {part} is not clearly above zero")
+        squares.append(square)
+    product, lengths = _signal(scope, pair), np.sqrt((squares[0] * squares[1]).clip(0))
+    interval = ratio_interval(float(product[0]), float(lengths[0]), product[1:], lengths[1:])
+    if interval is None:
+        return Metric(name, None, groups, why="the product of the two signals is not clearly above zero")
+    value = min(max(float(product[0] / lengths[0]), -1.0), 1.0)
+    return Metric(name, value, groups, *interval.cut(-1.0, 1.0))
 
 
 def _part_metrics(prefix: str, part: str, scope: _Scope) -> list[Metric]:
@@ -248,15 +269,15 @@ def _part_metrics(prefix: str, part: str, scope: _Scope) -> list[Metric]:
     return [
         _metric(f"{prefix}_norm", norm, 0.0, np.inf, scope, ""),
         _metric(f"{prefix}_group_norm", single, 0.0, np.inf, scope, ""),
-        _metric(f"{prefix}_signal2", _signal(scope, part), -np.inf, np.inf, scope, ""),
+        _metric(f"{prefix}_signal2", _signal(scope, (part, part)), -np.inf, np.inf, scope, ""),
         _metric(f"{prefix}_noise2", _noise(scope, part), 0.0, np.inf, scope, ""),
         _metric(f"{prefix}_prompt_signal2", prompts, -np.inf, np.inf, scope, "no group has four members to halve"),
     ]
 
 
-def _signal(scope: _Scope, part: str) -> Floats:
-    """`signal2` over the pairs of both sides."""
-    (totals, own), counts = scope.products((part, part)), scope.counts()
+def _signal(scope: _Scope, pair: tuple[str, str]) -> Floats:
+    """The inner product of two expected gradients, over the pairs of different groups of both sides: `[1 + J]`."""
+    (totals, own), counts = scope.products(pair), scope.counts()
     return _ratio((totals - own).sum(axis=0), (counts * (counts - 1)).sum(axis=0))
 
 

@@ -54,9 +54,9 @@ GRADIENT = (
     _gradient(
         "cosine_<p>_<q>",
         "−1 to 1",
-        "Cosine between two parts of the mean gradient; above 0 they push the same way.",
-        "Both are directions of the loss.",
-        "fewer than two groups; one of them is zero",
+        "Cosine between two parts of the expected gradient; above 0 they push the same way.",
+        "Both are directions of the loss. Products of different groups only, so noise neither shrinks nor adds to it.",
+        "fewer than three groups; a squared signal that is not clearly above zero",
     ),
     _gradient(
         "bound_tightness",
