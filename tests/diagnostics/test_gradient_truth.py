@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from test_gradient import side_of
 
-from heedful.diagnostics.gradient import PARTS, GradientNoise, gradient_metrics
+from heedful.diagnostics.gradient import PARTS, gradient_metrics
+from heedful.diagnostics.gradient_scope import GradientNoise
 from heedful.types import Metric
 
 
@@ -88,3 +89,48 @@ def test_intervals_of_cosines_cover_the_truth_at_full_size(
         found = coverage(Truth(cosine, snr, shared, heavy=heavy), groups, batches)
         assert found.covered >= 0.9
         assert found.mean == pytest.approx(cosine, abs=0.1)
+
+
+KINDS = np.array([0.05, 0.1, 0.2, 0.3])
+"""Variances of the rewards of four kinds of prompts, equally many of each."""
+SIZES = np.array([1.0, 2.0, 4.0, 8.0])
+"""Mean squared norms of their groups' gradients."""
+TRUE_SQUARES = np.array([0.75 * 1 + 0.25 * 2, 0.5 * 2 + 0.5 * 4, 0.25 * 4 + 0.75 * 8])
+"""In three buckets of equally many groups: the first holds three quarters of its first kind, and so on."""
+
+
+def bucket_coverage(groups: int, batches: int, ties: bool, seed: int = 0) -> list[float]:
+    """How often the intervals of the norm of a group's gradient hold the truth, for each of three buckets."""
+    rng = np.random.default_rng(seed)
+    held = np.zeros((batches, 3))
+    for number in range(batches):
+        kind_P = rng.integers(0, 4, size=groups)
+        variance_P = KINDS[kind_P] if ties else KINDS[kind_P] * (1 + 0.01 * rng.random(groups))
+        halves = []
+        for _ in range(2):
+            directions = rng.normal(size=(groups, 8))
+            scales = np.sqrt(SIZES[kind_P] * rng.gamma(4.0, 0.25, size=groups))
+            vectors = scales[:, None] * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+            halves.append(side_of(dict.fromkeys(PARTS, vectors), variance_P=variance_P))
+        metrics = gradient_metrics(GradientNoise(halves[0], (halves[0], halves[1])), 4)
+        found = {metric.name: metric for metric in metrics}
+        for bucket, true in enumerate(np.sqrt(TRUE_SQUARES)):
+            norm = found[f"gradient/bucket_{bucket + 1}/task_group_norm"]
+            held[number, bucket] = norm.low is not None and norm.low <= true <= norm.high
+    return [float(share) for share in held.mean(axis=0)]
+
+
+@pytest.mark.parametrize("ties", [True, False])
+def test_intervals_of_buckets_cover_the_truth_though_quantiles_move_with_the_batch(ties: bool) -> None:
+    assert min(bucket_coverage(32, 60, ties)) >= 0.88
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("groups", [16, 32, 64])
+@pytest.mark.parametrize("ties", [True, False])
+def test_intervals_of_buckets_cover_the_truth_at_full_size(
+    groups: int, ties: bool, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("cases", 600)
+    # With 16 groups a bucket is worth five: the page names its coverage.
+    assert min(bucket_coverage(groups, 600, ties)) >= (0.86 if groups == 16 else 0.9)
