@@ -317,3 +317,6 @@ class CrossScores:
     `scores_MN`, to float32 rounding."""
     method: str = ""
     """How the scorer read the pairs, for people. Empty if it does not say."""
+    tasks_M: Sequence[str] | None = None
+    """The task of each thought, where several prompts may be contexts of one task: intervals are taken over tasks.
+    `None`: every prompt is independent of the others."""

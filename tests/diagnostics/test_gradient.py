@@ -11,13 +11,11 @@ from scipy.special import stdtrit
 from heedful.diagnostics.gradient import (
     GRAMS,
     PARTS,
-    GradientNoise,
-    Side,
-    bucket_numbers,
     gradient_metrics,
     noise2,
     signal2,
 )
+from heedful.diagnostics.gradient_scope import GradientNoise, Side, bucket_shares
 from heedful.types import Metric
 
 Vectors = dict[str, np.ndarray]
@@ -98,12 +96,6 @@ LEFT_OUT: dict[str, Callable[[Vectors], float]] = {
     "entropy_group_norm": lambda v: math.sqrt((v["entropy"] ** 2).sum(axis=1).mean()),
     "entropy_noise2": lambda v: noise2(v["entropy"] @ v["entropy"].T),
     "snr": lambda v: signal2(v["task"] @ v["task"].T) / noise2(v["task"] @ v["task"].T),
-    "cosine_task_kl": lambda v: float(
-        v["task"].mean(axis=0)
-        @ v["kl"].mean(axis=0)
-        / np.linalg.norm(v["task"].mean(axis=0))
-        / np.linalg.norm(v["kl"].mean(axis=0))
-    ),
 }
 
 
@@ -117,20 +109,51 @@ def test_readings_and_intervals_equal_those_recomputed_without_each_group(name: 
         statistic({part: np.delete(rows, group, axis=0) for part, rows in vectors.items()}) for group in range(30)
     ]
     half = stdtrit(29, 0.975) * math.sqrt(29 / 30 * np.sum((np.array(deleted) - np.mean(deleted)) ** 2))
-    assert metric.high == pytest.approx(min(metric.value + half, 1.0 if "cosine" in name else math.inf))
+    assert metric.high == pytest.approx(metric.value + half)
 
 
-def test_constant_groups_are_a_bucket_and_equal_variances_are_never_torn_apart() -> None:
+def test_a_cosine_holds_what_the_jackknife_of_products_of_different_groups_cannot_reject() -> None:
+    vectors = random_vectors(np.random.default_rng(3), 30)
+    vectors["task"] += np.array([2.0, 1.0, 0.0, 0.0, 0.0])
+    vectors["kl"] += np.array([0.0, 2.0, 0.0, 1.0, 0.0])
+
+    def product_and_lengths(kept: np.ndarray) -> tuple[float, float]:
+        task, kl = vectors["task"][kept], vectors["kl"][kept]
+        gram = task @ kl.T
+        others = (gram.sum() - np.trace(gram)) / (len(kept) * (len(kept) - 1))
+        return float(others), math.sqrt(signal2(task @ task.T) * signal2(kl @ kl.T))
+
+    metric = readings(side_of(vectors))["all/cosine_task_kl"]
+    product, lengths = product_and_lengths(np.arange(30))
+    assert metric.value == pytest.approx(product / lengths)
+    deleted = np.array([product_and_lengths(np.delete(np.arange(30), group)) for group in range(30)])
+    for ratio in (metric.low, metric.high):
+        rest = deleted[:, 0] - ratio * deleted[:, 1]
+        half = stdtrit(29, 0.975) * math.sqrt(29 / 30 * np.sum((rest - rest.mean()) ** 2))
+        assert abs(product - ratio * lengths) == pytest.approx(half)
+
+
+def test_constant_groups_are_a_bucket_and_equal_variances_have_equal_shares() -> None:
     one = np.array([0.0, 0.25, 0.25, 0.3, 0.0, np.nan])
     other = np.array([0.25, 0.3, 0.4, 0.0, 0.25, 0.3])
-    numbers = bucket_numbers([one, other], 4)
-    # Of the eight spread ones: .25 four times (quantile 2/8), .3 three times (5.5/8), .4 once (7.5/8); thirds.
-    assert [list(each) for each in numbers] == [[0, 1, 1, 3, 0, -1], [1, 3, 3, 0, 1, 3]]
-    distinct = bucket_numbers([np.array([0.0, 1.0, 2.0, 3.0, 4.0]), np.array([0.0, 5.0, 6.0, 7.0, 8.0])], 5)
-    assert [list(each) for each in distinct] == [[0, 1, 1, 2, 2], [0, 3, 3, 4, 4]]
-    assert list(bucket_numbers([np.zeros(3)], 2)[0]) == [0, 0, 0]
+    # Of the eight spread ones: .25 four times (ranks 0 to 1/2), .3 three times (to 7/8), .4 once. Edges at thirds.
+    low, middle, high = [2 / 3, 1 / 3, 0], [0, (2 / 3 - 1 / 2) / (3 / 8), (7 / 8 - 2 / 3) / (3 / 8)], [0, 0, 1]
+    first, second = bucket_shares([one, other], 4)
+    assert (
+        pytest.approx(np.array([[1, 0, 0, 0], [0, *low], [0, *low], [0, *middle], [1, 0, 0, 0], [0, 0, 0, 0]]))
+        == first.T
+    )
+    assert (
+        pytest.approx(np.array([[0, *low], [0, *middle], [0, *high], [1, 0, 0, 0], [0, *low], [0, *middle]]))
+        == second.T
+    )
+    distinct = bucket_shares([np.array([0.0, 1.0, 2.0, 3.0, 4.0]), np.array([0.0, 5.0, 6.0, 7.0, 8.0])], 5)
+    whole = [[(0, 1, 1, 2, 2), (0, 3, 3, 4, 4)][side] for side in range(2)]
+    for shares_BP, numbers in zip(distinct, whole, strict=True):
+        assert pytest.approx(np.eye(5)[list(numbers)]) == shares_BP.T
+    assert bucket_shares([np.zeros(3)], 2)[0].tolist() == [[1.0] * 3, [0.0] * 3]
     with pytest.raises(ValueError, match="at least 2 buckets"):
-        bucket_numbers([one], 1)
+        bucket_shares([one], 1)
 
 
 def test_a_bucket_is_sorted_by_one_half_and_measured_on_the_other() -> None:
@@ -171,7 +194,8 @@ def test_choosing_buckets_by_the_noise_of_rewards_does_not_choose_what_is_measur
             [read[f"bucket_{bucket}/{name}_variance"].value for name in ("sorted", "reward") for bucket in (0, 2)]
         )
     sorted_0, sorted_2, measured_0, measured_2 = np.mean(found, axis=0)
-    assert (sorted_0, sorted_2) == (0.0, pytest.approx(1 / 3))
+    # Variances of 1/4 own the ranks up to 4/7, so a seventh of the upper bucket; the rest is 1/3.
+    assert (sorted_0, sorted_2) == (0.0, pytest.approx(1 / 4 / 7 + 6 / 7 / 3, abs=0.005))
     assert measured_0 == pytest.approx(0.25, abs=0.02)
     assert measured_2 == pytest.approx(0.25, abs=0.02)
 
@@ -275,10 +299,11 @@ def test_what_cannot_be_told_says_why() -> None:
     for bucket in (1, 2, 3):
         of_bucket = {name.removeprefix(f"bucket_{bucket}/") for name in found if name.startswith(f"bucket_{bucket}/")}
         assert of_bucket == names
-    single = next(b for b in (1, 2, 3) if found[f"bucket_{b}/reward_variance"].value == 5.0)
-    assert found[f"bucket_{single}/task_norm"].why == "fewer than two groups"
-    empty = next(b for b in (1, 2, 3) if found[f"bucket_{b}/reward_variance"].value is None)
-    assert "leave buckets empty" in found[f"bucket_{empty}/task_norm"].why
+        assert found[f"bucket_{bucket}/reward_variance"].value == 5.0  # one group, a third of it in each
+        assert found[f"bucket_{bucket}/task_norm"].why == "fewer than two groups"
+    constant = side_of(vectors, variance_P=np.zeros(3))
+    found = readings(constant, (constant, constant), 4)
+    assert found["bucket_1/task_norm"].why == found["bucket_1/sorted_variance"].why == "no group has such a variance"
 
 
 def test_regularisers_are_also_shown_with_the_coefficients_of_the_loss() -> None:

@@ -69,6 +69,17 @@ def test_a_thought_without_a_token_and_a_broken_episode_are_left_out() -> None:
     assert any_turn_thoughts(groups, TAGS, random.Random(0)).thoughts_M == ((1, 2),)
 
 
+def test_every_thought_names_its_task() -> None:
+    episodes = [two_turns(number, [20 + number]) for number in range(4)]
+    episodes = [replace(one, task=replace(one.task, id=f"lake-{at // 2}")) for at, one in enumerate(episodes)]
+    assert first_turn_thoughts([group(*episodes)], TAGS).tasks_M == ("lake-0", "lake-0", "lake-1", "lake-1")
+    thoughts = any_turn_thoughts([group(*episodes)], TAGS, random.Random(0))
+    assert [f"lake-{thoughts.prompts_N[own][0] // 2}" for own in thoughts.own_M] == list(thoughts.tasks_M)
+    swapped = swapped_observations([group(*episodes)], random.Random(0))
+    assert [f"lake-{history[0] // 2}" for history in swapped.histories_M] == list(swapped.tasks_M)
+    assert set(swapped.tasks_M) == {"lake-0", "lake-1"}
+
+
 def test_a_sampled_opening_tag_belongs_to_the_prompt() -> None:
     groups = [group(episode(turn([7], [5, 1, 2], (1, 3), text="so <think>go</think>x", prompt_text="see ")))]
     thoughts = first_turn_thoughts(groups, TAGS)

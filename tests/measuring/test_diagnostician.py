@@ -11,6 +11,7 @@ from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.grounding import GROUNDING_NAMES
 from heedful.diagnostics.strategies import ACTION_NAMES
 from heedful.measuring.diagnostician import Diagnostician, DiagnosticsConfig
+from heedful.measuring.thought_scores import ThoughtScores
 from heedful.protocols import WindowExceeded
 from heedful.types import CrossScores, Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
@@ -290,3 +291,13 @@ def test_alarms_are_among_the_metrics_and_go_on_after_a_resume() -> None:
     assert measure(other, 3, groups()).metrics == measure(one, 3, groups()).metrics
     readings = measured(measure(one, 4, groups()))
     assert readings["alarm/success_drop"].why.startswith("5 of the first 7 readings of success/rate; ")
+
+
+def test_intervals_are_over_tasks_where_several_contexts_may_be_of_one_task():
+    collected = groups()
+    asked = ThoughtScores(DiagnosticsConfig(), Reader(), 0, ThoughtTags(), 0, collected, "")
+    assert asked.cheap().scores.tasks_M is None
+    assert asked.first_turns().scores.tasks_M is None
+    tasks = {group.task.id for group in collected}
+    assert set(asked.any_turn().scores.tasks_M) == tasks
+    assert set(asked.observation().scores.tasks_M) == tasks

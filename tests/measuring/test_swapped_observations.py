@@ -33,8 +33,14 @@ def made_up(rows: int = 6, columns: int = 3) -> SwappedObservations:
         leads_M=tuple((3,) if row % 2 else () for row in range(rows)),
         thoughts_M=tuple(ids(7) for _ in range(rows)),
         own_M=tuple(row % columns for row in range(rows)),
+        tasks_M=tuple(f"task-{row % 4}" for row in range(rows)),
         closed_M=(True,) * rows,
     )
+
+
+def test_the_scores_name_the_task_of_each_thought() -> None:
+    swapped = made_up()
+    assert score_swapped(HFScorer(tiny()), swapped, temperature=1.0).tasks_M == swapped.tasks_M
 
 
 def check_alone(scores: CrossScores, swapped: SwappedObservations, model: LlamaForCausalLM) -> None:
@@ -86,6 +92,7 @@ def test_a_model_that_heeds_the_last_observation_alone_is_told_by_it() -> None:
         leads_M=((),) * 20,
         thoughts_M=tuple((own, 9) for _, own in rows),
         own_M=tuple(own for _, own in rows),
+        tasks_M=tuple(f"task-{history}" for history, _ in rows),
         closed_M=(True,) * 20,
     )
     scores = score_swapped(CopyCat(), swapped, 1.0)

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from heedful.statistics.intervals import Interval, cluster_interval, jackknife_interval, mean_interval, wilson
+from heedful.statistics.intervals import (
+    Interval,
+    cluster_interval,
+    jackknife_interval,
+    mean_interval,
+    ratio_interval,
+    wilson,
+)
 
 
 def test_wilson_agrees_with_published_numbers():
@@ -67,3 +74,20 @@ def test_unequal_clusters_jackknife_the_pooled_mean():
 def test_an_interval_is_cut_to_the_range_without_turning_over():
     assert Interval(-0.2, 1.3).cut(0.0, 1.0) == (0.0, 1.0)
     assert Interval(1.1, 1.3).cut(0.0, 1.0) == (1.0, 1.0)
+
+
+def test_an_interval_of_a_ratio_is_the_published_one_for_means():
+    # Means 2 and 4 of three pairs: variances of the means 1/3 and 1/3, no covariance. t = 4.3027 at two degrees.
+    upper, lower = np.array([1.0, 2.0, 3.0]), np.array([11 / 3, 14 / 3, 11 / 3])
+    found = ratio_interval(2.0, 4.0, (6 - upper) / 2, (12 - lower) / 2)
+    t2 = 4.302653**2
+    of_upper, of_lower = t2 / 3, t2 / 9
+    square, product = 16 - of_lower, 8.0
+    half = math.sqrt(product**2 - square * (4 - of_upper))
+    assert found == pytest.approx(((product - half) / square, (product + half) / square), rel=1e-5)
+
+
+def test_there_is_no_interval_of_a_ratio_whose_divisor_may_be_zero():
+    near_zero = np.array([-0.5, 0.5, 1.5])
+    assert ratio_interval(1.0, 0.5, np.array([0.9, 1.0, 1.1]), near_zero) is None
+    assert ratio_interval(1.0, -5.0, np.array([0.9, 1.0, 1.1]), np.array([-5.1, -5.0, -4.9])) is None

@@ -72,6 +72,7 @@ def score_swapped(
         heads={k: matrices[k] for k in heads},
         noise=noise,
         tokens=cast(Sequence[Sequence[Sequence[float]]], tokens),
+        tasks_M=swapped.tasks_M,
     )
 
 

@@ -6,7 +6,7 @@ Promise: reads only. The draws of a scope depend on the seed, the step and the s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -91,7 +91,9 @@ class ThoughtScores:
         """One drawn turn of each of some trajectories, under their whole contexts."""
         rng = stream(self.seed, scope_name("any_turn", self.place), self.step)
         thoughts = any_turn_thoughts(self.groups, self.tags, rng, self.config.any_turn)
-        return ScoredThoughts(self._score(thoughts), thoughts.closed_M)
+        # Several contexts may be of one task. Where nothing was scored there are no tasks either.
+        scores = replace(self._score(thoughts), tasks_M=thoughts.tasks_M) if thoughts.thoughts_M else NO_SCORES
+        return ScoredThoughts(scores, thoughts.closed_M)
 
     def observation(self) -> ScoredThoughts:
         """Thoughts of one later turn, each after its own history and the observations of others."""

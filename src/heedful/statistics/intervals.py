@@ -62,13 +62,43 @@ def cluster_interval(sums_C: Sequence[float], counts_C: Sequence[float]) -> Inte
     return jackknife_interval(total / count, (total - sums) / (count - counts))
 
 
-def jackknife_interval(value: float, deleted_C: npt.NDArray[np.float64]) -> Interval:
+def jackknife_interval(value: float, deleted_C: npt.NDArray[np.float64], degrees: float | None = None) -> Interval:
     """Interval of a statistic, from its C >= 2 values with one cluster deleted each.
 
-    Student's t with C - 1 degrees of freedom. The statistic itself is the centre: no correction of bias. Source: Tukey
-    1958. The standard error is sqrt((C - 1) / C sum (deleted - mean deleted)^2).
+    Student's t with `degrees` of freedom; `None`: C - 1. The statistic itself is the centre: no correction of bias.
+    Source: Tukey 1958. The standard error is sqrt((C - 1) / C sum (deleted - mean deleted)^2).
     """
     clusters = len(deleted_C)
     error = math.sqrt((clusters - 1) / clusters * float(np.sum((deleted_C - deleted_C.mean()) ** 2)))
-    half = float(stdtrit(clusters - 1, (1 + LEVEL) / 2)) * error
+    half = _quantile(degrees or clusters - 1) * error
     return Interval(value - half, value + half)
+
+
+def ratio_interval(
+    upper: float,
+    lower: float,
+    uppers_C: npt.NDArray[np.float64],
+    lowers_C: npt.NDArray[np.float64],
+    degrees: float | None = None,
+) -> Interval | None:
+    """Interval of upper / lower, from both values and from those with one of C >= 2 clusters deleted each.
+
+    It holds each ratio r for which the jackknife interval of upper - r lower contains zero. `None` where the interval
+    of `lower` reaches zero, because every ratio is possible then. Source: Fieller 1954, with the jackknife's variances.
+    """
+    clusters = len(uppers_C)
+    deviations = np.stack([uppers_C - uppers_C.mean(), lowers_C - lowers_C.mean()])
+    scale = _quantile(degrees or clusters - 1) ** 2 * (clusters - 1) / clusters
+    (of_upper, shared), (_, of_lower) = (scale * (deviations @ deviations.T)).tolist()
+    # The r between the roots of (lower^2 - of_lower) r^2 - 2 (upper lower - shared) r + (upper^2 - of_upper).
+    square = lower * lower - of_lower
+    if lower <= 0 or square <= 0:
+        return None
+    middle = upper * lower - shared
+    half = math.sqrt(max(0.0, middle * middle - square * (upper * upper - of_upper)))
+    return Interval((middle - half) / square, (middle + half) / square)
+
+
+def _quantile(degrees: float) -> float:
+    """The half-width of a 95% interval in standard errors: Student's t."""
+    return float(stdtrit(degrees, (1 + LEVEL) / 2))

@@ -33,8 +33,9 @@ GRADIENT = read_entries(
     Norm of this part of the gradient times the run's own coefficient. Written where the coefficient is above 0.
 
     cosine_<p>_<q> | −1 to 1
-    Cosine between two parts of the mean gradient; above 0 they push the same way. Both are directions of the loss.
-    Missing: fewer than two groups; one of them is zero
+    Cosine between two parts of the expected gradient; above 0 they push the same way. Both are directions of the loss.
+    Products of different groups only, so noise neither shrinks nor adds to it.
+    Missing: fewer than three groups; a squared signal that is not clearly above zero
 
     bound_tightness | 0 to 1
     Norm of the mean undivided task gradient over its upper bound. The bound is sqrt(mean (R - mean)^2) sqrt(mean

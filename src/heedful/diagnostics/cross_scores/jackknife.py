@@ -7,6 +7,7 @@ for all prompts together.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,3 +76,21 @@ def metric_from(
         return Metric(name, estimate.value, n, why="no interval: saturated, the ceiling is reached")
     low, high = interval.cut(floor, ceiling)
     return Metric(name, estimate.value, n, low, high)
+
+
+def over_tasks(
+    metric: Metric, deleted: Sequence[Mapping[str, float | str | None]], tasks: int, bounds: tuple[float, float]
+) -> Metric:
+    """The metric with an interval over tasks in place of the one over prompts, where it has one.
+
+    `deleted`: for each task all values without its thoughts; empty for fewer than three tasks.
+    """
+    if metric.low is None or not isinstance(metric.value, float):
+        return metric
+    values = [found.get(metric.name) for found in deleted]
+    numbers = [value for value in values if isinstance(value, float)]
+    why = f"an interval needs at least 3 tasks, found {tasks}"
+    if deleted and len(numbers) < len(values):
+        numbers, why = [], "without one of the tasks too few prompts are left"
+    estimate = Estimate(metric.value, np.array(numbers) if numbers else None, why)
+    return metric_from(metric.name, estimate, metric.n or 0, floor=bounds[0], ceiling=bounds[1])

@@ -44,15 +44,21 @@ def retrieval(matrix: ScoreMatrix, rng: np.random.Generator) -> dict[str, Metric
 
     `rng` is drawn from only with more than six prompts. The matrix must hold at least one row.
     """
-    metrics = [_accuracy(matrix, "accuracy", 2, top_k_credit(1)), _chance(matrix, "chance", 1)]
-    for k in TOP:
-        metrics += [_accuracy(matrix, f"accuracy@{k}", k + 1, top_k_credit(k)), _chance(matrix, f"chance@{k}", k)]
-    metrics += [_accuracy(matrix, f"accuracy_{ways}way", ways, j_way_credit(ways)) for ways in WAYS]
+    metrics = [*accuracies(matrix), _chance(matrix, "chance", 1), *(_chance(matrix, f"chance@{k}", k) for k in TOP)]
     if matrix.prompts < FEWEST_FOR_TEST:
         metrics.append(_missing(matrix, "p_value", FEWEST_FOR_TEST))
     else:
         metrics.append(Metric("p_value", p_value(matrix, rng), matrix.rows))
     return {metric.name: metric for metric in metrics}
+
+
+def accuracies(matrix: ScoreMatrix) -> list[Metric]:
+    """All accuracies with their intervals; no random number is drawn."""
+    return [
+        _accuracy(matrix, "accuracy", 2, top_k_credit(1)),
+        *(_accuracy(matrix, f"accuracy@{k}", k + 1, top_k_credit(k)) for k in TOP),
+        *(_accuracy(matrix, f"accuracy_{ways}way", ways, j_way_credit(ways)) for ways in WAYS),
+    ]
 
 
 def top_k_credit(k: int) -> Credit:

@@ -102,4 +102,5 @@ def select_rows(scores: CrossScores, chosen_M: Sequence[bool]) -> CrossScores:
         noise=scores.noise,
         tokens=tokens_MNT,
         method=scores.method,
+        tasks_M=None if scores.tasks_M is None else [scores.tasks_M[int(row)] for row in rows],
     )

@@ -47,6 +47,8 @@ class Thoughts:
     thoughts_M: tuple[Ids, ...]
     """Token ids of each thought, its end included."""
     own_M: tuple[int, ...]
+    tasks_M: tuple[str, ...]
+    """The id of the task of each thought."""
     closed_M: tuple[bool, ...]
     """True where the thought was closed by its tag."""
     prompt_texts_N: tuple[str, ...]
@@ -70,6 +72,8 @@ class SwappedObservations:
     """What was sampled before the thought (an opening tag that is not forced). Stays with the thought."""
     thoughts_M: tuple[Ids, ...]
     own_M: tuple[int, ...]
+    tasks_M: tuple[str, ...]
+    """The id of the task of each thought."""
     closed_M: tuple[bool, ...]
     why: str = ""
     """Why there are no rows."""
@@ -84,6 +88,7 @@ class _Row:
 
     prompt: Ids
     thought: Ids
+    task: str
     closed: bool
     prompt_text: str
     thought_text: str
@@ -93,7 +98,7 @@ class _Row:
         reply = trajectory.turns[turn].reply
         before, text = tags.split(reply)
         prompt = (*trajectory.context_ids(turn), *reply.ids[: reply.thought.start])
-        return cls(prompt, _thought(reply), reply.closed, before, text)
+        return cls(prompt, _thought(reply), trajectory.task.id, reply.closed, before, text)
 
 
 def by_environment(groups: Sequence[Group]) -> dict[str, list[Group]]:
@@ -148,26 +153,27 @@ def swapped_observations(
         if len(found.observations_N) > 1:
             return found
         why = "all later turns of a kind show the same observation"
-    return SwappedObservations((), (), (), (), (), (), why)
+    return SwappedObservations((), (), (), (), (), (), (), why)
 
 
 def _swapped_at(turn: int, groups: Sequence[Group], rng: random.Random, rows: int, columns: int) -> SwappedObservations:
     candidates = [trajectory for trajectory in _members(groups) if turn in _turns_with_a_thought(trajectory)]
     place: dict[Ids, int] = {}
-    chosen: list[tuple[Ids, Reply, int]] = []
+    chosen: list[tuple[Ids, Reply, int, str]] = []
     for trajectory in rng.sample(candidates, len(candidates)):
         history, observation = observed(trajectory, turn)
         if len(chosen) == rows or (observation not in place and len(place) == columns):
             continue
         reply = trajectory.turns[turn].reply
-        chosen.append((history, reply, place.setdefault(observation, len(place))))
+        chosen.append((history, reply, place.setdefault(observation, len(place)), trajectory.task.id))
     return SwappedObservations(
-        histories_M=tuple(history for history, _, _ in chosen),
+        histories_M=tuple(history for history, _, _, _ in chosen),
         observations_N=tuple(place),
-        leads_M=tuple(reply.ids[: reply.thought.start] for _, reply, _ in chosen),
-        thoughts_M=tuple(_thought(reply) for _, reply, _ in chosen),
-        own_M=tuple(own for _, _, own in chosen),
-        closed_M=tuple(reply.closed for _, reply, _ in chosen),
+        leads_M=tuple(reply.ids[: reply.thought.start] for _, reply, _, _ in chosen),
+        thoughts_M=tuple(_thought(reply) for _, reply, _, _ in chosen),
+        own_M=tuple(own for _, _, own, _ in chosen),
+        tasks_M=tuple(task for _, _, _, task in chosen),
+        closed_M=tuple(reply.closed for _, reply, _, _ in chosen),
     )
 
 
@@ -207,6 +213,7 @@ def _together(rows: Sequence[_Row]) -> Thoughts:
         prompts_N=tuple(columns),
         thoughts_M=tuple(row.thought for row in rows),
         own_M=tuple(columns[row.prompt] for row in rows),
+        tasks_M=tuple(row.task for row in rows),
         closed_M=tuple(row.closed for row in rows),
         prompt_texts_N=tuple(texts.values()),
         thought_texts_M=tuple(row.thought_text for row in rows),
