@@ -18,8 +18,9 @@ COUNTED = (
     Entry(
         _COUNTED,
         "nats",
-        "I(X;A): what the first action tells about the prompt, less what chance alone would tell.",
-        "The plug-in minus its mean over 200 permutations of actions against prompts. May be negative.",
+        "I(X;A): what the first action tells about the prompt, corrected for few prompts and few actions.",
+        "H(A) with the jackknife's correction over prompts, minus H(A|X) with the bias of a Dirichlet model. At most "
+        "the log of the number of actions that occur. May be negative.",
         "fewer than two prompts with 4 actions; free text",
         "lower",
         "measurement",
