@@ -71,12 +71,13 @@ def input_to_action(groups: Sequence[Group], rng: np.random.Generator, place: st
     tables_BNA = _tables(list(by_prompt.values()), rng)
     plugin, *permuted = _informations(tables_BNA)
     found = action_information(tables_BNA[0])
+    low, high = found.interval or (None, None)
     raw = None if len(by_prompt) < 3 else _informations_without(tables_BNA[0])
     rows = sum(map(len, by_prompt.values()))
     as_good = int(np.sum(np.asarray(permuted) >= plugin - 1e-9))
     names = [f"grounding{place}/{name}" for name in ACTION_NAMES]
     return [
-        Metric(names[0], found.value, rows, *(found.interval or ()), why="" if found.interval else NO_INTERVAL),
+        Metric(names[0], found.value, rows, low, high, "" if found.interval else NO_INTERVAL),
         metric_from(names[1], Estimate(plugin, raw, FEW_PROMPTS), rows),
         Metric(names[2], (1 + as_good) / (DRAWS + 1), rows),
     ]
