@@ -167,9 +167,9 @@ def test_two_runs_a_side_show_areas_and_confirm_none(written: WrittenRuns) -> No
     assert not entropy.declared
     assert set(found.by_arm[found.best]) == {"new"}
     assert (
-        "New against old: no metric is confirmed, because a metric is chosen on one half of the runs; the other half has "
-        "1 on the smaller side, and fewer than 6 cannot tell it from chance. On all runs 1 of 2 metrics reach 0.99, by "
-        "choice or by chance."
+        "New against old: no metric is confirmed, because a metric is chosen on one half of the runs; the other half "
+        "has 1 on the smaller side, and fewer than 6 cannot tell it from chance. On all runs 1 of 2 metrics reach "
+        "0.99, by choice or by chance."
     ) in verdict(declared, outcomes, 4)
 
 
