@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from heedful.statistics.change_point import Design, Point, largest_shift
+from heedful.statistics.change_point import Design, Point, _correlation, largest_shift
 from heedful.types import Metric
 
 DOWN = Design("down", least=0.1, relative=False, threshold=5.0, baseline=3, confirm=2, correlation=0.0)
@@ -133,3 +133,64 @@ def test_fewer_than_2_in_1000_series_without_drift_reach_the_threshold(correlati
     found = [highest(rng, 100, design, 1.0, correlation) for _ in range(2000)]
     record_property("cases", len(found))
     assert sum(z >= design.threshold for z in found) < 4
+
+
+def drops_found(rng, design, correlation, drop, series, count):
+    """Success rates with exact intervals that fall by `drop` halfway: early alarms, and the delays of all alarms."""
+    early, delays = 0, []
+    for _ in range(series):
+        noise = rng.standard_normal(count)
+        for place in range(1, count):
+            noise[place] = correlation * noise[place - 1] + math.sqrt(1 - correlation**2) * noise[place]
+        values = 0.5 + 0.06 * noise - drop * (np.arange(count) >= count // 2)
+        points = readings(values, 0.06)
+        for end in range(count):
+            shift = largest_shift(points[max(0, end - 63) : end + 1], design)
+            if shift is not None and shift.z >= design.threshold:
+                early += end < count // 2
+                delays.append(end - count // 2)
+                break
+    return early, delays
+
+
+OF_SUCCESS = Design("down", 0.05, False, 5.0, 5, 2, 0.25, estimated=True)
+"""That of the alarm success_drop."""
+
+
+def test_a_correlation_is_read_around_a_change_of_level_and_not_from_it():
+    steady = [0.1, -0.1] * 4
+    levels = [1.0 + each for each in steady] + steady
+    # r = -14/16 within the two levels, plus (2 - 4 * 14/16) / 16 of bias; negative counts as 0.
+    assert _correlation(np.array(levels), OF_SUCCESS) == 0.0
+    slow = [0.1, 0.1, 0.1, 0.1, -0.1, -0.1, -0.1, -0.1]
+    # Neighbours agree 6 times in 7 within each level: r = 2 * (6 - 1) / 16 = .625, plus (2 + 2.5) / 16.
+    assert _correlation(np.array([9.0 + each for each in slow] + slow), OF_SUCCESS) == pytest.approx(0.625 + 4.5 / 16)
+    assert _correlation(np.full(10, 0.3), OF_SUCCESS) == 0.0
+
+
+def test_an_estimated_correlation_only_widens():
+    values = readings([0.9, 0.7, 0.9, 0.7, 0.9, 0.7, 0.2, 0.2])
+    assert largest_shift(values, OF_SUCCESS).z == largest_shift(values, replace(OF_SUCCESS, estimated=False)).z
+    slow = readings([0.9, 0.9, 0.9, 0.7, 0.7, 0.7, 0.2, 0.2])
+    assert largest_shift(slow, OF_SUCCESS).z < largest_shift(slow, replace(OF_SUCCESS, estimated=False)).z
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.7, 0.9])
+def test_correlated_success_raises_no_false_alarm_and_a_drop_is_still_found(correlation):
+    early, delays = drops_found(np.random.default_rng(8), OF_SUCCESS, correlation, 0.0, 12, 60)
+    assert len(delays) <= 1
+    early, delays = drops_found(np.random.default_rng(9), OF_SUCCESS, correlation, 0.4, 8, 60)
+    assert early == 0
+    assert len(delays) >= 7, "power"
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("correlation", "power"), [(0.0, 0.9), (0.5, 0.9), (0.7, 0.8), (0.9, 0.4)])
+def test_at_most_2_percent_of_correlated_series_raise_success_drop(correlation, power, record_property):
+    series = 400
+    record_property("cases", series)
+    _, wrong = drops_found(np.random.default_rng(10), OF_SUCCESS, correlation, 0.0, series, 100)
+    assert len(wrong) <= 0.02 * series
+    early, found = drops_found(np.random.default_rng(11), OF_SUCCESS, correlation, 0.2, 100, 100)
+    record_property("drops_of_20_points_found", len(found) - early)
+    assert len(found) - early >= 100 * power

@@ -153,18 +153,24 @@ def separated(written: WrittenRuns) -> Study:
     return study(separations=(Separation("New against old", ("new",), ("old",)),), dial="level", measures=(), pairs=())
 
 
-def test_the_best_metric_is_chosen_on_one_half_and_read_on_the_other(written: WrittenRuns) -> None:
+def test_two_runs_a_side_show_areas_and_confirm_none(written: WrittenRuns) -> None:
     declared = separated(written)
-    found = read_outcomes(declared, written.folder.runs(declared)[:4]).separations[0]
+    outcomes = read_outcomes(declared, written.folder.runs(declared)[:4])
+    found = outcomes.separations[0]
     assert found.best == "information/first_turn/mi"
     assert "time/collect" not in found.areas
     assert (found.areas[found.best].collapsed, found.areas[found.best].direction) == (60, "lower")
-    assert found.confirmed is not None
-    assert (found.confirmed.collapsed, found.met) == (30, True)
+    assert found.areas[found.best].collapsed_runs == 2
+    assert (found.confirmed, found.met) == (None, None)
     entropy = found.areas["policy/entropy_per_token"]
     assert abs(entropy.value - 0.5) < 0.2
     assert not entropy.declared
     assert set(found.by_arm[found.best]) == {"new"}
+    assert (
+        "New against old: no metric is confirmed, because a metric is chosen on one half of the runs; the other half "
+        "has 1 on the smaller side, and fewer than 6 cannot tell it from chance. On all runs 1 of 2 metrics reach "
+        "0.99, by choice or by chance."
+    ) in verdict(declared, outcomes, 4)
 
 
 def test_a_metric_that_one_side_lacks_is_no_separation(written: WrittenRuns) -> None:

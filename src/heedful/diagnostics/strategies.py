@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import xlogy
 
+from heedful.diagnostics.action_information import FEWEST_PROMPTS, action_information
 from heedful.diagnostics.actions import mostly_alone
 from heedful.diagnostics.behaviour import mean, rate
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from
@@ -28,6 +29,7 @@ FEWEST_ACTIONS = 4
 """Actions that a prompt needs to be counted."""
 ACTION_NAMES = ("input_to_action", "input_to_action_plugin", "input_to_action_p_value")
 NO_ACTIONS = "no turn names an action"
+NO_INTERVAL = f"no interval: an interval needs at least {FEWEST_PROMPTS} prompts"
 
 
 def strategy_metrics(groups: Sequence[Group]) -> list[Metric]:
@@ -47,14 +49,14 @@ def strategy_metrics(groups: Sequence[Group]) -> list[Metric]:
 def input_to_action(groups: Sequence[Group], rng: np.random.Generator, place: str = "") -> list[Metric]:
     """I(X;A) of prompt and first action, in nats: `grounding/input_to_action`, `_plugin` and `_p_value`.
 
-    The plug-in, minus its mean over 200 permutations of actions against prompts (what chance adds when a prompt has
-    few actions). It may be negative. The p-value is (1 + permutations with as large a plug-in) / (200 + 1). An invalid
-    reply of which nothing was executed counts as an action of its own. Prompts are distinct by token ids (by text where
-    there are none). Prompts with fewer than 4 actions are left out.
+    The first is that of `action_information`, corrected for few prompts and few actions. It may be negative. Its
+    interval is for the truth. The plug-in has no correction, and its interval (delete-one-prompt jackknife) is for its
+    own mean. An interval needs 8 prompts, that of the plug-in 3.
 
-    Intervals: delete-one-prompt jackknife, from three prompts on. Without a prompt, the chance part is that of the
-    same permutations without that prompt's actions. Only the permutations draw from `rng`. `place`: `/<environment>` in
-    a batch that mixes several.
+    The p-value is (1 + permutations of actions against prompts with as large a plug-in) / (200 + 1). Only permutations
+    draw from `rng`. An invalid reply of which nothing was executed counts as an action of its own. Prompts are distinct
+    by token ids (by text where there are none). Prompts with fewer than 4 actions are left out. `place`:
+    `/<environment>` in a batch that mixes several.
     """
     actions, by_prompt = _first_actions(groups)
     why = "" if any(action is not None for action in actions) else NO_ACTIONS
@@ -67,17 +69,14 @@ def input_to_action(groups: Sequence[Group], rng: np.random.Generator, place: st
         return [Metric(f"grounding{place}/{name}", None, len(actions), why=why) for name in ACTION_NAMES]
     tables_BNA = _tables(list(by_prompt.values()), rng)
     plugin, *permuted = _informations(tables_BNA)
-    feigned = float(np.mean(permuted))
-    if len(by_prompt) < 3:
-        raw = corrected = None
-    else:
-        raw, *permuted_BN = _informations_without(tables_BNA)
-        corrected = raw - np.mean(permuted_BN, axis=0)
+    found = action_information(tables_BNA[0])
+    low, high = found.interval or (None, None)
+    raw = None if len(by_prompt) < 3 else _informations_without(tables_BNA[0])
     rows = sum(map(len, by_prompt.values()))
     as_good = int(np.sum(np.asarray(permuted) >= plugin - 1e-9))
     names = [f"grounding{place}/{name}" for name in ACTION_NAMES]
     return [
-        metric_from(names[0], Estimate(plugin - feigned, corrected, FEW_PROMPTS), rows),
+        Metric(names[0], found.value, rows, low, high, "" if found.interval else NO_INTERVAL),
         metric_from(names[1], Estimate(plugin, raw, FEW_PROMPTS), rows),
         Metric(names[2], (1 + as_good) / (DRAWS + 1), rows),
     ]
@@ -114,16 +113,13 @@ def _informations(tables_BNA: Floats) -> Floats:
     return found
 
 
-def _informations_without(tables_BNA: Floats) -> Floats:
-    """The same without the actions of one prompt, for every prompt: B x N."""
-    prompts_BN, actions_BA = tables_BNA.sum(axis=2), tables_BNA.sum(axis=1)
-    n_BN = prompts_BN.sum(axis=1, keepdims=True) - prompts_BN
-    cells_BN = _n_log_n(tables_BNA).sum(axis=2)
-    cells_BN = cells_BN.sum(axis=1, keepdims=True) - cells_BN
-    margins_BN = _n_log_n(prompts_BN)
-    margins_BN = margins_BN.sum(axis=1, keepdims=True) - margins_BN
-    actions_BN = _n_log_n(actions_BA[:, None] - tables_BNA).sum(axis=2)
-    found: Floats = (cells_BN - margins_BN - actions_BN + _n_log_n(n_BN)) / n_BN
+def _informations_without(table_NA: Floats) -> Floats:
+    """The plug-in of a table without the actions of one prompt, for every prompt."""
+    prompts_N, cells_N = table_NA.sum(axis=1), _n_log_n(table_NA).sum(axis=1)
+    n_N = prompts_N.sum() - prompts_N
+    margins_N = _n_log_n(prompts_N)
+    actions_N = _n_log_n(table_NA.sum(axis=0) - table_NA).sum(axis=1)
+    found: Floats = (cells_N.sum() - cells_N - (margins_N.sum() - margins_N) - actions_N + _n_log_n(n_N)) / n_N
     return found
 
 

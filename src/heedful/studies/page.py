@@ -103,16 +103,16 @@ def _p(p_value: float | None) -> str:
 
 
 def _separated(outcome: SeparationOutcome) -> str:
-    title = outcome.spec.title
+    title, wanted = outcome.spec.title, f"{outcome.spec.wanted:g}"
+    reaching = f"On all runs {outcome.reaching} of {len(outcome.areas)} metrics reach {wanted}"
+    if not outcome.areas:
+        return f"{title}: unknown ({outcome.why})."
     if outcome.confirmed is None:
-        return (
-            f"{title}: unknown ({outcome.why or 'too few readings to choose a metric on one half and read the other'})."
-        )
+        return f"{title}: no metric is confirmed, because {outcome.why}. {reaching}, by choice or by chance."
     reached = "reaches" if outcome.met else "does not reach"
     return (
-        f"{title}: the metric that separates best on the even readings is {outcome.best}; on the odd ones its area is "
-        f"{area_text(outcome.confirmed)}, which {reached} the {outcome.spec.wanted:g} asked for. On all readings "
-        f"{outcome.reaching} of {len(outcome.areas)} metrics reach it."
+        f"{title}: the metric that separates best on one half of the runs is {outcome.best}; on the other half its "
+        f"area is {area_text(outcome.confirmed)}, which {reached} the {wanted} asked for. {reaching}."
     )
 
 

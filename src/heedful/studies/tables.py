@@ -68,10 +68,12 @@ def pair_rows(outcomes: Outcomes) -> Rows:
 
 def area_rows(outcome: SeparationOutcome) -> Rows:
     """The areas of the metrics that separate best."""
-    rows = [["metric", "AUC", "collapsed is", "readings", "interval"]]
+    rows = [["metric", "AUC", "collapsed is", "readings", "runs", "interval"]]
     for metric, found in list(outcome.areas.items())[:MOST_LISTED]:
         side = found.direction if found.declared else f"{found.direction} (chosen from the data)"
-        rows.append([metric, area_text(found), side, f"{found.collapsed} against {found.healthy}", found.why])
+        readings = f"{found.collapsed} against {found.healthy}"
+        runs = f"{found.collapsed_runs} against {found.healthy_runs}"
+        rows.append([metric, area_text(found), side, readings, runs, found.why])
     return rows
 
 

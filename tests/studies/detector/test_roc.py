@@ -42,15 +42,29 @@ def test_without_overlap_the_limit_is_that_of_independent_pairs() -> None:
     found = area(Sample(tuple(np.arange(50) + 100.0)), Sample(tuple(np.arange(60) * 1.0)), "higher")
     assert found.value == 1.0
     assert found.interval == pytest.approx((0.025 ** (1 / 50), 1.0))
-    assert "exact for 50" in found.why
+    assert found.why == "no overlap: exact for 50 runs"
 
 
-def test_the_interval_is_delongs_on_the_log_odds_scale() -> None:
+def test_without_overlap_runs_count_and_not_their_values() -> None:
+    runs = tuple(f"r{run}" for run in range(3) for _ in range(50))
+    found = area(Sample(tuple(np.arange(150) + 1000.0), runs), Sample(tuple(np.arange(150) * 1.0), runs), "higher")
+    assert found.interval == pytest.approx((0.025 ** (1 / 3), 1.0))
+    assert (found.collapsed, found.collapsed_runs, found.healthy_runs) == (150, 3, 3)
+
+
+def test_a_single_run_on_one_side_has_no_interval() -> None:
+    one, three = ("r",) * 3, ("a", "b", "c")
+    found = area(Sample((4.0, 5.0, 6.0), one), Sample((1.0, 2.0, 4.5), three), "higher")
+    assert (found.interval, found.why) == (None, "a single run on one side")
+
+
+def test_with_one_value_per_run_the_interval_is_delongs_on_the_log_odds_scale() -> None:
+    # Student's t with 2 degrees of freedom.
     # 0.5, 1.5 and 3.5 lie above 0, 1 and 3 of the healthy; 1, 2 and 3 lie below 2, 1 and 1 of the collapsed.
     found = area(Sample((0.5, 1.5, 3.5)), Sample((1.0, 2.0, 3.0)), "higher")
     s10 = sum((v - 4 / 9) ** 2 for v in (0, 1 / 3, 1)) / 2
     s01 = sum((v - 4 / 9) ** 2 for v in (2 / 3, 1 / 3, 1 / 3)) / 2
-    half = 1.959964 * math.sqrt(s10 / 3 + s01 / 3) / (4 / 9 * 5 / 9)
+    half = 4.302653 * math.sqrt(s10 / 3 + s01 / 3) / (4 / 9 * 5 / 9)
     odds = math.log(4 / 5)
     assert found.value == pytest.approx(4 / 9)
     assert found.interval == pytest.approx([1 / (1 + math.exp(-odds + side * half)) for side in (1, -1)], abs=1e-6)
@@ -69,6 +83,36 @@ def test_readings_of_one_run_do_not_count_as_independent() -> None:
     assert naive.interval is not None
     widths = [found.interval.high - found.interval.low for found in (clustered, naive)]
     assert widths[0] > 2.5 * widths[1]
+
+
+def coverage(runs: int, distance: float, within: float, studies: int, seed: int) -> float:
+    """Share of intervals that hold the true area: runs have levels of their own, and 10 values each around them."""
+    rng = np.random.default_rng(seed)
+    true = 0.5 * (1 + math.erf(distance / math.sqrt(2 * (1 + within**2)) / math.sqrt(2)))
+    names = tuple(f"{run}" for run in range(runs) for _ in range(10))
+    held = 0
+    for _ in range(studies):
+        levels = distance + rng.normal(size=runs), rng.normal(size=runs)
+        x, y = ((own[:, None] + within * rng.normal(size=(runs, 10))).ravel() for own in levels)
+        sides = Sample(tuple(x), tuple(f"x{n}" for n in names)), Sample(tuple(y), tuple(f"y{n}" for n in names))
+        found = area(*sides, "higher").interval
+        held += found is not None and found.low <= true <= found.high
+    return held / studies
+
+
+@pytest.mark.parametrize(("runs", "within"), [(2, 0.1), (2, 1.0), (6, 1.0)])
+def test_few_runs_of_a_noise_metric_are_not_told_apart(runs: int, within: float) -> None:
+    assert coverage(runs, 0.0, within, 100, 3) >= 0.95
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("runs", [2, 3, 4, 6, 12])
+@pytest.mark.parametrize("within", [0.1, 1.0])
+@pytest.mark.parametrize("distance", [0.0, 1.0, 2.0, 3.5])
+def test_intervals_by_run_hold_the_true_area(runs: int, within: float, distance: float, record_property) -> None:
+    studies = 500
+    record_property("cases", studies)
+    assert coverage(runs, distance, within, studies, 4) >= 0.9 - 2 * math.sqrt(0.9 * 0.1 / studies)
 
 
 def test_the_interval_covers_the_true_area() -> None:

@@ -39,7 +39,8 @@ class AlarmConfig:
     measured_confirm: int = 1
     """The same as confirm, of what is measured every few steps."""
     correlation: float = 0.25
-    """Largest correlation of neighbouring values under which the rate of false alarms holds."""
+    """Largest correlation of neighbouring values under which the rate of false alarms holds. `success_drop` estimates
+    a higher one from the run."""
     window: int = 64
     """Latest values of a metric that are compared with each other."""
     success: float = 0.05
@@ -221,7 +222,7 @@ def _warnings(config: AlarmConfig) -> tuple[Rule, ...]:
         *_warnings_of_groups(config),
         Rule(
             "success_drop",
-            (_drop(config, config.success, SUCCESS, PROGRESS),),
+            (tuple(_estimated(change) for change in _drop(config, config.success, SUCCESS, PROGRESS)),),
             "Success has fallen, or episodes get less far. The alarms raised before it, if any, say how.",
         ),
     )
@@ -267,9 +268,14 @@ def _rise(config: AlarmConfig, least: float, *metrics: str, pair: bool = False) 
     return tuple(_change(config, metric, "up", least, True, pair) for metric in metrics)
 
 
-def _drop(config: AlarmConfig, least: float, *metrics: str, pair: bool = False) -> tuple[Condition, ...]:
+def _drop(config: AlarmConfig, least: float, *metrics: str, pair: bool = False) -> tuple[Change, ...]:
     """One of the metrics has fallen by an amount."""
     return tuple(_change(config, metric, "down", least, False, pair) for metric in metrics)
+
+
+def _estimated(change: Change) -> Change:
+    """The same for a series that may be more correlated than the configuration says."""
+    return replace(change, design=replace(change.design, estimated=True))
 
 
 def _change(config: AlarmConfig, metric: str, direction: Direction, least: float, relative: bool, pair: bool) -> Change:

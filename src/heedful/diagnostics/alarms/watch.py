@@ -147,6 +147,7 @@ class Alarms:
     def _judge_change(self, change: Change, name: str, step: int) -> _Finding:
         design = change.design
         key = f"{name} {design.direction} {design.least:g} {design.threshold:g}"
+        key += " estimated" if design.estimated else ""
         test = self._tests.setdefault(key, _Test())
         points = [point for point in self._series[name] if point.step >= test.start][-self.config.window :]
         need = design.baseline + design.confirm

@@ -1,7 +1,7 @@
 """How well a metric separates two sets of values: ROC curves and the area under them.
 
-Promise: ties share credit by midranks, so a metric that never moves has an area of exactly one half. An interval never
-claims certainty because two sets happen not to overlap.
+Ties share credit by midranks, so a metric that never moves has an area of exactly one half. Runs are the independent
+units, never values: an interval is for the area over all runs that could have been made.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
+from scipy.special import stdtrit
 from scipy.stats import rankdata
 
 from heedful.diagnostics.catalogue import Trend
@@ -27,11 +27,15 @@ class Sample:
 
     values: tuple[float, ...]
     runs: tuple[str, ...] = ()
-    """One name per value; values of one run are correlated. Empty: all values are independent."""
+    """One name per value; values of one run are correlated. Empty: each value is a run of its own."""
 
     def __post_init__(self) -> None:
         if self.runs and len(self.runs) != len(self.values):
             raise ValueError(f"Expected a run for each of {len(self.values)} values, found {len(self.runs)}.")
+
+    def names(self, side: str) -> tuple[str, ...]:
+        """The run of each value."""
+        return self.runs or tuple(f"{side}{index}" for index in range(len(self.values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +51,19 @@ class Area:
     declared: bool
     """The direction was said beforehand; otherwise the data chose it, which flatters areas near one half."""
     collapsed: int
+    """Values of this side."""
     healthy: int
+    collapsed_runs: int
+    healthy_runs: int
 
 
 def area(collapsed: Sample, healthy: Sample, direction: Trend | None = None) -> Area:
     """The area under the ROC curve with its interval.
 
-    The interval is DeLong's on the log-odds scale. Where both sides have several runs it is Obuchowski's (1997),
-    which treats the values of a run as one cluster. Sets that do not overlap at all have no spread to take either
-    from: then the limit is the exact one for as many independent pairs as the smaller side has values.
+    The interval is Obuchowski's (1997) on the log-odds scale: the values of a run are one cluster. With one value per
+    run it is DeLong's. The quantile is Student's t with one degree of freedom less than the smaller side has runs (a
+    deviation: the normal quantile covers 84% with 6 runs). Sets that do not overlap have no spread. Their limit is
+    the exact one for as many independent pairs as the smaller side has runs. A side of a single run has no interval.
 
     Raises:
         ValueError: one of the sets is empty.
@@ -68,8 +76,11 @@ def area(collapsed: Sample, healthy: Sample, direction: Trend | None = None) -> 
     if side == "lower":
         x, y = -x, -y
     value = raw if side == "higher" else 1.0 - raw
-    interval, why = _interval(value, x, y, collapsed.runs, healthy.runs)
-    return Area(value, interval, why, side, direction is not None, len(x), len(y))
+    names = collapsed.names("x"), healthy.names("y")
+    interval, why = _interval(value, x, y, *names)
+    return Area(
+        value, interval, why, side, direction is not None, len(x), len(y), len(set(names[0])), len(set(names[1]))
+    )
 
 
 def roc_curve(collapsed: Sequence[float], healthy: Sequence[float], direction: Trend) -> list[tuple[float, float]]:
@@ -89,29 +100,25 @@ def _placements(x: Array, y: Array) -> Array:
 
 
 def _interval(
-    value: float, x: Array, y: Array, runs_x: Sequence[str], runs_y: Sequence[str]
+    value: float, x: Array, y: Array, names_x: Sequence[str], names_y: Sequence[str]
 ) -> tuple[Interval | None, str]:
+    runs = min(len(set(names_x)), len(set(names_y)))
+    if runs < 2:
+        return None, "a single run on one side"
     if value in (0.0, 1.0):
-        pairs = min(len(x), len(y))
-        edge = ((1 - LEVEL) / 2) ** (1 / pairs)
+        edge = ((1 - LEVEL) / 2) ** (1 / runs)
         bounds = Interval(edge, 1.0) if value == 1.0 else Interval(0.0, 1 - edge)
-        return bounds, f"no overlap: exact for {pairs} independent pairs"
-    clustered = len(set(runs_x)) > 1 and len(set(runs_y)) > 1
-    names_x = runs_x if clustered else [f"x{index}" for index in range(len(x))]
-    names_y = runs_y if clustered else [f"y{index}" for index in range(len(y))]
-    if len(set(names_x)) < 2 or len(set(names_y)) < 2:
-        return None, "a single value on one side has no spread"
+        return bounds, f"no overlap: exact for {runs} runs"
     error = math.sqrt(_variance(value, x, y, names_x, names_y))
-    how = "values of a run taken as one cluster" if clustered else "values taken as independent"
     if error == 0.0:
-        return None, "no spread among the values"
-    half = float(ndtri((1 + LEVEL) / 2)) * error / (value * (1 - value))
+        return None, "no spread among the runs"
+    half = float(stdtrit(runs - 1, (1 + LEVEL) / 2)) * error / (value * (1 - value))
     odds = math.log(value / (1 - value))
-    return Interval(_expit(odds - half), _expit(odds + half)), how
+    return Interval(_expit(odds - half), _expit(odds + half)), f"by run, {runs} on the smaller side"
 
 
 def _variance(value: float, x: Array, y: Array, names_x: Sequence[str], names_y: Sequence[str]) -> float:
-    """Obuchowski's variance of the area; with one value per cluster it is DeLong's."""
+    """Obuchowski's variance of the area. With one value per cluster it is DeLong's."""
     parts_x, parts_y = (
         _by_cluster(_placements(x, y) - value, names_x),
         _by_cluster(1 - _placements(y, x) - value, names_y),

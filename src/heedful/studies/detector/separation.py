@@ -1,7 +1,7 @@
 """ROC of every metric between the values of collapsed and of healthy arms.
 
-Promise: the best metric is chosen on one half of the values and its area is reported from the other, so that choosing
-among many does not flatter it.
+The best metric is chosen on one half of the runs. Its area is read from the other half, so choosing among many metrics
+does not flatter it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from statistics import fmean, variance
 
-from heedful.diagnostics.catalogue import direction_of
+from heedful.diagnostics.catalogue import Trend, direction_of
 from heedful.report.record import RunRecord
 from heedful.studies.declaration import Separation
 from heedful.studies.detector.roc import Area, Sample, area, roc_curve
@@ -21,6 +21,8 @@ from heedful.studies.detector.roc import Area, Sample, area, roc_curve
 Records = Mapping[str, Mapping[str, RunRecord]]
 """Arm -> label of the run -> its measurements."""
 
+FEWEST_RUNS = 6
+"""Runs of each side that confirm a metric. With 5, even complete separation has an interval that reaches one half."""
 MOST_CURVES = 6
 """ROC curves kept for the page: those of the best metrics."""
 
@@ -32,15 +34,15 @@ class SeparationOutcome:
     spec: Separation
     areas: Mapping[str, Area]
     best: str
-    """The metric that separates best on the values of even steps. Empty where there is none."""
+    """The metric that separates best on the runs that choose (every other run of each arm). Empty where none can."""
     confirmed: Area | None
-    """Its area on the values of odd steps."""
+    """Its area on all other runs. `None` where they are fewer than `FEWEST_RUNS` on a side, or lack the metric."""
     by_arm: Mapping[str, Mapping[str, Area]]
     """Metric -> collapsed arm -> area against the healthy arms, for the best metrics."""
     curves: Mapping[str, Sequence[tuple[float, float]]]
     """Metric -> (false alarm rate, hit rate), for the best metrics."""
     why: str = ""
-    """Why there are no areas."""
+    """Why there are no areas, or why none is confirmed."""
 
     @property
     def reaching(self) -> int:
@@ -55,25 +57,20 @@ class SeparationOutcome:
 
 def read_separation(spec: Separation, records: Records) -> SeparationOutcome:
     """Areas of every metric that both sides report."""
-    names = _names(spec, records)
-    areas: dict[str, Area] = {}
-    even: dict[str, tuple[float, float]] = {}
-    for name in names:
-        sides = [_sample(spec, records, arms, name) for arms in (spec.collapsed, spec.healthy)]
-        if not all(side.values for side in sides):
-            continue
-        areas[name] = area(sides[0], sides[1], direction_of(name))
-        halves = [_sample(spec, records, arms, name, parity=0) for arms in (spec.collapsed, spec.healthy)]
-        if all(half.values for half in halves):
-            found = area(halves[0], halves[1], areas[name].direction).value
-            even[name] = (found, _distance(halves[0].values, halves[1].values))
-    ranked = sorted(areas, key=lambda name: (-areas[name].value, -even.get(name, (0.0, 0.0))[1], name))
+    areas = _areas(spec, records)
     if not areas:
         return SeparationOutcome(spec, {}, "", None, {}, {}, "no metric has values on both sides")
-    # Several separate the one half completely, as a rule: the one whose sides lie furthest apart there is the best.
-    best = max(even, key=lambda name: even[name], default="")
-    odd = [_sample(spec, records, arms, best, parity=1) for arms in (spec.collapsed, spec.healthy)]
-    confirmed = area(odd[0], odd[1], areas[best].direction) if best and all(half.values for half in odd) else None
+    choosing, confirming = _halves(records)
+    found = {name: one for name in areas if (one := _read(spec, choosing, name, direction_of(name)))}
+    chosen = {name: (one.value, _distance(*_values(spec, choosing, name))) for name, one in found.items()}
+    # Several separate the one half completely, as a rule: the one whose sides are furthest apart there is the best.
+    best = max(chosen, key=lambda name: chosen[name], default="")
+    confirmed = _read(spec, confirming, best, found[best].direction) if best else None
+    runs = 0 if confirmed is None else min(confirmed.collapsed_runs, confirmed.healthy_runs)
+    why = ""
+    if runs < FEWEST_RUNS:
+        confirmed, why = None, f"a metric is chosen on one half of the runs; the other half has {_few(runs)}"
+    ranked = sorted(areas, key=lambda name: (-areas[name].value, -chosen.get(name, (0.0, 0.0))[1], name))
     shown = _different(ranked)[:MOST_CURVES]
     return SeparationOutcome(
         spec,
@@ -82,7 +79,36 @@ def read_separation(spec: Separation, records: Records) -> SeparationOutcome:
         confirmed,
         {name: _by_arm(spec, records, name, areas[name]) for name in shown},
         {name: _curve(spec, records, name, areas[name]) for name in shown},
+        why,
     )
+
+
+def _areas(spec: Separation, records: Records) -> dict[str, Area]:
+    found = {name: _read(spec, records, name, direction_of(name)) for name in _names(spec, records)}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _read(spec: Separation, records: Records, metric: str, direction: Trend | None) -> Area | None:
+    """The area over the runs of these records; `None` where a side has no values."""
+    sides = [_sample(spec, records, arms, metric) for arms in (spec.collapsed, spec.healthy)]
+    return area(sides[0], sides[1], direction) if all(side.values for side in sides) else None
+
+
+def _values(spec: Separation, records: Records, metric: str) -> tuple[Sequence[float], Sequence[float]]:
+    collapsed, healthy = (_sample(spec, records, arms, metric).values for arms in (spec.collapsed, spec.healthy))
+    return collapsed, healthy
+
+
+def _halves(records: Records) -> tuple[Records, Records]:
+    """Every other run of each arm, and the others. Where arms share their seeds, the halves have different ones."""
+    choosing, confirming = (
+        {arm: dict(list(runs.items())[first::2]) for arm, runs in records.items()} for first in (0, 1)
+    )
+    return choosing, confirming
+
+
+def _few(runs: int) -> str:
+    return f"{runs} on the smaller side, and fewer than {FEWEST_RUNS} cannot tell it from chance"
 
 
 def _names(spec: Separation, records: Records) -> list[str]:
@@ -98,15 +124,14 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _sample(spec: Separation, records: Records, arms: Sequence[str], metric: str, parity: int | None = None) -> Sample:
-    """The values of some arms, only those of even or odd steps if asked."""
+def _sample(spec: Separation, records: Records, arms: Sequence[str], metric: str) -> Sample:
     values: list[float] = []
     runs: list[str] = []
     for arm in arms:
         for label, record in records.get(arm, {}).items():
             for point in record.get(metric).numeric:
                 late = spec.to_step is not None and point.step > spec.to_step
-                if point.step < spec.from_step or late or parity not in (None, point.step % 2):
+                if point.step < spec.from_step or late:
                     continue
                 values.append(float(point.number or 0.0))
                 runs.append(label)
@@ -137,5 +162,4 @@ def _by_arm(spec: Separation, records: Records, metric: str, whole: Area) -> dic
 
 
 def _curve(spec: Separation, records: Records, metric: str, whole: Area) -> list[tuple[float, float]]:
-    sides = [_sample(spec, records, arms, metric).values for arms in (spec.collapsed, spec.healthy)]
-    return roc_curve(sides[0], sides[1], whole.direction)
+    return roc_curve(*_values(spec, records, metric), whole.direction)
