@@ -14,7 +14,7 @@ from heedful.algorithms import Grpo
 from heedful.configuration import to_json
 from heedful.diagnostics import behaviour
 from heedful.diagnostics.cross_scores import ThoughtTags, first_turn_thoughts, information
-from heedful.envs.common.tasks import TaskStream
+from heedful.envs.common import TaskStream
 from heedful.envs.toys.echo import Echo
 from heedful.filters import TopP
 from heedful.models import Renderer, Tags

@@ -16,8 +16,6 @@ from heedful.policies import ReplyRenderer, Sampling, Weights
 from heedful.seeds import derive
 from heedful.types import Conversation, Metric, Reply
 
-EVENTS = "events.txt"
-
 
 @dataclass(frozen=True)
 class FolderSource:
@@ -44,7 +42,7 @@ class FolderSource:
 
 
 class OpenFolder:
-    """The copy that was read last."""
+    """The newest version, and the copy that was read of it."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._folder, self._rank = folder, rank
@@ -52,27 +50,39 @@ class OpenFolder:
         self._version = -1
 
     def log(self, event: str) -> None:
-        with (self._folder / EVENTS).open("a") as file:
+        with event_log(self._folder, self._rank).open("a") as file:
             file.write(f"{event}\n")
 
     def weights_changed(self, weights: Weights) -> list[Metric]:
         import torch
-        from transformers import AutoModelForCausalLM
 
-        assert self._rank == 0, "of several processes the first one writes"
-        path = self._folder / f"version_{weights.version}"
-        weights.saveable().save_pretrained(path)
-        self._model = AutoModelForCausalLM.from_pretrained(path).eval()
-        self._version = weights.version
-        self.log(f"weights {weights.version}")
+        saveable = weights.saveable()  # of a sharded model: a collective
         probe = torch.arange(1, 9)[None]
-        with torch.inference_mode():
-            error = (self._model(probe).logits - weights.model(probe).logits).abs().max()
+        with torch.no_grad():
+            expected = weights.model(probe).logits
+        self._version, self._model = weights.version, None
+        self.log(f"weights {weights.version}")
+        if self._rank:
+            return []
+        saveable.save_pretrained(self._path)
+        with torch.no_grad():
+            error = (self._copy()(probe).logits - expected).abs().max()
         return [Metric("sampler/probe_error", float(error))]
 
     def policy(self, renderer: ReplyRenderer, sampling: Sampling, seed: int) -> PlainPolicy:
         self.log(f"policy {self._version} {'greedy' if sampling.greedy else 'sampled'}")
-        return PlainPolicy(self._model, renderer, sampling, seed, self._version)
+        return PlainPolicy(self._copy(), renderer, sampling, seed, self._version)
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / f"version_{self._version}"
+
+    def _copy(self) -> Any:
+        from transformers import AutoModelForCausalLM
+
+        if self._model is None:
+            self._model = AutoModelForCausalLM.from_pretrained(self._path).eval()
+        return self._model
 
 
 @dataclass(frozen=True)
@@ -108,9 +118,13 @@ class PlainPolicy:
         return self.renderer.parse(self.renderer.next_prompt(conversation), ids, logprobs)
 
 
-def events(folder: Path) -> list[str]:
-    """What happened since the last call."""
-    file = folder / EVENTS
+def event_log(folder: Path, rank: int = 0) -> Path:
+    return folder / f"events_{rank}.txt"
+
+
+def events(folder: Path, rank: int = 0) -> list[str]:
+    """What happened on a rank since the last call."""
+    file = event_log(folder, rank)
     found = file.read_text().splitlines()
     file.unlink()
     return found

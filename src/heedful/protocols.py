@@ -1,13 +1,10 @@
-"""The protocols that others implement. Each protocol is the whole contract of one seam.
-
-This module needs the standard library only. An error that an implementation raises is handled by its caller, not here.
-"""
+"""The protocols that others implement. Each protocol is the whole contract of one seam. Standard library only."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from heedful.types import (
     Conversation,
@@ -36,8 +33,28 @@ class Episode(Protocol):
         ...
 
 
+if TYPE_CHECKING:
+    from abc import ABCMeta as _ProtocolMeta
+else:
+    _ProtocolMeta = type(Protocol)
+
+
+class _ByAttribute(_ProtocolMeta):
+    """Makes `isinstance` call `hasattr` for each member of a protocol.
+
+    From Python 3.12 on, `isinstance` ignores attributes that an object finds through `__getattr__`. A served
+    environment, and one whose episodes run in worker processes, find most of their attributes there.
+    """
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if not vars(cls).get("_is_protocol"):
+            return super().__instancecheck__(instance)
+        asked = [each for each in cls.__mro__ if vars(each).get("_is_protocol") and each is not Protocol]
+        return all(hasattr(instance, name) for each in asked for name in vars(each) if not name.startswith("_"))
+
+
 @runtime_checkable
-class Environment(Protocol):
+class Environment(Protocol, metaclass=_ByAttribute):
     """A configured kind of environment: frozen, its fields are the knobs. It makes tasks and episodes."""
 
     @property
@@ -59,14 +76,81 @@ class Environment(Protocol):
         ...
 
 
-class Demonstrator(Protocol):
-    """Optional: an environment with a solver."""
+# Optional protocols of environments, beyond the contract. Callers check for them with `isinstance`.
+
+
+@runtime_checkable
+class ListsActions(Environment, Protocol):
+    """An environment whose replies are lists of named actions, so that a random player can play it."""
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The names. Empty where answers are free text after all."""
+        ...
+
+    @property
+    def actions_per_turn(self) -> int:
+        """Most actions of one reply."""
+        ...
+
+
+@runtime_checkable
+class AnswersFreely(Environment, Protocol):
+    """An environment whose replies have one answer in free text. It can also draw a random player's answer."""
+
+    def random_answer(self, task: Task, rng: random.Random) -> str:
+        """A well-formed random answer: it uses the form and the parts of the task, without any thought."""
+        ...
+
+
+@runtime_checkable
+class AnswersBlindly(Environment, Protocol):
+    """An environment that can list answers for a player that does not read the input."""
+
+    def blind_answers(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """Complete answers of one turn, most promising first: the most common solutions of `tasks`."""
+        ...
+
+
+@runtime_checkable
+class Demonstrates(Environment, Protocol):
+    """An environment with a solver."""
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """One episode of (observation, reply) pairs, played as member 0. In windows of history it is replayed.
 
         Replies are as an agent writes them, thought tags included.
         """
+        ...
+
+
+@runtime_checkable
+class Summarises(Environment, Protocol):
+    """An environment that describes its task for lists."""
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        ...
+
+
+@runtime_checkable
+class CountsStartStates(Environment, Protocol):
+    """An environment that knows how many tasks there are."""
+
+    @property
+    def start_states(self) -> int | None:
+        """`None` = many."""
+        ...
+
+
+@runtime_checkable
+class PlayedElsewhere(Environment, Protocol):
+    """An environment whose knobs say where it is served, not what it is."""
+
+    @property
+    def served(self) -> Mapping[str, object]:
+        """The server's description, which names the environment and its knobs."""
         ...
 
 

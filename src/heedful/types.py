@@ -27,6 +27,8 @@ class Task:
     split: str
     """`train`, `val` or `test`: decided by a stable hash of the start state."""
     tags: tuple[str, ...] = ()
+    environment: str = ""
+    """Name of the environment that drew it; empty where that is unknown, as in logs of other trainers."""
 
 
 @dataclass(frozen=True, slots=True)

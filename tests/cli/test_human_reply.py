@@ -5,7 +5,10 @@ from dataclasses import dataclass
 import pytest
 
 from heedful.cli.human_reply import reply_of, ways_to_answer
+from heedful.envs.common.tasks import task_of
 from heedful.envs.frozen_lake.environment import FrozenLake
+from heedful.protocols import Episode
+from heedful.types import Task
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,14 @@ class Words:
 
     actions: tuple[str, ...]
     actions_per_turn: int = 3
+    name = "words"
+    turns = 1
+
+    def task(self, seed: int) -> Task:
+        return task_of(self.name, str(seed), seed)
+
+    def episode(self) -> Episode:
+        raise NotImplementedError
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from heedful.diagnostics.cross_scores.thoughts import (
     ThoughtTags,
     any_turn_thoughts,
     by_environment,
-    environment_of,
     first_turn_thoughts,
     observed,
     swapped_observations,
@@ -222,8 +221,6 @@ def test_without_later_turns_or_with_one_observation_it_says_why() -> None:
     assert alike.why == "all later turns of a kind show the same observation"
 
 
-def test_the_environment_is_read_from_the_tasks_id() -> None:
-    assert environment_of(Task("frozen_lake-84f472b46fd68b45", 0, "train")) == "frozen_lake"
-    assert environment_of(Task("level-17", 0, "train")) == ""
-    lake, echo = (group(task=f"{name}-0123456789abcdef") for name in ("lake", "echo"))
+def test_groups_are_told_apart_by_the_environment_of_their_task() -> None:
+    lake, echo = (replace(group(), task=Task("1", 0, "train", environment=name)) for name in ("lake", "echo"))
     assert by_environment([lake, echo, lake]) == {"lake": [lake, lake], "echo": [echo]}

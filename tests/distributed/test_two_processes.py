@@ -24,6 +24,7 @@ from heedful.distributed.parallel import DataParallel, Fsdp2, ProcessRank  # noq
 from heedful.distributed.sharding import Sharded  # noqa: E402
 from heedful.distributed.world import World  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
+from heedful.policies import HFPolicy, Local, Weights, open_with  # noqa: E402
 from heedful.run import loop  # noqa: E402
 from heedful.run.checkpoint import Checkpoint, checkpoints  # noqa: E402
 from heedful.run.config import GradientsConfig, TrainConfig  # noqa: E402
@@ -184,8 +185,11 @@ def test_each_process_draws_noise_of_its_own_and_the_first_that_of_one_process(
     seeds = []
     for place in (ProcessRank(), ProcessRank(0, 2, 0), ProcessRank(1, 2, 1)):
         parts.learner.world = World(place)
-        run = loop._Run(echo_run, parts, RunFolder(tmp_path), [], parts.env)
-        seeds.append(run.policy(echo_run.sampling, 3, 17)._generator.initial_seed())
+        with open_with(Local(), Weights(parts.model)) as source:
+            run = loop._Run(echo_run, parts, RunFolder(tmp_path), [], parts.env, source)
+            policy = run.policy(echo_run.sampling, 17)
+        assert isinstance(policy, HFPolicy)
+        seeds.append(policy._generator.initial_seed())
     assert seeds == [17, 17, derive(17, "process", 1)]
 
 
@@ -193,7 +197,8 @@ def test_all_stop_when_any_was_interrupted_and_by_the_alarms_of_the_first(
     echo_run: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = assemble(echo_run, lambda step, steps, loss: None, None)
-    run = loop._Run(echo_run, parts, RunFolder(tmp_path), [], parts.env)
+    with open_with(Local(), Weights(parts.model)) as source:
+        run = loop._Run(echo_run, parts, RunFolder(tmp_path), [], parts.env, source)
     heard = [(False, ("gap_fall",)), (True, ())]
     monkeypatch.setattr(parts.learner.world, "gather", lambda item: heard)
     assert run.agree(False, ()) == (True, ("gap_fall",))

@@ -77,6 +77,7 @@ def test_an_environment_keeps_the_protocol(env: Any) -> None:
     assert "\n" not in env.summary
     assert hash(env) == hash(dataclasses.replace(env))
     assert isinstance(env, Environment)
+    assert env.task(0).environment == env.name
 
 
 @every_env

@@ -76,6 +76,7 @@ def test_an_environment_keeps_the_protocol(env: Any) -> None:
     assert len(set(env.actions)) == len(env.actions)
     assert hash(env) == hash(dataclasses.replace(env))
     assert isinstance(env, Environment)
+    assert env.task(0).environment == env.name
 
 
 @every_env

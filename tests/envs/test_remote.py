@@ -18,10 +18,11 @@ from heedful.configuration import from_json, to_json
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.envs.frozen_lake.environment import FrozenLake
-from heedful.envs.remote.environment import Remote
+from heedful.envs.remote.environment import Remote, _host
 from heedful.envs.sokoban.environment import Sokoban
 from heedful.envs.toys.bandit import Bandit
 from heedful.policies.scripted import ScriptedPolicy
+from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, ListsActions
 from heedful.rollout import LockStep, Request
 from heedful.rollout.baselines import has_blind_player, has_random_player
 from heedful.rollout.player import Player
@@ -80,7 +81,10 @@ def test_what_the_served_environment_offers_is_offered(lake: EnvironmentServer) 
     env, served = replace(env, imperfect=0.5, template=0.5), replace(served, imperfect=0.5, template=0.5)
     assert served.demonstrate(served.task(7), there) == env.demonstrate(env.task(7), here)
     assert here.getstate() == there.getstate()
-    assert not hasattr(served, "random_answer")
+    assert isinstance(served, ListsActions)
+    assert isinstance(served, Demonstrates)
+    assert not isinstance(served, AnswersFreely | AnswersBlindly)
+    assert served.task(0) == env.task(0)
     assert has_random_player(served)
 
 
@@ -92,6 +96,7 @@ def test_what_the_served_environment_lacks_is_not_offered() -> None:
         assert not has_blind_player(served)
         for name in ("actions", "demonstrate", "random_answer", "blind_answers", "nothing"):
             assert not hasattr(served, name)
+        assert not isinstance(served, ListsActions | Demonstrates | AnswersFreely | AnswersBlindly)
 
 
 def test_the_baselines_are_those_of_the_served_environment() -> None:
@@ -103,6 +108,8 @@ def test_the_baselines_are_those_of_the_served_environment() -> None:
 def test_players_of_free_text_answer_from_there() -> None:
     with serving(FreeText()) as server:
         served, env = remote(server), FreeText()
+        assert isinstance(served, AnswersFreely)
+        assert isinstance(served, AnswersBlindly)
         tasks = [env.task(seed) for seed in range(4)]
         here, there = random.Random(1), random.Random(1)
         for task in tasks:
@@ -180,9 +187,7 @@ def test_connections_are_kept_and_closed_ones_made_anew() -> None:
     with serving(Perilous(turns=50)) as server:
         env = remote(server)
         episode = Player(env.episode(), env.task(0), 0, 50)
-        from heedful.envs.remote import environment as module
-
-        for connection in module._host(env).calls._idle:
+        for connection in _host(env).calls._idle:
             connection.sock.shutdown(2)  # as a server does that has waited for too long
         episode.advance(said("on"))
         assert episode.ending is None

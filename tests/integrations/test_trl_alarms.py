@@ -12,7 +12,7 @@ pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[tr
 
 from tiny_trl import Script, arguments, filtering, trainer_of, written
 
-from heedful.diagnostics.alarms.watch import Alarm, Alarms, Observation
+from heedful.diagnostics.alarms.watch import Alarm, Alarms, StepAlarms
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -22,9 +22,9 @@ SPREAD = [[0, 1], [1, 0]]
 def collapsing_at(step: int) -> Any:
     """An alarm of a collapse at one step, whatever was measured."""
 
-    def observe(alarms: Alarms, at: int, metrics: Any) -> Observation:
+    def observe(alarms: Alarms, at: int, metrics: Any) -> StepAlarms:
         raised = (Alarm("template_collapse", at, "thoughts grew alike", "Read some.", collapse=True),)
-        return Observation(at, (), raised if at == step else ())
+        return StepAlarms(at, (), raised if at == step else ())
 
     return observe
 

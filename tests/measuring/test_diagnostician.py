@@ -59,7 +59,7 @@ def turn(number, observation):
 def groups(count=8, members=4, turns=2, env="lake"):
     made = []
     for number in range(count):
-        task = Task(f"{env}-{number:016x}", number, "train")
+        task = Task(f"{env}-{number:016x}", number, "train", environment=env)
         episodes = tuple(
             Trajectory(task, member, tuple(turn(at, 20 * at + number) for at in range(turns)), Ending.FAILED, 0.0)
             for member in range(members)

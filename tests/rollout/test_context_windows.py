@@ -39,14 +39,14 @@ class Counting:
         return Observation(f"{before}see {self.shown}", f"open {self.shown}" if self.openings else "")
 
 
-def conversations(context: Context, environment: Any = None) -> list[Conversation]:
+def conversations(context: Context, episode: Any = None) -> list[Conversation]:
     """What is asked in each turn of an episode of five."""
-    episode = Player(environment or Counting(), TASK, 0, 5, context)
+    player = Player(episode or Counting(), TASK, 0, 5, context)
     asked = []
-    while episode.ending is None:
-        asked.append(episode.conversation)
+    while player.ending is None:
+        asked.append(player.conversation)
         said = f"say {len(asked) - 1}"
-        episode.advance(ScriptedPolicy(lambda conversation, said=said: said).respond([asked[-1]])[0])
+        player.advance(ScriptedPolicy(lambda conversation, said=said: said).respond([asked[-1]])[0])
     return asked
 
 
@@ -108,9 +108,9 @@ def test_an_opening_that_is_no_text_is_the_environments_error() -> None:
         def show(self, before: str = "") -> Observation:
             return Observation("see", None)  # type: ignore[arg-type]
 
-    episode = Player(Broken(), TASK, 0, 5, Context(turns=0))
-    assert episode.ending is Ending.ERROR
-    assert "opening as text" in episode.trajectory(1.0, 0).error
+    player = Player(Broken(), TASK, 0, 5, Context(turns=0))
+    assert player.ending is Ending.ERROR
+    assert "opening as text" in player.trajectory(1.0, 0).error
 
 
 def test_a_negative_window_is_refused() -> None:

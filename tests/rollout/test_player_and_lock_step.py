@@ -49,10 +49,10 @@ def said(text: str = "<think>so</think>x") -> Reply:
 
 def play(answers: Sequence[Any], max_turns: int = 5, **changes: Any) -> Any:
     """The trajectory of one episode in which `said()` is replied all along."""
-    episode = Player(Scene(answers, **changes), task("a"), 3, max_turns)
-    while episode.ending is None:
-        episode.advance(said())
-    return episode.trajectory(temperature=0.5, policy_version=9)
+    player = Player(Scene(answers, **changes), task("a"), 3, max_turns)
+    while player.ending is None:
+        player.advance(said())
+    return player.trajectory(temperature=0.5, policy_version=9)
 
 
 def raising(error: Exception) -> Callable[[Task, int], Any]:
@@ -81,15 +81,15 @@ def test_an_episode_notes_its_turns_and_what_the_environment_said() -> None:
 
 
 def test_the_conversation_grows_by_the_sampled_reply_and_the_next_observation() -> None:
-    episode = Player(Scene([OK, SOLVED]), task("a"), 3, 5)
-    first = episode.conversation
+    player = Player(Scene([OK, SOLVED]), task("a"), 3, 5)
+    first = player.conversation
     assert first.key == "a/3"
     assert [(message.role, message.content) for message in first.messages] == [("user", "a 3")]
-    episode.advance(said())
-    assert episode.conversation.messages[:1] == first.messages
-    assert [message.role for message in episode.conversation.messages] == ["user", "assistant", "user"]
-    assert episode.conversation.messages[1].ids == said().ids
-    assert episode.conversation.messages[2].content == "more"
+    player.advance(said())
+    assert player.conversation.messages[:1] == first.messages
+    assert [message.role for message in player.conversation.messages] == ["user", "assistant", "user"]
+    assert player.conversation.messages[1].ids == said().ids
+    assert player.conversation.messages[2].content == "more"
 
 
 def test_an_environment_that_raises_at_the_start_ends_as_an_error_with_its_text() -> None:
@@ -178,10 +178,10 @@ def test_the_environments_own_end_counts_at_the_turn_limit() -> None:
 
 def test_a_reply_without_a_token_ends_the_episode_and_the_environment_is_not_asked() -> None:
     scene = Scene([OK, RuntimeError("must not be asked")])
-    episode = Player(scene, task("a"), 0, 5)
-    episode.advance(said())
-    episode.advance(Reply(Prompt("", ()), (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True))
-    trajectory = episode.trajectory(1.0, 0)
+    player = Player(scene, task("a"), 0, 5)
+    player.advance(said())
+    player.advance(Reply(Prompt("", ()), (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True))
+    trajectory = player.trajectory(1.0, 0)
     assert (trajectory.ending, trajectory.outcome, len(trajectory.turns)) == (Ending.OUT_OF_TOKENS, 0.0, 1)
     assert scene.asked == 1
 

@@ -104,11 +104,11 @@ def test_the_episodes_are_the_same_with_workers_and_without(env: Any) -> None:
     "word", ["raise", *(f"strange {kind}" for kind in ("none", "nan", "outcome", "ending", "actions", "text"))]
 )
 def test_what_an_environment_raises_reads_the_same_in_a_worker(word: str, shared_pool: WorkerPool) -> None:
-    def ending(environment: Any) -> tuple[Any, ...]:
-        episode = Player(environment, Perilous().task(0), 0, 5)
-        episode.advance(reply("on"))
-        episode.advance(reply(word))
-        trajectory = episode.trajectory(1.0, 0)
+    def ending(episode: Any) -> tuple[Any, ...]:
+        player = Player(episode, Perilous().task(0), 0, 5)
+        player.advance(reply("on"))
+        player.advance(reply(word))
+        trajectory = player.trajectory(1.0, 0)
         return trajectory.ending, trajectory.outcome, len(trajectory.turns), trajectory.error
 
     assert ending(shared_pool.episode()) == ending(Perilous().episode())

@@ -69,6 +69,7 @@ class Watch:
 @dataclass(frozen=True)
 class KeepNothing:
     on: str = "outcome"
+    share: float | None = None
 
     def __call__(self, values_PG: Sequence[Any], rng: random.Random) -> list[Verdict]:
         return [Verdict(0.0, "not_drawn", 0.25) for _ in values_PG]

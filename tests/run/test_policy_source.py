@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 
 from test_loop import NO_EVALUATION, UNMEASURED, same, trained, without_time  # noqa: E402
 
-from folder_source import EVENTS, FolderSource, events  # noqa: E402
+from folder_source import FolderSource, event_log, events  # noqa: E402
 from heedful import cli  # noqa: E402
 from heedful.configuration import from_json, to_json  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
@@ -129,15 +129,11 @@ def test_another_source_can_be_named_for_an_evaluation_and_for_training(
     finished: Path, source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(f"eval {finished} --policy local --tasks 2 --samples 1 --search-tasks 0".split()) == 0
-    assert not (source / EVENTS).exists()
+    assert not event_log(source).exists()
     named = f"train echo --policy folder_source:FolderSource --policy.folder {source}"
-    with pytest.raises(SystemExit) as printed:
-        cli.run(f"{named} --print-config".split())
-    assert printed.value.code == 0
+    assert cli.run(f"{named} --print-config".split()) == 0
     assert '"type": "folder_source:FolderSource"' in capsys.readouterr().out
-    with pytest.raises(SystemExit) as refused:
-        cli.run(f"{named} --sampling.precision double".split())
-    assert refused.value.code == 2
+    assert cli.run(f"{named} --sampling.precision double".split()) == 2
     assert "--policy folder samples in the model's precision" in capsys.readouterr().err
 
 

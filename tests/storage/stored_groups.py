@@ -21,7 +21,7 @@ def turn(number: int, rewards: dict[str, float], text: str = "<think>go up</thin
 
 
 def group(number: int = 0, members: int = 2) -> Group:
-    task = Task(f"lake/{number}", 2**40 + number, "train", ("size=4", "slip=0"))
+    task = Task(f"lake/{number}", 2**40 + number, "train", ("size=4", "slip=0"), "frozen_lake")
     solved = Trajectory(
         task, 0, (turn(1, {"step": -0.1}), turn(2, {"step": -0.1, "solved": 1.0})), Ending.SOLVED, 1.0, 1.0, 12, 0.7
     )
@@ -34,7 +34,7 @@ def group(number: int = 0, members: int = 2) -> Group:
 
 def broken_group(number: int) -> Group:
     """One episode broke before its first turn, one after it; neither was scored."""
-    task = Task(f"lake/{number}", -number, "train")
+    task = Task(f"lake/{number}", -number, "train", environment="frozen_lake")
     return Group(
         task,
         (

@@ -63,7 +63,7 @@ _turns = st.builds(
 @st.composite
 def _groups(draw: st.DrawFn) -> Group:
     task = Task(
-        draw(_texts), draw(st.integers(-(2**63), 2**63 - 1)), "train", tuple(draw(st.lists(_texts, max_size=2)))
+        draw(_texts), draw(st.integers(-(2**63), 2**63 - 1)), "train", tuple(draw(st.lists(_texts, max_size=2))), "any"
     )
     members = draw(st.lists(st.integers(0, 99), min_size=1, max_size=3, unique=True))
     trajectories = [
@@ -91,6 +91,27 @@ def test_any_rollout_survives_the_round_trip(tmp_path_factory: pytest.TempPathFa
     path = tmp_path_factory.mktemp("r") / "r.parquet"
     write_rollouts(path, 0, "train", groups, verdicts, "any")
     assert read_rollouts(path) == Rollouts(0, "train", "any", tuple(groups), verdicts)
+
+
+@pytest.mark.parametrize(
+    ("task_id", "of_file", "read"),
+    [
+        ("echo-0123456789abcdef", "echo", "echo"),
+        ("frozen_lake-0123456789abcdef", "remote", "frozen_lake"),
+        ("chain-0123456789abcdef", "", "chain"),
+        ("level-17", "maze", "maze"),
+        ("level-17", "", ""),
+    ],
+)
+def test_a_task_gets_the_environment_of_its_id_or_else_of_its_file(
+    task_id: str, of_file: str, read: str, tmp_path: Path
+) -> None:
+    task = Task(task_id, 3, "train", environment=read)
+    write_rollouts(
+        tmp_path / "r", 0, "train", [Group(task, (Trajectory(task, 0, (), Ending.ERROR, None),))], None, of_file
+    )
+    (found,) = read_rollouts(tmp_path / "r").groups
+    assert found.task == task
 
 
 def test_a_reward_that_is_not_a_number_survives_as_such(tmp_path: Path) -> None:
@@ -174,7 +195,7 @@ def test_a_file_from_before_there_were_windows_restarts_nowhere(tmp_path: Path) 
     import pyarrow.parquet
 
     path = tmp_path / "r.parquet"
-    write_rollouts(path, 12, "train", [group(0), broken_group(1)], None)
+    write_rollouts(path, 12, "train", [group(0), broken_group(1)], None, "frozen_lake")
     pyarrow.parquet.write_table(pyarrow.parquet.read_table(path).drop(["restarts", "history"]), path)
     assert read_rollouts(path).groups == (group(0), broken_group(1))
     assert read_rollouts(path, replies=False).groups[0].trajectories[0].outcome == 1.0

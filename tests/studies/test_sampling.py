@@ -22,9 +22,10 @@ def test_ctrl_c_finishes_the_batch_and_a_second_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, presses: int
 ) -> None:
     diagnostician = SimpleNamespace(state=dict, load_state=lambda state: None)
-    monkeypatch.setattr(sampling, "assemble", lambda *_: SimpleNamespace(diagnostician=diagnostician, env=Echo()))
+    parts = SimpleNamespace(diagnostician=diagnostician, env=Echo(), model=None)
+    monkeypatch.setattr(sampling, "assemble", lambda *_: parts)
 
-    def sample(config: Any, parts: Any, folder: RunFolder, batch: int) -> list[Metric]:
+    def sample(config: Any, parts: Any, source: Any, folder: RunFolder, batch: int) -> list[Metric]:
         for _ in range(presses if batch == 1 else 0):
             os.kill(os.getpid(), signal.SIGINT)
         return [Metric("success/rate", 0.5)]

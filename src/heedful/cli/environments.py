@@ -15,6 +15,7 @@ from typing import Any
 from heedful import envs
 from heedful.configuration import CommandLine
 from heedful.envs.adapters.extras import LIBRARIES, how_to_install, is_installed
+from heedful.protocols import Environment, ListsActions
 from heedful.run.presets import PRESETS
 
 MOST_ACTIONS = 12
@@ -69,10 +70,10 @@ def _told(name: str) -> str:
         return (inspect.getdoc(kind) or "").partition("\n")[0]
 
 
-def _limits(env: Any) -> str:
-    actions = getattr(env, "actions", ())
-    if not actions:
+def _limits(env: Environment) -> str:
+    if not isinstance(env, ListsActions) or not env.actions:
         return f"{env.turns} x an answer in free text."
+    actions = env.actions
     shown = ", ".join(actions if len(actions) <= MOST_ACTIONS else (*actions[:4], f"... ({len(actions)} in all)"))
     return f"{env.turns} x {env.actions_per_turn} of {shown}."
 

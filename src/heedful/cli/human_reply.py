@@ -6,22 +6,21 @@ A line has one meaning or is refused with a sentence, and a refused line costs n
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from heedful.envs.common.actions import OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
+from heedful.protocols import AnswersFreely, Environment, ListsActions
 
 LEAVE = ("quit", "exit", "q")
 """Words that leave the episode, unless an action has that name."""
 
 
-def ways_to_answer(env: Any) -> str:
+def ways_to_answer(env: Environment) -> str:
     """How a person can answer in this environment."""
-    actions = getattr(env, "actions", None)
-    if not actions and hasattr(env, "random_answer"):
+    actions, most = _actions(env)
+    if not actions and isinstance(env, AnswersFreely):
         return "What you type is your answer; a whole reply with its tags is handed on as it is. `quit` leaves."
     if not actions:
         return "What you type is handed to the environment as it is. `quit` leaves."
-    most = env.actions_per_turn
     several = f"at most {most} in one turn, with spaces, commas or {SEPARATOR} between" if most > 1 else "one per turn"
     return (
         f"Actions: {', '.join(actions)}, {several}. Beginnings of words will do; a whole reply with its tags is handed "
@@ -29,27 +28,30 @@ def ways_to_answer(env: Any) -> str:
     )
 
 
-def reply_of(line: str, env: Any) -> str | None:
+def reply_of(line: str, env: Environment) -> str | None:
     """The reply that a typed line means. `None` to leave.
 
     Raises:
         ValueError: the line has a word that is no action or is ambiguous, or too many actions for one turn.
     """
-    actions: tuple[str, ...] = tuple(getattr(env, "actions", ()) or ())
+    actions, most = _actions(env)
     if line.lower() in LEAVE and line.lower() not in [action.lower() for action in actions]:
         return None
     if OPEN_ANSWER in line or OPEN_THOUGHT in line:
         return line
     if not actions:
-        return format_reply([line], "") if hasattr(env, "random_answer") else line
+        return format_reply([line], "") if isinstance(env, AnswersFreely) else line
     chosen = [_action(word, actions) for word in _words(line, actions)]
     if not chosen:
         raise ValueError(f"Expected one of {', '.join(actions)}, or `quit`.")
-    if len(chosen) > env.actions_per_turn:
-        raise ValueError(
-            f"Expected at most {env.actions_per_turn} in one turn, found {len(chosen)}: {', '.join(chosen)}."
-        )
+    if len(chosen) > most:
+        raise ValueError(f"Expected at most {most} in one turn, found {len(chosen)}: {', '.join(chosen)}.")
     return format_reply(chosen, "")
+
+
+def _actions(env: Environment) -> tuple[tuple[str, ...], int]:
+    """The names of the actions, and how many a turn may have. None where answers are free text."""
+    return (env.actions, env.actions_per_turn) if isinstance(env, ListsActions) else ((), 1)
 
 
 def _words(line: str, actions: tuple[str, ...]) -> list[str]:

@@ -13,7 +13,7 @@ from heedful.cli.human_reply import reply_of, ways_to_answer
 from heedful.configuration import Choice, CommandLine, Positional, Shown
 from heedful.models.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
-from heedful.protocols import Episode
+from heedful.protocols import Demonstrates, Environment, Episode
 from heedful.rollout.context import Context
 from heedful.run.presets import preset, starting_points
 from heedful.run.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
@@ -135,20 +135,20 @@ def _named(task: Task, member: int) -> str:
 
 
 class _Watched:
-    """An environment that remembers its last answer, to be shown."""
+    """An episode that remembers its last answer, to be shown."""
 
-    def __init__(self, environment: Episode) -> None:
-        self._environment = environment
+    def __init__(self, episode: Episode) -> None:
+        self._episode = episode
         self.shown = ""
         self.step_taken: Step | None = None
 
     def start(self, task: Task, member: int) -> Observation:
-        observation = self._environment.start(task, member)
+        observation = self._episode.start(task, member)
         self.shown = observation.text
         return observation
 
     def step(self, response: str) -> Step:
-        step = self._environment.step(response)
+        step = self._episode.step(response)
         self.shown, self.step_taken = step.observation.text, step
         return step
 
@@ -160,30 +160,30 @@ def _play_scripted(by: str, settings: ScriptedSettings) -> int:
 
     console, env, task = Console(highlight=False), settings.env, _task(settings)
     answer = _player(by, settings, task, console)
-    environment = _Watched(env.episode())
-    episode = Player(environment, task, settings.member, env.turns)
+    episode = _Watched(env.episode())
+    player = Player(episode, task, settings.member, env.turns)
     console.print(f"{env.name}, {_named(task, settings.member)}", style="bold", soft_wrap=True)
     turn = 0
-    while episode.ending is None:
+    while player.ending is None:
         turn += 1
         console.print(f"\nturn {turn} of at most {env.turns}", style="bold")
-        console.print(environment.shown, style="cyan", markup=False, soft_wrap=True)
+        console.print(episode.shown, style="cyan", markup=False, soft_wrap=True)
         reply = answer()
         if reply is None:
             console.print("left before the end", style="bold")
             return 0
         if by != "person":
             console.print(reply, style="yellow", markup=False, soft_wrap=True)
-        episode.advance(_as_sampled(reply, episode))
-        if environment.step_taken is not None:
-            _show_step(environment.step_taken, console)
-    return _show_end(episode, console)
+        player.advance(_as_sampled(reply, player))
+        if episode.step_taken is not None:
+            _show_step(episode.step_taken, console)
+    return _show_end(player, console)
 
 
-def _as_sampled(text: str, episode: Player) -> Reply:
+def _as_sampled(text: str, player: Player) -> Reply:
     from heedful.policies.scripted import ScriptedPolicy
 
-    return ScriptedPolicy(lambda conversation: text).respond([episode.conversation])[0]
+    return ScriptedPolicy(lambda conversation: text).respond([player.conversation])[0]
 
 
 def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -> Callable[[], str | None]:
@@ -202,7 +202,7 @@ def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -
                 "`random_answer`."
             )
         return lambda: random_reply(env, task, rng)
-    if not hasattr(env, "demonstrate"):
+    if not isinstance(env, Demonstrates):
         raise ValueError(f"{env.name} has no solver (no `demonstrate`). Try --by person or --by random.")
     if settings.member:
         raise ValueError(f"The solver demonstrates under the noise of member 0, found --member {settings.member}.")
@@ -210,7 +210,7 @@ def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -
     return lambda: next(replies, None)
 
 
-def _ask(env: Any, console: Console) -> str | None:
+def _ask(env: Environment, console: Console) -> str | None:
     """Ask until the answer can be read. `None` when the person leaves."""
     while True:
         try:
@@ -233,8 +233,8 @@ def _show_step(step: Step, console: Console) -> None:
     console.print(f"reward:   {rewards or '0'}", markup=False)
 
 
-def _show_end(episode: Player, console: Console) -> int:
-    trajectory = episode.trajectory(temperature=1.0, policy_version=0)
+def _show_end(player: Player, console: Console) -> int:
+    trajectory = player.trajectory(temperature=1.0, policy_version=0)
     if trajectory.outcome is None:
         console.print(f"\nthe environment broke: {trajectory.error}", style="red", markup=False)
         return 1
@@ -266,10 +266,10 @@ def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, conso
 
     env, sampling = settings.env, settings.policy.sampling(settings.sampling)
     policy = loaded.policy(sampling, derive(settings.seed, "play", settings.member))
-    episode = Player(env.episode(), task, settings.member, env.turns, settings.context)
-    while episode.ending is None:
-        episode.advance(policy.respond([episode.conversation])[0])
-    trajectory = episode.trajectory(policy.temperature, policy.version)
+    player = Player(env.episode(), task, settings.member, env.turns, settings.context)
+    while player.ending is None:
+        player.advance(policy.respond([player.conversation])[0])
+    trajectory = player.trajectory(policy.temperature, policy.version)
     legend = "cyan: prompt, magenta: forced tag, green: thought, yellow: answer, blue: appended between"
     console.print(legend, soft_wrap=True)
     console.print(episode_text(trajectory, settings.tags))

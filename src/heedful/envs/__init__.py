@@ -1,7 +1,4 @@
-"""The environments that heedful knows by name.
-
-Promise: importing this package loads no environment; `get` loads the one that is asked for.
-"""
+"""The environments that heedful knows by name. Importing this package loads none of them. `get` loads one."""
 
 from __future__ import annotations
 
@@ -9,6 +6,8 @@ import difflib
 import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+__all__ = ["ENVIRONMENTS", "REGISTRY", "get"]
 
 REGISTRY: dict[str, str] = {
     "bandit": "heedful.envs.toys.bandit:Bandit",

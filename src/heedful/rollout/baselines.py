@@ -3,9 +3,8 @@
 Promise: no model and no tokens; the same tasks and generator give the same counts. Every episode is played as member 0;
 one whose environment breaks is not scored and not counted.
 
-An environment either lists its `actions` (`ActionEnvironment`) or takes answers in free text (`AnswerEnvironment`). One
-that lists very many actions may offer `blind_answers` as well: whole answers of one turn, over which the
-search then runs instead.
+An environment lists its actions (`ListsActions`) or takes answers in free text (`AnswersFreely`, `AnswersBlindly`). One
+that lists very many actions may offer blind answers as well, over which the search then runs instead.
 """
 
 from __future__ import annotations
@@ -14,19 +13,14 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
 
-from heedful.envs.common.actions import ActionEnvironment, format_reply
-from heedful.envs.common.answers import AnswerEnvironment
+from heedful.envs.common.actions import actions_of, format_reply
 from heedful.guarded import Answered, Raised, guarded_call
-from heedful.protocols import Environment
+from heedful.protocols import AnswersBlindly, AnswersFreely, Environment, ListsActions
 from heedful.types import Step, Task
 
 ReplyFunction = Callable[[str, int], str]
 """(observation text, turn number from 0) -> reply text."""
-
-ScriptedEnvironment = ActionEnvironment | AnswerEnvironment
-"""What scripted players can play."""
 
 MOST_CANDIDATES = 64
 """A sequence is extended by two actions at once if that makes no more candidates than this, else by one. Of an
@@ -57,34 +51,41 @@ class _Played:
 
 def play(env: Environment, task: Task, member: int, reply: ReplyFunction) -> list[Step]:
     """Play one episode to its end with scripted replies; returns what the environment answered, turn by turn."""
-    environment = env.episode()
-    observation = environment.start(task, member)
+    episode = env.episode()
+    observation = episode.start(task, member)
     steps: list[Step] = []
     while not steps or steps[-1].ending is None:
-        steps.append(environment.step(reply(observation.text, len(steps))))
+        steps.append(episode.step(reply(observation.text, len(steps))))
         observation = steps[-1].observation
     return steps
 
 
-def has_random_player(env: object) -> bool:
+def has_random_player(env: Environment) -> bool:
     """Whether `random_reply` knows what a random player answers in this environment."""
-    return bool(getattr(env, "actions", None)) or hasattr(env, "random_answer")
+    return bool(actions_of(env)) or isinstance(env, AnswersFreely)
 
 
-def has_blind_player(env: object) -> bool:
+def has_blind_player(env: Environment) -> bool:
     """Whether there is anything to search the best input-blind player of this environment over."""
-    return bool(getattr(env, "actions", None)) or hasattr(env, "blind_answers")
+    return bool(actions_of(env)) or isinstance(env, AnswersBlindly)
 
 
-def random_reply(env: ScriptedEnvironment, task: Task, rng: random.Random) -> str:
-    """The reply of a player who does not think: random actions, as many as a turn allows, or a random answer."""
-    actions: Sequence[str] = getattr(env, "actions", ())
-    if actions:
-        return format_reply(rng.choices(actions, k=getattr(env, "actions_per_turn", 1)), "")
-    return format_reply([cast(AnswerEnvironment, env).random_answer(task, rng)], "")
+def random_reply(env: Environment, task: Task, rng: random.Random) -> str:
+    """The reply of a player who does not think: random actions, as many as a turn allows, or a random answer.
+
+    Raises ValueError for an environment that offers neither.
+    """
+    if isinstance(env, ListsActions) and env.actions:
+        return format_reply(rng.choices(env.actions, k=env.actions_per_turn), "")
+    if isinstance(env, AnswersFreely):
+        return format_reply([env.random_answer(task, rng)], "")
+    raise ValueError(
+        f"A random player needs to know what can be answered, but {env.name} has neither `actions` and "
+        "`actions_per_turn` nor `random_answer`."
+    )
 
 
-def random_policy_success(env: ScriptedEnvironment, tasks: Sequence[Task], rng: random.Random) -> SuccessCount:
+def random_policy_success(env: Environment, tasks: Sequence[Task], rng: random.Random) -> SuccessCount:
     """Success of uniformly random valid actions, as many in each turn as are allowed, or of random answers."""
 
     def solved(task: Task) -> bool:
@@ -93,7 +94,7 @@ def random_policy_success(env: ScriptedEnvironment, tasks: Sequence[Task], rng: 
     return _count([guarded_call(lambda task=task: solved(task)) for task in tasks])  # type: ignore[misc]
 
 
-def fixed_sequence_success(env: ScriptedEnvironment, tasks: Sequence[Task], sequence: Sequence[str]) -> SuccessCount:
+def fixed_sequence_success(env: Environment, tasks: Sequence[Task], sequence: Sequence[str]) -> SuccessCount:
     """Success of one sequence of actions, or of answers, played whatever is observed."""
     replies = _replies(env, sequence)
     played = [_play_fixed(env, task, replies) for task in tasks]
@@ -105,7 +106,7 @@ def _count(solved: Sequence[Answered[bool] | Raised]) -> SuccessCount:
     return SuccessCount(sum(scored), len(scored))
 
 
-def best_fixed_sequence(env: ScriptedEnvironment, tasks: Sequence[Task]) -> tuple[str, ...]:
+def best_fixed_sequence(env: Environment, tasks: Sequence[Task]) -> tuple[str, ...]:
     """A strong input-blind policy: one sequence of actions (or answers), as long as the budget, searched on `tasks`.
 
     Greedy: the sequence grows by the one or two actions that solve most tasks (of equal ones, that leave most episodes
@@ -118,22 +119,16 @@ def best_fixed_sequence(env: ScriptedEnvironment, tasks: Sequence[Task]) -> tupl
     return _improve(env, tasks, words, _grow(env, tasks, words)) if words else ()
 
 
-def _candidates(env: ScriptedEnvironment, tasks: Sequence[Task]) -> Sequence[str]:
+def _candidates(env: Environment, tasks: Sequence[Task]) -> Sequence[str]:
     """What a sequence is made of: whole answers of a turn where the environment offers them, else its actions."""
-    if _plays_answers(env):
-        return cast(AnswerEnvironment, env).blind_answers(tasks)[:MOST_CANDIDATES]
-    return cast(ActionEnvironment, env).actions
+    return env.blind_answers(tasks)[:MOST_CANDIDATES] if isinstance(env, AnswersBlindly) else actions_of(env)
 
 
-def _plays_answers(env: ScriptedEnvironment) -> bool:
-    return hasattr(env, "blind_answers")
+def _per_turn(env: Environment) -> int:
+    return env.actions_per_turn if isinstance(env, ListsActions) and not isinstance(env, AnswersBlindly) else 1
 
 
-def _per_turn(env: ScriptedEnvironment) -> int:
-    return 1 if _plays_answers(env) else cast(ActionEnvironment, env).actions_per_turn
-
-
-def _grow(env: ScriptedEnvironment, tasks: Sequence[Task], words: Sequence[str]) -> tuple[str, ...]:
+def _grow(env: Environment, tasks: Sequence[Task], words: Sequence[str]) -> tuple[str, ...]:
     budget = env.turns * _per_turn(env)
     stride = 2 if len(words) ** 2 <= MOST_CANDIDATES else 1
     sequence: tuple[str, ...] = ()
@@ -155,7 +150,7 @@ def _grow(env: ScriptedEnvironment, tasks: Sequence[Task], words: Sequence[str])
 
 
 def _improve(
-    env: ScriptedEnvironment, tasks: Sequence[Task], words: Sequence[str], sequence: tuple[str, ...]
+    env: Environment, tasks: Sequence[Task], words: Sequence[str], sequence: tuple[str, ...]
 ) -> tuple[str, ...]:
     replies = _replies(env, sequence)
     played = [_play_fixed(env, task, replies) for task in tasks]
@@ -175,22 +170,22 @@ def _improve(
     return sequence
 
 
-def _replies(env: ScriptedEnvironment, sequence: Sequence[str]) -> list[str]:
+def _replies(env: Environment, sequence: Sequence[str]) -> list[str]:
     most = _per_turn(env)
     return [format_reply(sequence[start : start + most], "") for start in range(0, len(sequence), most)]
 
 
-def _play_fixed(env: ScriptedEnvironment, task: Task, replies: Sequence[str]) -> _Played:
+def _play_fixed(env: Environment, task: Task, replies: Sequence[str]) -> _Played:
     played = guarded_call(lambda: _execute(env, task, replies))
     return _Played(0, True, False, broke=True) if isinstance(played, Raised) else played.value
 
 
-def _execute(env: ScriptedEnvironment, task: Task, replies: Sequence[str]) -> _Played:
-    environment = env.episode()
-    environment.start(task, 0)
-    executed, answers = 0, _plays_answers(env)
+def _execute(env: Environment, task: Task, replies: Sequence[str]) -> _Played:
+    episode = env.episode()
+    episode.start(task, 0)
+    executed, answers = 0, isinstance(env, AnswersBlindly)
     for reply in replies:
-        step = environment.step(reply)
+        step = episode.step(reply)
         executed += 1 if answers else len(step.actions)
         if step.ending is not None:
             return _Played(executed, True, step.outcome == 1.0)

@@ -79,9 +79,9 @@ def _answer_all(line: Line, env: Environment, limit: float) -> None:
 def _answer(env: Environment, episodes: dict[int, Episode], request: dict[str, Any]) -> Tree:
     number = request["episode"]
     if "task" in request:
-        environment = env.episode()
-        observation = checked_observation(environment.start(read_task(request["task"]), request["member"]))
-        episodes[number] = environment
+        episode = env.episode()
+        observation = checked_observation(episode.start(read_task(request["task"]), request["member"]))
+        episodes[number] = episode
         return {"observation": observation_tree(observation)}
     step = checked_step(episodes[number].step(request["response"]))
     if step.ending is not None:

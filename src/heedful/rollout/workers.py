@@ -133,7 +133,7 @@ class IsolatedEnvironment:
 
 
 @contextlib.contextmanager
-def isolated(env: Any, workers: int, timeout: float = DEFAULT_TIMEOUT) -> Iterator[Any]:
+def isolated(env: Environment, workers: int, timeout: float = DEFAULT_TIMEOUT) -> Iterator[Environment]:
     """The environment itself, or with `workers` > 0 one whose episodes run in processes that end with this context."""
     if workers == 0:
         yield env

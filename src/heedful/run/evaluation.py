@@ -12,7 +12,7 @@ from typing import Any
 
 from heedful.diagnostics.behaviour import rate
 from heedful.envs.common.tasks import TaskStream, evaluation_tasks
-from heedful.protocols import Environment, Policy
+from heedful.protocols import CountsStartStates, Environment, Policy
 from heedful.rollout import FULL_HISTORY, Collector, Context, LockStep, Request
 from heedful.rollout.baselines import (
     SuccessCount,
@@ -104,7 +104,7 @@ def play_tasks(
     return groups
 
 
-def measure_baselines(env: Any, split: str, tasks: int, search_tasks: int = BASELINE_TASKS) -> Baselines:
+def measure_baselines(env: Environment, split: str, tasks: int, search_tasks: int = BASELINE_TASKS) -> Baselines:
     """The random policy and the best fixed sequence of actions, or of answers, on the evaluation's tasks.
 
     The sequence is found on up to `search_tasks` training tasks (greedy extension, then one pass of single changes). So
@@ -128,7 +128,7 @@ def measure_baselines(env: Any, split: str, tasks: int, search_tasks: int = BASE
 
 def _training_tasks(env: Environment, count: int) -> Sequence[Any]:
     # With few start states, a third can be drawn before the last ones take long to find.
-    few = getattr(env, "start_states", None)
+    few = env.start_states if isinstance(env, CountsStartStates) else None
     count = min(count, few // 3) if few else count
     return TaskStream(env, "train", derive(0, "fixed sequence")).next(count)
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 from heedful.algorithms.loss_scale import loss_scale_factor
 from heedful.diagnostics.gradient import gradient_metrics
@@ -22,7 +22,7 @@ from heedful.distributed.world import World
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
-from heedful.protocols import Policy, Tracker, UsesCritic
+from heedful.protocols import Environment, Policy, Tracker, UsesCritic
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
 from heedful.run import checkpoint
 from heedful.run.config import TrainConfig
@@ -148,7 +148,7 @@ class _Run:
     parts: Parts
     folder: RunFolder
     trackers: Sequence[Tracker]
-    env: Any
+    env: Environment
     """The environment of the parts, with its episodes in worker processes if the configuration says so."""
     source: OpenPolicySource
 

@@ -25,7 +25,7 @@ from heedful.models.folders import Saveable, WholeWeights
 from heedful.models.load import load_model, pick_device
 from heedful.models.render import Renderer
 from heedful.models.token_logits import TokenLogits, token_logits
-from heedful.protocols import UsesCritic
+from heedful.protocols import Environment, UsesCritic
 from heedful.run.checkpoint import Checkpoint
 from heedful.run.config import TrainConfig
 from heedful.run.selection import Selection
@@ -44,7 +44,7 @@ from heedful.training.lora import Adapters
 class Parts:
     """A run's parts that change. `version` is the number of training steps of the weights."""
 
-    env: Any
+    env: Environment
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     renderer: Renderer

@@ -13,6 +13,7 @@ from typing import Any
 
 from heedful import envs
 from heedful.algorithms.table import Grpo
+from heedful.envs.common.contract import missing_from
 from heedful.policies.sampling import Sampling
 from heedful.run.config import EvaluationConfig, TrainConfig
 from heedful.seedlings.recipe import Seedling, nano
@@ -236,9 +237,15 @@ def _own_environment(name: str) -> Any:
             f"module:Class.{hint}"
         )
     try:
-        return getattr(importlib.import_module(module), attribute)()
+        env = getattr(importlib.import_module(module), attribute)()
     except (ImportError, AttributeError, TypeError) as error:
         raise ValueError(
             f"Expected {name!r} to name an importable dataclass that can be made without arguments, found "
             f"{type(error).__name__}: {error}. Run heedful from the folder that holds the module, or set PYTHONPATH."
         ) from error
+    missing = missing_from(env)
+    if missing:
+        raise ValueError(
+            f"Expected {name!r} to make an environment (`name`, `turns`, `task(seed)`, `episode()`), found {missing}."
+        )
+    return env

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import tokenizers
 import torch
@@ -24,7 +24,7 @@ from heedful.models.folders import read_model, read_tokenizer, write_pretrained
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
 from heedful.models.token_logits import token_logits
-from heedful.protocols import Demonstrator, Environment
+from heedful.protocols import Demonstrates, Environment, PlayedElsewhere
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.rollout.player import Player
 from heedful.seedlings.recipe import Seedling
@@ -40,10 +40,6 @@ TOKENIZER_EPISODES = 200
 
 Progress = Callable[[int, int, float], None]
 """Called with (step, steps, loss)."""
-
-
-class DemonstratedEnvironment(Environment, Demonstrator, Protocol):
-    """An environment with a solver that can demonstrate."""
 
 
 def cache_root() -> Path:
@@ -62,14 +58,14 @@ def seedling_path(
     )
     window = [asdict(context)] if context.cuts(env.turns) else []
     # The knobs of a remote environment give its address, not its content.
-    served = [env.served] if hasattr(env, "served") else []
+    served = [env.served] if isinstance(env, PlayedElsewhere) else []
     key = recipe.key([knobs, asdict(tags), *window, *served], versions)
     return cache_root() / "seedlings" / f"{env.name}-{key}"
 
 
 def load_seedling(
     recipe: Seedling,
-    env: DemonstratedEnvironment,
+    env: Demonstrates,
     knobs: object,
     tags: Tags,
     progress: Progress,
@@ -104,7 +100,7 @@ def _keep(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 
 def grow(
-    recipe: Seedling, env: DemonstratedEnvironment, tags: Tags, progress: Progress, context: Context = FULL_HISTORY
+    recipe: Seedling, env: Demonstrates, tags: Tags, progress: Progress, context: Context = FULL_HISTORY
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerBase]:
     """Learn tokenizer and weights from demonstrations of training tasks, read as `context` shows them.
 
@@ -122,10 +118,10 @@ def grow(
     return model, tokenizer
 
 
-def _teacher(recipe: Seedling, env: DemonstratedEnvironment) -> Any:
+def _teacher(recipe: Seedling, env: Environment) -> Demonstrates:
     """The environment with the recipe's faults in its demonstrations."""
     knobs: Any = {field.name for field in fields(env)} if is_dataclass(env) else set()
-    if not hasattr(env, "demonstrate") or not {"imperfect", "template"} <= knobs:
+    if not isinstance(env, Demonstrates) or not {"imperfect", "template"} <= knobs:
         raise ValueError(
             f"Expected an environment that a seedling can learn from: a dataclass with a method `demonstrate` and the "
             f"fields `imperfect` and `template`, found {type(env).__name__} without. Add them, or train a model of "
@@ -156,26 +152,26 @@ def _initial_model(recipe: Seedling, tokenizer: PreTrainedTokenizerBase, rendere
         return LlamaForCausalLM(config)
 
 
-def _corpus(env: DemonstratedEnvironment, recipe: Seedling) -> Iterator[str]:
+def _corpus(env: Demonstrates, recipe: Seedling) -> Iterator[str]:
     """Texts for the tokenizer: demonstrated episodes, and the environment's answers to faulty replies."""
     tasks = TaskStream(env, "train", derive(recipe.seed, "demonstrations", "tokenizer"))
     rng = stream(recipe.seed, "demonstrator", "tokenizer")
     for task in tasks.next(TOKENIZER_EPISODES):
-        episode = env.demonstrate(task, rng)
-        yield from (text for pair in episode for text in pair)
-        whole = episode[0][1]
+        pairs = env.demonstrate(task, rng)
+        yield from (text for pair in pairs for text in pair)
+        whole = pairs[0][1]
         for faulty in (
             whole[: len(whole) // 2],
             whole[: len(whole) - 3],
             whole.replace("<answer>", "<answer>Nothing || "),
         ):
-            environment = env.episode()
-            environment.start(task, 0)
-            yield environment.step(faulty).observation.text
+            episode = env.episode()
+            episode.start(task, 0)
+            yield episode.step(faulty).observation.text
 
 
 def _batches(
-    env: DemonstratedEnvironment, recipe: Seedling, renderer: Renderer, context: Context
+    env: Demonstrates, recipe: Seedling, renderer: Renderer, context: Context
 ) -> Iterator[list[TrainingSample]]:
     tasks = TaskStream(env, "train", derive(recipe.seed, "demonstrations", "batches"))
     rng = stream(recipe.seed, "demonstrator", "batches")
@@ -213,18 +209,18 @@ def encode_windows(
     The replies are played again, because a window begins with the opening of an observation, and demonstrations do not
     hold it. Raises ValueError if the environment then shows something else than the demonstration.
     """
-    episode = Player(env.episode(), task, 0, len(pairs), context)
+    player = Player(env.episode(), task, 0, len(pairs), context)
     for shown, text in pairs:
-        if episode.ending is not None or episode.observation.text != shown:
-            found = episode.observation.text if episode.ending is None else f"the end: {episode.ending.value}"
+        if player.ending is not None or player.observation.text != shown:
+            found = player.observation.text if player.ending is None else f"the end: {player.ending.value}"
             raise ValueError(
                 f"Expected an environment that replays its demonstration of task {task.id}, played as member 0, which "
                 f"windows of history need, but after the same replies it shows {found[:60]!r} for {shown[:60]!r}. Let "
                 "`demonstrate` play member 0, or leave --context.turns out."
             )
         ids = renderer.as_sampled(text)
-        episode.advance(renderer.parse(renderer.next_prompt(episode.conversation), ids, (0.0,) * len(ids)))
-    trajectory = episode.trajectory(temperature=1.0, policy_version=0)
+        player.advance(renderer.parse(renderer.next_prompt(player.conversation), ids, (0.0,) * len(ids)))
+    trajectory = player.trajectory(temperature=1.0, policy_version=0)
     if trajectory.ending is Ending.ERROR:
         raise ValueError(f"{env.name} broke while its demonstration of task {task.id} was replayed: {trajectory.error}")
     group = Group(task, (trajectory,))

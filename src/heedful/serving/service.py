@@ -20,14 +20,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from heedful.configuration import to_json
+from heedful.envs.common.actions import actions_of
 from heedful.envs.common.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.guarded import Raised, guarded_call
-from heedful.protocols import Environment
+from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, ListsActions, Summarises
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.types import Task
 
@@ -36,7 +36,7 @@ PROTOCOL = 1
 MOST_SEEDS = 1000
 """Maximum number of seeds in one request for tasks."""
 
-OFFERS = ("demonstrate", "random_answer", "blind_answers")
+OFFERS = {"demonstrate": Demonstrates, "random_answer": AnswersFreely, "blind_answers": AnswersBlindly}
 """Methods that an environment may have in addition to the contract, and that a client can call."""
 
 
@@ -44,7 +44,7 @@ class Service:
     """Answers requests about one environment and its episodes. As thread-safe as the environment itself."""
 
     def __init__(self, env: Environment, sessions: Sessions) -> None:
-        self._env: Any = env
+        self._env = env
         self._sessions = sessions
         self.description = _description(env)
 
@@ -113,35 +113,39 @@ class Service:
         return 200, {"closed": self._sessions.close(name)}
 
     def _demonstrate(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
-        task, rng = read_task(body.get("task")), self._generator(body, "demonstrate")
+        task, env = read_task(body.get("task")), self._env
+        if not isinstance(env, Demonstrates):
+            raise self._not_offered("demonstrate")
+        rng = read_generator(body.get("rng"))
         faults = {knob: body[knob] for knob in ("imperfect", "template") if knob in body}
         if not faults.keys() <= self.description["knobs"].keys():
             raise Refusal(400, f"{self.description['name']} has no {' and '.join(faults)} demonstrations.")
         if any(isinstance(value, bool) or not isinstance(value, int | float) for value in faults.values()):
             raise Refusal(400, f"Expected {' and '.join(faults)} as numbers.")
+        teacher: Any = env
         pairs: Sequence[tuple[str, str]] = self._foreign(
-            lambda: dataclasses.replace(self._env, **faults).demonstrate(task, rng)
+            lambda: dataclasses.replace(teacher, **faults).demonstrate(task, rng)
         )
         return 200, {"pairs": [list(pair) for pair in pairs], "rng": generator_tree(rng)}
 
     def _random_answer(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
-        task, rng = read_task(body.get("task")), self._generator(body, "random_answer")
-        answer: str = self._foreign(lambda: self._env.random_answer(task, rng))
+        task, env = read_task(body.get("task")), self._env
+        if not isinstance(env, AnswersFreely):
+            raise self._not_offered("random_answer")
+        rng = read_generator(body.get("rng"))
+        answer: str = self._foreign(lambda: env.random_answer(task, rng))
         return 200, {"answer": answer, "rng": generator_tree(rng)}
 
     def _blind_answers(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
-        self._check_offered("blind_answers")
+        env = self._env
+        if not isinstance(env, AnswersBlindly):
+            raise self._not_offered("blind_answers")
         tasks = [read_task(tree) for tree in _listed(body, "tasks")]
-        answers: Sequence[str] = self._foreign(lambda: self._env.blind_answers(tasks))
+        answers: Sequence[str] = self._foreign(lambda: env.blind_answers(tasks))
         return 200, {"answers": list(answers)}
 
-    def _generator(self, body: Mapping[str, Tree], offer: str) -> random.Random:
-        self._check_offered(offer)
-        return read_generator(body.get("rng"))
-
-    def _check_offered(self, offer: str) -> None:
-        if offer not in self.description["offers"]:
-            raise Refusal(404, f"{self.description['name']} has no `{offer}`.")
+    def _not_offered(self, offer: str) -> Refusal:
+        return Refusal(404, f"{self.description['name']} has no `{offer}`.")
 
     def _foreign(self, call: Callable[[], Any]) -> Any:
         """The environment's answer. Raises Refusal 500 with the environment's error."""
@@ -165,20 +169,19 @@ _ROUTES: tuple[tuple[tuple[str, ...], Callable[[Service, Mapping[str, Tree], str
 """(method, *words of the path, ID for a session's id) -> the method that answers."""
 
 
-def _description(env: Any) -> dict[str, Tree]:
+def _description(env: Environment) -> dict[str, Tree]:
     """What a client needs to know about the environment. `digest` identifies the environment with its knobs."""
-    knobs = to_json(env) if dataclasses.is_dataclass(env) else {}
-    actions = list(getattr(env, "actions", ()))
+    knobs: Tree = to_json(env) if dataclasses.is_dataclass(env) else {}
     kind = f"{type(env).__module__}:{type(env).__qualname__}"
     named = json.dumps([PROTOCOL, kind, env.name, knobs], sort_keys=True)
     return {
         "protocol": PROTOCOL,
         "name": env.name,
-        "summary": getattr(env, "summary", ""),
+        "summary": env.summary if isinstance(env, Summarises) else "",
         "turns": env.turns,
-        "actions": actions,
-        "actions_per_turn": getattr(env, "actions_per_turn", 1) if actions else None,
-        "offers": [offer for offer in OFFERS if hasattr(env, offer)],
+        "actions": list(actions_of(env)),
+        "actions_per_turn": env.actions_per_turn if isinstance(env, ListsActions) and env.actions else None,
+        "offers": [offer for offer, kind in OFFERS.items() if isinstance(env, kind)],
         "knobs": knobs,
         "digest": hashlib.sha256(named.encode()).hexdigest()[:16],
     }

@@ -32,7 +32,7 @@ class _Session:
     key: str
     used: float
     """Time of its last request, on the table's clock."""
-    environment: Episode | None = None
+    episode: Episode | None = None
     """`None` before the start and after the end."""
     turn: int = 0
     """Replies executed so far."""
@@ -44,7 +44,7 @@ class _Session:
 
     @property
     def over(self) -> bool:
-        return self.environment is None and self.answer is not None
+        return self.episode is None and self.answer is not None
 
 
 class Sessions:
@@ -91,11 +91,11 @@ class Sessions:
                     raise Refusal(409, f"The session of key {key!r} has continued or was closed: choose a new key.")
                 return {"session": session.name, **session.answer}
         try:
-            environment, answer = self._begin(task, member)
-            session.environment, session.answer, session.used = environment, answer, self._clock()
+            episode, answer = self._begin(task, member)
+            session.episode, session.answer, session.used = episode, answer, self._clock()
         finally:
             session.lock.release()
-            if session.environment is None:
+            if session.episode is None:
                 self.close(session.name)
         return {"session": session.name, **session.answer}
 
@@ -112,7 +112,7 @@ class Sessions:
             session.used = self._clock()
             if turn is not None and turn == session.turn - 1 and response == session.response:
                 return session.answer
-            if session.environment is None:
+            if session.episode is None:
                 raise Refusal(409, f"The episode of session {name} is over: begin another one with POST /sessions.")
             if turn is not None and turn != session.turn:
                 raise Refusal(
@@ -126,7 +126,7 @@ class Sessions:
             else:
                 session.answer = {"step": step_tree(step.value)}
             if isinstance(step, Raised) or step.value.ending is not None:
-                session.environment = None
+                session.episode = None
             session.used = self._clock()
             return session.answer
 
@@ -179,8 +179,8 @@ class Sessions:
 
     def _begin(self, task: Task, member: int) -> tuple[Episode | None, Tree]:
         def begin() -> tuple[Episode, Observation]:
-            environment = self._make()
-            return environment, checked_observation(environment.start(task, member))
+            episode = self._make()
+            return episode, checked_observation(episode.start(task, member))
 
         begun = guarded_call(begin)
         if isinstance(begun, Raised):
@@ -189,5 +189,5 @@ class Sessions:
 
 
 def _step(session: _Session, response: str) -> Step:
-    assert session.environment is not None, "an episode that goes on has an environment"
-    return session.environment.step(response)
+    assert session.episode is not None, "an episode that goes on has an environment"
+    return session.episode.step(response)

@@ -185,6 +185,15 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
     return _rollouts(rows, table.schema.metadata or {}, str(path))
 
 
+def environment_in(task_id: str) -> str:
+    """The environment that a stored task's id begins with (`echo-` and 16 hexadecimal digits); empty if it has none.
+
+    A file names the environment of its run. Where a run mixed several, only the ids tell them apart.
+    """
+    name, _, digest = task_id.rpartition("-")
+    return name if len(digest) == 16 and set(digest) <= set("0123456789abcdef") else ""
+
+
 def rollout_rows(rollouts: Rollouts) -> list[Row]:
     """The rows of a rollout file, one per turn. Written as JSON lines they are the plain audit format.
 
@@ -336,7 +345,8 @@ def _group(number: int, rows: Sequence[Row]) -> tuple[Group, Verdict | None]:
     head = rows[0]
     if head["group"] != number:
         raise ValueError(f"group {head['group']} where group {number} should begin")
-    task = Task(head["task_id"], head["task_seed"], head["split"], tuple(head["task_tags"]))
+    named = environment_in(head["task_id"]) or head["environment"]
+    task = Task(head["task_id"], head["task_seed"], head["split"], tuple(head["task_tags"]), named)
     trajectories = tuple(
         _trajectory(task, list(of_member)) for _, of_member in itertools.groupby(rows, key=lambda row: row["member"])
     )

@@ -45,7 +45,7 @@ def test_what_is_read_is_what_was_written() -> None:
         floats = [struct.unpack("d", rng.randbytes(8))[0] for _ in range(2)]
         floats = [value if math.isfinite(value) else 0.1 for value in floats]
         texts = [rng.choice(TEXTS) for _ in range(6)]
-        task = Task(texts[0], rng.getrandbits(64) - 2**63, texts[1], tuple(texts[2:4]))
+        task = Task(texts[0], rng.getrandbits(64) - 2**63, texts[1], tuple(texts[2:4]), texts[4])
         assert read_task(over(task_tree(task))) == task
         ending = rng.choice([None, *Ending])
         step = Step(
@@ -64,6 +64,10 @@ def test_what_is_read_is_what_was_written() -> None:
         assert list(again.rewards) == list(step.rewards)
         assert repr(again.rewards) == repr(dict(step.rewards))
         assert read_observation(over(observation_tree(step.observation))) == step.observation
+
+
+def test_a_task_of_an_earlier_peer_has_no_environment() -> None:
+    assert read_task({"id": "a", "seed": 1, "split": "val", "tags": []}) == Task("a", 1, "val")
 
 
 def test_numbers_of_other_libraries_cross_as_plain_ones() -> None:

@@ -30,6 +30,7 @@ from heedful.auditing.records import (
     text_of,
     unknown_of,
 )
+from heedful.storage.rollouts import environment_in
 from heedful.types import Task, Verdict
 
 _ID = re.compile(r"(\d+)/(\d+)/(\d+)")
@@ -106,7 +107,8 @@ class NumberedCompletions:
         prompt, messages = self._prompt(row.get("prompt"))
         rewards, scored = self._rewards(row)
         outcome = outcome_of(row.get(self.success), self.success) if self.success else None
-        task = Task(text_of(row.get("heedful_task"), "heedful_task"), 0, "train")
+        name = text_of(row.get("heedful_task"), "heedful_task")
+        task = Task(name, 0, "train", environment=environment_in(name))
         turn = text_turn(prompt, self._first_thought(row, prompt), self.hints.tags, rewards)
         trajectory = text_trajectory(task, (turn,), scored, outcome, self.hints.temperature)
         trajectory = replace(

@@ -36,6 +36,7 @@ from heedful.auditing.records import (
     text_of,
     unknown_of,
 )
+from heedful.storage.rollouts import environment_in
 from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 _IDENTITY = ("step", "split", "group", "task_id", "member")
@@ -168,7 +169,9 @@ def _task(head: Row) -> Task:
         return prompt_task(text_of(head.get("new_prompt_text") or "", "new_prompt_text"))
     tags = head.get("task_tags") or []
     seed = integer(head.get("task_seed") or 0, "task_seed")
-    return Task(text_of(head["task_id"], "task_id"), seed, str(head.get("split") or "train"), tuple(map(str, tags)))
+    name = text_of(head["task_id"], "task_id")
+    environment = environment_in(name) or str(head.get("environment") or "")
+    return Task(name, seed, str(head.get("split") or "train"), tuple(map(str, tags)), environment)
 
 
 def _verdict(head: Row) -> Verdict | None:

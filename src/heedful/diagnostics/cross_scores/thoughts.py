@@ -7,16 +7,13 @@ generator passed in.
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from heedful.types import Group, Reply, Task, Trajectory
+from heedful.types import Group, Reply, Trajectory
 
 Ids = tuple[int, ...]
-
-_DIGEST = re.compile(r"(.+)-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +96,11 @@ class _Row:
         return cls(prompt, _thought(reply), reply.closed, before, text)
 
 
-def environment_of(task: Task) -> str:
-    """The environment family that a task's id names. Empty where the id is not of that form."""
-    named = _DIGEST.fullmatch(task.id)
-    return named[1] if named else ""
-
-
 def by_environment(groups: Sequence[Group]) -> dict[str, list[Group]]:
     """The groups of each environment, in order of first appearance."""
     found: dict[str, list[Group]] = {}
     for group in groups:
-        found.setdefault(environment_of(group.task), []).append(group)
+        found.setdefault(group.task.environment, []).append(group)
     return found
 
 

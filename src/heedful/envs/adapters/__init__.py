@@ -1,5 +1,5 @@
 """Environments of other libraries, played as heedful's own: gymnasium, reasoning-gym, textarena and OpenEnv.
 
-Promise: importing an adapter never imports its library; that happens where a task is drawn or an episode is played, and
-a library that is missing is answered with a sentence.
+Importing an adapter never imports its library. A library is loaded when a task is drawn or an episode is played. If it
+is missing, the error says how to install it.
 """

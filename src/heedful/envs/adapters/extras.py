@@ -1,7 +1,7 @@
-"""The libraries behind the adapters: loaded when they are needed, and named in a sentence when they are missing.
+"""The libraries behind the adapters: loaded when they are needed, and named in an error when they are missing.
 
-Promise: asking whether a library is installed does not import it, and loading one leaves the global random generators
-as they were.
+Asking whether a library is installed does not import it. Loading a library leaves the global random generators
+unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class MissingLibrary(ImportError):
 
 
 def how_to_install(name: str) -> str:
-    """The command that brings the library behind an environment; extras are spelled with hyphens."""
+    """The command that brings the library behind an environment. Extras are spelled with hyphens."""
     return f'pip install "heedful[{name.replace("_", "-")}]"'
 
 

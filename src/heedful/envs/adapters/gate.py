@@ -1,6 +1,6 @@
-"""What a score is worth when the scorer also pays for replies that answer nothing.
+"""The value of a score whose scorer also pays for replies that answer nothing.
 
-Promise: a score that such a reply gets is worth 0, the full score is worth 1, and the rest keeps its order.
+The score of such a reply becomes 0, the full score becomes 1, and the order of all others is kept.
 """
 
 from __future__ import annotations

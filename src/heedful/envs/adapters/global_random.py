@@ -1,7 +1,7 @@
-"""The one place that touches the global random generators: foreign code that draws from them is given its own state.
+"""The one module that sets the global random generators: foreign code that draws from them gets its own state.
 
-Promise: inside, the generators of `random` and `numpy.random` follow a state that belongs to one owner, whatever was
-drawn elsewhere; outside, they are as if nothing had happened.
+Inside the `with`, the generators of `random` and `numpy.random` follow a state of one owner, whatever others draw.
+Outside, they are unchanged.
 """
 
 from __future__ import annotations

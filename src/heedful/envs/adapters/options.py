@@ -1,6 +1,6 @@
-"""Options that a library takes and heedful does not know: written as text, handed on as values.
+"""Options that a library takes and heedful does not know: text in the configuration, values for the library.
 
-Promise: a text is understood in one way or refused with a sentence, and equal options are written alike.
+A text has one reading, or it is refused. Equal options are written in the same way.
 """
 
 from __future__ import annotations

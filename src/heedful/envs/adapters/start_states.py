@@ -1,6 +1,6 @@
-"""Environments whose seeds all draw the same start state: what that means, and what a task is then.
+"""Environments whose seeds all draw the same start state.
 
-Promise: it is said once, in a warning, and such an environment can be played all the same.
+A warning says so once. The environment can still be played.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import warnings
 from collections.abc import Callable
 
 SEEDS_LOOKED_AT = 64
-"""So many seeds are drawn to see whether there is more than one start state."""
+"""The number of seeds drawn to find out whether there is more than one start state."""
 
 ONE_START = "one start state"
 """Tag of the tasks of an environment that has no more."""
 
 
 def has_one_start(what: str, start_state: Callable[[int], str]) -> bool:
-    """Whether the first seeds all draw one start state; if so, warns. `what` is played; slow where a start is slow."""
+    """Whether the first seeds all draw one start state. If so, warns. `what` is played. Slow where a start is slow."""
     first = start_state(0)
     if any(start_state(seed) != first for seed in range(1, SEEDS_LOOKED_AT)):
         return False

@@ -1,7 +1,7 @@
-"""Whether an environment keeps the contract: `check` plays anyone's with everything a model might write, and reports.
+"""Check whether an environment keeps the contract: `check` plays it with everything a model might write, and reports.
 
-Promise: the rules are those of docs/environments.md; each ends in one sentence, a broken one with what was expected,
-what was found, where, and what to do. What the environment does wrong is found out, never raised.
+The rules are those of docs/environments.md. A broken rule says what was expected, what was found, where, and what to
+do. The faults of an environment are reported, never raised.
 
 In a test of your own:
 
@@ -34,7 +34,7 @@ __all__ = ["QUICK", "RULES", "Effort", "Report", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: its name, what it asks, and who looks."""
+    """One rule: its name, its question, and the function that answers it."""
 
     name: str
     says: str
@@ -110,7 +110,7 @@ def check(
     """Play `env` and say, rule by rule, whether it keeps the contract.
 
     `skip`: names of rules to leave out. `origin`: `module:factory` that makes an equal environment, if there is one, so
-    that other processes can make it themselves; without it the environment is sent to them pickled. `progress` is told
+    that other processes can make it themselves. Without it the environment is sent to them pickled. `progress` is told
     what is looked at next (with None), and each rule's name with its finding.
 
     Raises ValueError for an unknown rule in `skip`, and the environment's own ImportError where it needs a library that

@@ -1,7 +1,7 @@
-"""What the other processes of a check run: `python -m heedful.envs.checking.elsewhere REQUEST ANSWER`.
+"""The program of the other processes of a check: `python -m heedful.envs.checking.elsewhere REQUEST ANSWER`.
 
-Promise: draws the tasks and plays the episodes of a pickled request, and writes what came of them as JSON. What the
-environment raises ends this process, whose last line of error is then shown.
+It draws the tasks and plays the episodes of a pickled request, and writes the results as JSON. An exception of the
+environment ends this process, and the report shows its last line.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(request_file: str, answer_file: str) -> None:
 
 
 def _env(asked: Request) -> Any:
-    """Made anew here, so that what it works out when it is made is worked out in this process."""
+    """The environment, made in this process: what its constructor computes is computed here."""
     if asked.origin:
         module, _, attribute = asked.origin.partition(":")
         make = getattr(importlib.import_module(module), attribute)
@@ -56,7 +56,7 @@ def _env(asked: Request) -> Any:
 
 
 def set_clock_ahead(seconds: float) -> None:
-    """From now on this process believes that it is so much later; modules imported after this are told the same."""
+    """Move the clock of this process ahead. Modules imported later see the same clock."""
     now, now_ns = time.time, time.time_ns
     time.time = lambda: now() + seconds
     time.time_ns = lambda: now_ns() + int(seconds * 1e9)

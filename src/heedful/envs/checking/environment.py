@@ -16,16 +16,18 @@ from heedful.configuration import from_json, to_json
 from heedful.envs.checking.evidence import Evidence, seeds_of
 from heedful.envs.checking.play import Bench, Broke, made_anew
 from heedful.envs.checking.report import Finding, absent, broken, holds, shortened
+from heedful.envs.common.contract import missing_from
 from heedful.guarded import Raised, guarded_call
+from heedful.protocols import Summarises
 from heedful.types import Task
 
 _CONTRACT = "an environment has `name`, `turns`, `task(seed)` and `episode()`; see docs/environments.md, The contract"
 
 
 def open_environment(bench: Bench) -> Finding | None:
-    """What keeps the environment from being played at all; `None` if nothing does.
+    """What keeps the environment from being played at all. `None` if nothing does.
 
-    Raises ImportError where a library is missing: that is nothing of the environment's.
+    Raises ImportError where a library is missing: that is not a fault of the environment.
     """
     try:
         asked = guarded_call(lambda: _attributes(bench.env))
@@ -43,11 +45,13 @@ def open_environment(bench: Bench) -> Finding | None:
         )
     if not sentence:
         return None
-    return broken("the environment lacks what the contract asks for", expected=_CONTRACT, found=sentence, remedy=_MEND)
+    return broken(
+        "the environment lacks what the contract asks for", expected=_CONTRACT, found=sentence, remedy=_REMEDY
+    )
 
 
 def _played_misfit(bench: Bench) -> str:
-    """What is wrong with the first tasks, or with how episodes are made; empty if nothing is. Raises Broke."""
+    """What is wrong with the first tasks, or with how episodes are made. Empty if nothing is. Raises Broke."""
     for seed in seeds_of(5):
         task = bench.task(seed)
         misfit = _task_misfit(task, seed)
@@ -58,16 +62,16 @@ def _played_misfit(bench: Bench) -> str:
     return "`episode` returned the same object twice, not a fresh episode each time" if made[0] is made[1] else ""
 
 
-_MEND = "give it what is missing; the other rules are looked at once it has it"
+_REMEDY = "give it what is missing; the other rules are looked at once it has it"
 
 
 def _attributes(env: Any) -> str:
-    """What is wrong with the four members; empty if nothing is."""
+    """What is wrong with the four members. Empty if nothing is."""
     if isinstance(env, type):
         return f"the class {env.__name__} itself; an environment is an object of it, made without arguments"
-    missing = [name for name in ("name", "turns", "task", "episode") if not hasattr(env, name)]
+    missing = missing_from(env)
     if missing:
-        return f"a {type(env).__name__} without {', '.join(f'`{name}`' for name in missing)}"
+        return missing
     name, turns = env.name, env.turns
     if not isinstance(name, str) or not re.fullmatch(r"[^\s/\\\x00-\x1f]+", name):
         return f"the name {shortened(repr(name))}; it becomes part of folder names: no spaces, no slashes"
@@ -87,6 +91,8 @@ def _task_misfit(task: Task, seed: int) -> str:
         return f"{where} the split {shortened(repr(task.split))}; a text was expected"
     if not isinstance(task.tags, tuple) or not all(isinstance(tag, str) for tag in task.tags):
         return f"{where} the tags {shortened(repr(task.tags))}; a tuple of texts was expected"
+    if not isinstance(task.environment, str):
+        return f"{where} the environment {shortened(repr(task.environment))}; its name was expected"
     return ""
 
 
@@ -130,7 +136,7 @@ def _step_misfit(step: Any) -> str:
 
 
 def frozen(bench: Bench, evidence: Evidence) -> Finding:
-    """The environment is a frozen dataclass; equal knobs give equal environments."""
+    """The environment is a frozen dataclass. Equal knobs give equal environments."""
     env = bench.env
     expected = "a frozen dataclass whose fields are the knobs, so that equal knobs make equal environments"
     remedy = (
@@ -179,7 +185,7 @@ def knobs(bench: Bench, evidence: Evidence) -> Finding:
 
 def summary(bench: Bench, evidence: Evidence) -> Finding:
     """One line on what the task is, where there is one."""
-    if not hasattr(bench.env, "summary"):
+    if not isinstance(bench.env, Summarises):
         return absent("the environment has no `summary`, which lists show beside its name")
     text = bench.env.summary
     if isinstance(text, str) and text.strip() and "\n" not in text:
@@ -207,7 +213,7 @@ def pickled(bench: Bench, evidence: Evidence) -> Finding:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal knob by knob; whether equal knobs make equal environments is asked elsewhere."""
+    """Equal knob by knob. Whether equal knobs make equal environments is asked elsewhere."""
     if type(one) is not type(other) or not dataclasses.is_dataclass(one):
         return type(one) is type(other)
     return all(getattr(one, field.name) == getattr(other, field.name) for field in dataclasses.fields(one))

@@ -1,6 +1,6 @@
-"""Rules on how episodes run: they replay, do not share state, end in time, read any text, and take their time.
+"""Rules on how episodes run: they replay, share no state, end in time, read any text, and answer fast enough.
 
-Promise: what is judged here was played to its end or is told to be cut; an episode that broke counts for `text` alone.
+A rule judges complete episodes, or says that an episode was cut. Only the rule `text` counts episodes that broke.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _actions_limit(bench: Bench, evidence: Evidence) -> Finding | None:
 
 
 def _as_the_knob_says(bench: Bench, evidence: Evidence) -> Finding | None:
-    """An environment with more turns must tell and enforce those; so a number found by chance is seen."""
+    """An environment with more turns must tell and enforce those, so a number found by chance is seen."""
     env, more = bench.env, bench.turns + _FURTHER
     if not dataclasses.is_dataclass(env) or "turns" not in {
         field.name for field in dataclasses.fields(env) if field.init
@@ -216,7 +216,7 @@ def _as_the_knob_says(bench: Bench, evidence: Evidence) -> Finding | None:
 
 
 def text(bench: Bench, evidence: Evidence) -> Finding:
-    """Every reply is answered, in reasonable time; a reply that cannot be read is the agent's fault."""
+    """Every reply is answered, in reasonable time. A reply that cannot be read is the agent's fault."""
     failed = [played for played in evidence.episodes if played.fault is not None and played.fault.kind != "type"]
     answered = {exchange.kind for _, _, exchange in evidence.exchanges()}
     if not failed:
@@ -242,7 +242,7 @@ def text(bench: Bench, evidence: Evidence) -> Finding:
 
 
 def code(bench: Bench, evidence: Evidence) -> Finding:
-    """A reply is read; it is never run."""
+    """A reply is read. It is never run."""
     if not evidence.canary.exists():
         return holds("Python and shell code in replies was read as text")
     return broken(
@@ -287,5 +287,5 @@ def _median(seconds: Sequence[float]) -> float:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that so large a share of the values does not exceed; 0 for none."""
+    """The smallest value that this share of the values does not exceed. 0 without values."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -1,7 +1,7 @@
-"""What the rules of a check look at: tasks of many seeds, and episodes of good, unreadable and adversarial replies.
+"""What the rules of a check examine: tasks of many seeds, and episodes of good, unreadable and adversarial replies.
 
-Promise: the same environment and effort give the same seeds, tasks and replies. Each kind of hostile reply comes as the
-first reply of an episode and, where there are several turns, after a well-formed one.
+The same environment and effort give the same seeds, tasks and replies. Each kind of hostile reply is the first reply
+of one episode. If there are several turns, it also follows a well-formed reply in another.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Evidence:
     """All that was drawn and played before the rules look at it."""
 
     tasks: tuple[Task, ...]
-    """Of `seeds_of(effort.seeds)`, in that order."""
+    """The tasks of `seeds_of(effort.seeds)`, in that order."""
     ordinary: tuple[Played, ...]
     """Played to their end, or two replies beyond their turns."""
     idle: tuple[Played, ...]
@@ -84,7 +84,7 @@ def play_ordinary(bench: Bench, task: Task, member: int) -> Played:
 
 
 def example_answer(env: Any, task: Task, observation: str) -> str:
-    """An answer that the environment understands, as far as it says so; else a word of the observation."""
+    """An answer that the environment understands, as far as it says so, else a word of the observation."""
     answer = random_answer(env, task, random.Random("an example"))
     return answer or [*listed_actions(env), *observation.split(), "1"][0][:40]
 

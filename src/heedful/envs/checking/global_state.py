@@ -1,7 +1,6 @@
-"""The random generators that a whole process shares, and whether an environment touches them.
+"""The random generators that a whole process shares, and whether an environment uses them.
 
-Promise: they stand afterwards exactly where they stood before. This is the one module that may move them: it looks for
-who does.
+Their state after the check is the state before it. Only this module may change it, to find out which call does.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def moved_generators(seed: int) -> Iterator[set[str]]:
 
 
 def _positions() -> dict[str, str]:
-    """Where each shared generator stands."""
+    """The state of each shared generator."""
     found = {"random": repr(random.getstate())}
     numpy = sys.modules.get("numpy")
     if numpy:

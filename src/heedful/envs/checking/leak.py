@@ -1,12 +1,11 @@
 """The rule that an observation does not hand out its answer.
 
-Promise: nothing is called a leak that also works with another task's observation. Players who copy a place of what they
-read are compared with players who copy the same place of another task's observation, which knows nothing of this one,
-and with the random player where the environment offers one. Who stands out on one half of the
-tasks is judged on the other.
+A copied answer counts as a leak only if copying from the observation of another task does not work as well. Players
+that copy a place of what they read are compared with players that copy the same place of another observation, and with
+the random player. Candidates are found on one half of the tasks and judged on the other.
 
 Two kinds of places are copied. *Marked* ones, where an answer stands as an answer: a whole line, an `<answer>` block,
-what is told as the answer or solution; if copying those solves most tasks, the rule is broken. *Unmarked* ones, such as
+what is told as the answer or solution. If copying those solves most tasks, the rule is broken. *Unmarked* ones, such as
 the longest number: a task may be to find one among several, so they can only raise a warning.
 """
 
@@ -21,8 +20,10 @@ from typing import Any
 
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench, Played
+from heedful.envs.checking.replies import listed_actions
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
 from heedful.envs.common.actions import Fault, answer_text, format_reply
+from heedful.protocols import AnswersFreely, Demonstrates
 from heedful.statistics.intervals import wilson
 from heedful.types import Task
 
@@ -49,7 +50,7 @@ class Place:
     name: str
     marked: bool
     find: Callable[[str], str]
-    """The text that stands there; empty where there is none."""
+    """The text at that place. Empty if there is none."""
 
 
 def _line(number: int) -> Callable[[str], str]:
@@ -66,7 +67,7 @@ def _last_block(text: str) -> str:
 
 
 def _told(number: int, words: int | None) -> Callable[[str], str]:
-    """What follows the first (0) or the last (-1) such word: all of the line, or so many words."""
+    """What follows the first (0) or the last (-1) such word: the whole line, or that many words."""
 
     def find(text: str) -> str:
         found = _MARKED.findall(text)
@@ -181,14 +182,14 @@ def _copying_pays(place: Place, own: _Rate, foreign: _Rate, chance: _Rate | None
 
 
 def _different_places(evidence: Evidence) -> list[Place]:
-    """The places at which something stands, each text once: two that always hold the same are one."""
+    """The places that hold a text. Two places that always hold the same text count once."""
     shown = [text for played in evidence.episodes for text in played.observations[:3]][:200]
     by_texts = {tuple(map(place.find, shown)): place for place in reversed(PLACES)}
     return [place for texts, place in by_texts.items() if any(texts)]
 
 
 def _copiers(bench: Bench, tasks: Sequence[Task], place: Place) -> list[Played]:
-    """Episodes of who answers each observation with what stands at one of its places."""
+    """Episodes of a player that answers each observation with the text at one of its places."""
     return [_play(bench, task, lambda shown, turn: place.find(shown)) for task in tasks]
 
 
@@ -214,14 +215,14 @@ def _play(bench: Bench, task: Task, answer: Callable[[str, int], str]) -> Played
 
 
 def _random_player(bench: Bench, evidence: Evidence) -> _Rate | None:
-    """Success of well-formed random replies; `None` where the environment does not say what they are."""
-    told = hasattr(bench.env, "random_answer") or bool(getattr(bench.env, "actions", None))
+    """Success of well-formed random replies. `None` where the environment does not say what they are."""
+    told = isinstance(bench.env, AnswersFreely) or bool(listed_actions(bench.env))
     return _rate(evidence.sound) if told else None
 
 
 def _demonstrated(bench: Bench, tasks: Sequence[Task]) -> Finding | None:
-    """Broken if demonstrated answers stand as answers in the observation, more often than other tasks' answers do."""
-    if not hasattr(bench.env, "demonstrate"):
+    """Broken if observations state demonstrated answers as answers, more often than the answers of other tasks."""
+    if not isinstance(bench.env, Demonstrates):
         return None
     episodes: list[tuple[Task, list[tuple[str, str]]]] = []
     for task in tasks:

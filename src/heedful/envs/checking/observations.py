@@ -1,6 +1,6 @@
-"""Rules on what the agent reads: nothing of its reply that a chat template would obey, and openings.
+"""Rules on what the agent reads: no part of its reply that a chat template would obey, and correct openings.
 
-Promise: only what an agent would be shown is looked at; the observation beside an ending is not.
+Only what an agent would be shown is examined. The observation of an ending is not.
 """
 
 from __future__ import annotations

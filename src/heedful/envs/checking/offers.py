@@ -1,6 +1,6 @@
-"""Rules on what an environment offers beyond the contract: demonstrations, and what scripted players need to know.
+"""Rules on what an environment offers beyond the contract: demonstrations, and what scripted players need.
 
-Promise: what is not offered is not asked for; what is offered must be right.
+An offer is optional. An offer that is made must be right.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench, Played, scripted
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
 from heedful.envs.common.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
+from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates
 from heedful.statistics.intervals import wilson
 from heedful.types import Task
 
@@ -24,7 +25,7 @@ _KNOBS_OF_FLAWS = ("imperfect", "systematic", "slip")
 
 def demonstrations(bench: Bench, evidence: Evidence) -> Finding:
     """Valid replies that solve within the limits, and that replay as member 0."""
-    if not hasattr(bench.env, "demonstrate"):
+    if not isinstance(bench.env, Demonstrates):
         return absent("the environment offers no `demonstrate`, so no seedling can be grown for it")
     tasks = evidence.tasks[: min(MOST_DEMONSTRATED, bench.effort.episodes)]
     refusal = _refusal(bench, tasks[:5])
@@ -81,7 +82,7 @@ def _pairs_misfit(pairs: Any) -> str:
 
 
 def _replayed(played: Played, pairs: Sequence[tuple[str, str]]) -> Finding | None:
-    """What is wrong with a demonstration when it is played; `None` if nothing is."""
+    """What is wrong with a demonstration when it is played. `None` if nothing is."""
     if played.fault is not None:
         return _demonstration_broken(
             "a demonstrated reply breaks the episode", str(played.fault), played.where(len(played.exchanges))
@@ -135,19 +136,19 @@ def players(bench: Bench, evidence: Evidence) -> Finding:
     """What the random and the input-blind player need: a list of actions, or answers in free text."""
     env = bench.env
     listed = getattr(env, "actions", None)
-    if not listed and not hasattr(env, "random_answer"):
+    if not listed and not isinstance(env, AnswersFreely):
         return absent(
             "the environment offers neither `actions` and `actions_per_turn` nor `random_answer`, so evaluations show "
             "no random player beside the agent"
         )
     fault = _actions_misfit(bench, evidence) if listed else ""
-    fault = fault or (_answers_misfit(bench, evidence) if hasattr(env, "random_answer") else "")
+    fault = fault or (_answers_misfit(bench, evidence) if isinstance(env, AnswersFreely) else "")
     if fault:
         return broken(
             "scripted players cannot play",
             expected="names of actions that the environment accepts, or random answers in the form that it asks for",
             found=fault,
-            remedy="see ActionEnvironment and AnswerEnvironment in heedful.envs.common",
+            remedy="see ListsActions and AnswersFreely in heedful.protocols",
         )
     count = len(evidence.sound)
     if not count:
@@ -183,7 +184,7 @@ def _actions_misfit(bench: Bench, evidence: Evidence) -> str:
 
 def _answers_misfit(bench: Bench, evidence: Evidence) -> str:
     env = bench.env
-    if not hasattr(env, "blind_answers"):
+    if not isinstance(bench.env, AnswersBlindly):
         return "`random_answer` without `blind_answers`: the best player that does not read needs both"
     valid = 0
     tasks = evidence.tasks[:20]

@@ -1,9 +1,9 @@
-"""How a check plays an environment that may do anything: raise, hang, or answer what no contract knows.
+"""How a check plays an environment that may do anything: raise, hang, or return what no contract allows.
 
-Promise: every call into the environment is timed, limited in time where the platform allows it, and its failure is
-data. Nothing here judges; what was played is handed to the rules.
+Every call into the environment is timed, and limited in time if the platform allows it. A failure is data. This module
+does not judge: it hands the episodes to the rules.
 
-The time limit needs the main thread and `signal.setitimer` (Linux, macOS); elsewhere a call that hangs, hangs.
+The time limit needs the main thread and `signal.setitimer` (Linux, macOS). Elsewhere a call that hangs, hangs.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Effort:
     seeds: int = 300
     """Seeds whose tasks are looked at."""
     episodes: int = 150
-    """Episodes of well-formed replies; those of unreadable and adversarial ones come on top."""
+    """Episodes of well-formed replies. Those of unreadable and adversarial ones come on top."""
     processes: int = 12
     """Other processes, each with another seed of Python's string hash, in which tasks and episodes must be the same."""
     slowest: float = 1.0
-    """Seconds; a reply of ordinary length that takes longer is warned of."""
+    """Seconds. A reply of ordinary length that takes longer gets a warning."""
     patience: float = 30.0
     """Seconds after which a call counts as hanging."""
 
@@ -85,7 +85,7 @@ class Exchange:
     """One reply and what came of it."""
 
     kind: str
-    """What sort of reply it is; `ordinary` for a well-formed one."""
+    """The kind of the reply. `ordinary` for a well-formed one."""
     reply: str
     step: Step
     seconds: float
@@ -115,7 +115,7 @@ class Played:
 
     @property
     def observations(self) -> list[str]:
-        """What the agent was shown, in order; what comes with the ending is shown to nobody."""
+        """What the agent was shown, in order. The observation of the ending is not shown."""
         return [self.first.text, *(one.step.observation.text for one in self.exchanges if one.step.ending is None)]
 
     @property
@@ -137,7 +137,7 @@ class Played:
 
 
 def parting(one: Sequence[str], two: Sequence[str]) -> int | None:
-    """The place where two transcripts part (0 = the first observation); `None` if they are equal."""
+    """The place where two transcripts part (0 = the first observation). `None` if they are equal."""
     places = range(max(len(one), len(two)))
     return next((at for at in places if one[at : at + 1] != two[at : at + 1]), None)
 
@@ -147,7 +147,7 @@ ReplySource = Callable[[str, int], tuple[str, str]]
 
 
 def made_anew(env: Any) -> Any:
-    """An equal environment, whatever it works out when it is made worked out again; itself where it is no dataclass."""
+    """An equal environment, made by its constructor again. The same object if it is not a dataclass."""
     return dataclasses.replace(env) if is_dataclass(env) and not isinstance(env, type) else env
 
 
@@ -165,7 +165,7 @@ def written(step: Step) -> str:
 
 
 class _Late(BaseException):
-    """Raised by the alarm into the call; no `except Exception` of an environment can swallow it."""
+    """Raised by the alarm into the call. No `except Exception` of an environment can swallow it."""
 
 
 @contextmanager
@@ -241,21 +241,21 @@ class Bench:
     def start(self, task: Task, member: int) -> tuple[Any, Observation]:
         """A fresh episode and its first observation."""
         where = f"task {task.id} (seed {task.seed}), member {member}"
-        environment: Any = self.demand("episode", lambda: self.env.episode(), where)
-        missing = [name for name in ("start", "step") if not callable(getattr(environment, name, None))]
+        episode: Any = self.demand("episode", lambda: self.env.episode(), where)
+        missing = [name for name in ("start", "step") if not callable(getattr(episode, name, None))]
         if missing:
-            text = f"`episode` returned {shortened(repr(environment))}, which has no `{'` and no `'.join(missing)}`"
+            text = f"`episode` returned {shortened(repr(episode))}, which has no `{'` and no `'.join(missing)}`"
             raise Broke(Fault("episode", "type", text), where)
-        first = self.demand("start", lambda: environment.start(task, member), where)
+        first = self.demand("start", lambda: episode.start(task, member), where)
         misfit = _misfit(first)
         if misfit:
             raise Broke(Fault("start", "type", f"`start` returned {misfit}"), where)
         self.episodes += 1
-        return environment, first
+        return episode, first
 
-    def step(self, environment: Any, reply: str) -> tuple[Step | None, float, Fault | None]:
+    def step(self, episode: Any, reply: str) -> tuple[Step | None, float, Fault | None]:
         self.replies += 1
-        answer, fault = self.ask("step", lambda: environment.step(reply))
+        answer, fault = self.ask("step", lambda: episode.step(reply))
         took = self.seconds["step"].pop()
         if fault is None and (misfit := _step_misfit(answer)):
             fault = Fault("step", "type", f"`step` returned {misfit}")
@@ -263,12 +263,12 @@ class Bench:
 
     def play(self, task: Task, member: int, source: ReplySource, most: int | None = None) -> Played:
         """Play one episode: to its end, two replies beyond its turns, or `most` replies. Raises Broke at the start."""
-        environment, first = self.start(task, member)
+        episode, first = self.start(task, member)
         exchanges: list[Exchange] = []
         shown = first.text
         while len(exchanges) < (self.turns + 2 if most is None else most):
             kind, reply = source(shown, len(exchanges))
-            step, seconds, fault = self.step(environment, reply)
+            step, seconds, fault = self.step(episode, reply)
             if step is None:
                 return Played(task, member, first, tuple(exchanges), fault, kind, reply)
             exchanges.append(Exchange(kind, reply, step, seconds))
@@ -283,7 +283,7 @@ class Bench:
 
 
 def _misfit(observation: object) -> str:
-    """What is wrong with an observation; empty if nothing is."""
+    """What is wrong with an observation. Empty if nothing is."""
     if not isinstance(observation, Observation):
         return f"{shortened(repr(observation))}, not an Observation"
     for name in ("text", "opening"):
@@ -293,7 +293,7 @@ def _misfit(observation: object) -> str:
 
 
 def _step_misfit(step: object) -> str:
-    """What is wrong with a step, so that nothing could be read off it; empty if nothing is."""
+    """What is wrong with a step, so that nothing could be read off it. Empty if nothing is."""
     if not isinstance(step, Step):
         return f"{shortened(repr(step))}, not a Step"
     if not isinstance(step.rewards, Mapping):

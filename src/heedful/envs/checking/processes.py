@@ -1,9 +1,9 @@
-"""The rule that another process draws and plays the same: under other string hashes, in another order, a year later.
+"""The rule that another process draws and plays the same, with other string hashes, in another order, a year later.
 
-Promise: a dependence on `hash`, on the order of a set, on the clock, on the process or on the order of calls changes
-what at least one of the processes answers. Python's string hash is fixed in each of them to another value, so the
-answer of this rule is the same whenever it is asked. What remains: a set of two fixed names is walked in the same order
-by all of n processes (this one included) in one of 2^(n - 1) cases.
+The rule finds a dependence on `hash`, on the order of a set, on the clock, on the process, or on the order of calls.
+Each process has a fixed string hash, different from the others, so the result of the rule is reproducible. One case
+can remain unseen: all n processes (this one included) walk a set of two fixed names in the same order in one of 2^(n -
+1) cases.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ LATER = 400 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What another process is to do; it travels pickled."""
+    """The work of another process, sent as a pickle."""
 
     env: bytes
-    """Pickled; empty where `origin` makes it."""
+    """Pickled. Empty if `origin` makes it."""
     origin: str
     seeds: tuple[int, ...]
     episodes: tuple[tuple[Task, int, tuple[str, ...]], ...]
@@ -100,7 +100,7 @@ def elsewhere(bench: Bench, evidence: Evidence) -> Finding:
 
 
 def _asked(request: Request, number: int, folder: Path, expected: _Expected) -> Finding | None:
-    """Ask process number `number` (from 0), and say what is different there; `None` if nothing is."""
+    """Ask process number `number` (from 0), and say what is different there. `None` if nothing is."""
     later = LATER if number == 0 else 0.0
     where = f"process with PYTHONHASHSEED={number + 1}" + (", its clock 400 days ahead" if later else "")
     question, answer = folder / f"request-{number}", folder / f"answer-{number}"

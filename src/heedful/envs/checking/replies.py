@@ -1,7 +1,7 @@
-"""The replies that a check plays: well-formed ones, and all that a language model, or somebody clever, might write.
+"""The replies that a check plays: well-formed ones, and all that a language model or an attacker might write.
 
-Promise: the same generator and the same observations give the same replies. None of them does harm where it is read as
-text; the one that is code would, if it were executed, create an empty file in a folder made for that.
+The same generator and the same observations give the same replies. They are harmless when read as text. Those that are
+code would only create an empty file in a folder made for that.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from heedful.envs.common.actions import (
     format_reply,
 )
 from heedful.guarded import Answered, guarded_call
+from heedful.protocols import AnswersFreely
 from heedful.types import Task
 
 HUGE = 1_000_000
@@ -43,14 +44,14 @@ def listed_actions(env: Any) -> tuple[str, ...]:
 
 
 def actions_per_turn(env: Any) -> int:
-    """Most actions of a turn; 1 where that is not said, or not a number."""
+    """Most actions of a turn. 1 if that is not said, or not a number."""
     most = getattr(env, "actions_per_turn", 1)
     return most if isinstance(most, int) and most >= 1 else 1
 
 
 def random_answer(env: Any, task: Task, rng: random.Random) -> str:
-    """What the environment offers as one; empty where it offers none, or no text."""
-    if not hasattr(env, "random_answer"):
+    """A random answer of the environment. Empty if it offers none, or not a text."""
+    if not isinstance(env, AnswersFreely):
         return ""
     answer = guarded_call(lambda: env.random_answer(task, rng))
     return answer.value if isinstance(answer, Answered) and isinstance(answer.value, str) else ""
@@ -86,7 +87,7 @@ def tempting(canary: Path) -> list[str]:
 
 
 def hostile(example: str, canary: Path) -> Mapping[str, Reply]:
-    """Kind -> reply. `example`: an answer that the environment understands, to be put beside what it does not."""
+    """Kind -> reply. `example`: an answer that the environment understands, to be combined with others."""
     fixed = {
         **_empty(),
         **_malformed(example),

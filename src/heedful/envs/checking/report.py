@@ -1,7 +1,7 @@
-"""What a check of an environment found: one finding per rule, in sentences.
+"""The result of a check of an environment: one finding per rule, in sentences.
 
-Promise: plain data; a broken rule says what was expected, what was found, where, and what to do. Text that came from an
-environment is shown shortened and escaped, so that no control character reaches a terminal.
+Plain data. A broken rule says what was expected, what was found, where, and what to do. Text of an environment is
+shortened and escaped, so that no control character reaches a terminal.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Finding:
 
     @property
     def details(self) -> list[tuple[str, str]]:
-        """(label, text) of what there is beside the sentence."""
+        """(label, text) of everything else than the sentence."""
         pairs = [("expected", self.expected), ("found", self.found), ("where", self.where), ("do", self.remedy)]
         return [(label, text) for label, text in pairs if text]
 

@@ -1,6 +1,6 @@
-"""Rules on what an episode scores: rewards, outcomes, endings, and that they agree.
+"""Rules on the scores of an episode: rewards, outcomes, endings, and that they agree.
 
-Promise: looks at every step that was answered, hostile replies included; reports the ranges that were seen.
+They examine every step, also those that answer hostile replies, and report the ranges found.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from heedful.types import Ending
 
 
 def rewards(bench: Bench, evidence: Evidence) -> Finding:
-    """Components have names and finite values; their observed ranges are told."""
+    """Components have names and finite values. Their observed ranges are told."""
     ranges: dict[str, list[float]] = defaultdict(list)
     totals = []
     for played in evidence.episodes:

@@ -1,6 +1,6 @@
-"""Rules on tasks: pure in the seed, in splits that do not touch, and silent about what the agent must not know.
+"""Rules on tasks: pure in the seed, in disjoint splits, and silent about what the agent must not know.
 
-Promise: an environment that draws from a shared random generator is found by looking at the generator, not by luck.
+An environment that draws from a shared random generator is found by examining the generator, not by luck.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _alike(bench: Bench, tasks: Sequence[Task], shown: dict[str, str]) -> Findin
 
 
 def members(bench: Bench, evidence: Evidence) -> Finding:
-    """The members of a group start alike; only noise may tell them apart."""
+    """The members of a group start alike. Only noise may tell them apart."""
     for task in evidence.tasks[:20]:
         first, *others = (bench.start(task, member)[1].text for member in (0, 1, 2, 7))
         for other in (text for text in others if text != first):
@@ -205,7 +205,7 @@ def _told(what: str, text: str, task: Task) -> Finding:
 
 
 def _tags(shown_by_task: dict[Task, list[str]]) -> Finding | None:
-    """A warning where a tag that some tasks have stands in their observations and in no others."""
+    """A warning if a tag of some tasks occurs in their observations and in no others."""
     for tag in sorted({tag for task in shown_by_task for tag in task.tags}):
         tagged = [
             any(_stands_alone(tag, text) for text in shown) for task, shown in shown_by_task.items() if tag in task.tags

@@ -1,6 +1,6 @@
-"""How a reply is read: from the agent's text to the actions that are executed.
+"""The reading of a reply: from the text of the agent to the actions that are executed.
 
-Promise: every text is read without raising, and what is executed is the valid prefix up to the first fault.
+Every text is read without raising. The valid prefix up to the first fault is executed.
 
 Grammar: an optional `<think>...</think>`, then `<answer>A || B</answer>`. Names of actions are matched without regard
 to case, spaces around them are trimmed. Only what follows the first closing think tag is searched for the answer (a
@@ -26,10 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from heedful.protocols import Episode
-from heedful.types import Task
+from heedful.protocols import Environment, ListsActions
 
 OPEN_THOUGHT = "<think>"
 CLOSE_THOUGHT = "</think>"
@@ -41,26 +39,6 @@ LONGEST_QUOTE = 20
 """Characters of an unknown action that are repeated to the agent."""
 
 
-class ActionEnvironment(Protocol):
-    """An environment whose replies are lists of named actions: what scripted players need to know."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def turns(self) -> int: ...
-
-    @property
-    def actions(self) -> tuple[str, ...]: ...
-
-    @property
-    def actions_per_turn(self) -> int: ...
-
-    def task(self, seed: int) -> Task: ...
-
-    def episode(self) -> Episode: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ReadReply:
     """The actions to execute, and the first fault of the reply."""
@@ -68,9 +46,14 @@ class ReadReply:
     actions: tuple[str, ...]
     """The valid prefix, spelled as the environment spells them."""
     fault: str = ""
-    """A clause for the agent, such as `the answer is empty`; empty if there is no fault."""
+    """A clause for the agent, such as `the answer is empty`. Empty if there is no fault."""
     kind: str = ""
-    """The fault in one or two words, for terse observations; empty if there is no fault."""
+    """The fault in one or two words, for terse observations. Empty if there is no fault."""
+
+
+def actions_of(env: Environment) -> tuple[str, ...]:
+    """The names of the actions. Empty if answers are free text."""
+    return env.actions if isinstance(env, ListsActions) else ()
 
 
 def read_reply(reply: str, names: Sequence[str], most: int) -> ReadReply:
@@ -96,7 +79,7 @@ class Fault:
 
 
 def answer_text(reply: str) -> str | Fault:
-    """What stands between the answer tags, not blank; or why there is no such text."""
+    """The text between the answer tags, not blank, or why there is none."""
     end_of_thought = reply.find(CLOSE_THOUGHT)
     if end_of_thought < 0 and OPEN_THOUGHT in reply:
         return Fault(f"the thought is not closed by {CLOSE_THOUGHT}", "open thought")
@@ -154,7 +137,7 @@ def answer_rules(names: Sequence[str], turns: int, actions_per_turn: int) -> str
 
 
 def fault_line(read: ReadReply, brief: bool) -> str:
-    """One line for the next observation on an invalid reply; empty if the reply was valid."""
+    """One line for the next observation on an invalid reply. Empty if the reply was valid."""
     if not read.fault:
         return ""
     if brief:

@@ -1,6 +1,6 @@
-"""Answers in free text: how one is read, and what an environment of such environments offers to scripted players.
+"""The reading of an answer in free text.
 
-Promise: every text is read without raising; a reply either gives one answer, or a fault that names what is wrong.
+Every text is read without raising. A reply gives one answer, or a fault that says what is wrong.
 
 The grammar is that of `actions`, with one answer in the place of the actions: an optional
 `<think>...</think>`, then `<answer>TEXT</answer>`.
@@ -14,41 +14,14 @@ The grammar is that of `actions`, with one answer in the place of the actions: a
 | an empty answer                           | none, turn is spent  | the answer is empty                |
 | an answer longer than is allowed          | none, turn is spent  | more than the allowed characters   |
 
-What an answer means is the environment's own business; one that it cannot make sense of is a fault as well.
+What an answer means is the environment's own business. One that it cannot make sense of is a fault as well.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from heedful.envs.common.actions import Fault, answer_text, format_reply
-from heedful.protocols import Episode
-from heedful.types import Task
-
-
-class AnswerEnvironment(Protocol):
-    """An environment whose replies hold one answer in free text: what scripted players need to know."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def turns(self) -> int: ...
-
-    def task(self, seed: int) -> Task: ...
-
-    def episode(self) -> Episode: ...
-
-    def random_answer(self, task: Task, rng: random.Random) -> str:
-        """A well-formed answer of a player who knows the form, and the pieces of the task, but does not think."""
-        ...
-
-    def blind_answers(self, tasks: Sequence[Task]) -> Sequence[str]:
-        """What a player who does not read could answer, most promising first: the commonest solutions of `tasks`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +29,11 @@ class ReadAnswer:
     """The answer of a reply, or what is wrong with the reply."""
 
     text: str
-    """Without the spaces around it; empty where there is a fault."""
+    """Without the spaces around it. Empty if there is a fault."""
     fault: str = ""
-    """A clause for the agent, such as `the answer is empty`; empty if there is no fault."""
+    """A clause for the agent, such as `the answer is empty`. Empty if there is no fault."""
     kind: str = ""
-    """The fault in one or two words, for terse observations; empty if there is no fault."""
+    """The fault in one or two words, for terse observations. Empty if there is no fault."""
 
 
 def read_answer(reply: str, longest: int) -> ReadAnswer:
@@ -87,7 +60,7 @@ def free_text_rules(form: str, example: str, turns: int) -> str:
 
 
 def answer_fault_line(read: ReadAnswer, brief: bool) -> str:
-    """One line for the next observation on a reply without an answer; empty if there was one."""
+    """One line for the next observation on a reply without an answer. Empty if there was one."""
     if not read.fault:
         return ""
     return f"invalid {read.kind}\n" if brief else f"Your last reply was invalid: {read.fault}. The turn is spent.\n"

@@ -1,6 +1,6 @@
-"""What the solvers' demonstrations have in common: how an episode is played, and the thoughts they write.
+"""What the demonstrations of all solvers share: how an episode is played, and the thoughts they write.
 
-Promise: a template thought is fluent and varied, and depends on nothing but the generator.
+A template thought is fluent and varied, and depends only on the generator.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def choose_plan(
 
 
 def played_through(episode: Played, task: Task, reply: Callable[[Played], str]) -> list[tuple[str, str]]:
-    """The (observation, reply) pairs of one episode, played as member 0 by someone who sees the inside of it."""
+    """The (observation, reply) pairs of one episode, played as member 0 by a function that sees its inner state."""
     observation = episode.start(task, member=0)
     pairs: list[tuple[str, str]] = []
     while True:

@@ -1,24 +1,24 @@
 """Range checks that environments share.
 
-Promise: a knob out of range ends in one sentence that names the environment, the knob, the value and the range.
+The error names the environment, the knob, the value and the range.
 """
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 ObservationForm = Literal["grid", "coordinates", "both"]
 Instructions = Literal["full", "brief"]
 
 
 def check_share(env: str, knob: str, value: float) -> None:
-    """Raise unless `value` lies in [0, 1]."""
+    """Raise ValueError unless `value` is in [0, 1]."""
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{env}: {knob} must lie in [0, 1], but is {value}.")
 
 
 def check_range(env: str, knob: str, value: int, least: int, most: int | None = None) -> None:
-    """Raise unless `value` lies in [least, most]."""
+    """Raise ValueError unless `value` is in [least, most]."""
     if value < least or (most is not None and value > most):
         wanted = f"at least {least}" if most is None else f"between {least} and {most}"
         raise ValueError(f"{env}: {knob} must be {wanted}, but is {value}.")
@@ -32,9 +32,8 @@ def check_penalty(env: str, value: float) -> None:
         )
 
 
-def check_wording(env: str, instructions: str, observation: str = "both") -> None:
-    """Raise unless both name a known form of prompt."""
-    if instructions not in get_args(Instructions):
-        raise ValueError(f"{env}: instructions must be 'full' or 'brief', but is {instructions!r}.")
-    if observation not in get_args(ObservationForm):
-        raise ValueError(f"{env}: observation must be 'grid', 'coordinates' or 'both', but is {observation!r}.")
+def check_choice(env: str, knob: str, value: str, known: Any) -> None:
+    """Raise unless `value` is among the texts of the Literal `known`."""
+    *others, last = (f"'{each}'" for each in get_args(known))
+    if value not in get_args(known):
+        raise ValueError(f"{env}: {knob} must be {', '.join(others)} or {last}, but is {value!r}.")

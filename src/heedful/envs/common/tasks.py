@@ -1,7 +1,7 @@
-"""Which tasks a run sees: splits that are disjoint by construction, and streams of tasks that can be resumed.
+"""The tasks of a run: splits that are disjoint by construction, and streams of tasks that can be resumed.
 
-Promise: a start state belongs to one split on every machine, and a stream is a pure function of (environment, split,
-seed, pool, cursor).
+A start state belongs to the same split on every machine. A stream is a pure function of (environment, split, seed,
+pool, cursor).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def split_of(digest: str | bytes) -> str:
 def task_of(env: str, start_state: str, seed: int, tags: tuple[str, ...] = ()) -> Task:
     """The task of a start state given in canonical form: its id and its split depend on nothing else."""
     digest = hashlib.sha256(f"{env}\n{start_state}".encode()).hexdigest()[:16]
-    return Task(id=f"{env}-{digest}", seed=seed, split=split_of(digest), tags=tags)
+    return Task(f"{env}-{digest}", seed, split_of(digest), tags, env)
 
 
 def check_same_start(expected: Task, task: Task) -> None:
@@ -44,8 +44,8 @@ def check_same_start(expected: Task, task: Task) -> None:
 class TaskStream:
     """Tasks of one split, `count` at a time.
 
-    Without `pool` each call draws fresh tasks, distinct by start state within the call; `cursor` is the number of seeds
-    tried so far. With `pool=N` each call draws without replacement from the first N tasks of the stream; `cursor` is
+    Without `pool` each call draws fresh tasks, distinct by start state within the call. `cursor` is the number of seeds
+    tried so far. With `pool=N` each call draws without replacement from the first N tasks of the stream. `cursor` is
     then the number of calls. Setting `cursor` to a value read earlier continues from there.
     """
 

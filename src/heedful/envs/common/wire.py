@@ -1,13 +1,14 @@
-"""What an environment answers, checked; and how tasks and answers cross a border between processes or machines.
+"""Checks of what an environment returns, and the form in which tasks and answers travel between processes or machines.
 
-Promise: what is read back equals what was written, floats to the last bit; an answer that the contract does not know is
-refused in a sentence that says what was expected and what was found, the same one on either side of the border.
+What is read back equals what was written, floats to the last bit. An answer outside the contract is refused, with the
+same error on both sides: what was expected and what was found.
 
 A tree is what JSON can hold: dicts with text keys, lists, text, numbers, booleans, None.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -22,7 +23,7 @@ from heedful.types import Ending, Observation, Step, Task
 Tree = Any
 
 LARGEST_FRAME = 64 * 2**20
-"""Bytes: a longer message is no answer of an environment but a line out of step, or an attack on memory."""
+"""Bytes: a longer message is not an answer of an environment, but a line out of step or an attack on memory."""
 
 _HEADER = 4
 _ENDINGS = {ending.value: ending for ending in Ending}
@@ -78,13 +79,14 @@ def _check_particulars(step: Step) -> None:
 
 
 def task_tree(task: Task) -> Tree:
-    return {"id": task.id, "seed": task.seed, "split": task.split, "tags": list(task.tags)}
+    return dataclasses.asdict(task) | {"tags": list(task.tags)}
 
 
 def read_task(tree: Tree) -> Task:
     """Raises WireError."""
-    fields = _fields(tree, "a task", {"id": str, "seed": int, "split": str, "tags": list})
-    return Task(fields["id"], fields["seed"], fields["split"], _texts(fields["tags"], "a task's tags"))
+    fields = _fields(tree, "a task", {"id": str, "seed": int, "split": str, "tags": list}, {"environment": str})
+    tags = _texts(fields["tags"], "a task's tags")
+    return Task(fields["id"], fields["seed"], fields["split"], tags, fields["environment"] or "")
 
 
 def observation_tree(observation: Observation) -> Tree:
@@ -98,7 +100,7 @@ def read_observation(tree: Tree) -> Observation:
 
 
 def step_tree(step: Step) -> Tree:
-    """`step` as a tree; it must have passed `checked_step`."""
+    """`step` as a tree. It must have passed `checked_step`."""
     return {
         "observation": observation_tree(step.observation),
         "rewards": {name: float(value) for name, value in step.rewards.items()},
@@ -137,7 +139,7 @@ def read_step(tree: Tree) -> Step:
 
 
 def _fields(tree: Tree, what: str, kinds: Mapping[str, type], optional: Mapping[str, type] | None = None) -> Tree:
-    """The named fields of a tree, each of its kind; an optional one may be None, and is None if it is missing."""
+    """The named fields of a tree, each of its kind. An optional one may be None, and is None if it is missing."""
     if not isinstance(tree, dict):
         raise WireError(f"Expected {what} as an object, found {_short(tree)}.")
     found = {name: tree.get(name) for name in (*kinds, *(optional or {}))}
@@ -175,7 +177,7 @@ def _short(value: object) -> str:
 
 
 class Line:
-    """One end of a stream socket on which whole messages go: four bytes of length, then so many bytes.
+    """One end of a stream socket for whole messages: four bytes of length, then that many bytes.
 
     Not for two threads at once. Raises EOFError where the other end has closed, TimeoutError past a deadline, WireError
     for what is no message.
@@ -186,7 +188,7 @@ class Line:
         self._unread = bytearray()
 
     def send(self, message: bytes, deadline: float | None = None) -> None:
-        """`deadline`: on the clock of `time.monotonic`; `None` = wait as long as it takes."""
+        """`deadline`: on the clock of `time.monotonic`. `None` = wait as long as it takes."""
         self._connection.settimeout(_left(deadline))
         try:
             self._connection.sendall(len(message).to_bytes(_HEADER, "big") + message)

@@ -1,6 +1,6 @@
-"""Exact arithmetic on expressions that an agent writes: a parser of our own, never `eval`.
+"""Exact arithmetic on expressions that an agent writes: an own parser, never `eval`.
 
-Promise: every text is read without raising, in time that its length bounds; a value is an exact fraction.
+Every text is read without raising, in a time bounded by its length. A value is an exact fraction.
 
 Grammar, with spaces anywhere but within a number:
 
@@ -10,7 +10,7 @@ Grammar, with spaces anywhere but within a number:
     factor  = number | "(" sum ")" | "-" factor
 
 `x`, `X`, `×`, `·` and `∗` are read as `*`, `÷` and `:` as `/`, `−` and `–` as `-`. Numbers are whole and written in the
-digits 0 to 9; those of other scripts are refused. There are no powers, names or decimal points. What follows an equals
+digits 0 to 9. Those of other scripts are refused. There are no powers, names or decimal points. What follows an equals
 sign must be a number, and is not judged: the value is that of the expression before it.
 
 Limits: `LONGEST` characters, `MOST_DIGITS` digits per number, `DEEPEST` levels of brackets and signs, and no step whose
@@ -47,13 +47,13 @@ class ReadExpression:
     numbers: tuple[int, ...] = ()
     """The numbers of the expression, in the order in which they are written."""
     operations: frozenset[str] = frozenset()
-    """Which of + - * / occur, and `sign` for a minus that stands before a single operand."""
+    """Which of + - * / occur, and `sign` for a minus before a single operand."""
     text: str = ""
     """The expression in plain spelling, without spaces and without what follows an equals sign."""
     fault: str = ""
-    """A clause for the agent, such as `it divides by zero`; empty if there is no fault."""
+    """A clause for the agent, such as `it divides by zero`. Empty if there is no fault."""
     kind: str = ""
-    """The fault in one or two words, for terse observations; empty if there is no fault."""
+    """The fault in one or two words, for terse observations. Empty if there is no fault."""
 
 
 class _Fault(ValueError):
@@ -112,7 +112,7 @@ def _name(character: str) -> str:
 
 
 class _Reader:
-    """Recursive descent over the pieces of one text; evaluates on the way."""
+    """Recursive descent over the pieces of one text. Evaluates on the way."""
 
     __slots__ = ("numbers", "operations", "pieces", "position")
 
@@ -124,7 +124,7 @@ class _Reader:
 
     @property
     def next(self) -> str:
-        """The piece that stands next; empty at the end."""
+        """The next piece. Empty at the end."""
         return self.pieces[self.position] if self.position < len(self.pieces) else ""
 
     def take(self) -> str:

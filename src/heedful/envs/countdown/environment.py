@@ -1,7 +1,7 @@
 """Countdown: reach a target from a few numbers by arithmetic.
 
-Promise: every task is drawn together with a solution that keeps its rules, and an answer is judged by exact fractions,
-never by `eval`.
+Every task is drawn together with a solution that keeps its rules. An answer is judged with exact fractions, never with
+`eval`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal, get_args
+from typing import ClassVar, Literal
 
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
 from heedful.envs.common.demonstrations import played_through, template_thought
-from heedful.envs.common.knobs import Instructions, check_penalty, check_range, check_share, check_wording
-from heedful.envs.common.tasks import check_same_start, task_of
+from heedful.envs.common.knobs import check_choice, check_range
+from heedful.envs.common.tasks import task_of
 from heedful.envs.countdown.arithmetic import LONGEST, MOST_DIGITS, SIGN, ReadExpression, read_expression, spell
 from heedful.envs.countdown.problems import OPERATIONS, Problem, Rules, Term, draw_problem, draw_term
-from heedful.types import Ending, Observation, Step, Task
+from heedful.types import Ending, Task
 
 Use = Literal["all", "some"]
 
@@ -28,15 +28,15 @@ MOST_NUMBERS = 8
 """More numbers than this, and a solution may no longer fit into an answer."""
 
 MOST_BLIND = 64
-"""Answers offered to a player who does not read."""
+"""Number of answers offered to a player that does not read."""
 
 _TRIES = 100_000
 _TRIES_AT_CONSTRUCTION = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Countdown:
-    """Reach a target from a few numbers by + - * /; the fields are the knobs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Countdown(SolvableEnvironment):
+    """Reach a target from a few numbers by + - * /. The fields are the knobs.
 
     First observation of seed 3 under `instructions="brief"`, and a demonstrated reply:
 
@@ -55,8 +55,10 @@ class Countdown:
     if an attempt used the right numbers, else 0. There is no noise.
     """
 
+    name: ClassVar[str] = "countdown"
+
     least_numbers: int = 3
-    """Fewest numbers of a task; how many there are is drawn uniformly."""
+    """Fewest numbers of a task. The number is drawn uniformly."""
     most_numbers: int = 4
     """Most numbers of a task."""
     smallest: int = 1
@@ -70,31 +72,25 @@ class Countdown:
     highest_target: int = 99
     """Largest target."""
     largest_step: int = 1000
-    """Largest result of a step of the solutions that tasks are drawn with, and of demonstrations; an answer may exceed
+    """Largest result of a step of the solutions that tasks are drawn with, and of demonstrations. An answer may exceed
     it."""
     use: Use = "all"
-    """`all`: an answer must use each number exactly once; `some`: each once at most."""
+    """`all`: an answer must use each number exactly once. `some`: each once at most."""
     least_operations: int = 2
     """No answer of fewer operations reaches the target. Where all numbers are used their count decides that."""
     turns: int = 1
-    """Attempts; each one that failed is answered by the value it had."""
+    """Attempts. The answer to a failed attempt is its value."""
     partial: float = 0.1
-    """Paid, and given as outcome, where the right numbers were used and no attempt reached the target."""
-    format_penalty: float = 0.1
-    """Subtracted once for each turn whose reply has a fault."""
-    instructions: Instructions = "full"
-    """`full`: the rules in plain English in the first observation; `brief`: the state and the limits alone."""
-    show_reward: bool = False
-    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
+    """Reward and outcome if the right numbers were used and no attempt reached the target."""
     tries: int = 3
-    """Demonstrations: most wrong expressions that a thought tries before the right one; how many is drawn uniformly."""
+    """Demonstrations: most wrong expressions of a thought before the right one. The number is drawn uniformly."""
     imperfect: float = 0.0
-    """Demonstrations: share of turns that end with a wrong expression; the thought states it, and its value."""
+    """Demonstrations: share of turns that end with a wrong expression. The thought states it, and its value."""
     template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the numbers; the answer is right,
+    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the numbers. The answer is right,
     but there is no way to it."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         check_range(self.name, "least_numbers", self.least_numbers, 2, MOST_NUMBERS)
         check_range(self.name, "most_numbers", self.most_numbers, self.least_numbers, MOST_NUMBERS)
         check_range(self.name, "smallest", self.smallest, 1)
@@ -103,26 +99,16 @@ class Countdown:
         check_range(self.name, "highest_target", self.highest_target, self.lowest_target, 10**MOST_DIGITS - 1)
         check_range(self.name, "largest_step", self.largest_step, self.lowest_target)
         check_range(self.name, "least_operations", self.least_operations, 1, self.least_numbers - 1)
-        check_range(self.name, "turns", self.turns, 1)
         check_range(self.name, "tries", self.tries, 0)
-        for knob in ("imperfect", "template"):
-            check_share(self.name, knob, getattr(self, knob))
         if not 0.0 <= self.partial < 1.0:
             raise ValueError(f"countdown: partial must lie in [0, 1), since 1 is success, but is {self.partial}.")
-        check_penalty(self.name, self.format_penalty)
-        check_wording(self.name, self.instructions)
-        if self.use not in get_args(Use):
-            raise ValueError(f"countdown: use must be 'all' or 'some', but is {self.use!r}.")
+        check_choice(self.name, "use", self.use, Use)
         if not self.operations or len(set(self.operations) & set(OPERATIONS)) != len(self.operations):
             raise ValueError(
                 f"countdown: operations must be one or more different ones of {' '.join(OPERATIONS)}, but are "
                 f"{' '.join(self.operations) or 'none'}."
             )
         draw_problem(self.rules, 0, _TRIES_AT_CONSTRUCTION)
-
-    @property
-    def name(self) -> str:
-        return "countdown"
 
     @property
     def summary(self) -> str:
@@ -155,7 +141,7 @@ class Countdown:
         return draw_problem(self.rules, seed, _TRIES)
 
     def task(self, seed: int) -> Task:
-        return task_of("countdown", self.problem(seed).line, seed)
+        return task_of(self.name, self.problem(seed).line, seed)
 
     def episode(self) -> CountdownEpisode:
         return CountdownEpisode(self)
@@ -170,7 +156,7 @@ class Countdown:
         return [text for text, _ in counted.most_common(MOST_BLIND)]
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode by trying expressions; see `tries`, `imperfect` and `template`."""
+        """Play one episode by trying expressions. See `tries`, `imperfect` and `template`."""
         problem = self.problem(task.seed)
         return played_through(self.episode(), task, lambda episode: self._demonstrated(problem, rng))
 
@@ -192,62 +178,57 @@ class Countdown:
         most = len(problem.numbers) - 1
         return draw_term(problem.numbers, self.rules, most if self.use == "all" else rng.randint(1, most), rng)
 
+    def full_rules(self) -> str:
+        rule = "each of them exactly once" if self.use == "all" else "each of them once at most"
+        form = (
+            f"An answer is one expression in whole numbers, {' '.join(self.operations)} and brackets, without a sign "
+            "before a number."
+        )
+        tell = " After a wrong answer you are told its value, and may try again." if self.turns > 1 else ""
+        return (
+            f"Write an arithmetic expression whose value is the target. Use the given numbers and no others, {rule}.\n"
+            f"{free_text_rules(form, _example(self), self.turns)}"
+            f"Steps in between may be fractions or negative; nothing is rounded.{tell}\n"
+        )
 
-class CountdownEpisode:
-    """One episode; see `Countdown`."""
 
-    __slots__ = ("_env", "_right_numbers", "_turn", "problem")
+class CountdownEpisode(BaseEpisode[Countdown]):
+    """One episode of `Countdown`."""
+
+    __slots__ = ("_right_numbers", "problem")
 
     problem: Problem
 
-    def __init__(self, env: Countdown) -> None:
-        self._env = env
-        self._turn = 0
+    def begin(self, task: Task, member: int) -> str:
+        self.problem = self.env.problem(task.seed)
         self._right_numbers = False
+        return self._show()
 
-    def start(self, task: Task, member: int) -> Observation:
-        self.problem = self._env.problem(task.seed)
-        check_same_start(task_of("countdown", self.problem.line, task.seed), task)
-        return self._observation(self._show(), first=True)
-
-    def step(self, response: str) -> Step:
-        env = self._env
+    def play(self, response: str) -> Played:
+        env = self.env
         answer = read_answer(response, LONGEST)
         read = self._read(answer.text) if not answer.fault else ReadExpression(fault=answer.fault, kind=answer.kind)
         fits = not read.fault and self._fits(read)
         solved = fits and read.value == self.problem.target
         self._right_numbers |= fits
-        self._turn += 1
-        over = solved or self._turn == env.turns
+        over = solved or not self.turns_left
         partial = env.partial if over and not solved and self._right_numbers else 0.0
-        rewards: dict[str, float] = {}
-        if solved:
-            rewards["solved"] = 1.0
-        if partial:
-            rewards["numbers"] = partial
-        if read.fault:
-            rewards["format"] = -env.format_penalty
-        if answer.fault:
-            note = answer_fault_line(answer, env.instructions == "brief")
-        else:
-            note = self._remark(read, fits)
-        if env.show_reward:
-            note += f"reward {sum(rewards.values()):g}\n"
-        return Step(
-            observation=self._observation(note + ("" if over else self._show())),
-            rewards=rewards,
+        return Played(
+            fault=read.fault,
+            rewards={"solved": 1.0} if solved else {"numbers": partial} if partial else {},
             ending=None if not over else Ending.SOLVED if solved else Ending.FAILED,
-            outcome=None if not over else 1.0 if solved else partial,
-            progress=None if not over else 1.0 if solved else 0.5 * self._right_numbers,
+            outcome=1.0 if solved else partial,
+            progress=1.0 if solved else 0.5 * self._right_numbers,
             actions=() if read.fault else (read.text,),
-            valid=not read.fault,
+            note=answer_fault_line(answer, env.brief) if answer.fault else self._remark(read, fits),
+            shown="" if over else self._show(),
             effect=self._effect(read, fits),
-            state=f"{self.problem.line}, attempt {self._turn}",
+            state=f"{self.problem.line}, attempt {self.turn}",
         )
 
     def _read(self, text: str) -> ReadExpression:
         read = read_expression(text)
-        foreign = [one for one in (*OPERATIONS, SIGN) if one in read.operations and one not in self._env.operations]
+        foreign = [one for one in (*OPERATIONS, SIGN) if one in read.operations and one not in self.env.operations]
         if foreign and not read.fault:
             which = "a sign before a number or bracket" if foreign[0] == SIGN else f"the operation {foreign[0]}"
             return ReadExpression(fault=f"{which} is not allowed", kind="not allowed")
@@ -256,16 +237,16 @@ class CountdownEpisode:
     def _fits(self, read: ReadExpression) -> bool:
         """Whether the expression uses the task's numbers as it must."""
         used, given = Counter(read.numbers), Counter(self.problem.numbers)
-        return used == given if self._env.use == "all" else used <= given
+        return used == given if self.env.use == "all" else used <= given
 
     def _remark(self, read: ReadExpression, fits: bool) -> str:
         """What the next observation says about an answer that did not solve the task."""
-        brief = self._env.instructions == "brief"
+        brief = self.env.brief
         if read.fault or read.value is None:
             return f"invalid {read.kind}\n" if brief else f"Your last answer was invalid: {read.fault}.\n"
         if brief:
             return f"{read.text}={spell(read.value)}{'' if fits else ' wrong numbers'}\n"
-        rule = "exactly once" if self._env.use == "all" else "once at most"
+        rule = "exactly once" if self.env.use == "all" else "once at most"
         why = "" if fits else f" It must use {', '.join(map(str, self.problem.numbers))} and nothing else, each {rule}."
         return f"Your last answer {read.text} has the value {spell(read.value)}.{why}\n"
 
@@ -274,40 +255,15 @@ class CountdownEpisode:
             return f"nothing for {self.problem.target}; {read.fault}"
         return f"{read.text} = {spell(read.value)} for {self.problem.target}{'' if fits else '; wrong numbers'}"
 
-    def _observation(self, text: str, first: bool = False) -> Observation:
-        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
-        opening = _rules(self._env) + text
-        return Observation(opening if first else text, opening)
-
     def _show(self) -> str:
-        left = self._env.turns - self._turn
-        if self._env.instructions == "brief":
-            return f"turns {left} moves 1\n{self.problem.line}"
         numbers = ", ".join(map(str, self.problem.numbers))
-        return f"Turns left: {left}.\nNumbers: {numbers}. Target: {self.problem.target}."
+        state = self.problem.line if self.env.brief else f"Numbers: {numbers}. Target: {self.problem.target}."
+        return f"{self.limits()}\n{state}"
 
 
 def _tried(term: Term, target: int) -> str:
-    """An expression step by step, the target beside its value, and whether they are the same."""
+    """An expression step by step, its value and the target, and whether they are equal."""
     return f"{' '.join(term.steps)} {target} {'yes' if term.value == target else 'no'}"
-
-
-@lru_cache(maxsize=64)
-def _rules(env: Countdown) -> str:
-    """What an opening begins with; nothing under brief instructions."""
-    if env.instructions == "brief":
-        return ""
-    rule = "each of them exactly once" if env.use == "all" else "each of them once at most"
-    form = (
-        f"An answer is one expression in whole numbers, {' '.join(env.operations)} and brackets, without a sign "
-        "before a number."
-    )
-    tell = " After a wrong answer you are told its value, and may try again." if env.turns > 1 else ""
-    return (
-        f"Write an arithmetic expression whose value is the target. Use the given numbers and no others, {rule}.\n"
-        f"{free_text_rules(form, _example(env), env.turns)}"
-        f"Steps in between may be fractions or negative; nothing is rounded.{tell}\n"
-    )
 
 
 def _example(env: Countdown) -> str:

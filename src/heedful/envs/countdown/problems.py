@@ -1,7 +1,7 @@
-"""Countdown problems: drawn together with a solution, and the solver that knows how few operations one takes.
+"""Countdown problems: drawn together with a solution, and the solver that knows the fewest operations of one.
 
-Promise: a problem's solution is an expression over its numbers that the exact parser evaluates to its target, in steps
-that are all positive whole numbers.
+The solution is an expression over the numbers of the problem. The exact parser evaluates it to the target, and all its
+steps are positive whole numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import lru_cache
 OPERATIONS = ("+", "-", "*", "/")
 
 _SUM, _PRODUCT, _NUMBER = 0, 1, 2
-"""How tightly a term holds together, loosest first: decides where brackets stand."""
+"""How tightly a term binds, loosest first. This decides about brackets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which problems are drawn; see the knobs of `Countdown`."""
+    """Which problems are drawn. See the knobs of `Countdown`."""
 
     least_numbers: int
     most_numbers: int
@@ -62,7 +62,7 @@ class Rules:
 
 
 def combine(left: Term, operation: str, right: Term) -> Term | None:
-    """One step; `None` if its result is no positive whole number."""
+    """One step. `None` if its result is no positive whole number."""
     if operation == "/" and (right.value == 0 or left.value % right.value):
         return None
     first, second = left.value, right.value

@@ -1,7 +1,7 @@
 """FrozenLake: cross a random lake to the goal without falling into a hole.
 
-Promise: every task can be solved within the turns and actions that the prompt states, and (task, member, replies)
-replays an episode exactly.
+Every task can be solved within the turns and actions that the prompt states. (task, member, replies) replays an
+episode exactly.
 
 The dynamics are gymnasium's FrozenLake on random maps with random distinct start and goal cells: the intended move
 happens with probability 1 - slip (gymnasium's `success_rate`), each of the two sideways moves with slip / 2.
@@ -11,30 +11,23 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import ClassVar
 
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import choose_plan, played_through, template_thought
-from heedful.envs.common.knobs import (
-    Instructions,
-    ObservationForm,
-    check_penalty,
-    check_range,
-    check_share,
-    check_wording,
-)
-from heedful.envs.common.tasks import check_same_start
+from heedful.envs.common.knobs import ObservationForm, check_choice, check_range, check_share
 from heedful.envs.frozen_lake.maps import ACTIONS, Lake, draw_lake, neighbours, slipped
-from heedful.types import Ending, Observation, Step, Task
+from heedful.types import Ending, Task
 
 _NUMBER = {name: number for number, name in enumerate(ACTIONS)}
 _TRIES = 10_000
 _TRIES_AT_CONSTRUCTION = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenLake:
-    """Cross a frozen lake; the fields are the knobs. At the defaults a random policy solves about 1 task in 7.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenLake(SolvableEnvironment):
+    """Cross a frozen lake. The fields are the knobs. At the defaults a random policy solves about 1 task in 7.
 
     First observation of seed 2 under `instructions="brief"`, and a demonstrated reply:
 
@@ -51,8 +44,11 @@ class FrozenLake:
     ```
 
     Reward components: `solved` (+1 on reaching the goal) and `format` (minus the penalty, once per faulty turn).
-    Outcome: 1 on the goal, else 0. Progress: 1 - remaining / initial shortest distance, cut to [0, 1]; 0 in a hole.
+    Outcome: 1 on the goal, else 0. Progress: 1 - remaining / initial shortest distance, cut to [0, 1]. 0 in a hole.
     """
+
+    name: ClassVar[str] = "frozen_lake"
+    actions: ClassVar[tuple[str, ...]] = ACTIONS
 
     size: int = 4
     """Rows and columns of the lake."""
@@ -61,35 +57,22 @@ class FrozenLake:
     frozen: float = 0.8
     """Probability that a cell is ice, not a hole."""
     turns: int = 5
-    """Most turns of an episode."""
     actions_per_turn: int = 2
     """Most actions executed in one turn."""
-    format_penalty: float = 0.1
-    """Subtracted once for each turn whose reply has a fault."""
     observation: ObservationForm = "both"
     """What shows the state: the grid, coordinates (row column, from 0 at the top left), or both."""
-    instructions: Instructions = "full"
-    """`full`: the rules in plain English in the first observation; `brief`: the state and the limits alone."""
-    show_reward: bool = False
-    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
     shared_noise: bool = False
     """Give all members of a group the same noise (for comparison with published set-ups)."""
     shortest: int = 2
-    """Fewest moves of a task's shortest solution; the most is the budget, turns x actions_per_turn."""
-    imperfect: float = 0.0
-    """Demonstrations: share of turns whose plan is random; the thought states the random plan."""
-    template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the state."""
+    """Fewest moves of a task's shortest solution. The most is the budget, turns x actions_per_turn."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         check_range(self.name, "size", self.size, 2)
-        check_range(self.name, "turns", self.turns, 1)
         check_range(self.name, "actions_per_turn", self.actions_per_turn, 1)
         check_range(self.name, "shortest", self.shortest, 1)
-        for knob in ("slip", "frozen", "imperfect", "template"):
-            check_share(self.name, knob, getattr(self, knob))
-        check_penalty(self.name, self.format_penalty)
-        check_wording(self.name, self.instructions, self.observation)
+        check_share(self.name, "slip", self.slip)
+        check_share(self.name, "frozen", self.frozen)
+        check_choice(self.name, "observation", self.observation, ObservationForm)
         if self.shortest > self.budget:
             raise ValueError(
                 f"frozen_lake: no task can be solved within its limits: shortest is {self.shortest} moves, but "
@@ -98,16 +81,8 @@ class FrozenLake:
         draw_lake(self.size, self.frozen, self.shortest, self.budget, 0, _TRIES_AT_CONSTRUCTION)
 
     @property
-    def name(self) -> str:
-        return "frozen_lake"
-
-    @property
     def summary(self) -> str:
         return f"Cross a {self.size}x{self.size} lake without falling into a hole; {self.slip:.0%} slip."
-
-    @property
-    def actions(self) -> tuple[str, ...]:
-        return ACTIONS
 
     @property
     def budget(self) -> int:
@@ -125,7 +100,7 @@ class FrozenLake:
         return FrozenLakeEpisode(self)
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode by shortest plans, planned anew each turn; see `imperfect` and `template`."""
+        """Play one episode by shortest plans, planned again each turn. See `imperfect` and `template`."""
 
         def reply(episode: FrozenLakeEpisode) -> str:
             lake, player = episode.lake, episode.player
@@ -137,30 +112,50 @@ class FrozenLake:
 
         return played_through(self.episode(), task, reply)
 
+    def full_rules(self) -> str:
+        lines = [
+            f"You cross a frozen lake of {self.size} rows and {self.size} columns. "
+            "Reach the goal without stepping into a hole."
+        ]
+        if self.observation != "coordinates":
+            lines.append("In the grid, P is you, _ is ice, O is a hole and G is the goal.")
+        if self.observation != "grid":
+            holes = ", O is a hole" if self.observation == "coordinates" else ""
+            lines.append(
+                "Places are given as row and column, both counted from 0 at the top left: P is you, G is the "
+                f"goal{holes}."
+            )
+        lines.append(
+            f"The actions are {', '.join(ACTIONS)}. Each moves you by one cell; at the edge of the lake you stay in "
+            "place."
+        )
+        if self.slip > 0:
+            lines.append(
+                f"The ice is slippery: with probability {self.slip:g} a move goes to one of the two sides of the "
+                "intended direction instead, to each equally often."
+            )
+        lines.append("Stepping into a hole ends the attempt.")
+        lines.append(answer_rules(ACTIONS, self.turns, self.actions_per_turn))
+        return "\n".join(lines) + "\n"
 
-class FrozenLakeEpisode:
-    """One episode; see `FrozenLake`."""
 
-    __slots__ = ("_env", "_noise", "_noise_name", "lake", "player", "turns_left")
+class FrozenLakeEpisode(BaseEpisode[FrozenLake]):
+    """One episode of `FrozenLake`."""
+
+    __slots__ = ("_noise", "_noise_name", "lake", "player")
 
     lake: Lake
     player: int
 
-    def __init__(self, env: FrozenLake) -> None:
-        self._env = env
-        self._noise: random.Random | None = None
-        self._noise_name = ""
-        self.turns_left = env.turns
-
-    def start(self, task: Task, member: int) -> Observation:
-        self.lake = self._env.lake(task.seed)
-        check_same_start(self.lake.task, task)
+    def begin(self, task: Task, member: int) -> str:
+        self.lake = self.env.lake(task.seed)
         self.player = self.lake.start
-        self._noise_name = str(task.seed) if self._env.shared_noise else f"{task.seed}:{member}"
-        return self._observation(self._show(self.lake.draw(self.player)), first=True)
+        self._noise: random.Random | None = None
+        self._noise_name = str(task.seed) if self.env.shared_noise else f"{task.seed}:{member}"
+        return self._show(self.lake.draw(self.player))
 
-    def step(self, response: str) -> Step:
-        env, lake = self._env, self.lake
+    def play(self, response: str) -> Played:
+        env, lake = self.env, self.lake
         read = read_reply(response, ACTIONS, env.actions_per_turn)
         before = self.player
         executed: list[str] = []
@@ -168,26 +163,17 @@ class FrozenLakeEpisode:
             name = read.actions[len(executed)]
             executed.append(name)
             self._move(_NUMBER[name])
-        self.turns_left -= 1
         ending = self._ending()
-        rewards: dict[str, float] = {}
-        if ending is Ending.SOLVED:
-            rewards["solved"] = 1.0
-        if read.fault:
-            rewards["format"] = -env.format_penalty
         grid = lake.draw(self.player)
-        note = fault_line(read, env.instructions == "brief")
-        if env.show_reward:
-            note += f"reward {sum(rewards.values()):g}\n"
-        return Step(
-            observation=self._observation(note + self._show(grid)),
-            rewards=rewards,
+        return Played(
+            fault=read.fault,
+            rewards={"solved": 1.0} if ending is Ending.SOLVED else {},
             ending=ending,
-            outcome=None if ending is None else float(ending is Ending.SOLVED),
-            progress=None if ending is None else self._progress(),
+            progress=self._progress(),
             actions=tuple(executed),
-            valid=not read.fault,
-            effect=self._effect(before, executed, ending, read.fault),
+            note=fault_line(read, env.brief),
+            shown=self._show(grid),
+            effect=remarks(self._effect(before, executed, ending), read.fault),
             state=grid,
         )
 
@@ -195,7 +181,7 @@ class FrozenLakeEpisode:
         return self.player == self.lake.goal or self.lake.holes[self.player]
 
     def _move(self, action: int) -> None:
-        slip = self._env.slip
+        slip = self.env.slip
         if slip > 0:
             if self._noise is None:
                 self._noise = random.Random(self._noise_name)
@@ -214,27 +200,19 @@ class FrozenLakeEpisode:
             return 0.0
         return max(0.0, 1.0 - self.lake.distances[self.player] / self.lake.distances[self.lake.start])
 
-    def _effect(self, before: int, executed: list[str], ending: Ending | None, fault: str) -> str:
+    def _effect(self, before: int, executed: list[str], ending: Ending | None) -> str:
         moves = " ".join(executed) or "nothing executed"
         text = f"{moves}: {_place(self.lake, before, 'P')} -> {_place(self.lake, self.player, 'P')}"
         if ending is Ending.SOLVED:
             text += ", goal"
         elif ending is Ending.FAILED:
             text += ", hole"
-        return f"{text}; {fault}" if fault else text
-
-    def _observation(self, text: str, first: bool = False) -> Observation:
-        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
-        opening = _rules(self._env) + text
-        return Observation(opening if first else text, opening)
+        return text
 
     def _show(self, grid: str) -> str:
-        """What every observation ends with: the limits and the state."""
-        env, lake = self._env, self.lake
-        if env.instructions == "brief":
-            lines = [f"turns {self.turns_left} moves {env.actions_per_turn}"]
-        else:
-            lines = [f"Turns left: {self.turns_left}. Actions per turn: at most {env.actions_per_turn}."]
+        """The end of every observation: the limits and the state."""
+        env, lake = self.env, self.lake
+        lines = [self.limits(env.actions_per_turn, f"Actions per turn: at most {env.actions_per_turn}.")]
         if env.observation != "coordinates":
             lines.append(grid)
         if env.observation != "grid":
@@ -247,32 +225,3 @@ class FrozenLakeEpisode:
 
 def _place(lake: Lake, cell: int, symbol: str) -> str:
     return f"{symbol} {cell // lake.size} {cell % lake.size}"
-
-
-@lru_cache(maxsize=64)
-def _rules(env: FrozenLake) -> str:
-    """What an opening begins with; nothing under brief instructions."""
-    if env.instructions == "brief":
-        return ""
-    lines = [
-        f"You cross a frozen lake of {env.size} rows and {env.size} columns. "
-        "Reach the goal without stepping into a hole."
-    ]
-    if env.observation != "coordinates":
-        lines.append("In the grid, P is you, _ is ice, O is a hole and G is the goal.")
-    if env.observation != "grid":
-        holes = ", O is a hole" if env.observation == "coordinates" else ""
-        lines.append(
-            f"Places are given as row and column, both counted from 0 at the top left: P is you, G is the goal{holes}."
-        )
-    lines.append(
-        f"The actions are {', '.join(ACTIONS)}. Each moves you by one cell; at the edge of the lake you stay in place."
-    )
-    if env.slip > 0:
-        lines.append(
-            f"The ice is slippery: with probability {env.slip:g} a move goes to one of the two sides of the "
-            "intended direction instead, to each equally often."
-        )
-    lines.append("Stepping into a hole ends the attempt.")
-    lines.append(answer_rules(ACTIONS, env.turns, env.actions_per_turn))
-    return "\n".join(lines) + "\n"

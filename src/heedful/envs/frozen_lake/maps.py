@@ -1,6 +1,6 @@
-"""Maps of the frozen lake: drawing them, solving them, slipping on them.
+"""Maps of the frozen lake: how they are drawn and solved, and how the player slips.
 
-Promise: every map drawn has a shortest solution within the asked range, and is a pure function of its arguments.
+Every map has a shortest solution within the given range, and is a pure function of its arguments.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from heedful.envs.common.tasks import task_of
 from heedful.types import Task
 
 ACTIONS = ("Left", "Down", "Right", "Up")
-"""Numbered as in gymnasium; the neighbours of an action in this circle are its sideways directions."""
+"""Numbered as in gymnasium. The neighbours of an action in this circle are its sideways directions."""
 
 _DISPLACEMENTS = ((0, -1), (1, 0), (0, 1), (-1, 0))
 _UNREACHABLE = -1
@@ -29,7 +29,7 @@ class Lake:
     start: int
     goal: int
     distances: tuple[int, ...]
-    """Moves from each cell to the goal; -1 where there is no way."""
+    """Moves from each cell to the goal. -1 if there is no way."""
 
     def plan(self, cell: int) -> list[str]:
         """A shortest way to the goal, ties broken in the order of `ACTIONS`."""
@@ -61,7 +61,7 @@ def slipped(action: int, slip: float, draw: float) -> int:
 
 @lru_cache(maxsize=64)
 def neighbours(size: int) -> tuple[tuple[int, ...], ...]:
-    """For each cell the cell each action leads to; at the edge the cell itself."""
+    """For each cell the cell each action leads to. At the edge the cell itself."""
     return tuple(
         tuple(
             min(max(row + down, 0), size - 1) * size + min(max(column + right, 0), size - 1)

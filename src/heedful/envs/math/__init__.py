@@ -1,1 +1,5 @@
-"""Math: word problems, or the problems of a file."""
+"""Math: word problems drawn here, or the problems of a file."""
+
+from heedful.envs.math.environment import MathProblems
+
+__all__ = ["MathProblems"]

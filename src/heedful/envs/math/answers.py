@@ -1,6 +1,6 @@
-r"""Are two answers equal: the cheap, exact half. Numbers are read by a parser into fractions, words are compared.
+r"""The cheap and exact part of comparing two answers. A parser reads numbers as fractions, words are compared.
 
-Promise: a judgement other than `undecided` is exact (no floats, no `eval`), and every text is judged without raising.
+A judgement other than `undecided` is exact (no floats, no `eval`). Every text is judged without raising.
 
 | a number may be written as                                    | which is            |
 |---------------------------------------------------------------|---------------------|
@@ -25,7 +25,7 @@ from functools import lru_cache
 
 
 class Judgement(Enum):
-    """What is known of an answer beside the right one."""
+    """The result of comparing an answer with the right one."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -41,7 +41,7 @@ class Number:
 
     value: Fraction
     percent: bool = False
-    """Whether it stood before a percent sign; `value` is the number as written, 50 of `50%`."""
+    """Whether it stood before a percent sign. `value` is the number as written, 50 of `50%`."""
 
     def equals(self, other: Number) -> bool:
         """Whether both are the same, with a percentage equal to its number and to its hundredth."""
@@ -52,7 +52,7 @@ class Number:
 
 
 MOST_DIGITS = 60
-"""Of the numerals that are read exactly; no answer needs more, and the cost of one must not grow with a reply."""
+"""Most digits of a numeral that is read exactly. No answer needs more, and the cost must not grow with a reply."""
 
 _WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 _DECIMAL = re.compile(rf"({_WHOLE})?(?:\.(\d*))?")
@@ -140,7 +140,7 @@ def bare(text: str) -> str:
 
 
 def last_boxed(text: str) -> str:
-    r"""What stands in the last `\boxed{...}`, braces balanced; empty if there is none, or it is never closed."""
+    r"""The content of the last `\boxed{...}`, braces balanced. Empty if there is none, or it is never closed."""
     start = text.rfind(_BOXED)
     opening = text.find("{", start) if start >= 0 else -1
     if opening < 0 or text[start + len(_BOXED) : opening].strip():
@@ -154,7 +154,7 @@ def last_boxed(text: str) -> str:
 
 
 def read_number(text: str) -> Number | None:
-    """The number that a text (already `bare`) writes; `None` if it writes anything else."""
+    """The number that a text (already `bare`) writes. `None` if it writes anything else."""
     text = text.strip()
     percent = bool(_PERCENT.search(text))
     text = _PERCENT.sub("", text)

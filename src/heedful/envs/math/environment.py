@@ -1,10 +1,10 @@
 r"""Math: word problems drawn here, or the problems of a file, answered in free text with several attempts.
 
-Promise: a task and its rephrasings are in one split, the answer is never shown, and a right answer is judged the same
-whichever way it is written (`math_answers`, and beyond that math-verify in a process of its own).
+A task and its rephrasings are in one split, and the answer is never shown. The judgement of a right answer does not
+depend on its notation: `answers` compares exactly, and math-verify decides the rest in its own process.
 
 The paper's environment is MetaMathQA with rewards 1, 1/2, 1/4, ... for the first, second, third attempt. Deviations:
-the published code compares lower-cased strings and allows one attempt; here answers are compared as numbers and
+the published code compares lower-cased strings and allows one attempt. Here answers are compared as numbers and
 expressions, and all attempts are allowed. That a problem was solved late lowers the reward, not the outcome.
 """
 
@@ -18,32 +18,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar
 
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
 from heedful.envs.common.demonstrations import played_through, template_thought
-from heedful.envs.common.knobs import Instructions, check_penalty, check_range, check_share, check_wording
-from heedful.envs.common.tasks import check_same_start, split_of
+from heedful.envs.common.knobs import check_range
+from heedful.envs.common.tasks import split_of
 from heedful.envs.math.answers import Judgement, judge
 from heedful.envs.math.files import FiledProblem, ProblemFile, check_named, open_problems
 from heedful.envs.math.verifier import check_installed, verify
 from heedful.envs.math.word_problems import KINDS, LEAST_LARGEST, MOST_STEPS, WordProblem, draw_problem, longest_story
-from heedful.types import Ending, Observation, Step, Task
+from heedful.types import Ending, Task
 
 LONGEST_ANSWER = 200
 """Characters of an answer."""
 
 BLIND_ANSWERS = 16
-"""Answers that the best player who does not read is searched over."""
+"""Candidate answers for the best player that does not read."""
 
 _SAID = {Judgement.RIGHT: "right", Judgement.WRONG: "wrong", Judgement.UNDECIDED: "not verified"}
 
 _NUMERAL = re.compile(r"\d+(?:\.\d+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class MathProblems:
-    """Solve math problems; the fields are the knobs. At the defaults a random player solves 1 problem in 5.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MathProblems(SolvableEnvironment):
+    """Solve math problems. The fields are the knobs. At the defaults a random player solves 1 problem in 5.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 
@@ -60,6 +62,8 @@ class MathProblems:
     answer cannot be read). Outcome: 1 if solved at any attempt, else 0. There is no noise.
     """
 
+    name: ClassVar[str] = "math"
+
     path: str = ""
     """Problems of your own in place of drawn ones: a .jsonl or .parquet file, or the name of a dataset that the library
     `datasets` can load, such as meta-math/MetaMathQA."""
@@ -72,48 +76,33 @@ class MathProblems:
     algebra: bool = True
     """Problems of a file: let math-verify decide what the exact reader cannot. Without it such an answer is invalid."""
     patience: float = 5.0
-    """Seconds that math-verify may take for one answer; then it counts as not verified, which is wrong."""
+    """Seconds that math-verify may take for one answer. Then it counts as not verified, which is wrong."""
     kinds: tuple[str, ...] = KINDS
     """Drawn problems: the stories."""
     least: int = 1
     """Drawn problems: fewest steps of a solution."""
     most: int = 3
-    """Drawn problems: most steps of a solution; the number of a problem is drawn uniformly."""
+    """Drawn problems: most steps of a solution. The number of a problem is drawn uniformly."""
     largest: int = 100
     """Drawn problems: largest number in a text or in its solution."""
     turns: int = 3
     """Attempts."""
-    format_penalty: float = 0.1
-    """Subtracted once for each turn whose reply has a fault."""
-    instructions: Instructions = "full"
-    """`full`: the rules in plain English in the first observation; `brief`: the problem and the limits alone."""
-    show_reward: bool = False
-    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
     imperfect: float = 0.0
     """Demonstrations: chance of each step of a drawn problem that a random number takes the place of the right one,
-    with which the solution goes on; of a file's problem, that the answer is a random one."""
+    with which the solution goes on. Of a file's problem, that the answer is a random one."""
     template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the problem; their answer is
+    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the problem. Their answer is
     right, but there is no way to it."""
 
-    def __post_init__(self) -> None:
-        check_range(self.name, "turns", self.turns, 1)
+    def check(self) -> None:
         check_range(self.name, "least", self.least, 1, MOST_STEPS)
         check_range(self.name, "most", self.most, self.least, MOST_STEPS)
         check_range(self.name, "largest", self.largest, LEAST_LARGEST)
-        check_share(self.name, "imperfect", self.imperfect)
-        check_share(self.name, "template", self.template)
-        check_penalty(self.name, self.format_penalty)
-        check_wording(self.name, self.instructions)
         if not 0.0 < self.patience < float("inf"):
             raise ValueError(f"math: patience must be a finite number of seconds above 0, but is {self.patience}.")
         _check_kinds(self.kinds, self.least)
         if self.path:
             check_named(self.path)
-
-    @property
-    def name(self) -> str:
-        return "math"
 
     @property
     def summary(self) -> str:
@@ -142,13 +131,14 @@ class MathProblems:
     def task(self, seed: int) -> Task:
         problem = self.problem(seed)
         digest = _digest(f"{problem.question}\n{problem.answer}")
-        return Task(f"math-{digest}", seed, split_of(_digest(problem.source)), (problem.kind,) if problem.kind else ())
+        tags = (problem.kind,) if problem.kind else ()
+        return Task(f"math-{digest}", seed, split_of(_digest(problem.source)), tags, self.name)
 
     def episode(self) -> MathEpisode:
         return MathEpisode(self)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
-        """Two numbers of the problem's text, joined by a random operation; any number if the text has none."""
+        """Two numbers of the problem's text, joined by a random operation. Any number if the text has none."""
         numbers = [Fraction(number) for number in _NUMERAL.findall(self.problem(task.seed).question)]
         if len(numbers) < 2:
             return str(rng.randint(1, self.largest))
@@ -164,7 +154,7 @@ class MathProblems:
         return [answer for answer, _ in counted.most_common(BLIND_ANSWERS)]
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode, working the problem out in each attempt; see `imperfect` and `template`."""
+        """Play one episode, working the problem out in each attempt. See `imperfect` and `template`."""
         return played_through(self.episode(), task, lambda episode: self._demonstrated(episode.problem, rng))
 
     def _demonstrated(self, problem: FiledProblem | WordProblem, rng: random.Random) -> str:
@@ -179,68 +169,55 @@ class MathProblems:
         return format_reply([problem.answer], problem.solution)
 
     def judge(self, problem: FiledProblem | WordProblem, answer: str) -> Judgement:
-        """Whether an answer is right; with a file's problem, math-verify is asked where exact reading cannot tell."""
+        """Whether an answer is right. With a file's problem, math-verify is asked where exact reading cannot tell."""
         found = judge(str(problem.answer), answer)
         if found is Judgement.UNDECIDED and self.path and self.algebra:
             return verify(str(problem.answer), answer, self.patience)
         return Judgement.UNREADABLE if found is Judgement.UNDECIDED else found
 
+    def full_rules(self) -> str:
+        form = "The answer is a number" + (" or an expression, in LaTeX if you like." if self.path else ".")
+        again = ""
+        if self.turns > 1:
+            again = " If an answer is wrong you may try again; each further attempt is worth half as much."
+        return f"Solve the problem.{again}\n{free_text_rules(form, '12', self.turns)}"
 
-class MathEpisode:
-    """One episode; see `MathProblems`."""
 
-    __slots__ = ("_env", "_turn", "problem")
+class MathEpisode(BaseEpisode[MathProblems]):
+    """One episode of `MathProblems`."""
+
+    __slots__ = ("problem",)
 
     problem: FiledProblem | WordProblem
 
-    def __init__(self, env: MathProblems) -> None:
-        self._env = env
-        self._turn = 0
+    def begin(self, task: Task, member: int) -> str:
+        self.problem = self.env.problem(task.seed)
+        return self._show()
 
-    def start(self, task: Task, member: int) -> Observation:
-        check_same_start(self._env.task(task.seed), task)
-        self.problem = self._env.problem(task.seed)
-        return self._observation(self._show(), first=True)
-
-    def step(self, response: str) -> Step:
-        env = self._env
+    def play(self, response: str) -> Played:
+        env = self.env
         read = read_answer(response, LONGEST_ANSWER)
         judged = Judgement.UNREADABLE if read.fault else env.judge(self.problem, read.text)
         if judged is Judgement.UNREADABLE and not read.fault:
             read = ReadAnswer("", "the answer cannot be read as mathematics", "unreadable answer")
-        self._turn += 1
         solved = judged is Judgement.RIGHT
-        rewards: dict[str, float] = {}
-        if solved:
-            rewards["solved"] = 0.5 ** (self._turn - 1)
-        if read.fault:
-            rewards["format"] = -env.format_penalty
-        over = solved or self._turn == env.turns
-        note = answer_fault_line(read, env.instructions == "brief")
+        over = solved or not self.turns_left
+        note = answer_fault_line(read, env.brief)
         if not read.fault and not solved:
-            note = "wrong\n" if env.instructions == "brief" else "Your last answer was wrong.\n"
-        if env.show_reward:
-            note += f"reward {sum(rewards.values()):g}\n"
-        return Step(
-            observation=self._observation(note + ("" if over else self._show())),
-            rewards=rewards,
+            note = "wrong\n" if env.brief else "Your last answer was wrong.\n"
+        return Played(
+            fault=read.fault,
+            rewards={"solved": 0.5 ** (self.turn - 1)} if solved else {},
             ending=Ending.SOLVED if solved else Ending.OUT_OF_TURNS if over else None,
-            outcome=float(solved) if over else None,
             actions=(read.text,) if read.text else (),
-            valid=not read.fault,
-            effect=f"attempt {self._turn}: {read.fault or _SAID[judged]}",
-            state=f"attempt {self._turn} of {env.turns}, {'solved' if solved else 'not solved'}",
+            note=note,
+            shown="" if over else self._show(),
+            effect=f"attempt {self.turn}: {read.fault or _SAID[judged]}",
+            state=f"attempt {self.turn} of {env.turns}, {'solved' if solved else 'not solved'}",
         )
 
-    def _observation(self, text: str, first: bool = False) -> Observation:
-        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
-        opening = _rules(self._env) + text
-        return Observation(opening if first else text, opening)
-
     def _show(self) -> str:
-        left = self._env.turns - self._turn
-        limits = f"turns {left} moves 1" if self._env.instructions == "brief" else f"Turns left: {left}."
-        return f"{limits}\n{self.problem.question}"
+        return f"{self.limits()}\n{self.problem.question}"
 
 
 @lru_cache(maxsize=4096)
@@ -264,15 +241,3 @@ def _check_kinds(kinds: tuple[str, ...], least: int) -> None:
         raise ValueError(
             f"math: least must be at most {longest_story(kinds)} for the kinds {', '.join(kinds)}, but is {least}."
         )
-
-
-@lru_cache(maxsize=64)
-def _rules(env: MathProblems) -> str:
-    """What an opening begins with; nothing under brief instructions."""
-    if env.instructions == "brief":
-        return ""
-    form = "The answer is a number or an expression, in LaTeX if you like." if env.path else "The answer is a number."
-    again = ""
-    if env.turns > 1:
-        again = " If an answer is wrong you may try again; each further attempt is worth half as much."
-    return f"Solve the problem.{again}\n{free_text_rules(form, '12', env.turns)}"

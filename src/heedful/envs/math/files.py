@@ -1,7 +1,7 @@
-r"""Math problems from files: MetaMathQA, GSM8K and what is written like them, read row by row.
+r"""Math problems from files: MetaMathQA, GSM8K and files of the same form, read row by row.
 
-Promise: opening a file checks every row and names those that lack something; afterwards one problem at a time is read,
-and what is kept in memory is an offset per row and what was read last.
+Opening a file checks every row and names the incomplete ones. After that, one problem at a time is read. The memory
+holds one offset per row and the last problem.
 
 | a row of   | has columns          | its source          | optional columns            |
 |------------|----------------------|---------------------|-----------------------------|
@@ -47,11 +47,11 @@ class FiledProblem:
     question: str
     answer: str
     solution: str
-    """The way to the answer, as the file has it; empty if it has none."""
+    """The way to the answer, as the file has it. Empty if it has none."""
     source: str
     """The problem that this one rephrases, or its own question."""
     kind: str
-    """The row's `type`; may be empty."""
+    """The row's `type`. May be empty."""
 
 
 class Rows(Protocol):
@@ -110,7 +110,7 @@ class ProblemFile:
 
 
 class _Sources:
-    """Which sources ask the same question: they count as one, or the question could stand in two splits."""
+    """Which sources ask the same question: they count as one, or the question could be in two splits."""
 
     def __init__(self) -> None:
         self._asked_by: dict[int, int] = {}
@@ -126,7 +126,7 @@ class _Sources:
             self._above.setdefault(low, low)
 
     def joined(self) -> dict[int, int]:
-        """Source -> the smallest of those it was joined with; sources that stand alone are left out."""
+        """Source -> the smallest of those it was joined with. Sources that were joined with none are left out."""
         return {source: self._root(source) for source in self._above}
 
     def _root(self, source: int) -> int:
@@ -165,7 +165,7 @@ def read_row(row: Mapping[str, Any]) -> FiledProblem | str:
 
 
 def _answer_of(written: str) -> tuple[str, str]:
-    """(right answer, the way to it) of a worked answer; both empty where there is none."""
+    """(right answer, the way to it) of a worked answer. Both empty if there is none."""
     says = list(_SAYS.finditer(written))
     if "####" in written:
         way, _, answer = written.rpartition("####")
@@ -182,7 +182,7 @@ def _answer_of(written: str) -> tuple[str, str]:
 
 
 def check_named(path: str) -> None:
-    """Raise ValueError for a file that does not exist, or is of an unknown kind; a dataset's name is not looked up."""
+    """Raise ValueError for a file that does not exist, or is of an unknown kind. A dataset's name is not looked up."""
     place = Path(path).expanduser()
     if place.is_file() and place.suffix not in (*FILE_KINDS, ".json"):
         raise ValueError(
@@ -218,7 +218,7 @@ def _opened(path: str, subset: str, part: str, skip_faulty: bool, stamp: tuple[i
 
 
 class JsonLines:
-    """The rows of a JSON lines file; blank lines are none."""
+    """The rows of a JSON lines file. Blank lines are skipped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -256,7 +256,7 @@ class JsonLines:
 
 
 class ParquetRows:
-    """The rows of a parquet file, read by row groups of which a few are held."""
+    """The rows of a parquet file, read by row groups. A few groups are kept in memory."""
 
     def __init__(self, path: Path) -> None:
         import pyarrow

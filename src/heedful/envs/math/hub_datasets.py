@@ -1,7 +1,7 @@
 """Rows of a dataset that the library `datasets` can load: a name on the Hugging Face hub, a folder, or a .json file.
 
-Promise: where the hub cannot be reached, a copy that an earlier download left is read, and without one a sentence comes
-within seconds; nothing outside the call is set to offline.
+If the hub cannot be reached, the copy of an earlier download is read. Without one, an error comes within seconds. The
+offline setting ends with the call.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def load_rows(name: str, subset: str, part: str) -> DatasetRows:
 
 
 def hub_answers() -> bool:
-    """Whether the hub answers at all; false too where its own switch says that it is not to be asked."""
+    """Whether the hub answers at all. False too where its own switch says that it is not to be asked."""
     import huggingface_hub.constants as hub
 
     if hub.HF_HUB_OFFLINE:

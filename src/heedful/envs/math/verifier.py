@@ -1,7 +1,7 @@
-"""Asks math-verify whether two answers are equal, in processes that can be killed.
+"""Ask math-verify whether two answers are equal, in processes that can be killed.
 
-Promise: every question is answered in about the time it was given; a process that hangs or dies costs the one question
-it was asked, and none is left behind when this process ends, or forks.
+Every question is answered in about its time limit. A process that hangs or dies costs one question. No process is left
+behind when this process ends or forks.
 
 The processes are started when a question first needs them (importing sympy takes a second), at most `MOST_WORKERS`, one
 question each at a time. They are ordinary child processes, so that they can also be started inside the worker processes
@@ -26,7 +26,7 @@ from typing import Any
 from heedful.envs.math.answers import Judgement, bare
 
 MOST_WORKERS = 2
-"""Processes at once; threads beyond that wait for one."""
+"""Processes at once. Further threads wait for one."""
 
 START_LIMIT = 60.0
 """Seconds until a new process must have loaded math-verify."""
@@ -80,7 +80,7 @@ class Worker:
         return self._process.poll() is None
 
     def ask(self, right: str, answer: str, seconds: float) -> dict[str, Any]:
-        """What math-verify says of two answers. Raises `Silent`; the worker is then of no more use."""
+        """What math-verify says of two answers. Raises `Silent`. The worker is then of no more use."""
         question = json.dumps({"right": right, "answer": answer, "seconds": seconds})
         assert self._process.stdin is not None
         try:
@@ -142,7 +142,7 @@ class Verifier:
         return [worker.pid for worker in (*self._idle, *self._busy)]
 
     def ask(self, right: str, answer: str, seconds: float) -> dict[str, Any] | None:
-        """What math-verify says; `None` if it gave no answer in time or died of the question.
+        """What math-verify says. `None` if it gave no answer in time or died of the question.
 
         Raises:
             ModuleNotFoundError: math-verify is not installed.
@@ -165,7 +165,7 @@ class Verifier:
             return said
 
     def _living(self) -> Worker | None:
-        """An idle worker; those that were killed from outside meanwhile are buried."""
+        """An idle worker. Workers that were killed from outside are removed."""
         with self._lock:
             while self._idle:
                 worker = self._idle.pop()
@@ -185,7 +185,7 @@ class Verifier:
         """In a forked child: the processes are the parent's, and must not wait for this end of their pipes, too."""
         for worker in (*self._idle, *self._busy):
             worker.let_go()
-        self._begin()  # locks that another thread held at the fork would stay held for ever
+        self._begin()  # locks that another thread held at the fork would stay held forever
 
 
 VERIFIER = Verifier()
@@ -196,7 +196,7 @@ os.register_at_fork(after_in_child=VERIFIER.forget)
 
 
 def check_installed() -> None:
-    """Raise ModuleNotFoundError where math-verify is not installed; it is not loaded."""
+    """Raise ModuleNotFoundError where math-verify is not installed. It is not loaded."""
     if importlib.util.find_spec("math_verify") is None:
         raise ModuleNotFoundError(_MISSING)
 

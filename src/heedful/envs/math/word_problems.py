@@ -1,7 +1,7 @@
-"""Word problems drawn from a seed, each with its worked solution: what the environment `math` plays without any file.
+"""Word problems drawn from a seed, each with its worked solution: what the environment `math` plays without a file.
 
-Promise: every number that occurs, in the text or on the way, is whole and lies between 1 and `largest`; the problem's
-`source` names kind, operations and numbers but no wording, so that a retelling belongs to the same split.
+Every number, in the text and in the solution, is whole and between 1 and `largest`. The `source` of a problem names
+kind, operations and numbers but no wording, so a retelling belongs to the same split.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEAST_LARGEST = 12
 MOST_STEPS = 6
 
 SMALLEST = 2
-"""Of the numbers that a text states and of those on the way: so that plurals are right and factors are not idle."""
+"""Smallest number in a text or a solution: plurals are then right, and no factor is 1."""
 
 _STORY = {story.kind: story for story in STORIES}
 _TRIES = 1_000
@@ -54,9 +54,9 @@ class WordProblem:
         return self.steps[-1].result
 
     def worked(self, imperfect: float, largest: int, rng: random.Random) -> tuple[str, int]:
-        """The solution in one line, and its answer; with chance `imperfect` a step's result is a random number.
+        """The solution in one line, and its answer. With chance `imperfect` a step's result is a random number.
 
-        The steps after such a one go on with it, as whoever errs does: wrongly, and sometimes right by luck.
+        The steps after such a one go on with it, as after a real mistake: wrong, and sometimes right by luck.
         """
         lines: list[str] = []
         right = so_far = 0
@@ -120,7 +120,7 @@ class _Teller:
         self._steps: list[WorkedStep] = []
 
     def tell(self, steps: int) -> WordProblem | None:
-        """A problem of so many steps; `None` if the numbers leave no room for one."""
+        """A problem with this number of steps. `None` if the numbers leave no room for one."""
         story, rng = self._story, self._rng
         ends = story.ends if steps > 1 and (not story.events or rng.random() < 0.5) else ()
         if not self._open():
@@ -148,7 +148,7 @@ class _Teller:
         return True
 
     def _opening_pair(self, sign: Operation) -> tuple[int, int] | None:
-        """Two numbers for the opening; a quotient is drawn as divisor and result, so that it is whole."""
+        """Two numbers for the opening. A quotient is drawn as divisor and result, so that it is whole."""
         highest = self._largest // 2 if sign in "*/" else self._largest
         if highest < SMALLEST:
             return None

@@ -1,10 +1,10 @@
-"""The stories that generated word problems tell, as a table: to add a kind of problem, add a `Story`.
+"""The stories of generated word problems, as a table: to add a kind of problem, add a `Story`.
 
-Promise: what a sentence says and the operation beside it agree, whatever is put into the blanks; a test reads the
-sentences of every kind with a reader of its own.
+A sentence and its operation agree for all values of the blanks. A test reads the sentences of every kind with its own
+reader.
 
 Blanks: `{name}` and `{other}` are people, `{they}` / `{They}` the first one's pronoun, `{last}` the person whose number
-is carried on and `{next}` the one it is carried on to; `{things}`, `{item}`, `{plants}` are bought, counted or grown;
+is carried on and `{next}` the one it is carried on to. `{things}`, `{item}`, `{plants}` are bought, counted or grown.
 `{a}` and `{b}` are the opening's two numbers, `{n}` the number of a later step.
 """
 
@@ -34,9 +34,9 @@ class Story:
     openings: tuple[Move, ...]
     """The first step, from `{a}` and `{b}`."""
     events: tuple[Move, ...]
-    """Further steps; none for a story that ends with its opening or an end."""
+    """Further steps. None for a story that ends with its opening or an end."""
     questions: tuple[str, ...]
-    """What is asked where the last step needs no words of its own."""
+    """The question if the last step needs no words."""
     ends: tuple[Move, ...] = ()
     """Last steps that bring their own question."""
 

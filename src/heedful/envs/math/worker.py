@@ -1,7 +1,7 @@
-"""The program that runs math-verify, started by `math_verifier` as a process of its own; it imports nothing of heedful.
+"""The program that runs math-verify, started by `verifier` as a separate process. It imports nothing of heedful.
 
-Promise: one JSON line in, one JSON line out; whatever hangs in it dies by the kernel's alarm, and it never outlives the
-process that started it by more than the limit of one question.
+One JSON line in, one JSON line out. An alarm of the kernel ends a question that hangs. This process outlives its
+parent by the time limit of one question at most.
 
 First line out: `{"ready": true}`, or `{"missing": "..."}` where the library is not installed. Then for each line
 `{"right": ..., "answer": ..., "seconds": ...}` a line `{"read": bool, "equal": bool}`.

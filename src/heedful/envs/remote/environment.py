@@ -1,8 +1,7 @@
 """The environment that an environment server serves (`heedful serve-env`), played from here.
 
-Promise: the tasks, episodes, demonstrations and scripted players of the served environment, the same as if it were
-played in this process. A server that goes away costs the episodes that it held: each ends with a sentence, and those
-that begin when it is back go on.
+Tasks, episodes, demonstrations and scripted players are the same as if the environment were played in this process. A
+server that fails costs the episodes that it held, each with an error. Later episodes continue when the server is back.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class ServerLost(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Play what an environment server serves; the knobs of the environment are set where it is served.
+    """Play what an environment server serves. The knobs of the environment are set where it is served.
 
     The server is started elsewhere, `heedful serve-env frozen_lake --env.slip 0.2`, and asked at `url`. A token that it
     wants is read from HEEDFUL_ENV_TOKEN or from `token_file`, and is never written into a run's configuration.
@@ -47,11 +46,11 @@ class Remote:
     url: str = "http://127.0.0.1:8765"
     """Where the server listens."""
     timeout: float = 90.0
-    """Seconds for one answer; more than the server's --env-timeout, so that its word on a slow step arrives."""
+    """Seconds for one answer. More than the server's --env-timeout, so that its answer to a slow step arrives."""
     wait: float = 60.0
     """Seconds for which a server that is away is waited for before new episodes and tasks fail, too."""
     token_file: str = ""
-    """A file whose first line is the server's token; empty = HEEDFUL_ENV_TOKEN, if it is set."""
+    """A file whose first line is the server's token. Empty = HEEDFUL_ENV_TOKEN, if it is set."""
     imperfect: float = 0.0
     """Demonstrations: share of turns whose plan is random, where the served environment has this knob."""
     template: float = 0.0
@@ -112,7 +111,7 @@ class _Host:
     def __init__(self, calls: ServerCalls) -> None:
         self.calls = calls
         self.abandoned: deque[str] = deque()
-        """Sessions that nobody plays any more, to be closed with the next request that opens one."""
+        """Sessions that are no longer played. The next request that opens one closes them."""
         self.description = _checked_description(calls.call("GET", "/environment"), calls.url)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
@@ -131,7 +130,7 @@ class _Host:
 
 
 class RemoteEpisode:
-    """One episode of which the state lies with the server."""
+    """One episode whose state is held by the server."""
 
     __slots__ = ("_host", "_session", "_turn")
 
@@ -215,7 +214,7 @@ def _host(remote: Remote) -> _Host:
 
 @lru_cache(maxsize=16)
 def _host_at(url: str, timeout: float, wait: float, token_file: str, token: str) -> _Host:
-    """What this process shares of one server; not kept if it could not be reached."""
+    """What this process shares of one server. Not kept if it could not be reached."""
     return _Host(ServerCalls(url, timeout, wait, token))
 
 

@@ -1,11 +1,11 @@
-"""Calls to an environment server: connections kept and shared, what may be asked again asked again.
+"""Calls to an environment server, over connections that are kept and shared. Standard library only.
 
-Promise: standard library only; every failure is a sentence that names the server and says whether it could not be
-reached (`ServerUnreachable`) or refused (`ServerRefused`). Safe for several threads.
+Every error names the server, and says whether the server could not be reached (`ServerUnreachable`) or refused
+(`ServerRefused`). Safe for several threads.
 
-Every request of the protocol may be repeated: a session is opened under a key, a step carries its turn, the rest
-changes nothing. So a request is sent once more where a connection broke before the answer - never where an answer took
-too long.
+Every request of the protocol may be repeated: a session is opened under a key, a step carries its turn, and the others
+change nothing. A request is repeated once if a connection broke before the answer. It is never repeated because an
+answer took too long.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from heedful.envs.common.wire import LARGEST_FRAME, Tree, WireError, decode, enc
 TOKEN_VARIABLE = "HEEDFUL_ENV_TOKEN"
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
-"""Seconds between two attempts to reach a server that is away; they double from the first to the longest."""
+"""Seconds between two attempts to reach a missing server. They double from the first to the longest."""
 
 _BUSY = (502, 503, 504)
 """Statuses of a server, or of a proxy before it, with which nothing was done."""
@@ -48,7 +48,7 @@ class ServerCalls:
     """One server, as one process talks to it.
 
     `timeout`: seconds for one answer. `wait`: seconds for which a server that has answered before and is away is
-    waited for, by requests that ask for it; the time runs from when it was first missed, for all of them together.
+    waited for, by requests that ask for it. The time runs from when it was first missed, for all of them together.
     """
 
     def __init__(self, url: str, timeout: float, wait: float, token: str) -> None:
@@ -68,7 +68,7 @@ class ServerCalls:
     def call(self, method: str, path: str, body: Tree = None, waits: bool = False) -> Tree:
         """The answer to one request.
 
-        `waits`: keep trying to reach a server that is away; for requests that hold nothing there. One that is there
+        `waits`: keep trying to reach a server that is away. For requests that hold nothing there. One that is there
         but takes no further connection is tried again in any case.
         Raises ServerUnreachable, ServerRefused, or WireError for an answer that is no JSON.
         """
@@ -155,7 +155,7 @@ class ServerCalls:
 
 
 def read_token(file: str) -> str:
-    """The token that a server asks for: from a file if one is named, else from HEEDFUL_ENV_TOKEN; empty = none.
+    """The token that a server asks for: from a file if one is named, else from HEEDFUL_ENV_TOKEN. Empty = none.
 
     Raises ValueError for a file without a token in its first line, or one that cannot be sent in a header.
     """

@@ -1,28 +1,21 @@
-"""Sokoban: push every box onto a target; a wrong push may never be undone.
+"""Sokoban: push every box onto a target. A wrong push may be final.
 
-Promise: every task can be solved within the turns and actions that the prompt states, and (task, replies) replays an
-episode exactly: there is no noise.
+Every task can be solved within the turns and actions that the prompt states. There is no noise: (task, replies)
+replays an episode exactly.
 """
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import ClassVar
 
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
-from heedful.envs.common.knobs import (
-    Instructions,
-    ObservationForm,
-    check_penalty,
-    check_range,
-    check_share,
-    check_wording,
-)
-from heedful.envs.common.tasks import check_same_start
+from heedful.envs.common.knobs import ObservationForm, check_choice, check_range, check_share
 from heedful.envs.sokoban.levels import ACTIONS, Cells, Level, Room, draw_level
-from heedful.types import Ending, Observation, Step, Task
+from heedful.types import Ending, Task
 
 STEP_REWARD = -0.1
 BOX_REWARD = 1.0
@@ -35,9 +28,9 @@ _PATIENCE = 3
 """Demonstrations look for solutions of at most this many times the budget, before a state counts as lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sokoban:
-    """Push the boxes onto the targets; the fields are the knobs. At the defaults a random policy solves about 1 in 50.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sokoban(SolvableEnvironment):
+    """Push the boxes onto the targets. The fields are the knobs. At the defaults a random policy solves about 1 in 50.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 
@@ -60,6 +53,9 @@ class Sokoban:
     turn). Outcome: 1 if every box stands on a target, else 0. Progress: the share of boxes on targets at the end.
     """
 
+    name: ClassVar[str] = "sokoban"
+    actions: ClassVar[tuple[str, ...]] = ACTIONS
+
     size: int = 6
     """Rows and columns of the room, the walls around it included."""
     boxes: int = 1
@@ -67,34 +63,20 @@ class Sokoban:
     walls: float = 0.1
     """Probability that an inner cell is a wall."""
     turns: int = 5
-    """Most turns of an episode."""
     actions_per_turn: int = 2
     """Most actions executed in one turn."""
-    format_penalty: float = 0.1
-    """Subtracted once for each turn whose reply has a fault."""
     observation: ObservationForm = "both"
     """What shows the state: the grid, coordinates (row column, from 0 at the top left), or both."""
-    instructions: Instructions = "full"
-    """`full`: the rules in plain English in the first observation; `brief`: the state and the limits alone."""
-    show_reward: bool = False
-    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
     shortest: int = 4
-    """Fewest actions of a task's shortest solution; the most is the budget, turns x actions_per_turn."""
-    imperfect: float = 0.0
-    """Demonstrations: share of turns whose plan is random; the thought states the random plan."""
-    template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the state."""
+    """Fewest actions of a task's shortest solution. The most is the budget, turns x actions_per_turn."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         check_range(self.name, "size", self.size, 4)
         check_range(self.name, "boxes", self.boxes, 1, (self.size - 2) ** 2 - 1)
-        check_range(self.name, "turns", self.turns, 1)
         check_range(self.name, "actions_per_turn", self.actions_per_turn, 1)
         check_range(self.name, "shortest", self.shortest, 1)
-        for knob in ("walls", "imperfect", "template"):
-            check_share(self.name, knob, getattr(self, knob))
-        check_penalty(self.name, self.format_penalty)
-        check_wording(self.name, self.instructions, self.observation)
+        check_share(self.name, "walls", self.walls)
+        check_choice(self.name, "observation", self.observation, ObservationForm)
         if self.shortest > self.budget:
             raise ValueError(
                 f"sokoban: no task can be solved within its limits: shortest is {self.shortest} actions, but "
@@ -103,17 +85,9 @@ class Sokoban:
         draw_level(self.size, self.boxes, self.walls, (self.shortest, self.budget), 0, _TRIES_AT_CONSTRUCTION)
 
     @property
-    def name(self) -> str:
-        return "sokoban"
-
-    @property
     def summary(self) -> str:
         boxes = "1 box" if self.boxes == 1 else f"{self.boxes} boxes"
         return f"Push {boxes} onto targets in a {self.size}x{self.size} room."
-
-    @property
-    def actions(self) -> tuple[str, ...]:
-        return ACTIONS
 
     @property
     def budget(self) -> int:
@@ -131,9 +105,9 @@ class Sokoban:
         return SokobanEpisode(self)
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode by shortest solutions, solved anew each turn; see `imperfect` and `template`.
+        """Play one episode by shortest solutions, solved again each turn. See `imperfect` and `template`.
 
-        Where a random plan has spoilt the level, the plans that follow are random too.
+        If a random plan has made the level unsolvable, the plans that follow are random too.
         """
 
         def reply(episode: SokobanEpisode) -> str:
@@ -148,28 +122,45 @@ class Sokoban:
 
         return played_through(self.episode(), task, reply)
 
+    def full_rules(self) -> str:
+        boxes = "a box onto a target" if self.boxes == 1 else f"{self.boxes} boxes onto {self.boxes} targets"
+        lines = [f"You push {boxes} in a room of {self.size} rows and {self.size} columns, with walls all around."]
+        if self.observation != "coordinates":
+            lines.append(
+                "In the grid, # is a wall, _ is floor, P is you, X is a box, O is a target, * is a box on a target and "
+                "S is you on a target."
+            )
+        if self.observation != "grid":
+            walls = ", # is a wall inside the room" if self.observation == "coordinates" else ""
+            lines.append(
+                "Places are given as row and column, both counted from 0 at the top left: P is you, X is a box, O is a "
+                f"target{walls}."
+            )
+        lines.append(
+            f"The actions are {', '.join(ACTIONS)}. Each moves you by one cell. If a box stands there, you push it "
+            "on by one cell. You stay in place if a wall is there, or if a wall or another box is behind the box. You "
+            "cannot pull."
+        )
+        lines.append(answer_rules(ACTIONS, self.turns, self.actions_per_turn))
+        return "\n".join(lines) + "\n"
 
-class SokobanEpisode:
-    """One episode; see `Sokoban`."""
 
-    __slots__ = ("_env", "boxes", "player", "room", "turns_left")
+class SokobanEpisode(BaseEpisode[Sokoban]):
+    """One episode of `Sokoban`."""
+
+    __slots__ = ("boxes", "player", "room")
 
     room: Room
     player: int
     boxes: Cells
 
-    def __init__(self, env: Sokoban) -> None:
-        self._env = env
-        self.turns_left = env.turns
-
-    def start(self, task: Task, member: int) -> Observation:
-        level = self._env.level(task.seed)
-        check_same_start(level.task, task)
+    def begin(self, task: Task, member: int) -> str:
+        level = self.env.level(task.seed)
         self.room, self.player, self.boxes = level.room, level.player, level.boxes
-        return self._observation(self._show(self.room.draw(self.player, self.boxes)), first=True)
+        return self._show(self.room.draw(self.player, self.boxes))
 
-    def step(self, response: str) -> Step:
-        env = self._env
+    def play(self, response: str) -> Played:
+        env = self.env
         read = read_reply(response, ACTIONS, env.actions_per_turn)
         before = _places(self.room, self.player, self.boxes)
         executed: list[str] = []
@@ -178,31 +169,22 @@ class SokobanEpisode:
             name = read.actions[len(executed)]
             executed.append(name)
             self._move(_NUMBER[name], rewards)
-        self.turns_left -= 1
         solved = self.boxes == self.room.targets
-        ending = Ending.SOLVED if solved else None if self.turns_left > 0 else Ending.OUT_OF_TURNS
         if executed:
             rewards["step"] = STEP_REWARD * len(executed)
         if solved:
             rewards["solved"] = SOLVED_REWARD
-        if read.fault:
-            rewards["format"] = -env.format_penalty
         grid = self.room.draw(self.player, self.boxes)
-        note = fault_line(read, env.instructions == "brief")
-        if env.show_reward:
-            note += f"reward {sum(rewards.values()):g}\n"
-        effect = (
-            f"{' '.join(executed) or 'nothing executed'}: {before} -> {_places(self.room, self.player, self.boxes)}"
-        )
-        return Step(
-            observation=self._observation(note + self._show(grid)),
+        after = _places(self.room, self.player, self.boxes)
+        return Played(
+            fault=read.fault,
             rewards=rewards,
-            ending=ending,
-            outcome=None if ending is None else float(solved),
-            progress=None if ending is None else self._on_targets() / env.boxes,
+            ending=Ending.SOLVED if solved else None if self.turns_left else Ending.OUT_OF_TURNS,
+            progress=self._on_targets() / env.boxes,
             actions=tuple(executed),
-            valid=not read.fault,
-            effect=f"{effect}; {read.fault}" if read.fault else effect,
+            note=fault_line(read, env.brief),
+            shown=self._show(grid),
+            effect=remarks(f"{' '.join(executed) or 'nothing executed'}: {before} -> {after}", read.fault),
             state=grid,
         )
 
@@ -217,18 +199,10 @@ class SokobanEpisode:
             component = "box_on" if gained > 0 else "box_off"
             rewards[component] = rewards.get(component, 0.0) + gained * BOX_REWARD
 
-    def _observation(self, text: str, first: bool = False) -> Observation:
-        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
-        opening = _rules(self._env) + text
-        return Observation(opening if first else text, opening)
-
     def _show(self, grid: str) -> str:
-        """What every observation ends with: the limits and the state."""
-        env, room = self._env, self.room
-        if env.instructions == "brief":
-            lines = [f"turns {self.turns_left} moves {env.actions_per_turn}"]
-        else:
-            lines = [f"Turns left: {self.turns_left}. Actions per turn: at most {env.actions_per_turn}."]
+        """The end of every observation: the limits and the state."""
+        env, room = self.env, self.room
+        lines = [self.limits(env.actions_per_turn, f"Actions per turn: at most {env.actions_per_turn}.")]
         if env.observation != "coordinates":
             lines.append(grid)
         if env.observation != "grid":
@@ -250,30 +224,3 @@ def _places(room: Room, player: int, boxes: Cells) -> str:
     places += [_place(room, "X", box) for box in boxes]
     places += [_place(room, "O", target) for target in room.targets]
     return " ".join(places)
-
-
-@lru_cache(maxsize=64)
-def _rules(env: Sokoban) -> str:
-    """What an opening begins with; nothing under brief instructions."""
-    if env.instructions == "brief":
-        return ""
-    boxes = "a box onto a target" if env.boxes == 1 else f"{env.boxes} boxes onto {env.boxes} targets"
-    lines = [f"You push {boxes} in a room of {env.size} rows and {env.size} columns, with walls all around."]
-    if env.observation != "coordinates":
-        lines.append(
-            "In the grid, # is a wall, _ is floor, P is you, X is a box, O is a target, * is a box on a target and S "
-            "is you on a target."
-        )
-    if env.observation != "grid":
-        walls = ", # is a wall inside the room" if env.observation == "coordinates" else ""
-        lines.append(
-            "Places are given as row and column, both counted from 0 at the top left: P is you, X is a box, O is a "
-            f"target{walls}."
-        )
-    lines.append(
-        f"The actions are {', '.join(ACTIONS)}. Each moves you by one cell. If a box stands there, you push it on by "
-        "one cell. You stay in place if a wall is there, or if a wall or another box is behind the box. You cannot "
-        "pull."
-    )
-    lines.append(answer_rules(ACTIONS, env.turns, env.actions_per_turn))
-    return "\n".join(lines) + "\n"

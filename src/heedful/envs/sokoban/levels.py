@@ -1,7 +1,6 @@
-"""Levels of Sokoban: drawing them by reverse play, and the solver that proves them.
+"""Levels of Sokoban: drawn by reverse play, and checked by a solver.
 
-Promise: every level drawn has a shortest solution whose length lies within the asked range, and is a pure function of
-its arguments. Cells are numbered row by row, walls included.
+The shortest solution of a level has a length within the given range. A level is a pure function of its arguments.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Cells = tuple[int, ...]
 """Cells in ascending order."""
 
 _PULL = 0.7
-"""Reverse play: chance that a player who steps away from a box pulls it along."""
+"""Reverse play: chance that a player that steps away from a box pulls it along."""
 _REVERSE_STEPS = 4
 """Reverse play: steps taken per action of the longest solution wanted (many of them are undone by later ones)."""
 _DEAD = -1
@@ -34,7 +33,7 @@ class Room:
     walls: tuple[bool, ...]
     targets: Cells
     pushes: tuple[int, ...]
-    """Fewest pushes that bring a lone box from each cell to the nearest target; -1 where none can."""
+    """Fewest pushes that bring a lone box from each cell to the nearest target. -1 if none can."""
 
     def draw(self, player: int, boxes: Cells) -> str:
         """The grid, one row per line."""
@@ -48,7 +47,7 @@ class Room:
         return "\n".join([text[row : row + self.size] for row in range(0, self.size * self.size, self.size)])
 
     def move(self, player: int, boxes: Cells, action: int) -> tuple[int, Cells]:
-        """The state after one action; the same state if a wall or a second box is in the way."""
+        """The state after one action. The same state if a wall or a second box is in the way."""
         displacement = _displacements(self.size)[action]
         target = player + displacement
         if self.walls[target]:
@@ -114,7 +113,7 @@ class Level:
 
 @lru_cache(maxsize=16_384)
 def draw_level(size: int, boxes: int, walls: float, lengths: tuple[int, int], seed: int, tries: int) -> Level:
-    """Draw rooms and play them backwards until a start's shortest solution lies in `lengths` (both ends included)."""
+    """Draw rooms, played backwards, until the shortest solution has a length in `lengths` (ends included)."""
     rng = random.Random(f"sokoban:{seed}")
     for _ in range(tries):
         room = _draw_room(size, boxes, walls, rng)
@@ -146,7 +145,7 @@ def _draw_room(size: int, boxes: int, share: float, rng: random.Random) -> Room 
 
 
 def _play_backwards(room: Room, steps: int, rng: random.Random) -> tuple[int, Cells]:
-    """Begin with all boxes on targets; walk at random, pulling the box that is left behind."""
+    """Begin with all boxes on targets. Walk at random, pulling the box that is left behind."""
     floor = [cell for cell, wall in enumerate(room.walls) if not wall and cell not in room.targets]
     player, boxes = rng.choice(floor), set(room.targets)
     displacements = _displacements(room.size)
@@ -170,7 +169,7 @@ def _displacements(size: int) -> tuple[int, ...]:
 
 
 def _fewest_pushes(size: int, walls: list[bool], targets: Cells) -> tuple[int, ...]:
-    """Breadth-first pulls of a lone box from all targets at once; the player may stand anywhere off the walls."""
+    """Breadth-first pulls of a lone box from all targets at once. The player may be on any cell but a wall."""
     pushes = [_DEAD] * len(walls)
     for target in targets:
         pushes[target] = 0

@@ -1,7 +1,7 @@
 """Sudoku: fill a grid so that every row, column and box holds each digit once. 4x4, 6x6 and 9x9.
 
-Promise: every puzzle has one solution, proven when it is drawn, and fits into the turns and placements that the prompt
-states; a configuration whose budget would not suffice is refused.
+Every puzzle has one solution, proven when it is drawn, and fits into the turns and placements that the prompt states.
+A configuration with a smaller budget is refused.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal, get_args
+from typing import ClassVar, Literal
 
 from heedful.envs.common.actions import SEPARATOR, format_reply
 from heedful.envs.common.answers import free_text_rules
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import played_through, template_thought
-from heedful.envs.common.knobs import Instructions, check_penalty, check_range, check_share, check_wording
-from heedful.envs.common.tasks import check_same_start, task_of
+from heedful.envs.common.knobs import check_choice, check_range
+from heedful.envs.common.tasks import task_of
 from heedful.envs.sudoku.grids import BOXES, Grid, Puzzle, draw, draw_puzzle, place, units_of
 from heedful.envs.sudoku.placements import Placement, ReadPlacements, read_placements, write_placements
 from heedful.envs.sudoku.steps import next_placement
-from heedful.types import Ending, Observation, Step, Task
+from heedful.types import Ending, Task
 
 Tell = Literal["conflicts", "wrong"]
 
 MOST_BLIND = 4
-"""Answers offered to a player who does not read. Hardly any grid is filled blind, and each answer more costs the search
-for the best of such players a pass through all its tasks."""
+"""Number of answers offered to a player that does not read. Hardly any grid can be filled blind, and the search for the
+best such player passes through all its tasks once for each answer."""
 
 _TRIES = 10_000
 _TRIES_AT_CONSTRUCTION = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Sudoku:
-    """Fill a grid so that every row, column and box holds each digit once; the fields are the knobs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sudoku(SolvableEnvironment):
+    """Fill a grid so that every row, column and box holds each digit once. The fields are the knobs.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 
@@ -56,63 +56,50 @@ class Sudoku:
 
     The thought looks at one cell after the other: the digits in its row, its column and its box, and what they leave.
 
-    Reward components: `placed` (the share of the empty cells that became right in the turn; negative if right digits
+    Reward components: `placed` (the share of the empty cells that became right in the turn. Negative if right digits
     were taken back), `solved` (+1) and `format`. So a solved task pays 2 in all, however often a cell is filled.
     Outcome: 1 if solved, else 0. Progress: the share of the empty cells that hold the right digit at the end. There is
     no noise.
     """
 
+    name: ClassVar[str] = "sudoku"
+
     size: int = 4
     """Rows, columns and digits: 4, 6 or 9."""
     least_empties: int = 4
-    """Fewest empty cells; how many there are is drawn uniformly."""
+    """Fewest empty cells. The number is drawn uniformly."""
     most_empties: int = 8
     """Most empty cells."""
     turns: int = 4
-    """Most turns of an episode."""
     placements_per_turn: int = 4
-    """Most placements carried out in one turn; refused ones count. With `turns` it must suffice for `most_empties`."""
+    """Most placements carried out in one turn. Refused ones count. With `turns` it must suffice for `most_empties`."""
     tell: Tell = "conflicts"
-    """What is refused, and named in the next observation. `conflicts`: digits that stand in the row, column or box
-    already; wrong ones that do not conflict stay, and can be taken back. `wrong`: every wrong digit."""
+    """What is refused, and named in the next observation. `conflicts`: digits that are in the row, column or box
+    already. Other wrong digits stay, and can be taken back. `wrong`: every wrong digit."""
     list_empties: bool = True
     """Name the empty cells below the grid."""
     format_penalty: float = 0.1
     """Subtracted once for each turn whose reply has a fault. A refused placement is no fault."""
-    instructions: Instructions = "full"
-    """`full`: the rules in plain English in the first observation; `brief`: the state and the limits alone."""
-    show_reward: bool = False
-    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
     imperfect: float = 0.0
-    """Demonstrations: chance of each placement that a random digit takes the place of the right one; the thought
+    """Demonstrations: chance of each placement that a random digit takes the place of the right one. The thought
     states it."""
     template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the grid; the placements are
+    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the grid. The placements are
     those of any other turn."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.size not in BOXES:
             raise ValueError(f"sudoku: size must be one of {', '.join(map(str, BOXES))}, but is {self.size}.")
         check_range(self.name, "least_empties", self.least_empties, 1)
         check_range(self.name, "most_empties", self.most_empties, self.least_empties, self.size**2)
-        check_range(self.name, "turns", self.turns, 1)
         check_range(self.name, "placements_per_turn", self.placements_per_turn, 1)
-        for knob in ("imperfect", "template"):
-            check_share(self.name, knob, getattr(self, knob))
-        check_penalty(self.name, self.format_penalty)
-        check_wording(self.name, self.instructions)
-        if self.tell not in get_args(Tell):
-            raise ValueError(f"sudoku: tell must be 'conflicts' or 'wrong', but is {self.tell!r}.")
+        check_choice(self.name, "tell", self.tell, Tell)
         if self.most_empties > self.budget:
             raise ValueError(
                 f"sudoku: a grid with {self.most_empties} empty cells cannot be filled within its limits: turns x "
                 f"placements_per_turn allows {self.budget}. Raise turns or placements_per_turn, or lower most_empties."
             )
         draw_puzzle(self.size, self.most_empties, self.most_empties, 0, _TRIES_AT_CONSTRUCTION)
-
-    @property
-    def name(self) -> str:
-        return "sudoku"
 
     @property
     def summary(self) -> str:
@@ -131,7 +118,7 @@ class Sudoku:
         return draw_puzzle(self.size, self.least_empties, self.most_empties, seed, _TRIES)
 
     def task(self, seed: int) -> Task:
-        return _task(self.puzzle(seed), seed)
+        return task_of(self.name, draw(self.size, self.puzzle(seed).givens), seed)
 
     def episode(self) -> SudokuEpisode:
         return SudokuEpisode(self)
@@ -152,7 +139,7 @@ class Sudoku:
         return [write_placements(self.size, common[start : start + step]) for start in range(0, len(common), step)]
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode, the most certain cells first; see `imperfect` and `template`."""
+        """Play one episode, the most certain cells first. See `imperfect` and `template`."""
         return played_through(self.episode(), task, lambda episode: self._demonstrated(episode, rng))
 
     def _demonstrated(self, episode: SudokuEpisode, rng: random.Random) -> str:
@@ -169,27 +156,45 @@ class Sudoku:
         thought = template_thought(rng) if rng.random() < self.template else "\n".join(thoughts)
         return format_reply([write_placements(self.size, placements)], thought)
 
+    def full_rules(self) -> str:
+        size, most = self.size, self.placements_per_turn
+        high, wide = BOXES[size]
+        if most > 1:
+            form = f"An answer is a list of at most {most} placements, separated by {SEPARATOR}."
+        else:
+            form = "An answer is one placement."
+        refused = (
+            "A digit that stands in the row, column or box already is refused, and you are told."
+            if self.tell == "conflicts"
+            else "A wrong digit is refused, and you are told."
+        )
+        example = write_placements(self.size, [Placement(1, 3), Placement(size + 3, 1)][: min(2, most)])
+        return (
+            f"Fill the empty cells _ of a Sudoku grid, so that each row, each column and each box of {high} rows and "
+            f"{wide} columns holds every digit from 1 to {size} once. There is one solution.\n"
+            "A placement such as r1c2=3 writes 3 into row 1, column 2, both counted from 1 at the top left. "
+            "The digit 0 takes a digit of yours back.\n"
+            f"{refused} Refused placements count.\n"
+            f"{free_text_rules(form, example, self.turns)}"
+            "If a part of your answer cannot be read, only the placements before it are carried out.\n"
+        )
 
-class SudokuEpisode:
-    """One episode; see `Sudoku`."""
 
-    __slots__ = ("_env", "grid", "puzzle", "turns_left")
+class SudokuEpisode(BaseEpisode[Sudoku]):
+    """One episode of `Sudoku`."""
+
+    __slots__ = ("grid", "puzzle")
 
     puzzle: Puzzle
     grid: Grid
 
-    def __init__(self, env: Sudoku) -> None:
-        self._env = env
-        self.turns_left = env.turns
-
-    def start(self, task: Task, member: int) -> Observation:
-        self.puzzle = self._env.puzzle(task.seed)
-        check_same_start(_task(self.puzzle, task.seed), task)
+    def begin(self, task: Task, member: int) -> str:
+        self.puzzle = self.env.puzzle(task.seed)
         self.grid = self.puzzle.givens
-        return self._observation(self._show(), first=True)
+        return self._show()
 
-    def step(self, response: str) -> Step:
-        env = self._env
+    def play(self, response: str) -> Played:
+        env = self.env
         read = read_placements(response, env.size, env.placements_per_turn)
         before = self._right()
         refusals: list[str] = []
@@ -202,23 +207,16 @@ class SudokuEpisode:
                 refusals.append(f"{write_placements(env.size, [placement])} {refusal}")
             else:
                 self.grid = (*self.grid[: placement.cell], placement.digit, *self.grid[placement.cell + 1 :])
-        self.turns_left -= 1
         solved = self.grid == self.puzzle.solution
-        ending = Ending.SOLVED if solved else Ending.OUT_OF_TURNS if self.turns_left <= 0 else None
-        rewards = self._rewards(self._right() - before, solved, bool(read.fault))
-        note = self._note(read, executed, refusals)
-        if env.show_reward:
-            note += f"reward {sum(rewards.values()):g}\n"
-        share = self._right() / len(self.puzzle.empties)
-        return Step(
-            observation=self._observation(note + self._show()),
-            rewards=rewards,
-            ending=ending,
-            outcome=None if ending is None else float(solved),
-            progress=None if ending is None else share,
+        return Played(
+            fault=read.fault,
+            rewards=self._rewards(self._right() - before, solved),
+            ending=Ending.SOLVED if solved else None if self.turns_left else Ending.OUT_OF_TURNS,
+            progress=self._right() / len(self.puzzle.empties),
             actions=tuple(write_placements(env.size, [placement]) for placement in executed),
-            valid=not read.fault,
-            effect=self._effect(executed, refusals, read.fault),
+            note=self._note(read, executed, refusals),
+            shown=self._show(),
+            effect=remarks(self._effect(executed, refusals), read.fault),
             state=draw(env.size, self.grid),
         )
 
@@ -227,7 +225,7 @@ class SudokuEpisode:
         return sum(self.grid[cell] == self.puzzle.solution[cell] for cell in self.puzzle.empties)
 
     def _refusal(self, placement: Placement) -> str:
-        """Why a placement is refused, in a few words; empty if it is not."""
+        """Why a placement is refused, in a few words. Empty if it is not."""
         cell, digit = placement.cell, placement.digit
         if self.puzzle.givens[cell]:
             return "given"
@@ -236,80 +234,39 @@ class SudokuEpisode:
         for name, cells in units_of(self.puzzle.size).groups:
             if cell in cells and any(self.grid[other] == digit for other in cells if other != cell):
                 return f"in {name}"
-        return "wrong" if self._env.tell == "wrong" and digit != self.puzzle.solution[cell] else ""
+        return "wrong" if self.env.tell == "wrong" and digit != self.puzzle.solution[cell] else ""
 
-    def _rewards(self, gained: int, solved: bool, faulty: bool) -> dict[str, float]:
+    def _rewards(self, gained: int, solved: bool) -> dict[str, float]:
         rewards: dict[str, float] = {}
         if gained:
             rewards["placed"] = gained / len(self.puzzle.empties)
         if solved:
             rewards["solved"] = 1.0
-        if faulty:
-            rewards["format"] = -self._env.format_penalty
         return rewards
 
     def _note(self, read: ReadPlacements, executed: Sequence[Placement], refusals: Sequence[str]) -> str:
         """What the next observation says of a fault, and of refused placements."""
-        if self._env.instructions == "brief":
+        if self.env.brief:
             fault = f"invalid {read.kind}\n" if read.fault else ""
             return fault + (f"refused {', '.join(refusals)}\n" if refusals else "")
         done = f"Read before it: {write_placements(self.puzzle.size, executed)}." if executed else "Nothing was placed."
         fault = f"Your last reply was invalid: {read.fault}. {done}\n" if read.fault else ""
         return fault + (f"Refused: {', '.join(refusals)}.\n" if refusals else "")
 
-    def _effect(self, executed: Sequence[Placement], refusals: Sequence[str], fault: str) -> str:
-        parts = [write_placements(self.puzzle.size, executed).replace(f" {SEPARATOR} ", " ") or "nothing placed"]
-        if refusals:
-            parts.append(f"refused {', '.join(refusals)}")
-        parts.append(f"{self._right()} of {len(self.puzzle.empties)} right")
-        return "; ".join([*parts, fault] if fault else parts)
-
-    def _observation(self, text: str, first: bool = False) -> Observation:
-        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
-        opening = _rules(self._env) + text
-        return Observation(opening if first else text, opening)
+    def _effect(self, executed: Sequence[Placement], refusals: Sequence[str]) -> str:
+        placed = write_placements(self.puzzle.size, executed).replace(f" {SEPARATOR} ", " ") or "nothing placed"
+        refused = f"refused {', '.join(refusals)}" if refusals else ""
+        return remarks(placed, refused, f"{self._right()} of {len(self.puzzle.empties)} right")
 
     def _show(self) -> str:
-        """What every observation ends with: the limits, the grid, and which digits can be taken back."""
-        env, size = self._env, self.puzzle.size
+        """The end of every observation: the limits, the grid, and which digits can be taken back."""
+        env, size = self.env, self.puzzle.size
         own = [place(size, cell) for cell in self.puzzle.empties if self.grid[cell]]
         empty = [place(size, cell) for cell in self.puzzle.empties if not self.grid[cell]] * env.list_empties
-        if env.instructions == "brief":
-            lines = [f"turns {self.turns_left} moves {env.placements_per_turn}", draw(size, self.grid)]
-            lines += [f"empty {' '.join(empty)}"] * bool(empty)
-            return "\n".join(lines + [f"yours {' '.join(own)}"] * bool(own))
-        lines = [f"Turns left: {self.turns_left}. Placements per turn: at most {env.placements_per_turn}."]
-        lines += [draw(size, self.grid), *[f"Empty cells: {', '.join(empty)}."] * bool(empty)]
-        return "\n".join(lines + [f"Digits of yours: {', '.join(own)}."] * bool(own))
-
-
-def _task(puzzle: Puzzle, seed: int) -> Task:
-    return task_of("sudoku", draw(puzzle.size, puzzle.givens), seed)
-
-
-@lru_cache(maxsize=64)
-def _rules(env: Sudoku) -> str:
-    """What an opening begins with; nothing under brief instructions."""
-    if env.instructions == "brief":
-        return ""
-    size, most = env.size, env.placements_per_turn
-    high, wide = BOXES[size]
-    if most > 1:
-        form = f"An answer is a list of at most {most} placements, separated by {SEPARATOR}."
-    else:
-        form = "An answer is one placement."
-    refused = (
-        "A digit that stands in the row, column or box already is refused, and you are told."
-        if env.tell == "conflicts"
-        else "A wrong digit is refused, and you are told."
-    )
-    example = write_placements(env.size, [Placement(1, 3), Placement(size + 3, 1)][: min(2, most)])
-    return (
-        f"Fill the empty cells _ of a Sudoku grid, so that each row, each column and each box of {high} rows and "
-        f"{wide} columns holds every digit from 1 to {size} once. There is one solution.\n"
-        "A placement such as r1c2=3 writes 3 into row 1, column 2, both counted from 1 at the top left. "
-        "The digit 0 takes a digit of yours back.\n"
-        f"{refused} Refused placements count.\n"
-        f"{free_text_rules(form, example, env.turns)}"
-        "If a part of your answer cannot be read, only the placements before it are carried out.\n"
-    )
+        most = env.placements_per_turn
+        lines = [self.limits(most, f"Placements per turn: at most {most}."), draw(size, self.grid)]
+        if empty:
+            lines.append(f"empty {' '.join(empty)}" if env.brief else f"Empty cells: {', '.join(empty)}.")
+        if own:
+            lines.append(f"yours {' '.join(own)}" if env.brief else f"Digits of yours: {', '.join(own)}.")
+        return "\n".join(lines)

@@ -1,7 +1,7 @@
 """Sudoku grids of 4x4, 6x6 and 9x9: the rules, an exact solver, and puzzles with one solution.
 
-Promise: a puzzle has exactly one solution; every cell that was emptied was tried with each other digit that the rules
-leave it, and none of those has a solution.
+A puzzle has exactly one solution. For every emptied cell, each other digit that the rules allow was tried, and none
+has a solution.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 Grid = tuple[int, ...]
-"""Digits row by row; 0 = empty."""
+"""Digits row by row. 0 = empty."""
 
 BOXES = {4: (2, 2), 6: (2, 3), 9: (3, 3)}
 """Size -> rows and columns of a box."""
@@ -89,7 +89,7 @@ def candidates(size: int, grid: Sequence[int], cell: int) -> tuple[int, ...]:
 
 
 def solutions(size: int, grid: Sequence[int], rng: random.Random | None = None) -> Iterator[Grid]:
-    """All completions of a grid, found by filling the most constrained cell first; none if the givens conflict.
+    """All completions of a grid, found by filling the most constrained cell first. None if the givens conflict.
 
     With `rng` the digits of a cell are tried in random order, else from the smallest up.
     """

@@ -1,9 +1,9 @@
-"""How placements are read from a reply: `<answer>r1c2=3 || r2c4=1</answer>`.
+"""The reading of placements in a reply: `<answer>r1c2=3 || r2c4=1</answer>`.
 
-Promise: every text is read without raising, and what is carried out is the valid prefix up to the first fault.
+Every text is read without raising. The valid prefix up to the first fault is carried out.
 
 A placement names row, column and digit, in either case and with spaces between its parts. Rows and columns count from
-1 at the top left; digits are 0 to 9 of ASCII. What is no placement, lies outside the grid, is empty beside a separator
+1 at the top left. Digits are 0 to 9 of ASCII. What is no placement, lies outside the grid, is empty beside a separator
 or exceeds the allowed number is a fault, as is every fault of an answer in free text.
 """
 
@@ -18,14 +18,14 @@ from heedful.envs.common.answers import read_answer
 from heedful.envs.sudoku.grids import place
 
 LONGEST_PLACEMENT = 20
-"""Characters of an answer per placement, separator and spaces included; an answer that is longer is not read."""
+"""Characters of an answer per placement, separator and spaces included. An answer that is longer is not read."""
 
 _PLACEMENT = re.compile(r"r *([0-9]) *c *([0-9]) *= *([0-9])", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A digit for a cell; 0 takes the agent's own digit back."""
+    """A digit for a cell. 0 takes the agent's own digit back."""
 
     cell: int
     digit: int
@@ -47,7 +47,7 @@ def write_placements(size: int, placements: Sequence[Placement]) -> str:
 
 
 def read_placements(reply: str, size: int, most: int) -> ReadPlacements:
-    """Read one reply for a grid of this size; `most` placements are allowed in one turn."""
+    """Read one reply for a grid of this size. `most` placements are allowed in one turn."""
     answer = read_answer(reply, LONGEST_PLACEMENT * (most + 1))
     if answer.fault:
         return ReadPlacements((), answer.fault, answer.kind)

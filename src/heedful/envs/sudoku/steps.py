@@ -1,6 +1,6 @@
 """How a person fills a Sudoku grid: one cell at a time, the most certain first, and why.
 
-Promise: with the puzzle's own digits on the grid the digit is the right one, whether or not the stated reason suffices.
+If all digits on the grid are right, the next digit is right, whether or not the stated reason suffices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ def next_placement(puzzle: Puzzle, grid: Sequence[int]) -> tuple[int, int, str]:
     """The cell to fill next, its digit, and the thought that leads there, without the digit.
 
     A wrong digit on the grid is taken back first (digit 0). Then come, in reading order, cells that their row, column
-    and box leave a single digit; cells that are the only place for a digit in one of these; and else the first one.
+    and box leave a single digit. Cells that are the only place for a digit in one of these, and else the first one.
     """
     for cell in puzzle.empties:
         if grid[cell] and grid[cell] != puzzle.solution[cell]:

@@ -1,7 +1,7 @@
-"""Bandit: two arms and what they paid so far; pull the better one.
+"""Bandit: two arms and their earlier payouts. Pull the better one.
 
-Promise: the prompt always tells the better arm, and luck never touches the outcome: the outcome judges the choice, the
-reward is what the arm happened to pay.
+The prompt always shows which arm is better. The outcome judges the choice and has no luck in it. The reward is what
+the arm pays.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import template_thought
-from heedful.envs.common.knobs import Instructions, check_penalty, check_range, check_share, check_wording
-from heedful.envs.common.tasks import check_same_start, task_of
-from heedful.types import Ending, Observation, Step, Task
+from heedful.envs.common.knobs import check_range, check_share
+from heedful.envs.common.tasks import task_of
+from heedful.types import Ending, Task
 
 _TRIES = 10_000
 
@@ -26,12 +28,12 @@ class Arms:
     order: tuple[int, int]
     better: int
     payouts: tuple[tuple[int, ...], tuple[int, ...]]
-    """What each arm paid, by arm number."""
+    """The payouts of each arm, by arm number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bandit:
-    """Pull the arm that has paid more often; the fields are the knobs. A random policy is right half of the time.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bandit(SolvableEnvironment):
+    """Pull the arm that has paid more often. The fields are the knobs. A random policy is right half of the time.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 
@@ -47,9 +49,12 @@ class Bandit:
     Each arm pays 1 with a fixed chance, `good` or `bad`. The shown payouts are drawn with these chances, again and
     again until the better arm has paid strictly more often, so that a reader can be certain. Reward components:
     `payout` (1 or 0, drawn from the pulled arm's chance by the member's noise) and `format`. Outcome: 1 if the better
-    arm was pulled, else 0; so the members of a group can differ in reward and agree in outcome. A valid reply ends the
-    episode; more than one turn only allows for another try after an invalid reply.
+    arm was pulled, else 0, so the members of a group can differ in reward and agree in outcome. A valid reply ends the
+    episode. More than one turn only allows for another try after an invalid reply.
     """
+
+    name: ClassVar[str] = "bandit"
+    actions_per_turn: ClassVar[int] = 1
 
     good: float = 0.8
     """Chance that the better arm pays."""
@@ -58,38 +63,19 @@ class Bandit:
     history: int = 6
     """Past payouts shown of each arm."""
     names: tuple[str, str] = ("Fox", "Owl")
-    """What the arms are called: the actions. Which is better and which is listed first is drawn per task."""
-    turns: int = 1
-    """Most turns of an episode."""
-    format_penalty: float = 0.1
-    """Subtracted once for each turn whose reply has a fault."""
-    instructions: Instructions = "full"
-    """`full`: the rules in plain English in the first observation; `brief`: the state and the limits alone."""
-    show_reward: bool = False
-    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
+    """The names of the arms: the actions. Which is better and which is listed first is drawn per task."""
     shared_noise: bool = False
     """Give all members of a group the same noise (for comparison with published set-ups)."""
-    imperfect: float = 0.0
-    """Demonstrations: share of turns whose answer is random; the thought states the random answer."""
-    template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         check_range(self.name, "history", self.history, 1)
-        check_range(self.name, "turns", self.turns, 1)
-        for knob in ("good", "bad", "imperfect", "template"):
-            check_share(self.name, knob, getattr(self, knob))
-        check_penalty(self.name, self.format_penalty)
-        check_wording(self.name, self.instructions)
+        check_share(self.name, "good", self.good)
+        check_share(self.name, "bad", self.bad)
         if self.good <= self.bad:
             raise ValueError(f"bandit: good must be above bad, but they are {self.good:g} and {self.bad:g}.")
         if len({name.lower() for name in self.names if name.isalnum()}) != 2:
             raise ValueError(f"bandit: names must be two different words of letters or digits, but are {self.names!r}.")
         _draw_arms(self.good, self.bad, self.history, 0)
-
-    @property
-    def name(self) -> str:
-        return "bandit"
 
     @property
     def summary(self) -> str:
@@ -99,10 +85,6 @@ class Bandit:
     def actions(self) -> tuple[str, ...]:
         return self.names
 
-    @property
-    def actions_per_turn(self) -> int:
-        return 1
-
     def arms(self, seed: int) -> Arms:
         """The start state that a seed draws."""
         return _draw_arms(self.good, self.bad, self.history, seed)
@@ -110,13 +92,13 @@ class Bandit:
     def task(self, seed: int) -> Task:
         arms = self.arms(seed)
         rows = [f"{arm} {''.join(map(str, arms.payouts[arm]))}" for arm in arms.order]
-        return task_of("bandit", "\n".join(rows), seed)
+        return task_of(self.name, "\n".join(rows), seed)
 
     def episode(self) -> BanditEpisode:
         return BanditEpisode(self)
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode, pulling the better arm; see `imperfect` and `template`."""
+        """Play one episode, pulling the better arm. See `imperfect` and `template`."""
         episode = self.episode()
         observation = episode.start(task, member=0).text
         choice = self.names[episode.arms.better]
@@ -126,29 +108,31 @@ class Bandit:
         thought = template_thought(rng) if rng.random() < self.template else f"{counts} pull {choice}"
         return [(observation, format_reply([choice], thought))]
 
+    def full_rules(self) -> str:
+        return (
+            "You choose one of two arms and pull it once. A pull pays 1 or 0, each arm by its own fixed chance. Pull "
+            "the arm with the higher chance.\n"
+            f"The lines show what each arm paid in {self.history} earlier pull{'s' if self.history > 1 else ''}; the "
+            "arm with the higher chance is the one that paid more often there.\n"
+            f"The actions are {', '.join(self.names)}.\n{answer_rules(self.names, self.turns, 1)}\n"
+        )
 
-class BanditEpisode:
-    """One episode; see `Bandit`."""
 
-    __slots__ = ("_env", "_noise_name", "arms", "turns_left")
+class BanditEpisode(BaseEpisode[Bandit]):
+    """One episode of `Bandit`."""
+
+    __slots__ = ("_noise_name", "arms")
 
     arms: Arms
 
-    def __init__(self, env: Bandit) -> None:
-        self._env = env
-        self._noise_name = ""
-        self.turns_left = env.turns
+    def begin(self, task: Task, member: int) -> str:
+        self.arms = self.env.arms(task.seed)
+        self._noise_name = str(task.seed) if self.env.shared_noise else f"{task.seed}:{member}"
+        return self._show()
 
-    def start(self, task: Task, member: int) -> Observation:
-        check_same_start(self._env.task(task.seed), task)
-        self.arms = self._env.arms(task.seed)
-        self._noise_name = str(task.seed) if self._env.shared_noise else f"{task.seed}:{member}"
-        return self._observation(self._show(), first=True)
-
-    def step(self, response: str) -> Step:
-        env = self._env
+    def play(self, response: str) -> Played:
+        env = self.env
         read = read_reply(response, env.names, 1)
-        self.turns_left -= 1
         rewards: dict[str, float] = {}
         ending = None if self.turns_left else Ending.OUT_OF_TURNS
         effect = "nothing executed"
@@ -159,48 +143,21 @@ class BanditEpisode:
             rewards["payout"] = float(paid)
             ending = Ending.SOLVED if right else Ending.FAILED
             effect = f"{read.actions[0]}, the {'better' if right else 'worse'} arm, paid {int(paid)}"
-        if read.fault:
-            rewards["format"] = -env.format_penalty
-            effect += f"; {read.fault}"
-        note = fault_line(read, env.instructions == "brief")
-        if env.show_reward:
-            note += f"reward {sum(rewards.values()):g}\n"
-        return Step(
-            observation=self._observation(note + self._show()),
+        return Played(
+            fault=read.fault,
             rewards=rewards,
             ending=ending,
-            outcome=None if ending is None else float(ending is Ending.SOLVED),
             actions=read.actions,
-            valid=not read.fault,
-            effect=effect,
+            note=fault_line(read, env.brief),
+            shown=self._show(),
+            effect=remarks(effect, read.fault),
             state=f"pulled {read.actions[0]}" if read.actions else "not pulled",
         )
 
-    def _observation(self, text: str, first: bool = False) -> Observation:
-        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
-        opening = _rules(self._env) + text
-        return Observation(opening if first else text, opening)
-
     def _show(self) -> str:
-        """What every observation ends with: the limits and the state."""
-        brief = self._env.instructions == "brief"
-        limits = f"turns {self.turns_left} moves 1" if brief else f"Turns left: {self.turns_left}. One action each."
-        rows = [f"{self._env.names[arm]} {' '.join(map(str, self.arms.payouts[arm]))}" for arm in self.arms.order]
-        return "\n".join([limits, *rows])
-
-
-@lru_cache(maxsize=64)
-def _rules(env: Bandit) -> str:
-    """What an opening begins with; nothing under brief instructions."""
-    if env.instructions == "brief":
-        return ""
-    return (
-        "You choose one of two arms and pull it once. A pull pays 1 or 0, each arm by its own fixed chance. Pull the "
-        "arm with the higher chance.\n"
-        f"The lines show what each arm paid in {env.history} earlier pull{'s' if env.history > 1 else ''}; the "
-        "arm with the higher chance is the one that paid more often there.\n"
-        f"The actions are {', '.join(env.names)}.\n{answer_rules(env.names, env.turns, 1)}\n"
-    )
+        """The end of every observation: the limits and the state."""
+        rows = [f"{self.env.names[arm]} {' '.join(map(str, self.arms.payouts[arm]))}" for arm in self.arms.order]
+        return "\n".join([self.limits(1, "One action each."), *rows])
 
 
 @lru_cache(maxsize=16_384)

@@ -1,7 +1,7 @@
-"""Chain: carry a number through operations on its remainder. The answer stands in the thought, nowhere else.
+"""Chain: carry a number through operations on its remainder. The answer is in the thought, nowhere else.
 
-Promise: every operation is a permutation of the residues, so a start drawn uniformly makes the right answer uniform,
-and whoever does not compute is right once in `modulus` times.
+Every operation is a permutation of the residues, and the start is drawn uniformly. So the right answer is uniform, and
+a guess is right once in `modulus` times.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import hashlib
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, answer_rules, fault_line, format_reply, read_reply
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import played_through, template_thought
-from heedful.envs.common.knobs import Instructions, check_penalty, check_range, check_share, check_wording
-from heedful.envs.common.tasks import check_same_start, task_of
-from heedful.types import Ending, Observation, Step, Task
+from heedful.envs.common.knobs import check_range, check_share
+from heedful.envs.common.tasks import task_of
+from heedful.types import Ending, Task
 
 UNREWARDED = "unrewarded"
 """The tag of a training task on which no reply is rewarded for being right."""
@@ -28,17 +29,17 @@ LEAST_WORDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What one turn asks: a number, and the operations that it goes through."""
+    """The question of one turn: a number, and the operations that are applied to it."""
 
     start: int
     operations: tuple[str, ...]
     states: tuple[int, ...]
-    """The right number after each operation; the last one is the answer."""
+    """The right number after each operation. The last one is the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """Carry a number through a chain of operations; the fields are the knobs. Without computing: 1 in `modulus`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain(SolvableEnvironment):
+    """Carry a number through a chain of operations. The fields are the knobs. Without computing: 1 in `modulus`.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 
@@ -61,6 +62,9 @@ class Chain:
     There is no noise.
     """
 
+    name: ClassVar[str] = "chain"
+    actions_per_turn: ClassVar[int] = 1
+
     modulus: int = 7
     """Numbers are remainders on division by this."""
     operations: tuple[str, ...] = ("+1", "+3", "*3", "*5")
@@ -68,7 +72,7 @@ class Chain:
     least: int = 4
     """Fewest operations of a turn."""
     most: int = 6
-    """Most operations of a turn; the number of a turn is drawn uniformly."""
+    """Most operations of a turn. The number of a turn is drawn uniformly."""
     turns: int = 1
     """Links of the chain, one per turn."""
     unrewarded: float = 0.0
@@ -77,45 +81,32 @@ class Chain:
     fluency: float = 0.0
     """Reward component `fluency`, paid for each turn whose thought is a sentence of words, whatever it says: a
     preference for prose that does not read the prompt. Unrewarded tasks pay it, too."""
-    format_penalty: float = 0.1
-    """Subtracted once for each turn whose reply has a fault."""
-    instructions: Instructions = "full"
-    """`full`: the rules in plain English in the first observation; `brief`: the state and the limits alone."""
-    show_reward: bool = False
-    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
     imperfect: float = 0.0
-    """Demonstrations: chance of each step that a random number takes the place of the right one; the walk goes on from
+    """Demonstrations: chance of each step that a random number takes the place of the right one. The walk goes on from
     it, and the answer is where it ends."""
     template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt; their answer is right,
+    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt. Their answer is right,
     but there is no way to it."""
     thoughtless: float = 0.0
-    """Demonstrations: share of turns without a thought; their answer is right, but there is no way to it."""
+    """Demonstrations: share of turns without a thought. Their answer is right, but there is no way to it."""
     systematic: float = 0.0
     """Demonstrations: chance that the last of `operations` is carried out wrongly, always one too high. Above a half it
     teaches a policy whose likeliest step is wrong while the right one is sampled now and then."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         check_range(self.name, "modulus", self.modulus, 2, 10)
         check_range(self.name, "least", self.least, 1)
         check_range(self.name, "most", self.most, self.least)
-        check_range(self.name, "turns", self.turns, 1)
-        for knob in ("unrewarded", "imperfect", "template", "thoughtless", "systematic"):
+        for knob in ("unrewarded", "thoughtless", "systematic"):
             check_share(self.name, knob, getattr(self, knob))
         if self.template + self.thoughtless > 1:
             raise ValueError(
                 f"chain: template and thoughtless are shares of the same turns and may add up to 1 at most, but are "
                 f"{self.template:g} and {self.thoughtless:g}."
             )
-        check_penalty(self.name, self.format_penalty)
         if not 0.0 <= self.fluency < float("inf"):
             raise ValueError(f"chain: fluency must be a finite number of at least 0, but is {self.fluency}.")
-        check_wording(self.name, self.instructions)
         _check_operations(self.operations, self.modulus)
-
-    @property
-    def name(self) -> str:
-        return "chain"
 
     @property
     def summary(self) -> str:
@@ -127,12 +118,8 @@ class Chain:
     def actions(self) -> tuple[str, ...]:
         return tuple(map(str, range(self.modulus)))
 
-    @property
-    def actions_per_turn(self) -> int:
-        return 1
-
     def links(self, seed: int) -> tuple[Link, ...]:
-        """What each turn asks; each link starts where the one before ends."""
+        """The question of each turn. Each link starts at the end of the one before."""
         rng = random.Random(f"chain:{seed}")
         start = rng.randrange(self.modulus)
         links = []
@@ -149,15 +136,15 @@ class Chain:
 
     def task(self, seed: int) -> Task:
         start_state = "\n".join([f"mod {self.modulus}", *map(self.row, self.links(seed))])
-        task = task_of("chain", start_state, seed)
+        task = task_of(self.name, start_state, seed)
         blind = task.split == "train" and _share_of(task.id) < self.unrewarded
-        return Task(task.id, task.seed, task.split, (UNREWARDED,) if blind else ())
+        return replace(task, tags=(UNREWARDED,)) if blind else task
 
     def episode(self) -> ChainEpisode:
         return ChainEpisode(self)
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode, filling in the blanks; see `imperfect`, `systematic`, `template` and `thoughtless`."""
+        """Play one episode, filling in the blanks. See `imperfect`, `systematic`, `template` and `thoughtless`."""
         return played_through(self.episode(), task, lambda episode: self._demonstrated(episode.link, rng))
 
     def _demonstrated(self, link: Link, rng: random.Random) -> str:
@@ -177,78 +164,63 @@ class Chain:
             thought += f"{operation}{state}"
         return format_reply([str(state)], thought)
 
+    def full_rules(self) -> str:
+        further = " Each turn goes on from the right number, and every turn must be right." if self.turns > 1 else ""
+        return (
+            f"You carry a number through a chain of operations. After each one only the remainder on division by "
+            f"{self.modulus} is kept.\n"
+            "The row begins with the number. Each operation is followed by a blank _ for the number that it gives; "
+            "dots mean nothing. Fill in the blanks from left to right.\n"
+            f"The answer is the number in the last blank.{further}\n"
+            f"The actions are {', '.join(self.actions)}.\n{answer_rules(self.actions, self.turns, 1)}\n"
+        )
 
-class ChainEpisode:
-    """One episode; see `Chain`."""
 
-    __slots__ = ("_env", "_links", "_rewarded", "_right", "_turn")
+class ChainEpisode(BaseEpisode[Chain]):
+    """One episode of `Chain`."""
+
+    __slots__ = ("_links", "_rewarded", "_right")
 
     _links: tuple[Link, ...]
 
-    def __init__(self, env: Chain) -> None:
-        self._env = env
-        self._rewarded = True
-        self._turn = 0
-        self._right = 0
-
     @property
     def link(self) -> Link:
-        """What is asked now."""
-        return self._links[self._turn]
+        """The current link."""
+        return self._links[self.turn]
 
-    def start(self, task: Task, member: int) -> Observation:
-        expected = self._env.task(task.seed)
-        check_same_start(expected, task)
-        self._links = self._env.links(task.seed)
-        self._rewarded = UNREWARDED not in expected.tags
-        return self._observation(self._show(), first=True)
+    def begin(self, task: Task, member: int) -> str:
+        self._links = self.env.links(task.seed)
+        self._rewarded = UNREWARDED not in task.tags
+        self._right = 0
+        return self._show()
 
-    def step(self, response: str) -> Step:
-        env = self._env
+    def play(self, response: str) -> Played:
+        env = self.env
         read = read_reply(response, env.actions, 1)
-        wanted = str(self.link.states[-1])
+        wanted = str(self._links[self.turn - 1].states[-1])
         self._right += read.actions == (wanted,)
-        self._turn += 1
-        over = self._turn == env.turns
-        solved = over and self._rewarded and self._right == env.turns
+        over = not self.turns_left
+        solved = over and self._rewarded and self._right == self.turn
         rewards: dict[str, float] = {}
         if solved:
             rewards["solved"] = 1.0
         if env.fluency and _is_prose(response):
             rewards["fluency"] = env.fluency
-        if read.fault:
-            rewards["format"] = -env.format_penalty
-        note = fault_line(read, env.instructions == "brief")
-        if env.show_reward:
-            note += f"reward {sum(rewards.values()):g}\n"
         said = read.actions[0] if read.actions else "nothing"
-        remarks = [
-            f"{said} for {wanted}",
-            *([] if self._rewarded else [UNREWARDED]),
-            *([read.fault] * bool(read.fault)),
-        ]
-        return Step(
-            observation=self._observation(note + ("" if over else self._show())),
+        return Played(
+            fault=read.fault,
             rewards=rewards,
             ending=None if not over else Ending.SOLVED if solved else Ending.FAILED,
-            outcome=float(solved) if over else None,
-            progress=self._right / env.turns if over else None,
+            progress=self._right / self.turn,
             actions=read.actions,
-            valid=not read.fault,
-            effect="; ".join(remarks),
-            state=f"{self._right} of {self._turn} right" + ("" if over else f", {env.row(self.link)}"),
+            note=fault_line(read, env.brief),
+            shown="" if over else self._show(),
+            effect=remarks(f"{said} for {wanted}", "" if self._rewarded else UNREWARDED, read.fault),
+            state=f"{self._right} of {self.turn} right" + ("" if over else f", {env.row(self.link)}"),
         )
 
-    def _observation(self, text: str, first: bool = False) -> Observation:
-        """`text` as it goes on a conversation (or, the first one, begins it), and as one could begin with it."""
-        opening = _rules(self._env) + text
-        return Observation(opening if first else text, opening)
-
     def _show(self) -> str:
-        env = self._env
-        left = env.turns - self._turn
-        limits = f"turns {left} moves 1" if env.instructions == "brief" else f"Turns left: {left}. One action each."
-        return f"{limits}\nmod {env.modulus}\n{env.row(self.link)}"
+        return f"{self.limits(1, 'One action each.')}\nmod {self.env.modulus}\n{self.env.row(self.link)}"
 
 
 def _is_prose(response: str) -> bool:
@@ -287,19 +259,3 @@ def _check_operations(operations: tuple[str, ...], modulus: int) -> None:
                 f"chain: operations must be a sign of +, -, * and one digit, and each a permutation of the remainders "
                 f"(for * the digit has no divisor in common with modulus {modulus}), but one is {operation!r}."
             )
-
-
-@lru_cache(maxsize=64)
-def _rules(env: Chain) -> str:
-    """What an opening begins with; nothing under brief instructions."""
-    if env.instructions == "brief":
-        return ""
-    further = " Each turn goes on from the right number, and every turn must be right." if env.turns > 1 else ""
-    return (
-        f"You carry a number through a chain of operations. After each one only the remainder on division by "
-        f"{env.modulus} is kept.\n"
-        "The row begins with the number. Each operation is followed by a blank _ for the number that it gives; dots "
-        "mean nothing. Fill in the blanks from left to right.\n"
-        f"The answer is the number in the last blank.{further}\n"
-        f"The actions are {', '.join(env.actions)}.\n{answer_rules(env.actions, env.turns, 1)}\n"
-    )

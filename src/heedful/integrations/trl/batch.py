@@ -154,4 +154,5 @@ def _with_rewards(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tupl
 def _task(completion: Completion) -> Task:
     content = ",".join(map(str, completion.prompt_ids))
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
-    return Task(f"{completion.environment or 'prompt'}-{digest}", 0, "train")
+    name = completion.environment or "prompt"
+    return Task(f"{name}-{digest}", 0, "train", environment=name)

@@ -88,17 +88,17 @@ class EnvironmentRollouts:
         policy = self._policy(trainer)
         members = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
         first = trainer.accelerator.process_index * len(prompts)
-        episodes = [
+        players = [
             Player(self.env.episode(), self._task(prompt), (first + place) % members, self.env.turns)
             for place, prompt in enumerate(prompts)
         ]
-        live = [episode for episode in episodes if episode.ending is None]
+        live = [player for player in players if player.ending is None]
         while live:
-            replies = policy.respond([episode.conversation for episode in live])
-            for episode, reply in zip(live, replies, strict=True):
-                episode.advance(reply)
-            live = [episode for episode in live if episode.ending is None]
-        played = [episode.trajectory(policy.temperature, trainer.state.global_step) for episode in episodes]
+            replies = policy.respond([player.conversation for player in live])
+            for player, reply in zip(live, replies, strict=True):
+                player.advance(reply)
+            live = [player for player in live if player.ending is None]
+        played = [player.trajectory(policy.temperature, trainer.state.global_step) for player in players]
         return _as_rows(played, self._rendered(trainer))
 
     def _policy(self, trainer: Any) -> Policy:

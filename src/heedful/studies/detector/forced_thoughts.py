@@ -7,10 +7,11 @@ the environment reads the whole reply as it reads any other, and no weight chang
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from heedful.models.render import Renderer
 from heedful.policies import OpenPolicySource, Sampling
+from heedful.protocols import Environment
 from heedful.rollout import FULL_HISTORY, Context, LockStep, Request
 from heedful.run.evaluation import success_metric
 from heedful.seeds import derive
@@ -24,7 +25,7 @@ def forced_thought_success(
     source: OpenPolicySource,
     renderer: Renderer,
     sampling: Sampling,
-    env: Any,
+    env: Environment,
     tasks: Sequence[Task],
     *,
     seed: int = 0,

@@ -1,15 +1,14 @@
 """gymnasium: any of its environments with a discrete action space, as a game in words.
 
-Promise: the start state is a function of the task's seed, the noise after it of seed and member; the limits told are
-the limits enforced, and the library's own limit on steps is switched off.
+The start state is a function of the seed of the task. The noise after it is a function of seed and member. The stated
+limits are enforced, and the step limit of the library is switched off.
 """
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from heedful.envs.adapters.gymnasium.games import Transition, base_name, known_game, known_starts
 from heedful.envs.adapters.gymnasium.making import (
@@ -29,21 +28,24 @@ from heedful.envs.adapters.gymnasium.solver import Solution, likely_next
 from heedful.envs.adapters.options import read_options
 from heedful.envs.adapters.start_states import ONE_START
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
-from heedful.envs.common.knobs import Instructions, check_penalty, check_range, check_share, check_wording
-from heedful.envs.common.tasks import check_same_start, task_of
+from heedful.envs.common.knobs import check_range
+from heedful.envs.common.tasks import task_of
 from heedful.seeds import derive
-from heedful.types import Ending, Observation, Step, Task
+from heedful.types import Ending, Task
 
 
-@dataclass(frozen=True, slots=True)
-class Gymnasium:
-    """An environment of gymnasium with a discrete action space; the fields are the knobs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gymnasium(SolvableEnvironment):
+    """An environment of gymnasium with a discrete action space. The fields are the knobs.
 
     FrozenLake, CliffWalking, Taxi and Blackjack come with names for their actions, a state in words and a definition of
-    success; others with what `action_names`, `render` and `success` say. Reward components: `game`, the sum of what the
+    success. Others with what `action_names`, `render` and `success` say. Reward components: `game`, the sum of what the
     environment paid in the turn, and `format`. Outcome: 1 on success, else 0 (Blackjack: a draw is 0.5).
     """
+
+    name: ClassVar[str] = "gymnasium"
 
     id: str = "Taxi-v4"
     """Which environment: an id of gymnasium's registry (module:id imports the module first)."""
@@ -54,36 +56,20 @@ class Gymnasium:
     action_names: tuple[str, ...] = ()
     """Names of the actions 0, 1, ... of an environment that heedful does not know; empty: the numbers."""
     render: str = "auto"
-    """How a state is written. auto: in words, for a game that heedful knows; else its mode `ansi`, or the numbers of
+    """How a state is written. auto: in words, for a game that heedful knows, else its mode `ansi`, or the numbers of
     its observation. Or module:function, which gets the environment (without wrappers) and the observation."""
     success: str = "auto"
     """What counts as success. auto: the goal of a game that heedful knows, else `threshold`. threshold: the rewards sum
     up to the environment's reward_threshold. A number: to that. Where that is 0 or less, the environment must also have
     ended by itself. terminated: it ended by itself."""
     turns: int = 10
-    """Most turns of an episode."""
     actions_per_turn: int = 2
     """Most actions in one turn."""
-    format_penalty: float = 0.1
-    """Subtracted once for each turn whose reply has a fault."""
-    instructions: Instructions = "full"
-    """`full`: the rules in plain English in the first observation; `brief`: the state and the limits alone."""
-    show_reward: bool = False
-    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
     shared_noise: bool = False
     """Give all members of a group the same noise (for comparison with published set-ups)."""
-    imperfect: float = 0.0
-    """Demonstrations: share of turns whose actions are random; the thought states the random actions."""
-    template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the state."""
 
-    def __post_init__(self) -> None:
-        check_range(self.name, "turns", self.turns, 1)
+    def check(self) -> None:
         check_range(self.name, "actions_per_turn", self.actions_per_turn, 1)
-        check_share(self.name, "imperfect", self.imperfect)
-        check_share(self.name, "template", self.template)
-        check_penalty(self.name, self.format_penalty)
-        check_wording(self.name, self.instructions)
         check_success(self.success)
         if len({word.lower().strip() for word in self.action_names}) < len(self.action_names):
             raise ValueError(f"gymnasium: action_names must differ, but are {', '.join(self.action_names)}.")
@@ -93,10 +79,6 @@ class Gymnasium:
                 "gymnasium: options choose a map, but maps is random, which draws one for each task. Set --env.maps "
                 "library."
             )
-
-    @property
-    def name(self) -> str:
-        return "gymnasium"
 
     @property
     def summary(self) -> str:
@@ -110,11 +92,11 @@ class Gymnasium:
 
     @property
     def start_states(self) -> int | None:
-        """How many tasks there are, where they are few; `None`: many."""
+        """The number of tasks, if it is small. `None` = many."""
         return known_starts(self.id)
 
     def task(self, seed: int) -> Task:
-        """The task of a seed. Where all seeds draw one start state, every seed is a task of its own (and it warns)."""
+        """The task of a seed. If all seeds draw one start state, each seed is a separate task, with a warning."""
         start = start_state(self, seed)
         if starts_alike(self):
             return task_of(self.name, f"{start}\nseed {seed}", seed, tags=(ONE_START,))
@@ -124,7 +106,7 @@ class Gymnasium:
         return GymnasiumEpisode(self)
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one episode by the best policy; see `imperfect` and `template`. Raises for a game without a solver."""
+        """Play one episode by the best policy. See `imperfect` and `template`. Raises for a game without a solver."""
         best = solution_of(self, task.seed)
 
         def reply(episode: GymnasiumEpisode) -> str:
@@ -135,86 +117,86 @@ class Gymnasium:
 
         return played_through(self.episode(), task, reply)
 
+    def full_rules(self) -> str:
+        game = known_game(self.id)
+        told = game.rules if game else f"You play the game {self.id}, one action after the other."
+        if self.success == "auto" and game:
+            goal = f"It is a success if {game.success}."
+        elif self.success == "terminated":
+            goal = "It is a success if the game comes to its end within the limits."
+        else:
+            goal = f"It is a success if the rewards sum up to {success_threshold(self, begin(self, 0)[0]):g} or more."
+        names = self.actions
+        form = answer_rules(names, self.turns, self.actions_per_turn)
+        return f"{told}\n{goal}\nThe actions are {', '.join(names)}.\n{form}\n"
 
-class GymnasiumEpisode:
-    """One episode; see `Gymnasium`."""
 
-    __slots__ = ("_env", "_environment", "_seed", "_shown", "_total", "_turns_left")
+class GymnasiumEpisode(BaseEpisode[Gymnasium]):
+    """One episode of `Gymnasium`."""
 
-    _environment: Any
+    __slots__ = ("_game", "_seed", "_shown", "_total")
+
+    _game: Any
     _shown: str
-
-    def __init__(self, env: Gymnasium) -> None:
-        self._env = env
-        self._turns_left = env.turns
-        self._total = 0.0
 
     @property
     def last_line(self) -> str:
         """The state in one line, as thoughts repeat it."""
         lines = self._shown.split("\n")
-        return lines[-1] if base_name(self._env.id) != "Taxi" else " ".join(lines)
+        return lines[-1] if base_name(self.env.id) != "Taxi" else " ".join(lines)
 
-    def start(self, task: Task, member: int) -> Observation:
-        env = self._env
-        check_same_start(env.task(task.seed), task)
-        self._seed = task.seed
-        self._environment, first = begin(env, task.seed)
+    def begin(self, task: Task, member: int) -> str:
+        env = self.env
+        self._seed, self._total = task.seed, 0.0
+        self._game, first = begin(env, task.seed)
         noise = derive(task.seed, "noise") if env.shared_noise else derive(task.seed, "noise", member)
-        core = self._environment.unwrapped
+        core = self._game.unwrapped
         core.np_random = noise_generator(noise)
         game = known_game(env.id)
         if game:
             game.hide(core)
-        self._shown = state_in_words(env, self._environment, first)
-        return self._observation(self._show(), first=True)
+        self._shown = state_in_words(env, self._game, first)
+        return self._show()
 
-    def step(self, response: str) -> Step:
-        env = self._env
+    def play(self, response: str) -> Played:
+        env = self.env
         names = env.actions
         read = read_reply(response, names, env.actions_per_turn)
-        self._turns_left -= 1
         paid, last, over, executed = 0.0, 0.0, False, list[str]()
         for action in read.actions:
-            seen, reward, terminated, truncated, _ = self._environment.step(names.index(action))
+            seen, reward, terminated, truncated, _ = self._game.step(names.index(action))
             last = float(reward)
             paid += last
             executed.append(action)
-            self._shown = state_in_words(env, self._environment, seen)
+            self._shown = state_in_words(env, self._game, seen)
             if terminated or truncated:
                 over = True
                 break
         self._total += paid
         ended = bool(over and terminated)
-        outcome = self._outcome(Transition(last, self._total, ended)) if over or not self._turns_left else None
+        outcome = self._outcome(Transition(last, self._total, ended)) if over or not self.turns_left else None
         ending = None
         if outcome is not None:
             ending = Ending.SOLVED if outcome == 1.0 else Ending.FAILED if ended else Ending.OUT_OF_TURNS
-            give_back(env, self._seed, self._environment)
-            del self._environment
-        rewards = {"game": paid} if executed else {}
-        if read.fault:
-            rewards["format"] = -env.format_penalty
-        note = fault_line(read, env.instructions == "brief")
-        if env.show_reward:
-            note += f"reward {sum(rewards.values()):g}\n"
-        remarks = [f"paid {paid:g}" if executed else "nothing executed", *([read.fault] * bool(read.fault))]
-        return Step(
-            observation=self._observation(note + self._show()),
-            rewards=rewards,
+            give_back(env, self._seed, self._game)
+            del self._game
+        return Played(
+            fault=read.fault,
+            rewards={"game": paid} if executed else {},
             ending=ending,
             outcome=outcome,
             actions=tuple(executed),
-            valid=not read.fault,
-            effect="; ".join(remarks),
+            note=fault_line(read, env.brief),
+            shown=self._show(),
+            effect=remarks(f"paid {paid:g}" if executed else "nothing executed", read.fault),
             state=" / ".join(self._shown.split("\n")),
         )
 
     def plan(self, best: Solution) -> list[str]:
         """The best actions from here, as far as a thought states them, if everything goes the likeliest way."""
-        core, env = self._environment.unwrapped, self._env
+        core, env = self._game.unwrapped, self.env
         state, over, plan = int(core.s), False, list[str]()
-        left = self._turns_left * env.actions_per_turn
+        left = self.turns_left * env.actions_per_turn
         while not over and len(plan) < min(left, max(PLAN_SHOWN, env.actions_per_turn)):
             action = best.actions[left - len(plan) - 1][state]
             plan.append(env.actions[action])
@@ -222,41 +204,16 @@ class GymnasiumEpisode:
         return plan
 
     def _outcome(self, last: Transition) -> float:
-        env, game = self._env, known_game(self._env.id)
+        env, game = self.env, known_game(self.env.id)
         if env.success == "auto" and game:
             return game.outcome(last)
         if env.success == "terminated":
             return float(last.terminated)
-        threshold = success_threshold(env, self._environment)
+        threshold = success_threshold(env, self._game)
         # Where every step costs, an agent that does nothing has not reached a threshold below zero.
         return float(last.total >= threshold and (threshold > 0 or last.terminated))
 
-    def _observation(self, text: str, first: bool = False) -> Observation:
-        opening = _rules(self._env) + text
-        return Observation(opening if first else text, opening)
-
     def _show(self) -> str:
-        env, left = self._env, self._turns_left
-        if env.instructions == "brief":
-            return f"turns {left} moves {env.actions_per_turn}\n{self._shown}"
-        most = env.actions_per_turn
-        limit = "One action each." if most == 1 else f"Actions per turn: at most {most}."
-        return f"Turns left: {left}. {limit}\n{self._shown}"
-
-
-@lru_cache(maxsize=64)
-def _rules(env: Gymnasium) -> str:
-    """What an opening begins with; nothing under brief instructions."""
-    if env.instructions == "brief":
-        return ""
-    game = known_game(env.id)
-    told = game.rules if game else f"You play the game {env.id}, one action after the other."
-    if env.success == "auto" and game:
-        goal = f"It is a success if {game.success}."
-    elif env.success == "terminated":
-        goal = "It is a success if the game comes to its end within the limits."
-    else:
-        goal = f"It is a success if the rewards sum up to {success_threshold(env, begin(env, 0)[0]):g} or more."
-    names = env.actions
-    form = answer_rules(names, env.turns, env.actions_per_turn)
-    return f"{told}\n{goal}\nThe actions are {', '.join(names)}.\n{form}\n"
+        most = self.env.actions_per_turn
+        told = "One action each." if most == 1 else f"Actions per turn: at most {most}."
+        return f"{self.limits(most, told)}\n{self._shown}"

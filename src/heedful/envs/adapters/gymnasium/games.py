@@ -1,7 +1,7 @@
-"""What heedful knows of single games of gymnasium: names for their actions, a state in words, and when one is won.
+"""What heedful knows about single games of gymnasium: names of actions, a state in words, the rule of success.
 
-Promise: a game is known by its name without the version; what is shown of it is what an agent needs to act, and nothing
-that the game hides.
+A game is found by its name without the version. The state in words holds all that an agent needs, and nothing that the
+game hides.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Transition:
     """The last step of an episode, and what it collected."""
 
     reward: float
-    """Of the last step."""
+    """The reward of the last step."""
     total: float
-    """Of all steps."""
+    """The sum of the rewards of all steps."""
     terminated: bool
     """The game itself ended."""
 
@@ -44,11 +44,11 @@ class Game:
     starts: int | None = None
     """How many start states there are, where they are few and more than one."""
     hide: Callable[[Any], None] = lambda environment: None
-    """Draws anew, from the member's noise, what the start state holds and does not show."""
+    """Draw again, from the member's noise, what the start state holds but does not show."""
 
 
 def known_game(id: str) -> Game | None:
-    """The game of an id such as `FrozenLake8x8-v1`; `None` if heedful does not know it."""
+    """The game of an id such as `FrozenLake8x8-v1`. `None` if heedful does not know it."""
     return GAMES.get(base_name(id))
 
 

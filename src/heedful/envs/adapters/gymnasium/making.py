@@ -1,7 +1,7 @@
-"""How games of gymnasium are made, seeded, written in words and kept for the next episode.
+"""How games of gymnasium are made, seeded, described in words and kept for the next episode.
 
-Promise: an environment that is handed out is in the start state of its seed, whoever played it before; what the library
-says when it cannot be made is passed on in a sentence.
+A game always begins in the start state of its seed, even if another episode has used it before. If the library cannot
+make a game, its message becomes part of the error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from heedful.seeds import derive
 
 
 class Knobs(Protocol):
-    """The knobs that decide how a game is made; see `Gymnasium`."""
+    """The knobs that decide how a game is made. See `Gymnasium`."""
 
     @property
     def name(self) -> str: ...
@@ -61,7 +61,7 @@ class Knobs(Protocol):
 
 
 def draws_maps(env: Knobs) -> bool:
-    """Whether every task has a map of its own."""
+    """Whether every task has its own map."""
     return env.maps == "random" and base_name(env.id) == "FrozenLake"
 
 
@@ -78,7 +78,7 @@ def begin(env: Knobs, seed: int) -> tuple[Any, Any]:
 
 
 def give_back(env: Knobs, seed: int, environment: Any) -> None:
-    """Keep an environment for another episode; one that heedful does not know might not forget, and is dropped."""
+    """Keep a game for another episode. A game that heedful does not know might keep its state, and is dropped."""
     if known_game(env.id):
         _idle(env, seed if draws_maps(env) else 0).append(environment)
 
@@ -201,7 +201,7 @@ def starts_alike(env: Knobs) -> bool:
 
 @lru_cache(maxsize=64)
 def numbered_actions(env: Knobs) -> tuple[str, ...]:
-    """The actions of an environment whose names nobody gave: their numbers."""
+    """The actions of an environment without given names: their numbers."""
     environment, _ = begin(env, 0)
     return tuple(str(number) for number in range(int(environment.action_space.n)))
 

@@ -1,7 +1,7 @@
 """The best policy of a game whose transitions gymnasium lists (`P`): FrozenLake, CliffWalking and Taxi.
 
-Promise: with so many actions left, no policy succeeds with a higher probability (value iteration over the horizon, on
-the game's own probabilities); of equally good ones the fastest is taken, then the first in the order of actions.
+For every number of actions left, no policy succeeds with a higher probability: value iteration over the horizon, on
+the game's own probabilities. Of equally good policies the fastest is taken, then the first in the order of actions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Solution:
     actions: list[dict[int, int]]
     """Actions left - 1 -> state -> the best action."""
     chances: dict[int, float]
-    """State -> about the probability of success with the whole horizon left; 0 where there is no way."""
+    """State -> about the probability of success with the whole horizon left. 0 if there is no way."""
 
 
 def solve(environment: Any, horizon: int, succeeds: Callable[[float], bool]) -> Solution:

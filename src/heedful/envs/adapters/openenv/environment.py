@@ -1,7 +1,7 @@
 """OpenEnv: an environment behind a server that speaks OpenEnv's protocol, one session for each episode.
 
-Promise: whatever goes wrong on the way - no server, no room for a session, a time-out, a connection lost, an error of
-the environment - ends that episode with a sentence; a session is never silently begun anew in the middle of one.
+Every failure ends the episode with an error: no server, no free session, a timeout, a lost connection, an error of the
+environment. A session is never restarted in the middle of an episode.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from heedful.envs.adapters.extras import load_library
 from heedful.envs.adapters.options import read_options
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
-from heedful.envs.common.knobs import Instructions, check_penalty, check_range, check_wording
+from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played
+from heedful.envs.common.knobs import Instructions, check_range
 from heedful.envs.common.tasks import task_of
-from heedful.types import Ending, Observation, Step, Task
+from heedful.types import Ending, Observation, Task
 
 Answer = TypeVar("Answer")
 
@@ -34,15 +35,17 @@ class ServerError(ConnectionError):
     """The server, or the way to it, failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenEnv:
-    """An environment served by OpenEnv: text in, text out, over a WebSocket; the fields are the knobs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenEnv(BaseEnvironment):
+    """An environment served by OpenEnv: text in, text out, over a WebSocket. The fields are the knobs.
 
     Reward components: `game`, what the server paid for the step, and `format`. An episode ends when the server says
-    `done`; its outcome is then the reward, divided by `full` and clipped to [0, 1], so that 1 is success. One that the
+    `done`. Its outcome is then the reward, divided by `full` and clipped to [0, 1], so that 1 is success. One that the
     server has not ended within the turns has outcome 0. An action that the server's schema refuses is the agent's fault
-    and spends the turn; any other error ends the episode as an environment error.
+    and spends the turn. Any other error ends the episode as an environment error.
     """
+
+    name: ClassVar[str] = "openenv"
 
     url: str = "http://127.0.0.1:8000"
     """Where the server listens. It needs room for as many sessions as episodes are played at once."""
@@ -66,23 +69,15 @@ class OpenEnv:
     words: tuple[str, ...] = ("yes", "no", "1", "2", "look")
     """What a random player answers, and what the best input-blind player is searched over."""
     turns: int = 8
-    """Most turns of an episode."""
     longest: int = 4_096
     """Most characters of an answer."""
     timeout: float = 60.0
     """Seconds that the server may take for an answer."""
-    format_penalty: float = 0.1
-    """Subtracted once for each turn whose reply has a fault."""
     instructions: Instructions = "full"
-    """`full`: rules and form of an answer in the first observation; `brief`: the limits alone."""
-    show_reward: bool = False
-    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
+    """`full`: rules and form of an answer in the first observation. `brief`: the limits alone."""
 
-    def __post_init__(self) -> None:
-        check_range(self.name, "turns", self.turns, 1)
+    def check(self) -> None:
         check_range(self.name, "longest", self.longest, 1)
-        check_penalty(self.name, self.format_penalty)
-        check_wording(self.name, self.instructions)
         read_options(self.name, "action", self.action)
         read_options(self.name, "reset", self.reset)
         if not self.action_field:
@@ -94,15 +89,11 @@ class OpenEnv:
             raise ValueError("openenv: words must hold at least one answer of a random player, but is empty.")
 
     @property
-    def name(self) -> str:
-        return "openenv"
-
-    @property
     def summary(self) -> str:
         return f"An environment behind an OpenEnv server, here {self.url}."
 
     def task(self, seed: int) -> Task:
-        """The task of a seed; asks the server for its first observation, unless `identity` is seed."""
+        """The task of a seed. Asks the server for its first observation, unless `identity` is seed."""
         if self.identity == "seed":
             return task_of(self.name, f"{self.reset}\nseed {seed}", seed)
         return task_of(self.name, f"{self.reset}\n{_first_observation(self, seed)}", seed)
@@ -116,20 +107,31 @@ class OpenEnv:
     def blind_answers(self, tasks: Sequence[Task]) -> list[str]:
         return list(dict.fromkeys(self.words))
 
+    def full_rules(self) -> str:
+        told = f"{self.rules}\n" if self.rules else ""
+        form = f"An answer is a text of at most {self.longest} characters."
+        return f"{told}{free_text_rules(form, 'your answer', self.turns)}\n"
 
-class OpenEnvEpisode:
-    """One episode, in a session of its own; see `OpenEnv`."""
 
-    __slots__ = ("_env", "_session", "_total", "_turns_left")
+class OpenEnvEpisode(BaseEpisode[OpenEnv]):
+    """One episode of `OpenEnv`, in its own session."""
+
+    __slots__ = ("_session", "_total")
+
+    restarts = False
+    """A server's observation may leave out what an earlier one has said."""
 
     def __init__(self, env: OpenEnv) -> None:
-        self._env = env
+        super().__init__(env)
         self._session: Session | None = None
-        self._turns_left = env.turns
         self._total = 0.0
 
     def start(self, task: Task, member: int) -> Observation:
-        env = self._env
+        """Raises ServerError, or ValueError where the server draws another start state for the task's seed."""
+        return self.first(self.begin(task, member))
+
+    def begin(self, task: Task, member: int) -> str:
+        env = self.env
         self._session = Session(env)
         text = self._session.reset(task.seed)
         if env.identity == "observation" and task_of(env.name, f"{env.reset}\n{text}", task.seed).id != task.id:
@@ -138,42 +140,32 @@ class OpenEnvEpisode:
                 f"the one that {task.id} names: it does not follow its seed, or it is another server. Set "
                 "--env.identity seed to let the seed alone name a task."
             )
-        return self._observation(self._show(text), first=True)
+        return self._show(text)
 
-    def step(self, response: str) -> Step:
-        env = self._env
+    def play(self, response: str) -> Played:
+        env = self.env
         if self._session is None:
             raise ValueError("openenv: this episode has not been started, or is over.")
         read = read_answer(response, env.longest)
-        self._turns_left -= 1
-        fault = read.fault
-        answered = None
-        if not fault:
-            answered = self._session.step(read.text)
-            fault = answered.refused
-        paid = answered.reward if answered else 0.0
+        answered = Answered("", refused=read.fault) if read.fault else self._session.step(read.text)
+        fault, paid = answered.refused, answered.reward
+        note = answer_fault_line(read, env.brief)
+        if fault and not read.fault:
+            note = "invalid action\n" if env.brief else f"Your last reply was invalid: {fault}.\n"
         self._total += paid
-        done = bool(answered and answered.done)
-        over = done or not self._turns_left
-        outcome = self._outcome(paid) if done else 0.0
-        rewards = {"game": paid} if answered and not answered.refused else {}
-        if fault:
-            rewards["format"] = -env.format_penalty
-        note = answer_fault_line(read, env.instructions == "brief")
-        if answered and answered.refused:
-            note = "invalid action\n" if env.instructions == "brief" else f"Your last reply was invalid: {fault}.\n"
-        if env.show_reward:
-            note += f"reward {sum(rewards.values()):g}\n"
+        outcome = self._outcome(paid) if answered.done else 0.0
+        over = answered.done or not self.turns_left
         if over:
             self.close()
-        return Step(
-            observation=self._observation(note + self._show(answered.text if answered else "")),
-            rewards=rewards,
-            ending=None if not over else self._ending(outcome, done),
-            outcome=outcome if over else None,
+        return Played(
+            fault=fault,
+            rewards={} if fault else {"game": paid},
+            ending=self._ending(outcome, answered.done) if over else None,
+            outcome=outcome,
             actions=(" ".join(read.text.split()),) if read.text else (),
-            valid=not fault,
-            effect=" ".join((fault or f"paid {paid:g}{', done' if done else ''}").split()),
+            note=note,
+            shown=self._show(answered.text),
+            effect=" ".join((fault or f"paid {paid:g}{', done' if answered.done else ''}").split()),
         )
 
     def close(self) -> None:
@@ -186,8 +178,8 @@ class OpenEnvEpisode:
         self.close()
 
     def _outcome(self, last: float) -> float:
-        judged = last if self._env.judged_by == "last" else self._total
-        return min(1.0, max(0.0, judged / self._env.full))
+        judged = last if self.env.judged_by == "last" else self._total
+        return min(1.0, max(0.0, judged / self.env.full))
 
     @staticmethod
     def _ending(outcome: float, done: bool) -> Ending:
@@ -195,17 +187,8 @@ class OpenEnvEpisode:
             return Ending.OUT_OF_TURNS
         return Ending.SOLVED if outcome == 1.0 else Ending.FAILED
 
-    def _observation(self, text: str, first: bool = False) -> Observation:
-        """A server's observations need not stand on their own, so that no window of history shows them."""
-        if first:
-            opening = _rules(self._env) + text
-            return Observation(opening, opening)
-        return Observation(text)
-
     def _show(self, text: str) -> str:
-        left = self._turns_left
-        limits = f"turns {left} moves 1" if self._env.instructions == "brief" else f"Turns left: {left}."
-        return f"{limits}\n{text}".rstrip()
+        return f"{self.limits()}\n{text}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +199,7 @@ class Answered:
     reward: float = 0.0
     done: bool = False
     refused: str = ""
-    """Why the action does not fit the server's schema; empty if it does."""
+    """Why the action does not fit the server's schema. Empty if it does."""
 
 
 class Session:
@@ -247,7 +230,7 @@ class Session:
         return Answered(_text_of(result.observation, self._env), reward, bool(result.done))
 
     def close(self) -> None:
-        """Tell the server that the session is over; that it is gone already is no failure."""
+        """Tell the server that the session is over. A session that is gone already is not an error."""
         with contextlib.suppress(OSError, RuntimeError, _web_socket_error()):
             self._client.close()
 
@@ -315,13 +298,3 @@ def _text_of(observation: object, env: OpenEnv) -> str:
 
 def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-
-@lru_cache(maxsize=64)
-def _rules(env: OpenEnv) -> str:
-    """What an opening begins with; nothing under brief instructions."""
-    if env.instructions == "brief":
-        return ""
-    told = f"{env.rules}\n" if env.rules else ""
-    form = f"An answer is a text of at most {env.longest} characters."
-    return f"{told}{free_text_rules(form, 'your answer', env.turns)}\n"

@@ -1,1 +1,5 @@
-"""reasoning-gym."""
+"""Datasets of reasoning-gym, answered in free text."""
+
+from heedful.envs.adapters.reasoning_gym.environment import ReasoningGym
+
+__all__ = ["ReasoningGym"]

@@ -1,7 +1,7 @@
 """reasoning-gym: a question, an answer in free text, and the library's own scorer behind a gate.
 
-Promise: a task is a function of its seed; what is shown is the question and what was wrong with the last reply, never a
-score; and only an answer that the scorer pays in full is a success.
+A task is a function of its seed. The agent sees the question and the fault of the last reply, never a score. Only an
+answer with the full score is a success.
 """
 
 from __future__ import annotations
@@ -11,35 +11,37 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from heedful.envs.adapters.options import read_options, write_options
 from heedful.envs.adapters.reasoning_gym.scoring import entry_of, number_of, refuse_dishonest, right_answer, score
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
+from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import played_through, template_thought
-from heedful.envs.common.knobs import Instructions, check_penalty, check_range, check_share, check_wording
-from heedful.envs.common.tasks import check_same_start, task_of
+from heedful.envs.common.knobs import Instructions, check_range, check_share
+from heedful.envs.common.tasks import task_of
 from heedful.seeds import derive
-from heedful.types import Ending, Observation, Step, Task
+from heedful.types import Ending, Task
 
 LONGEST_STATED = 60
 """Characters of a right answer that a demonstrated thought repeats."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningGym:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningGym(SolvableEnvironment):
     """A question of a dataset of reasoning-gym, to be answered in one turn or in several attempts.
 
-    Reward components: `solved`, 1 for a right answer at the first attempt and `later` times as much at each further
-    one; `partial`, if asked for, the best gated score of an episode that ends unsolved; `format`. Outcome: 1 if an
-    answer was right, else the best gated score with `partial`, else 0. Datasets whose scorers pay in full for replies
-    that answer nothing are refused.
+    Reward components: `solved` (1 for a right answer at the first attempt, `later` times as much at each further one),
+    `partial` (if asked for, the best gated score of an episode that ends unsolved) and `format`. Outcome: 1 if an
+    answer was right, else the best gated score with `partial`, else 0. A dataset is refused if its scorer pays in full
+    for replies that answer nothing.
     """
 
+    name: ClassVar[str] = "reasoning_gym"
+
     dataset: str = "chain_sum"
-    """Which dataset; an unknown name lists all."""
+    """Which dataset. An unknown name lists all."""
     config: str = ""
     """Settings of the dataset as name=value with spaces between, or as JSON; empty: the library's defaults."""
     turns: int = 1
@@ -50,29 +52,15 @@ class ReasoningGym:
     """Partial credit: what the scorer pays above its floor, the most it pays for replies that answer nothing."""
     longest: int = 4_096
     """Most characters of an answer."""
-    format_penalty: float = 0.1
-    """Subtracted once for each turn whose reply has a fault."""
     instructions: Instructions = "full"
-    """`full`: the form of an answer in plain English in the first observation; `brief`: the limits alone."""
-    show_reward: bool = False
-    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
+    """`full`: the form of an answer in plain English in the first observation. `brief`: the limits alone."""
     imperfect: float = 0.0
-    """Demonstrations: share of turns whose answer is another question's; the thought states it."""
-    template: float = 0.0
-    """Demonstrations: share of turns whose thought is a fluent sentence that ignores the question."""
+    """Demonstrations: share of turns whose answer is another question's. The thought states it."""
 
-    def __post_init__(self) -> None:
-        check_range(self.name, "turns", self.turns, 1)
+    def check(self) -> None:
         check_range(self.name, "longest", self.longest, 1)
-        for knob in ("later", "imperfect", "template"):
-            check_share(self.name, knob, getattr(self, knob))
-        check_penalty(self.name, self.format_penalty)
-        check_wording(self.name, self.instructions)
+        check_share(self.name, "later", self.later)
         read_options(self.name, "config", self.config)
-
-    @property
-    def name(self) -> str:
-        return "reasoning_gym"
 
     @property
     def summary(self) -> str:
@@ -95,12 +83,12 @@ class ReasoningGym:
         return right_answer(self.dataset, self.entry(rng.getrandbits(40)))
 
     def blind_answers(self, tasks: Sequence[Task]) -> list[str]:
-        """The commonest right answers; of those that occur once, the first one alone."""
+        """The commonest right answers. Of those that occur once, the first one alone."""
         counts = Counter(right_answer(self.dataset, self.entry(task.seed)) for task in tasks).most_common()
         return [answer for place, (answer, count) in enumerate(counts) if count > 1 or place == 0]
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Answer rightly; see `imperfect` and `template`. A wrong answer is followed by another attempt, if any."""
+        """Answer rightly. See `imperfect` and `template`. A wrong answer is followed by another attempt, if any."""
 
         def reply(episode: ReasoningGymEpisode) -> str:
             thought, answer = self._demonstrated(task, rng)
@@ -119,90 +107,64 @@ class ReasoningGym:
             answer = self.random_answer(task, rng)
         return f"the answer is {' '.join(answer.split())[:LONGEST_STATED]}", answer
 
+    def full_rules(self) -> str:
+        worth = ""
+        if self.turns > 1:
+            worth = (
+                f"After a wrong answer there is another turn, and a right one is worth {self.later:g} times as much.\n"
+            )
+        form = f"An answer has at most {self.longest} characters and holds nothing but what the question asks for."
+        return f"{free_text_rules(form, 'your answer', self.turns)}{worth}\n"
 
-class ReasoningGymEpisode:
-    """One episode; see `ReasoningGym`."""
 
-    __slots__ = ("_best", "_entry", "_env", "_turns_left", "_worth")
+class ReasoningGymEpisode(BaseEpisode[ReasoningGym]):
+    """One episode of `ReasoningGym`."""
+
+    __slots__ = ("_best", "_entry", "_worth")
 
     _entry: dict[str, Any]
 
-    def __init__(self, env: ReasoningGym) -> None:
-        self._env = env
-        self._turns_left = env.turns
-        self._worth = 1.0
-        self._best = 0.0
+    def begin(self, task: Task, member: int) -> str:
+        self._entry = self.env.entry(task.seed)
+        self._worth, self._best = 1.0, 0.0
+        return self._show()
 
-    def start(self, task: Task, member: int) -> Observation:
-        check_same_start(self._env.task(task.seed), task)
-        self._entry = self._env.entry(task.seed)
-        return self._observation(self._show(), first=True)
-
-    def step(self, response: str) -> Step:
-        env = self._env
+    def play(self, response: str) -> Played:
+        env = self.env
         read = read_answer(response, env.longest)
-        self._turns_left -= 1
-        rewards: dict[str, float] = {}
-        remarks: list[str] = []
+        said = read.fault
         solved = False
         if not read.fault:
             judged = score(env.dataset, env.config, self._entry, read.text, env.partial)
             solved = judged.value == 1.0
             self._best = max(self._best, judged.value * self._worth)
-            remarks = ["right" if solved else "not right", *([judged.remark] * bool(judged.remark))]
-        over = solved or not self._turns_left
+            said = remarks("right" if solved else "not right", judged.remark)
+        over = solved or not self.turns_left
+        rewards: dict[str, float] = {}
         if solved:
             rewards["solved"] = self._worth
         elif over and self._best:
             rewards["partial"] = self._best
-        if read.fault:
-            rewards["format"] = -env.format_penalty
-            remarks.append(read.fault)
         self._worth *= env.later
-        return Step(
-            observation=self._observation(self._note(answer_fault_line(read, self._brief), rewards) + self._show()),
+        wrong = "wrong answer\n" if env.brief else "Your last answer was not right.\n"
+        return Played(
+            fault=read.fault,
             rewards=rewards,
             ending=None if not over else Ending.SOLVED if solved else Ending.FAILED,
-            outcome=None if not over else 1.0 if solved else self._best,
+            outcome=1.0 if solved else self._best,
             actions=(" ".join(read.text.split()),) if read.text else (),
-            valid=not read.fault,
-            effect="; ".join(remarks),
-            state=f"attempt {env.turns - self._turns_left}, {'solved' if solved else 'open'}",
+            note=answer_fault_line(read, env.brief) or wrong,
+            shown=self._show(),
+            effect=said,
+            state=f"attempt {self.turn}, {'solved' if solved else 'open'}",
         )
 
-    @property
-    def _brief(self) -> bool:
-        return self._env.instructions == "brief"
-
-    def _note(self, fault: str, rewards: dict[str, float]) -> str:
-        wrong = "wrong answer\n" if self._brief else "Your last answer was not right.\n"
-        shown = f"reward {sum(rewards.values()):g}\n" if self._env.show_reward else ""
-        return (fault or wrong) + shown
-
-    def _observation(self, text: str, first: bool = False) -> Observation:
-        opening = _rules(self._env) + text
-        return Observation(opening if first else text, opening)
-
     def _show(self) -> str:
-        left = self._turns_left
-        limits = f"turns {left} moves 1" if self._brief else f"Turns left: {left}."
-        return f"{limits}\n{self._entry['question']}"
-
-
-@lru_cache(maxsize=64)
-def _rules(env: ReasoningGym) -> str:
-    """What an opening begins with; nothing under brief instructions."""
-    if env.instructions == "brief":
-        return ""
-    worth = ""
-    if env.turns > 1:
-        worth = f"After a wrong answer there is another turn, and a right one is worth {env.later:g} times as much.\n"
-    form = f"An answer has at most {env.longest} characters and holds nothing but what the question asks for."
-    return f"{free_text_rules(form, 'your answer', env.turns)}{worth}\n"
+        return f"{self.limits()}\n{self._entry['question']}"
 
 
 def _running_sum(expression: str, imperfect: float, rng: random.Random) -> tuple[str, str]:
-    """A chain of sums worked out term by term, and where it ends; each step may go wrong by a few, if so asked."""
+    """A chain of sums worked out term by term, and where it ends. Each step may go wrong by a few, if so asked."""
     first, *rest = re.findall(r"-?\d+|[-+](?=\s)", expression)
     total, thought = int(first), first
     for sign, term in zip(rest[::2], rest[1::2], strict=True):

@@ -1,7 +1,7 @@
 """reasoning-gym's datasets and scorers, made safe to train against: pure, gated, and kept from running answers.
 
-Promise: an entry is a function of dataset, configuration and number; a reply that answers nothing earns nothing; and no
-answer is evaluated as a program.
+An entry is a function of dataset, configuration and number. A reply that answers nothing earns nothing. No answer is
+evaluated as a program.
 
 Some scorers hand the answer to Python's `eval`, or to sympy, which does the same. Their answers are handed on only
 if they are plain literals, or arithmetic of a bounded size. Some pay a little for any answer at all (0.01 for an empty
@@ -31,10 +31,10 @@ from heedful.envs.adapters.options import read_options
 ENV = "reasoning_gym"
 
 ENTRIES = 2**20
-"""Entries of a dataset that tasks are drawn from; they are made one by one, when they are asked for."""
+"""Entries of a dataset that tasks are drawn from. They are made one by one, when they are asked for."""
 
 FEWER_ENTRIES: Mapping[str, int] = {"acre": 2_000, "word_ladder": 500}
-"""Datasets that make all their entries at once, or refuse so many."""
+"""Datasets that make all their entries at once, or refuse that many."""
 
 REFUSED: Mapping[str, str] = {
     "boxnet": "it has no right answer to compare with, and its scorer fails on replies that are not plans",
@@ -54,8 +54,8 @@ EXAMPLES: Mapping[str, str] = {
 """Datasets with many right answers -> where an entry's metadata holds one."""
 
 HASH_DEPENDENT = frozenset({"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note"})
-"""Datasets whose entries depend on the order of sets of text, which Python draws anew in every process: they are the
-same entries everywhere only where PYTHONHASHSEED is 0."""
+"""Datasets whose entries depend on the order of sets of text, which Python draws again in every process: they are the
+same entries everywhere only if PYTHONHASHSEED is 0."""
 
 DRAWN_AGAIN = frozenset({"sokoban"})
 """Datasets with entries in which a reply that answers nothing is right (the level is solved already): another one is
@@ -92,7 +92,7 @@ class Score:
     """What an answer is worth."""
 
     value: float
-    """In [0, 1]; 1 = right."""
+    """In [0, 1]. 1 = right."""
     remark: str = ""
     """Why an answer was not handed to the scorer, or that the scorer could not read it."""
 
@@ -110,7 +110,7 @@ def known_datasets() -> list[str]:
 
 @lru_cache(maxsize=65_536)
 def number_of(name: str, config: str, drawn: int) -> int:
-    """The number of the entry that a drawn number stands for."""
+    """The number of the entry for a drawn number."""
     entries = FEWER_ENTRIES.get(name, ENTRIES)
     number = drawn % entries
     while name in DRAWN_AGAIN and floor_of(name, config, entry_of(name, config, number)) >= FULL:
@@ -140,7 +140,7 @@ def right_answer(name: str, entry: Mapping[str, Any]) -> str:
 
 
 def score(name: str, config: str, entry: Mapping[str, Any], answer: str, partial: bool) -> Score:
-    """What an answer is worth: 1 where the scorer pays in full, else 0, or with `partial` what exceeds the floor."""
+    """What an answer is worth: 1 if the scorer pays in full, else 0, or with `partial` what exceeds the floor."""
     if answer == entry["answer"]:
         return Score(1.0)
     problem = not_handed_on(name, answer)
@@ -157,7 +157,7 @@ def score(name: str, config: str, entry: Mapping[str, Any], answer: str, partial
 
 
 def raw_score(name: str, config: str, entry: Mapping[str, Any], answer: str) -> float | None:
-    """What the library's scorer pays, untouched; `None` if it raised."""
+    """What the library's scorer pays, untouched. `None` if it raised."""
     dataset = _dataset(name, config)
     try:
         with OwnRandom(0, name, "score"):
@@ -174,7 +174,7 @@ def floor_of(name: str, config: str, entry: Mapping[str, Any]) -> float:
 
 
 def not_handed_on(name: str, answer: str) -> str:
-    """Why an answer must not reach this dataset's scorer, which would evaluate it; empty if it may."""
+    """Why an answer must not reach this dataset's scorer, which would evaluate it. Empty if it may."""
     if name in EVALUATED_LITERALS and any(sign in answer for sign in "([{") and not _is_literal(answer):
         return "an answer with brackets must be a plain list here"
     if (

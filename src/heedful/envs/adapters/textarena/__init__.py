@@ -1,1 +1,5 @@
-"""textarena."""
+"""Games of textarena for one player."""
+
+from heedful.envs.adapters.textarena.environment import TextArena
+
+__all__ = ["TextArena"]

@@ -1,7 +1,7 @@
-"""textarena: its games for one player that need no network, each turn a message of the game and an answer in brackets.
+"""textarena: its single-player games that need no network. A turn is a message of the game and an answer in brackets.
 
-Promise: the start is a function of the task's seed and everything drawn later of seed and member, although the library
-draws from the global generator; and an answer that cannot be read never reaches the game.
+The start is a function of the seed of the task, and later draws are a function of seed and member. This holds although
+the library draws from the global generator. An unreadable answer never reaches the game.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 from heedful.envs.adapters.extras import load_library
 from heedful.envs.adapters.gate import FULL, above_floor
@@ -24,9 +24,10 @@ from heedful.envs.adapters.options import read_options, write_options
 from heedful.envs.adapters.start_states import ONE_START, has_one_start
 from heedful.envs.adapters.textarena.games import check_game, random_move, some_moves
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
-from heedful.envs.common.knobs import Instructions, check_penalty, check_range, check_wording
-from heedful.envs.common.tasks import check_same_start, task_of
-from heedful.types import Ending, Observation, Step, Task
+from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played
+from heedful.envs.common.knobs import Instructions, check_range
+from heedful.envs.common.tasks import task_of
+from heedful.types import Ending, Task
 
 MOST_BLIND = 64
 
@@ -34,17 +35,19 @@ LIBRARY_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, 
 """What a game may raise on an answer that it does not expect: the answer was then of no use, and the turn is spent."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextArena:
-    """A game of textarena for one player; the fields are the knobs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextArena(BaseEnvironment):
+    """A game of textarena for one player. The fields are the knobs.
 
     The game reads the text of an answer, put in square brackets if it has none. Two invalid moves in a row lose, as in
     the library. Reward components: `game`, 1 if the game was won (with `partial` the share that the library pays, above
     what it pays for doing nothing), `format`. Outcome: the same. Progress: what the library paid.
     """
 
+    name: ClassVar[str] = "textarena"
+
     id: str = "FrozenLake-v0-random"
-    """Which game, as the library calls it; an unknown id lists the games."""
+    """Which game, as the library calls it. An unknown id lists the games."""
     options: str = ""
     """What is passed to the game, as name=value with spaces between, or as JSON."""
     turns: int = 12
@@ -53,34 +56,23 @@ class TextArena:
     """Partial credit: the share that the library pays for an unfinished game, above what it pays for doing nothing."""
     longest: int = 200
     """Most characters of an answer."""
-    format_penalty: float = 0.1
-    """Subtracted once for each turn whose reply has a fault."""
     instructions: Instructions = "full"
-    """`full`: the form of an answer in plain English in the first observation; `brief`: the limits alone. The game's
+    """`full`: the form of an answer in plain English in the first observation. `brief`: the limits alone. The game's
     own prompt is shown in any case."""
-    show_reward: bool = False
-    """Show each turn's reward in the next observation (for comparison with published set-ups)."""
     shared_noise: bool = False
     """Give all members of a group the same noise (for comparison with published set-ups)."""
 
-    def __post_init__(self) -> None:
-        check_range(self.name, "turns", self.turns, 1)
+    def check(self) -> None:
         check_range(self.name, "longest", self.longest, 1)
-        check_penalty(self.name, self.format_penalty)
-        check_wording(self.name, self.instructions)
         check_game(self.id)
         read_options(self.name, "options", self.options)
-
-    @property
-    def name(self) -> str:
-        return "textarena"
 
     @property
     def summary(self) -> str:
         return f"{self.id}, a game of the library textarena: answers in square brackets."
 
     def task(self, seed: int) -> Task:
-        """The task of a seed. Where all seeds draw one start state, every seed is a task of its own (and it warns)."""
+        """The task of a seed. If all seeds draw one start state, each seed is a separate task, with a warning."""
         start = _start_state(self, seed)
         if _has_one_start(self):
             return task_of(self.name, f"{start}\nseed {seed}", seed, tags=(ONE_START,))
@@ -96,65 +88,52 @@ class TextArena:
     def blind_answers(self, tasks: Sequence[Task]) -> list[str]:
         return some_moves(self.id, MOST_BLIND)
 
+    def full_rules(self) -> str:
+        form = (
+            "An answer is one move of the game described below, in square brackets. Where the game mentions another "
+            "limit on turns, the smaller one holds."
+        )
+        return f"{free_text_rules(form, '[your move]', self.turns)}\n"
 
-class TextArenaEpisode:
-    """One episode; see `TextArena`."""
 
-    __slots__ = ("_env", "_game", "_prompt", "_random", "_seed", "_turns_left")
+class TextArenaEpisode(BaseEpisode[TextArena]):
+    """One episode of `TextArena`."""
 
+    __slots__ = ("_game", "_random", "_seed")
+
+    restarts = False
+    """What the game says is spread over the turns."""
     _game: Any
-    _prompt: str
-    _random: OwnRandom
-    _seed: int
 
-    def __init__(self, env: TextArena) -> None:
-        self._env = env
-        self._turns_left = env.turns
-
-    def start(self, task: Task, member: int) -> Observation:
-        env = self._env
-        check_same_start(env.task(task.seed), task)
+    def begin(self, task: Task, member: int) -> str:
         self._seed = task.seed
-        self._game = begin(env, task.seed)
-        self._random = OwnRandom(task.seed, "noise", *([] if env.shared_noise else [member]))
-        self._prompt = _heard(self._game)
-        return self._observation(self._show(self._prompt), first=True)
+        self._game = begin(self.env, task.seed)
+        self._random = OwnRandom(task.seed, "noise", *([] if self.env.shared_noise else [member]))
+        return self._show(_heard(self._game))
 
-    def step(self, response: str) -> Step:
-        env = self._env
-        read = read_answer(response, env.longest)
-        self._turns_left -= 1
-        done, effect = False, read.fault
-        if not read.fault:
-            done, effect = self._play(read.text)
-        ended = done or not self._turns_left
+    def play(self, response: str) -> Played:
+        read = read_answer(response, self.env.longest)
+        done, effect = (False, read.fault) if read.fault else self._moved(read.text)
+        ended = done or not self.turns_left
         paid = self._paid() if done else 0.0
-        outcome = self._outcome(paid) if ended else None
-        rewards: dict[str, float] = {}
-        if outcome:
-            rewards["game"] = outcome
-        if read.fault:
-            rewards["format"] = -env.format_penalty
+        outcome = self._outcome(paid)
         ending = None
-        if outcome is not None:
+        if ended:
             ending = Ending.SOLVED if outcome == 1.0 else Ending.FAILED if done else Ending.OUT_OF_TURNS
-        note = answer_fault_line(read, env.instructions == "brief")
-        if env.show_reward:
-            note += f"reward {sum(rewards.values()):g}\n"
-        said = "" if ended or read.fault else _heard(self._game)
-        return Step(
-            observation=self._observation(note + self._show(said)),
-            rewards=rewards,
+        return Played(
+            fault=read.fault,
+            rewards={"game": outcome} if ended and outcome else {},
             ending=ending,
             outcome=outcome,
             progress=paid if done else None,
             actions=(" ".join(read.text.split()),) if read.text else (),
-            valid=not read.fault,
+            note=answer_fault_line(read, self.env.brief),
+            shown=self._show("" if ended or read.fault else _heard(self._game)),
             effect=" ".join(effect.split()),
             state=_state_name(self._game),
         )
 
-    def _play(self, text: str) -> tuple[bool, str]:
+    def _moved(self, text: str) -> tuple[bool, str]:
         """Hand an answer to the game: whether the game is over, and one line on what came of it."""
         move = text if "[" in text or "]" in text else f"[{text}]"
         invalid_before = self._game.state.error_count
@@ -169,7 +148,7 @@ class TextArenaEpisode:
         return False, "an invalid move" if self._game.state.error_count > invalid_before else "played"
 
     def _paid(self) -> float:
-        """What the library pays at the end, in [0, 1]; 0 for what is no number (some games swap reason and reward)."""
+        """What the library pays at the end, in [0, 1]. 0 for what is no number (some games swap reason and reward)."""
         rewards = self._game.state.rewards or {}
         paid = rewards.get(0)
         return min(1.0, max(0.0, float(paid))) if isinstance(paid, int | float) and paid == paid else 0.0
@@ -178,19 +157,10 @@ class TextArenaEpisode:
         lost = bool(self._game.state.game_info[0].get("invalid_move"))
         if paid >= FULL:
             return 0.0 if lost else 1.0
-        return above_floor(paid, _floor(self._env, self._seed)) if self._env.partial and paid else 0.0
-
-    def _observation(self, text: str, first: bool = False) -> Observation:
-        """What is said is spread over the turns, so that no window of history shows it: there are no later openings."""
-        if first:
-            opening = _rules(self._env) + text
-            return Observation(opening, opening)
-        return Observation(text)
+        return above_floor(paid, _floor(self.env, self._seed)) if self.env.partial and paid else 0.0
 
     def _show(self, said: str) -> str:
-        left = self._turns_left
-        limits = f"turns {left} moves 1" if self._env.instructions == "brief" else f"Turns left: {left}."
-        return f"{limits}\n{said}".rstrip()
+        return f"{self.limits()}\n{said}".rstrip()
 
 
 def begin(env: TextArena, seed: int) -> Any:
@@ -255,7 +225,7 @@ def _floor(env: TextArena, seed: int) -> float:
     episode = TextArenaEpisode(env)
     episode.start(env.task(seed), 0)
     for _ in range(env.turns):
-        done, _ = episode._play("[no move]")
+        done, _ = episode._moved("[no move]")
         if done:
             return episode._paid()
     return 0.0
@@ -277,15 +247,3 @@ def canonical(value: Any) -> str:
     if callable(value) or not names:
         return type(value).__name__
     return f"{type(value).__name__}({', '.join(f'{n}={canonical(getattr(value, n, None))}' for n in names)})"
-
-
-@lru_cache(maxsize=64)
-def _rules(env: TextArena) -> str:
-    """What an opening begins with; nothing under brief instructions."""
-    if env.instructions == "brief":
-        return ""
-    form = (
-        "An answer is one move of the game described below, in square brackets. Where the game mentions another limit "
-        "on turns, the smaller one holds."
-    )
-    return f"{free_text_rules(form, '[your move]', env.turns)}\n"

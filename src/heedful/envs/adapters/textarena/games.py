@@ -1,10 +1,10 @@
-"""What heedful knows of textarena's games for one player: which are played, and what answers look like.
+"""What heedful knows about textarena's single-player games: which are played, and the form of their answers.
 
-Promise: a game that would download, that needs a model as jury, or that this Python cannot read, is told apart before
-it is loaded.
+A game that would download, that needs a model as a judge, or that this Python cannot read, is refused before it is
+loaded.
 
 A pattern is an answer with blanks: `{1-6}` is a whole number from 1 to 6, `{red|blue}` one of these words. Random
-players fill the blanks; what they answer is of the right form, and often not a legal move.
+players fill the blanks. What they answer is of the right form, and often not a legal move.
 """
 
 from __future__ import annotations

@@ -1,0 +1,79 @@
+"""Two processes sample through one source of policies: rank 0 sends the weights, and no rank samples before."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from processes import LIMIT_S, free_ports
+
+from folder_source import FolderSource, events
+from heedful.configuration import to_json
+from heedful.distributed.parallel import DataParallel, Fsdp2, Parallel
+from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
+from heedful.storage import read_metrics
+
+
+@pytest.mark.parametrize("parallel", [DataParallel(), Fsdp2()], ids=["data", "fsdp2"])
+def test_every_rank_is_handed_the_weights_and_samples_from_them(
+    parallel: Parallel, echo_run: TrainConfig, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    config = replace(
+        echo_run,
+        policy=FolderSource(source),
+        parallel=parallel,
+        steps=2,
+        evaluation=EvaluationConfig(tasks=2, samples=1, times=1, search_tasks=0),
+        diagnostics=DiagnosticsConfig(enabled=False),
+    )
+    (tmp_path / "settings.json").write_text(json.dumps(to_json(config)))
+    command = ["-m", "heedful", "train", "echo", "--config", str(tmp_path / "settings.json"), "--out", "run"]
+    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_ports(1)[0]}
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env=os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank), "PYTHONPATH": paths},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(said)[-3000:]
+    steps = ["weights 0", "policy 0 sampled", "weights 1", "policy 1 sampled"]
+    after = ["weights 2", "policy 2 sampled", "policy 2 greedy"]
+    assert [events(source, rank) for rank in range(2)] == [
+        ["open 0", *steps, *after, "close"],
+        ["open 1", *steps, *after, "close"],
+    ]
+    values = {
+        metric.name: metric.value
+        for line in read_metrics(tmp_path / "run" / "metrics.jsonl")
+        for metric in line.metrics.values()
+    }
+    assert values["sampler/probe_error"] == pytest.approx(0.0, abs=1e-5)
+    errors = [
+        line.metrics["policy/logprob_error"].value
+        for line in read_metrics(tmp_path / "run" / "metrics.jsonl")
+        if "policy/logprob_error" in line.metrics
+    ]
+    known = [error for error in errors if isinstance(error, float)]
+    assert known
+    assert max(known) < 1e-4, "both ranks sampled from the weights that were trained on"
