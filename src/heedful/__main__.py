@@ -1,4 +1,4 @@
-"""`python -m heedful`, and what `torchrun -m heedful` starts. Promise: the same as the `heedful` command."""
+"""`python -m heedful` and `torchrun -m heedful`, the same as the `heedful` command."""
 
 from heedful.cli import main
 

@@ -1,7 +1,4 @@
-"""The protocols that others implement. Each protocol is the whole contract of one seam.
-
-This module needs the standard library only. An error that an implementation raises is handled by its caller, not here.
-"""
+"""The protocols that others implement. Each protocol is the whole contract of one seam. Standard library only."""
 
 from __future__ import annotations
 
@@ -43,10 +40,10 @@ else:
 
 
 class _ByAttribute(_ProtocolMeta):
-    """Makes `isinstance` ask `hasattr` for each member of a protocol.
+    """Makes `isinstance` call `hasattr` for each member of a protocol.
 
-    From Python 3.12 on, `isinstance` overlooks what an object finds through `__getattr__`. A served environment, and
-    one whose episodes live in worker processes, find most of what they offer there.
+    From Python 3.12 on, `isinstance` ignores attributes that an object finds through `__getattr__`. A served
+    environment, and one whose episodes run in worker processes, find most of their attributes there.
     """
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -79,7 +76,7 @@ class Environment(Protocol, metaclass=_ByAttribute):
         ...
 
 
-# What an environment may offer beyond the contract. Each offer is asked for by `isinstance`.
+# Optional protocols of environments, beyond the contract. Callers check for them with `isinstance`.
 
 
 @runtime_checkable
@@ -88,7 +85,7 @@ class ListsActions(Environment, Protocol):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The names; empty where answers are free text after all."""
+        """The names. Empty where answers are free text after all."""
         ...
 
     @property
@@ -99,19 +96,19 @@ class ListsActions(Environment, Protocol):
 
 @runtime_checkable
 class AnswersFreely(Environment, Protocol):
-    """An environment whose replies hold one answer in free text, and that knows what a random player answers."""
+    """An environment whose replies have one answer in free text. It can also draw a random player's answer."""
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
-        """A well-formed answer of a player who knows the form, and the pieces of the task, but does not think."""
+        """A well-formed random answer: it uses the form and the parts of the task, without any thought."""
         ...
 
 
 @runtime_checkable
 class AnswersBlindly(Environment, Protocol):
-    """An environment that knows what a player who does not read could answer."""
+    """An environment that can list answers for a player that does not read the input."""
 
     def blind_answers(self, tasks: Sequence[Task]) -> Sequence[str]:
-        """Whole answers of one turn, most promising first: the commonest solutions of `tasks`."""
+        """Complete answers of one turn, most promising first: the most common solutions of `tasks`."""
         ...
 
 

@@ -29,7 +29,7 @@ def ways_to_answer(env: Environment) -> str:
 
 
 def reply_of(line: str, env: Environment) -> str | None:
-    """The reply that a typed line stands for; `None` to leave.
+    """The reply that a typed line means. `None` to leave.
 
     Raises:
         ValueError: the line has a word that is no action or is ambiguous, or too many actions for one turn.
@@ -50,7 +50,7 @@ def reply_of(line: str, env: Environment) -> str | None:
 
 
 def _actions(env: Environment) -> tuple[tuple[str, ...], int]:
-    """The names of the actions, and how many a turn may have; none where answers are free text."""
+    """The names of the actions, and how many a turn may have. None where answers are free text."""
     return (env.actions, env.actions_per_turn) if isinstance(env, ListsActions) else ((), 1)
 
 

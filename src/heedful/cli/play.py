@@ -211,7 +211,7 @@ def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -
 
 
 def _ask(env: Environment, console: Console) -> str | None:
-    """Ask until the answer can be read; `None` when the person leaves."""
+    """Ask until the answer can be read. `None` when the person leaves."""
     while True:
         try:
             line = console.input("> ").strip()

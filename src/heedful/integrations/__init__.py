@@ -1,3 +1,6 @@
-"""Other trainers, with the filter and the diagnostics of heedful inside. One folder per trainer."""
+"""Other trainers, with the filter and the diagnostics of heedful inside: one folder per trainer.
 
-__all__ = ["trl"]
+A folder is imported by its own name, `heedful.integrations.trl`, since it needs its trainer to be installed.
+"""
+
+__all__: list[str] = []

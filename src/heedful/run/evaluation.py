@@ -127,7 +127,7 @@ def measure_baselines(env: Environment, split: str, tasks: int, search_tasks: in
 
 
 def _training_tasks(env: Environment, count: int) -> Sequence[Any]:
-    # Of few start states a third can be drawn before the last ones take long to find.
+    # With few start states, a third can be drawn before the last ones take long to find.
     few = env.start_states if isinstance(env, CountsStartStates) else None
     count = min(count, few // 3) if few else count
     return TaskStream(env, "train", derive(0, "fixed sequence")).next(count)

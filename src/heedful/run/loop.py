@@ -149,7 +149,7 @@ class _Run:
     folder: RunFolder
     trackers: Sequence[Tracker]
     env: Environment
-    """That of the parts, its episodes in worker processes if they are asked for."""
+    """The environment of the parts, with its episodes in worker processes if the configuration says so."""
     source: OpenPolicySource
 
     @property

@@ -8,8 +8,8 @@ COUNTED = read_entries(
     """
     grounding[/<environment>]/input_to_action | nats | lower
     I(X;A): what the first action tells about the prompt, corrected for few prompts and few actions. H(A) with the
-    jackknife's correction over prompts, minus H(A|X) with the bias of a Dirichlet model. At most the log of the number of
-    actions that occur. May be negative.
+    jackknife's correction over prompts, minus H(A|X) with the bias of a Dirichlet model. At most the log of the number
+    of actions that occur. May be negative.
     Missing: fewer than two prompts with 4 actions; free text
     Cadence: measurement
 
