@@ -41,7 +41,7 @@ class CheckWords:
       from heedful.envs.checking.check import QUICK, check
 
       def test_my_environment_keeps_the_contract():
-          report = check(MyFamily(), effort=QUICK)
+          report = check(MyEnvironment(), effort=QUICK)
           assert report.ok, str(report)
     """
 

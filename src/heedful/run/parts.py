@@ -97,8 +97,7 @@ def assemble(
         )
     torch.set_num_threads(config.threads)
     world = world or World(device=pick_device(config.device))
-    device = world.device
-    env = config.env
+    device, env = world.device, config.env
     with world.local_rank_0_first():
         model, tokenizer = load_policy(config, device, progress)
     world.broadcast_weights(cast(torch.nn.Module, model))
@@ -129,9 +128,6 @@ def assemble(
         reference=reference if config.algorithm.kl > 0 else None,
         critic=load_critic(config, model, settings),
     )
-    if config.diagnostics.enabled and world.is_rank_0:
-        load_text_judge()  # now, so that its time is not part of the first step
-    scorer = HFScorer(model, max_tokens=config.diagnostics.max_tokens)
     parts = Parts(
         env=env,
         model=model,
@@ -139,14 +135,7 @@ def assemble(
         renderer=renderer,
         tasks=TaskStream(env, "train", derive(config.seed, "tasks"), config.tasks),
         learner=learner,
-        diagnostician=Diagnostician(
-            config.diagnostics,
-            scorer,
-            config.seed,
-            ThoughtTags(config.tags.open, config.tags.close),
-            renderer.piece,
-            load_judge(config, device) if world.is_rank_0 else None,
-        ),
+        diagnostician=load_diagnostician(config, model, renderer, world),
         selection=Selection(config.filter, config.coverage, None if config.tasks is None else TaskMemory()),
         gradient_meter=load_gradient_meter(config, learner, reference),
         adapters=adapters,
@@ -167,6 +156,17 @@ def load_policy(
         cast(torch.nn.Module, model).to(device)
         return model, tokenizer
     return load_model(config.model, device, config.dtype)
+
+
+def load_diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Renderer, world: World) -> Diagnostician:
+    """The diagnostician, which scores with the policy's own model. Rank 0 alone loads the judges."""
+    judge = None
+    if config.diagnostics.enabled and world.is_rank_0:
+        load_text_judge()  # now, so that the first step's time is that of a step
+        judge = load_judge(config, world.device)
+    tags = ThoughtTags(config.tags.open, config.tags.close)
+    scorer = HFScorer(model, max_tokens=config.diagnostics.max_tokens)
+    return Diagnostician(config.diagnostics, scorer, config.seed, tags, renderer.piece, judge)
 
 
 def load_sharded(model: PreTrainedModel, world: World) -> Sharded:
