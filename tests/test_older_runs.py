@@ -46,7 +46,7 @@ def test_an_older_run_is_opened_with_its_configuration_metrics_rollouts_and_verd
     assert {group.task.environment for group in rollouts.groups} == {"echo"}
     assert sum(t.outcome == 1.0 for group in rollouts.groups for t in group.trajectories) == 5
     assert run.verdict[0].startswith("Sampled success on 6 held-out tasks")
-    assert read_scores(run.folder.scores(0)).scores is not None
+    assert read_scores(run.folder.scores(0)).scores_MN.size > 0
     assert read_gradients(run.folder.gradients(3)).step == 3
 
 
