@@ -17,6 +17,8 @@ from heedful.report import write_report
 from heedful.storage import read_gradients, read_scores
 
 OLD = Path(__file__).parent / "fixtures" / "run_of_0_1_0"
+REPAIRED = {"grounding/input_to_action"}
+"""Metrics whose estimator was wrong in 0.1.0: their numbers differ on purpose."""
 
 
 @pytest.fixture
@@ -72,6 +74,12 @@ def test_an_older_checkpoint_is_evaluated(run: heedful.Run) -> None:
     assert found["eval/val/sampled/success"].n == 12
 
 
-def test_an_audit_of_older_rollouts_gives_the_same_numbers(run: heedful.Run, tmp_path: Path) -> None:
+def unrepaired(lines: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [{name: value for name, value in line.items() if name not in REPAIRED} for line in lines]
+
+
+def test_an_audit_of_older_rollouts_gives_the_same_numbers_unless_repaired(run: heedful.Run, tmp_path: Path) -> None:
     audit = heedful.audit(run.path, out=tmp_path / "audit", show=False)
-    assert values(audit.path / "metrics.jsonl") == values(OLD / "audit" / "metrics.jsonl")
+    now, then = values(audit.path / "metrics.jsonl"), values(OLD / "audit" / "metrics.jsonl")
+    assert [line.keys() for line in now] == [line.keys() for line in then]
+    assert unrepaired(now) == unrepaired(then)
