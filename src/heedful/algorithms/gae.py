@@ -30,8 +30,9 @@ class Gae:
     token of the same turn has the same estimate, with its own value as the baseline.
 
     A turn's reward is given to its last sampled token (where a turn has none, to the last one before it). After the
-    last token V = 0, however the episode ended. Turns and tokens are budgets of the task, and the agent knows them.
-    So an exceeded budget ends the task itself, and there is no bootstrapping.
+    last token V = 0, however the episode ended. There is no bootstrapping, since the objective is the return of the
+    episode as it is played: at the limit of turns or tokens it is over, in evaluation too, and nothing follows. The agent
+    is told its turns and not its tokens. So for the critic an episode that ends `out_of_tokens` ends by surprise.
 
     Source: Schulman et al. 2016, arXiv:1506.02438, eq. 16. Deviation from common code: tokens that were not sampled
     have no values and no rewards here, so no reward can be lost on one.
