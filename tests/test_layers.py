@@ -115,8 +115,6 @@ def imports_of(module: str, source: str, is_package: bool = False) -> tuple[set[
                 others.add(origin.split(".")[0])
                 continue
             inside = origin.removeprefix("heedful").removeprefix(".")
-            if name == "__version__":
-                continue
             deeper = f"{inside}.{name}".removeprefix(".")
             own.add(deeper if name and deeper in MODULES else inside or "heedful")
     return own, others
@@ -252,4 +250,4 @@ before = set(sys.modules)
 import heedful
 print(*sorted({name for name in set(sys.modules) - before if name.split(".")[0] not in sys.stdlib_module_names}))
 """)
-    assert set(loaded.split()) <= {"heedful", "heedful.exports"}
+    assert set(loaded.split()) <= {"heedful", "heedful.exports", "heedful.version"}

@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from heedful.exports import lazily
+from heedful.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from heedful.auditing import audit
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from heedful.run.evaluate import evaluate
     from heedful.run.presets import preset
     from heedful.run.train import Run, resume, train
-
-__version__ = "0.1.0"
 
 __all__ = ["Run", "TrainConfig", "audit", "evaluate", "measure", "preset", "resume", "train"]
 

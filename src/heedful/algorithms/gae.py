@@ -31,8 +31,8 @@ class Gae:
 
     A turn's reward is given to its last sampled token (where a turn has none, to the last one before it). After the
     last token V = 0, however the episode ended. There is no bootstrapping, since the objective is the return of the
-    episode as it is played: at the limit of turns or tokens it is over, in evaluation too, and nothing follows. The agent
-    is told its turns and not its tokens. So for the critic an episode that ends `out_of_tokens` ends by surprise.
+    episode as it is played: at the limit of turns or tokens it is over, in evaluation too, and nothing follows. The
+    agent is told its turns and not its tokens. So for the critic an episode that ends `out_of_tokens` ends by surprise.
 
     Source: Schulman et al. 2016, arXiv:1506.02438, eq. 16. Deviation from common code: tokens that were not sampled
     have no values and no rewards here, so no reward can be lost on one.

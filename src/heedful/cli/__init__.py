@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from heedful import __version__
+from heedful.version import __version__
 
 COMMANDS = {
     "train": ("heedful.cli.train", "train an agent: rollouts, filter, update, diagnostics, report"),

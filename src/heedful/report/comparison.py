@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful import __version__
 from heedful.diagnostics.catalogue import unit_of
 from heedful.report.chart import Axis, Curve, Frame, key
 from heedful.report.numerals import interval, numeral
@@ -18,6 +17,7 @@ from heedful.report.panels import DrawnPanel, Panel, draw, splits
 from heedful.report.record import RunRecord, Series, read_run
 from heedful.report.templates import fill
 from heedful.storage import write_whole
+from heedful.version import __version__
 
 MOST_RUNS = 6
 """Most runs: the number of colours and shapes that a reader can distinguish."""

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from heedful import __version__
 from heedful.report.bars import Bars, common_range, draw_bars
 from heedful.report.chart import Curve, key
 from heedful.report.numerals import numeral
@@ -22,6 +21,7 @@ from heedful.report.record import Series
 from heedful.report.templates import fill
 from heedful.storage import RunFolder, StoredGradients, read_gradients, write_whole
 from heedful.types import Metric
+from heedful.version import __version__
 
 FIGURES: tuple[tuple[str, str, tuple[tuple[str, str, int], ...]], ...] = (
     (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from heedful import __version__
 from heedful.report.chart import Frame
 from heedful.report.embedding import inert_json
 from heedful.report.panels import DrawnPanel, Section, draw, sections
@@ -19,6 +18,7 @@ from heedful.report.templates import fill
 from heedful.report.trajectories import tags_of, trajectory_sample
 from heedful.report.triage import alarm_table, triage_of
 from heedful.storage import RunFolder, write_whole
+from heedful.version import __version__
 
 
 def write_report(run_folder: RunFolder | Path | str) -> Path:

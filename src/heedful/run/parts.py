@@ -88,8 +88,7 @@ def assemble(
     start: Checkpoint | None,
     world: World | None = None,
 ) -> Parts:
-    """Everything a run needs, from its configuration and, when resuming, a checkpoint. Called on each rank of
-    `world`."""
+    """Everything a run needs, from its configuration and a checkpoint to resume from. Called on each rank."""
     if config.sampling.greedy:
         raise ValueError(
             "sampling.greedy is for playing: in training the members of a group would differ by the environment's "

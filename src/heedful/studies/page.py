@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heedful import __version__
 from heedful.configuration import to_json
 from heedful.report.templates import fill
 from heedful.storage import write_whole
@@ -37,6 +36,7 @@ from heedful.studies.tables import (
     signed,
 )
 from heedful.types import Metric
+from heedful.version import __version__
 
 
 def write_results(folder: StudyFolder, study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
