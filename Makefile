@@ -30,7 +30,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 train: setup ## Train on FrozenLake; flags go into ARGS, e.g. make train ARGS="--filter keep_all".
 	$(BIN)/heedful train frozen_lake $(ARGS)
 
-test: setup ## Run the tests; a part of them with ARGS, e.g. make test ARGS="tests/test_filters.py".
+test: setup ## Run the tests; a part of them with ARGS, e.g. make test ARGS="tests/filters".
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not proof and not gpu" $(ARGS)
 
 lint: setup ## Check style, formatting and types.
