@@ -62,7 +62,7 @@ def first_raises(world: World) -> None:
 
 def second_is_late(world: World) -> None:
     if world.rank == 1:
-        time.sleep(4.5)
+        time.sleep(10)
     world.gather("in time")
 
 
@@ -72,7 +72,7 @@ def second_vanishes(world: World) -> None:
     if world.rank == 1:
         store = world._store
         assert store is not None
-        store.set("collective/1", "2")
+        store.set("collective/1", "3")  # joined, met, and this one
         os._exit(0)
     world.gather("never met")
 
@@ -100,7 +100,8 @@ def met_with(fault: Callable[[World], None], place: ProcessRank, port: str) -> t
     began = time.monotonic()
     said = ""
     try:
-        with Joined(place, torch.device("cpu"), 3 if fault is second_is_late else 60) as world:
+        with Joined(place, torch.device("cpu"), 8 if fault is second_is_late else 60) as world:
+            world.gather("joined")  # or, on a busy machine, one would fail while the other still connects
             fault(world)
     except (ProcessLost, ValueError) as error:
         said = f"{type(error).__name__}: {error}"
