@@ -113,6 +113,7 @@ def test_rows_that_restart_beside_rows_that_go_on_sample_what_they_would_alone(m
 def test_a_turn_after_a_restart_reads_its_window_once_per_distinct_context(
     model: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    played(policy_of(model, renderer), Context(0))  # a model's first reply checks its KV cache: reads of its own
     shapes: list[tuple[int, ...]] = []
     extend = KVBatch.extend
 
