@@ -19,6 +19,9 @@ WATCHES_GLOBALS = ROOT / "src" / "heedful" / "envs" / "checking" / "global_state
 ISOLATES_GLOBALS = ROOT / "src" / "heedful" / "envs" / "adapters" / "global_random.py"
 """Gives foreign code that draws from the shared generators a state of its own, and puts them back, too."""
 
+SEEDS_PROGRAMS = ROOT / "src" / "heedful" / "sandbox" / "program.py"
+"""Seeds the shared generator of a process that runs one foreign program, and ends with it."""
+
 OWN_GENERATORS = {"random.Random", "random.SystemRandom"}
 NUMPY_GENERATORS = {"default_rng", "Generator", "SeedSequence", "PCG64", "BitGenerator"}
 TORCH_SEEDING = {
@@ -127,7 +130,7 @@ def test_at_most_two_handlers_catch_everything() -> None:
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT / "src")))
 def test_nothing_hashes_or_draws_from_a_global_generator(file: Path) -> None:
     found = global_state(parsed(file))
-    assert bool(found) == (file in (WATCHES_GLOBALS, ISOLATES_GLOBALS)), found
+    assert bool(found) == (file in (WATCHES_GLOBALS, ISOLATES_GLOBALS, SEEDS_PROGRAMS)), found
 
 
 def test_every_module_says_what_it_is_for() -> None:

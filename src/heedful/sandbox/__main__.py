@@ -1,0 +1,52 @@
+"""`python -m heedful.sandbox FILE`: run one program in the sandbox, with standard input passed on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from heedful.sandbox.pool import Limits, SandboxError
+from heedful.sandbox.proof import LEVELS, opened
+
+_EXIT = {"ended": None, "error": 1, "cpu": 124, "waited": 124, "output": 125, "forbidden": 126, "crashed": 126}
+
+
+def main() -> int:
+    """Run the program named on the command line. Returns its exit status, or 2 if there is no safe sandbox."""
+    usual = Limits()
+    parser = argparse.ArgumentParser(
+        "python -m heedful.sandbox",
+        description="Run a Python program where it can open no file, start no process and reach no network.",
+        epilog="Exit codes: the program's own; 1 uncaught error, 2 no safe sandbox here, 124 out of time, 125 too much "
+        "output, 126 ended by the kernel.",
+    )
+    parser.add_argument("file", type=Path, help="the program, in Python")
+    parser.add_argument(
+        "--level", choices=("auto", *LEVELS), default="auto", help="the walls to use (auto: all there are)"
+    )
+    parser.add_argument("--seconds", type=int, default=usual.cpu, help="CPU time")
+    parser.add_argument("--wall", type=float, default=usual.wall, help="seconds in all")
+    parser.add_argument("--memory", type=int, default=usual.memory >> 20, help="address space, in MiB")
+    typed = parser.parse_args()
+    try:
+        limits = Limits(typed.seconds, typed.wall, typed.memory << 20)
+        source = typed.file.read_bytes()
+        with opened(typed.level, limits) as sandbox:
+            outcome = sandbox.run(source, b"" if sys.stdin.isatty() else sys.stdin.buffer.read())
+    except (SandboxError, OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    sys.stdout.buffer.write(outcome.stdout)
+    sys.stderr.buffer.write(outcome.stderr)
+    sys.stderr.flush()
+    print(
+        f"{outcome.ending} (level {sandbox.level}): {outcome.cpu:.3f} s of CPU, {outcome.memory >> 20} MiB",
+        file=sys.stderr,
+    )
+    code = _EXIT[outcome.ending]
+    return outcome.status if code is None else code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""What the trainer, the supervisor and the programs send each other. Nothing here executes what it reads.
+
+Values between two programs are plain data in JSON, with tags for what JSON lacks (tuples, sets, dictionaries with any
+keys, bytes, infinite numbers). A message is read with limits, and by content only: no pickle, no `repr`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Kind = Literal["script", "function", "candidate", "checker"]
+
+STDIN, STDOUT, STDERR, CODE, RESULT, PEER = range(6)
+"""Descriptors of a program. `PEER` is there for a candidate and its checker only, and connects the two."""
+
+UNCAUGHT = 120
+"""Exit status of a program that ended with an uncaught exception."""
+
+NOT_STARTED = 121
+"""Exit status of a program that could not be locked in, and therefore never ran."""
+
+_DEEPEST = 200
+"""Nested containers in one value."""
+
+
+class NotPlain(ValueError):
+    """A value that cannot be sent: an object, a cycle, or containers nested too deeply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One program for the supervisor. Code and input travel as descriptors, which the supervisor never reads."""
+
+    kind: Kind
+    cpu: int
+    """Seconds of CPU time."""
+    wall: float
+    """Seconds in all, waiting included."""
+    memory: int
+    """Bytes of address space."""
+    entry: str = ""
+    """The function to call. Not for scripts."""
+
+    def encoded(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def decoded(data: bytes) -> Request:
+        return Request(**json.loads(data))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a program ended, as the kernel says."""
+
+    status: int
+    """Exit status. If a signal ended the program: minus its number."""
+    cpu: float
+    """Seconds of CPU time used."""
+    wall: float
+    """Seconds from its start to its end."""
+    memory: int
+    """Largest resident memory in bytes."""
+    overdue: bool
+    """The supervisor ended it at its deadline."""
+
+    def encoded(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def decoded(data: bytes) -> Report:
+        return Report(**json.loads(data))
+
+
+def to_plain(value: Any, depth: int = 0) -> Any:
+    """A value as JSON data with tags. Only exact builtin types are read, so no method of a program's class is called.
+
+    Raises NotPlain.
+    """
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if depth > _DEEPEST:
+        raise NotPlain(f"a value with more than {_DEEPEST} nested containers")
+    if kind is list:
+        return [to_plain(each, depth + 1) for each in value]
+    if kind in (tuple, set, frozenset):
+        return {kind.__name__: [to_plain(each, depth + 1) for each in value]}
+    if kind is dict:
+        return {"dict": [[to_plain(key, depth + 1), to_plain(each, depth + 1)] for key, each in value.items()]}
+    if kind is complex:
+        return {"complex": [to_plain(value.real), to_plain(value.imag)]}
+    if kind in (bytes, bytearray):
+        return {"bytes": value.hex()}
+    raise NotPlain(f"a value of type {kind.__name__}, which is not plain data")
+
+
+def from_plain(data: Any) -> Any:
+    """The value that `to_plain` described. Raises NotPlain for anything else."""
+    if type(data) is list:
+        return [from_plain(each) for each in data]
+    if type(data) is not dict:
+        return data
+    if len(data) != 1:
+        raise NotPlain("a tagged value with other than one tag")
+    ((tag, inside),) = data.items()
+    try:
+        return _TAGS[tag](inside)
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotPlain(f"a value that cannot be read: {type(error).__name__}") from None
+
+
+_TAGS = {
+    "float": lambda text: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[text],
+    "tuple": lambda items: tuple(map(from_plain, items)),
+    "set": lambda items: set(map(from_plain, items)),
+    "frozenset": lambda items: frozenset(map(from_plain, items)),
+    "dict": lambda pairs: {from_plain(key): from_plain(value) for key, value in pairs},
+    "complex": lambda parts: complex(from_plain(parts[0]), from_plain(parts[1])),
+    "bytes": bytes.fromhex,
+}
+
+
+def encode_value(value: Any) -> bytes:
+    """One value on one line. Raises NotPlain."""
+    try:
+        return json.dumps(to_plain(value)).encode() + b"\n"
+    except (ValueError, RecursionError) as error:  # a number with more digits than Python writes, or a cycle
+        raise NotPlain(str(error)) from None
+
+
+def decode_value(line: bytes) -> Any:
+    """The value on a line. Raises NotPlain, whatever the line is."""
+    try:
+        return from_plain(json.loads(line))
+    except (ValueError, RecursionError) as error:
+        raise NotPlain(f"a line that holds no value: {str(error)[:80]}") from None

@@ -1,0 +1,377 @@
+"""The trainer's side: hand programs to a supervisor, and collect what they write.
+
+A `Sandbox` may be used from several threads at once. Each call runs one program in a fresh process. When a supervisor
+ends, another one is started.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from heedful.sandbox.messages import NOT_STARTED, UNCAUGHT, Kind, NotPlain, Report, Request, decode_value, encode_value
+
+Level = Literal["full", "kernel", "strict"]
+
+Ending = Literal["ended", "error", "cpu", "waited", "output", "forbidden", "crashed"]
+"""How a program ended: by itself, by an uncaught error, out of CPU time, out of time while it waited, by too much
+output, by a system call that only an attack makes, or by another signal (also: out of memory in C)."""
+
+_SIGSYS, _SIGKILL, _SIGXCPU = 31, 9, 24
+
+_NEARLY = 0.9
+"""The kernel's limit counts clock ticks, its report counts nanoseconds. They differ by a few hundredths."""
+
+_START_SECONDS = 120.0
+"""How long a supervisor may take to import its modules, also on a busy machine."""
+
+
+class SandboxError(RuntimeError):
+    """The sandbox itself failed: no supervisor could be started, or it ended twice during one program.
+
+    This says nothing about the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one program may use."""
+
+    cpu: int = 6
+    """Whole seconds of CPU time, as the kernel counts them."""
+    wall: float = 30.0
+    """Seconds in all. Far above `cpu`, so that a busy machine fails nobody."""
+    memory: int = 512 << 20
+    """Bytes of address space, the interpreter's own 60 MB included."""
+    output: int = 1 << 20
+    """Bytes that it may write to standard output, and to each other descriptor."""
+
+    def __post_init__(self) -> None:
+        for name in ("cpu", "wall", "memory", "output"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"limits: {name} must be above 0, but is {getattr(self, name)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one program."""
+
+    ending: Ending
+    status: int
+    """Exit status. If a signal ended the program: minus its number."""
+    stdout: bytes
+    stderr: bytes
+    result: bytes
+    """What it wrote to the result descriptor: a claim of the program, to be read with `value`."""
+    cpu: float
+    """Seconds of CPU time."""
+    wall: float
+    """Seconds from start to end."""
+    memory: int
+    """Largest resident memory in bytes."""
+
+    def value(self) -> Any:
+        """The one value on the result descriptor. Raises NotPlain if it is anything else."""
+        if self.ending != "ended" or not self.result.endswith(b"\n"):
+            raise NotPlain("no value, since the program did not end by itself")
+        return decode_value(self.result)
+
+
+@dataclass(slots=True)
+class _Supervisor:
+    """One supervisor process, and the socket to it."""
+
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+    owner: int = field(default_factory=os.getpid)
+
+    def close(self) -> None:
+        self.connection.close()
+        if self.owner == os.getpid():
+            self.process.wait()
+
+
+class Sandbox:
+    """Runs programs that nobody trusts. Use it as a context, or call `close`.
+
+    `level`: `full` (namespaces, Landlock where there is one, filter), `kernel` (Landlock and filter) or `strict` (the
+    filter alone). No level lets a program open a file, start a process or reach a network. `heedful.sandbox.proof`
+    finds the highest level that this machine grants, and proves it.
+
+    Raises SandboxError if no supervisor can be started.
+    """
+
+    def __init__(self, level: Level, limits: Limits | None = None) -> None:
+        self.level: Level = level
+        self.limits = limits or Limits()
+        self._lock = threading.Lock()
+        self._supervisor: _Supervisor | None = None
+        self._working()
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the supervisor and every program that still runs."""
+        with self._lock:
+            if self._supervisor is not None:
+                self._supervisor.close()
+                self._supervisor = None
+
+    def run(self, source: str | bytes, stdin: str | bytes = b"", limits: Limits | None = None) -> Outcome:
+        """Run a program with this standard input."""
+        return self._run(_Order("script", "", source, _bytes(stdin), limits or self.limits))
+
+    def call(
+        self, source: str | bytes, function: str, arguments: Sequence[Any], limits: Limits | None = None
+    ) -> Outcome:
+        """Define what `source` defines, and call one function with plain data. `Outcome.value` is what it returned."""
+        return self._run(_Order("function", function, source, encode_value(list(arguments)), limits or self.limits))
+
+    def check(
+        self, source: str | bytes, function: str, checker: str | bytes, limits: Limits | None = None
+    ) -> tuple[Outcome, Outcome]:
+        """Run a checker, which defines `check(candidate)`, against a function of `source` in another process.
+
+        Returns the checker's outcome and the candidate's. The candidate passes if the checker's `value()` is True.
+        """
+        limits = limits or self.limits
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with ours, theirs:
+            candidate = _Collected(self._send(_Order("candidate", function, source, b"", limits, theirs)), limits)
+            judge = _Collected(self._send(_Order("checker", function, checker, b"", limits, ours)), limits)
+        _collect(judge, candidate)
+        outcomes = judge.outcome(), candidate.outcome()
+        if outcomes[0] is None or outcomes[1] is None:
+            raise SandboxError("the sandbox's supervisor ended while a checker ran")
+        return outcomes[0], outcomes[1]
+
+    def _run(self, order: _Order) -> Outcome:
+        for _ in range(2):
+            collected = _Collected(self._send(order), order.limits)
+            _collect(collected)
+            if outcome := collected.outcome():
+                return outcome
+        raise SandboxError("the sandbox's supervisor ended twice while it ran one program")
+
+    def _send(self, order: _Order) -> _Pipes:
+        """Hand one program over. Code and input are sealed memory files: nothing can rewrite them."""
+        limits = order.limits
+        request = Request(order.kind, limits.cpu, limits.wall, limits.memory, order.entry).encoded()
+        pipes = _Pipes.opened()
+        inside = [
+            _sealed(order.stdin),
+            pipes.stdout[1],
+            pipes.stderr[1],
+            _sealed(_bytes(order.source)),
+            pipes.result[1],
+        ]
+        extra = [order.peer.fileno()] if order.peer else []
+        try:
+            for attempt in range(2):
+                try:
+                    connection = self._working().connection
+                    socket.send_fds(connection, [request], [pipes.control[1], *inside, *extra])
+                    return pipes
+                except OSError as error:
+                    if attempt:
+                        raise SandboxError(f"the sandbox's supervisor does not answer: {error}") from error
+                    self.close()
+        finally:
+            for each in (pipes.control[1], *inside):
+                os.close(each)
+        raise AssertionError("two attempts end in an answer or an error")
+
+    def _working(self) -> _Supervisor:
+        """The supervisor, started again if it ended or belongs to the process that this one was forked from."""
+        with self._lock:
+            found = self._supervisor
+            if found is not None and (found.owner != os.getpid() or found.process.poll() is not None):
+                found.close()
+                found = None
+            self._supervisor = found or _started(self.level)
+            return self._supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """One program to run."""
+
+    kind: Kind
+    entry: str
+    source: str | bytes
+    stdin: bytes
+    limits: Limits
+    peer: socket.socket | None = None
+    """Connects a candidate and its checker."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipes:
+    """The ends of one program's pipes: (ours, the program's)."""
+
+    control: tuple[int, int]
+    stdout: tuple[int, int]
+    stderr: tuple[int, int]
+    result: tuple[int, int]
+
+    @staticmethod
+    def opened() -> _Pipes:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        return _Pipes((ours.detach(), theirs.detach()), os.pipe(), os.pipe(), os.pipe())
+
+
+class _Collected:
+    """What one program wrote, up to its limits, and its end."""
+
+    def __init__(self, pipes: _Pipes, limits: Limits) -> None:
+        self._control = pipes.control[0]
+        self._limits = limits
+        self._order = [pipes.stdout[0], pipes.stderr[0], pipes.result[0]]
+        self._streams = {each: bytearray() for each in self._order}
+        self._flooded = False
+        self._report: Report | None = None
+        self.open = {*self._order, self._control}
+        """Descriptors that may still say something."""
+        self.lost = False
+        """The supervisor ended before the program."""
+
+    @property
+    def done(self) -> bool:
+        """Nothing more is to come, or nothing more is wanted."""
+        return self.lost or not self.open or (self._flooded and self._report is not None)
+
+    def stop(self) -> None:
+        """Ask for the end of the program. Its outcome is still to be read."""
+        if self._report is None:
+            with suppress(OSError):  # it ended in between
+                os.write(self._control, b"k")
+
+    def take(self, descriptor: int) -> None:
+        """Read what has arrived."""
+        data = os.read(descriptor, 1 << 16)
+        if descriptor == self._control:
+            self.open.discard(descriptor)
+            self.lost = not data
+            self._report = Report.decoded(data) if data else None
+        elif not data:
+            self.open.discard(descriptor)
+        else:
+            kept = self._streams[descriptor]
+            kept += data[: self._limits.output - len(kept)]
+            if len(kept) >= self._limits.output and not self._flooded:
+                self._flooded = True
+                self.stop()
+
+    def close(self) -> None:
+        for each in (*self._order, self._control):
+            os.close(each)
+
+    def outcome(self) -> Outcome | None:
+        """The outcome, after `_collect`. None if the supervisor ended before the program."""
+        if self.lost or self._report is None:
+            return None
+        report = self._report
+        stdout, stderr, result = (bytes(self._streams[each]) for each in self._order)
+        if report.status == NOT_STARTED:
+            raise SandboxError(stderr.decode("utf-8", "replace"))
+        return Outcome(
+            self._ending(report), report.status, stdout, stderr, result, report.cpu, report.wall, report.memory
+        )
+
+    def _ending(self, report: Report) -> Ending:
+        if self._flooded:
+            return "output"
+        if report.status >= 0:
+            return "error" if report.status == UNCAUGHT else "ended"
+        if report.overdue:
+            return "waited"
+        if report.status in (-_SIGXCPU, -_SIGKILL) and report.cpu >= _NEARLY * self._limits.cpu:
+            return "cpu"
+        return "forbidden" if report.status == -_SIGSYS else "crashed"
+
+
+def _collect(first: _Collected, *others: _Collected) -> None:
+    """Read from programs that run together until the first has ended. Then the others are ended, too."""
+    together = (first, *others)
+    events = select.poll()
+    owners = {each: one for one in together for each in one.open}
+    for each in owners:
+        events.register(each, select.POLLIN)
+    try:
+        while not all(each.done for each in together):
+            for descriptor, _ in events.poll():
+                owners[descriptor].take(descriptor)
+                if descriptor not in owners[descriptor].open:
+                    events.unregister(descriptor)
+            if first.done:
+                for each in others:
+                    each.stop()
+    finally:
+        for each in together:
+            each.close()
+
+
+def _started(level: Level) -> _Supervisor:
+    """Start a supervisor with an empty environment, outside the session of the trainer. Raises SandboxError."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    home = Path(__file__).resolve().parents[2]
+    command = (
+        f"import sys; sys.path.insert(0, {str(home)!r}); from heedful.sandbox import supervisor; "
+        "supervisor.preload(); supervisor.main()"
+    )
+    environment = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    environment |= {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-s", "-P", "-B", "-X", "utf8", "-c", command, str(theirs.fileno()), level],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd="/",
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+    ours.settimeout(_START_SECONDS)
+    try:
+        answer = ours.recv(4096)
+    except TimeoutError:
+        answer = f"no: it did not start within {_START_SECONDS:.0f} seconds".encode()
+    ours.settimeout(None)
+    if answer == b"ready":
+        return _Supervisor(process, ours)
+    ours.close()
+    process.kill()
+    _, errors = process.communicate()
+    reason = answer.removeprefix(b"no: ") or errors.strip().rsplit(b"\n", 1)[-1] or b"it ended at once"
+    raise SandboxError(f"the sandbox cannot start at level {level}: {reason.decode('utf-8', 'replace')}")
+
+
+def _sealed(data: bytes) -> int:
+    """A file in memory that holds `data`, and that nobody can change."""
+    descriptor = os.memfd_create("program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    fcntl.fcntl(
+        descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    )
+    return descriptor
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
