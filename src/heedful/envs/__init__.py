@@ -12,6 +12,7 @@ __all__ = ["ENVIRONMENTS", "REGISTRY", "get"]
 REGISTRY: dict[str, str] = {
     "bandit": "heedful.envs.toys.bandit:Bandit",
     "chain": "heedful.envs.toys.chain:Chain",
+    "code": "heedful.envs.code.environment:Code",
     "countdown": "heedful.envs.countdown.environment:Countdown",
     "echo": "heedful.envs.toys.echo:Echo",
     "frozen_lake": "heedful.envs.frozen_lake.environment:FrozenLake",

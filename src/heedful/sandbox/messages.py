@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -108,14 +109,14 @@ def from_plain(data: Any) -> Any:
         return data
     if len(data) != 1:
         raise NotPlain("a tagged value with other than one tag")
-    ((tag, inside),) = data.items()
+    tag = next(iter(data))
     try:
-        return _TAGS[tag](inside)
+        return _TAGS[tag](data[tag])
     except (KeyError, TypeError, ValueError) as error:
         raise NotPlain(f"a value that cannot be read: {type(error).__name__}") from None
 
 
-_TAGS = {
+_TAGS: dict[str, Callable[[Any], Any]] = {
     "float": lambda text: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[text],
     "tuple": lambda items: tuple(map(from_plain, items)),
     "set": lambda items: set(map(from_plain, items)),

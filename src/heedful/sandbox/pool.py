@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from heedful.sandbox.messages import NOT_STARTED, UNCAUGHT, Kind, NotPlain, Report, Request, decode_value, encode_value
 
-Level = Literal["full", "kernel", "strict"]
+Level = Literal["full", "kernel", "strict", "off"]
 
 Ending = Literal["ended", "error", "cpu", "waited", "output", "forbidden", "crashed"]
 """How a program ended: by itself, by an uncaught error, out of CPU time, out of time while it waited, by too much
@@ -105,7 +105,8 @@ class Sandbox:
 
     `level`: `full` (namespaces, Landlock where there is one, filter), `kernel` (Landlock and filter) or `strict` (the
     filter alone). No level lets a program open a file, start a process or reach a network. `heedful.sandbox.proof`
-    finds the highest level that this machine grants, and proves it.
+    finds the highest level that this machine grants, and proves it. `off` keeps the limits of time and memory alone: a
+    program can do whatever the trainer's user can.
 
     Raises SandboxError if no supervisor can be started.
     """
@@ -317,11 +318,11 @@ def _collect(first: _Collected, *others: _Collected) -> None:
                 if descriptor not in owners[descriptor].open:
                     events.unregister(descriptor)
             if first.done:
-                for each in others:
-                    each.stop()
+                for other in others:
+                    other.stop()
     finally:
-        for each in together:
-            each.close()
+        for one in together:
+            one.close()
 
 
 def _started(level: Level) -> _Supervisor:

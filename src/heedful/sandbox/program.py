@@ -50,12 +50,17 @@ PROGRAM = "<program>"
 """The name of the program in tracebacks."""
 
 
-def run(request: Request, descriptors: list[int], machine: seccomp.Machine) -> NoReturn:
-    """Become the program. Never returns. A program that cannot be locked in is not started."""
+def run(request: Request, descriptors: list[int], machine: seccomp.Machine | None) -> NoReturn:
+    """Become the program. Never returns. A program that cannot be locked in is not started.
+
+    `machine`: the system calls to filter. None keeps the limits alone (level `off`).
+    """
     try:
         _take_descriptors(descriptors)
         _open_streams()
-        _lock_in(request, machine)
+        _limit(request)
+        if machine is not None:
+            _lock_in(machine)
     except (OSError, ValueError) as error:
         os.write(STDERR, f"the sandbox could not be closed: {error}".encode())
         os._exit(NOT_STARTED)
@@ -78,28 +83,37 @@ def _open_streams() -> None:
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
 
 
-def _lock_in(request: Request, machine: seccomp.Machine) -> None:
-    """Give up time, memory, files, rights, and at last every system call that is not needed."""
-    os.setsid()
+def die_with_parent() -> None:
+    """Be killed by the kernel when the parent ends."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _limit(request: Request) -> None:
+    """Give up time, memory and files, and forget the surroundings."""
+    os.setsid()
+    die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    for name, soft, hard in (
-        (resource.RLIMIT_CPU, request.cpu, request.cpu),
-        (resource.RLIMIT_AS, request.memory, request.memory),
-        (resource.RLIMIT_FSIZE, 0, 0),
-        (resource.RLIMIT_NOFILE, 16, 16),
-        (resource.RLIMIT_CORE, 0, 0),
+    for name, most in (
+        (resource.RLIMIT_CPU, request.cpu),
+        (resource.RLIMIT_AS, request.memory),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NOFILE, 16),
+        (resource.RLIMIT_CORE, 0),
     ):
-        resource.setrlimit(name, (soft, hard))
+        resource.setrlimit(name, (most, most))
+    os.environ.clear()
+    random.seed(0)
+
+
+def _lock_in(machine: seccomp.Machine) -> None:
+    """Give up all rights, and at last every system call that is not needed."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(walls.SANDBOX_USER)
         os.setuid(walls.SANDBOX_USER)
     walls.drop_capabilities()
     prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    os.environ.clear()
-    random.seed(0)
     program = seccomp.compiled(seccomp.filter_program(machine, os.getpid()))
     seccomp.give_up_privileges()
     seccomp.install(program)
@@ -115,8 +129,8 @@ def _finish(mode: Callable[[str], None], entry: str) -> NoReturn:
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
         finally:
-            if error := sys.exc_info()[1]:
-                os.write(STDERR, _described(error).encode("utf-8", "backslashreplace")[-4000:])
+            if raised := sys.exc_info()[1]:
+                os.write(STDERR, _described(raised).encode("utf-8", "backslashreplace")[-4000:])
             threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()
             sys.stdout.flush()
@@ -157,10 +171,10 @@ def _script(entry: str) -> None:
 def _found(names: dict[str, Any], entry: str) -> Callable[..., Any]:
     """The function of that name, or the method of a class `Solution`, as contests have it."""
     if callable(found := names.get(entry)):
-        return found  # type: ignore[no-any-return]
+        return found
     solution = names.get("Solution")
     if solution is not None and callable(method := getattr(solution(), entry, None)):
-        return method  # type: ignore[no-any-return]
+        return method
     raise NameError(f"the program defines no function {entry}")
 
 

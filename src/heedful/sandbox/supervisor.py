@@ -74,6 +74,7 @@ def main() -> None:
     """Take the socket and the level from the command line, and serve until the socket closes."""
     connection = socket.socket(fileno=int(sys.argv[1]))
     level = sys.argv[2]
+    path = list(sys.path)
     sys.path.clear()
     try:
         _close_off(level, connection)
@@ -82,8 +83,10 @@ def main() -> None:
         sys.exit(1)
     gc.collect()
     gc.freeze()
+    if level == "off":
+        sys.path[:] = path
     connection.send(b"ready")
-    _serve(connection)
+    _serve(connection, level != "off")
 
 
 def preload() -> None:
@@ -104,15 +107,15 @@ def _close_off(level: str, connection: socket.socket) -> None:
             connection.close()
             _, status = os.waitpid(child, 0)
             os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
-        program.prctl(1, signal.SIGKILL, 0, 0, 0)
+        program.die_with_parent()
     if level in ("full", "kernel") and walls.landlock_version():
         walls.enter_landlock()
     elif level == "kernel":
         raise OSError("this kernel offers no Landlock")
 
 
-def _serve(connection: socket.socket) -> None:
-    machine = seccomp.MACHINES[platform.machine()]
+def _serve(connection: socket.socket, locked: bool) -> None:
+    machine = seccomp.MACHINES[platform.machine()] if locked else None
     events = select.poll()
     events.register(connection, select.POLLIN)
     running: dict[int, _Running] = {}
@@ -143,7 +146,7 @@ def _wait(running: dict[int, _Running]) -> float | None:
 
 
 def _start(
-    connection: socket.socket, machine: seccomp.Machine, events: select.poll, running: dict[int, _Running]
+    connection: socket.socket, machine: seccomp.Machine | None, events: select.poll, running: dict[int, _Running]
 ) -> bool:
     """Fork the next program. False when the trainer is gone."""
     data, descriptors, _, _ = socket.recv_fds(connection, 4096, 8)

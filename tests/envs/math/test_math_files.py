@@ -17,11 +17,12 @@ import pytest
 
 from heedful.envs.checking.check import Effort, check
 from heedful.envs.common.actions import format_reply
+from heedful.envs.common.rows import JsonLines
 from heedful.envs.math import hub_datasets
 from heedful.envs.math import verifier as math_verifier
 from heedful.envs.math.answers import Judgement
 from heedful.envs.math.environment import MathProblems
-from heedful.envs.math.files import JsonLines, open_problems, read_row
+from heedful.envs.math.files import open_problems, read_row
 from heedful.envs.math.hub_datasets import load_rows
 from heedful.run.evaluation import measure_baselines
 from heedful.types import Ending, Step
@@ -264,7 +265,7 @@ def test_a_library_that_is_missing_is_named_with_its_extra(tmp_path: Path, monke
 
 def test_a_large_file_is_read_one_row_at_a_time(tmp_path: Path) -> None:
     path = Path(written(tmp_path / "rows.jsonl", rephrased(3000, 1)))
-    rows = JsonLines(path)
+    rows = JsonLines(path, "math")
     assert len(rows) == 3000
     assert rows[2999]["original_question"] == "What is 2999 + 1?"
     assert sys.getsizeof(rows._offsets) < 16 * 3000

@@ -15,15 +15,15 @@ it is the whole `response` or `answer`, if that is one short line.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from heedful.envs.common.rows import JsonLines, ParquetRows, Rows
 from heedful.envs.math.answers import bare, last_boxed
 from heedful.envs.math.hub_datasets import load_rows
 
@@ -32,12 +32,11 @@ LONGEST_BARE_ANSWER = 100
 
 FILE_KINDS = (".jsonl", ".parquet")
 PAIRS = (("query", "response"), ("question", "answer"))
+_COLUMNS = {name for pair in PAIRS for name in pair} | {"original_question", "type"}
 _SAYS = re.compile(r"the answer is:? *", re.IGNORECASE)
 _CALCULATION = re.compile(r"<<[^<>]*>>")
 _ROWS_NAMED = 5
-_GROUPS_HELD = 4
 _PROBLEMS_HELD = 2048
-_ROWS_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +51,6 @@ class FiledProblem:
     """The problem that this one rephrases, or its own question."""
     kind: str
     """The row's `type`. May be empty."""
-
-
-class Rows(Protocol):
-    """Rows that can be read one at a time, from any place that holds such."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, row: int) -> Mapping[str, Any]: ...
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]: ...
 
 
 class ProblemFile:
@@ -209,82 +198,9 @@ def _opened(path: str, subset: str, part: str, skip_faulty: bool, stamp: tuple[i
     place = Path(path).expanduser()
     rows: Rows
     if place.is_file() and place.suffix == ".jsonl":
-        rows = JsonLines(place)
+        rows = JsonLines(place, "math")
     elif place.is_file() and place.suffix == ".parquet":
-        rows = ParquetRows(place)
+        rows = ParquetRows(place, "math", _COLUMNS)
     else:
         rows = load_rows(path, subset, part)
     return ProblemFile(path, rows, skip_faulty)
-
-
-class JsonLines:
-    """The rows of a JSON lines file. Blank lines are skipped."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offsets = array("Q")
-        with path.open("rb") as file:
-            offset = 0
-            for line in file:
-                if line.strip():
-                    self._offsets.append(offset)
-                offset += len(line)
-
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-    def __getitem__(self, row: int) -> Mapping[str, Any]:
-        with self._path.open("rb") as file:
-            file.seek(self._offsets[row])
-            return self._read(row, file.readline())
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        with self._path.open("rb") as file:
-            yield from (self._read(row, line) for row, line in enumerate(line for line in file if line.strip()))
-
-    def _read(self, row: int, line: bytes) -> Mapping[str, Any]:
-        try:
-            read = json.loads(line)
-        except ValueError as error:
-            hint = " A file that is one JSON list must end in .json." if line.lstrip()[:1] == b"[" else ""
-            raise ValueError(
-                f"math: expected a JSON object in row {row + 1} of {self._path}, found {error}.{hint}"
-            ) from error
-        if not isinstance(read, dict):
-            raise ValueError(f"math: expected a JSON object in row {row + 1} of {self._path}, found {line[:40]!r}.")
-        return read
-
-
-class ParquetRows:
-    """The rows of a parquet file, read by row groups. A few groups are kept in memory."""
-
-    def __init__(self, path: Path) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
-        try:
-            self._file = pyarrow.parquet.ParquetFile(path)
-        except pyarrow.ArrowInvalid as error:
-            raise ValueError(f"math: expected a parquet file at {path}, found {error}.") from error
-        known = {name for pair in PAIRS for name in pair} | {"original_question", "type"}
-        self._columns = [name for name in self._file.schema_arrow.names if name in known]
-        self._starts = array("Q", [0])
-        for group in range(self._file.num_row_groups):
-            self._starts.append(self._starts[-1] + self._file.metadata.row_group(group).num_rows)
-        self._group = lru_cache(maxsize=_GROUPS_HELD)(self._read_group)
-
-    def _read_group(self, group: int) -> Any:
-        return self._file.read_row_group(group, columns=self._columns)
-
-    def __len__(self) -> int:
-        return self._starts[-1]
-
-    def __getitem__(self, row: int) -> Mapping[str, Any]:
-        group = next(number for number, start in enumerate(self._starts[1:]) if row < start)
-        rows = self._group(group).slice(row - self._starts[group], 1).to_pylist()
-        read: Mapping[str, Any] = rows[0]
-        return read
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        for batch in self._file.iter_batches(_ROWS_AT_ONCE, columns=self._columns):
-            yield from batch.to_pylist()

@@ -1,0 +1,1 @@
+"""Programs: written by the agent, run in a sandbox, judged by tests that the agent never sees."""
