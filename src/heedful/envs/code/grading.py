@@ -124,9 +124,9 @@ def _failure(problem: Problem, case: Case, outcome: Outcome, number: int) -> Fai
         return Failure(number, f"it gave {error}")
     if same_value(value, case.expected):
         return None
-    if problem.wrapped and isinstance(case.expected, list) and len(case.expected) == 1:
-        if same_value(value, case.expected[0]):
-            return None
+    inside = case.expected[0] if isinstance(case.expected, list) and len(case.expected) == 1 else None
+    if problem.wrapped and inside is not None and same_value(value, inside):
+        return None
     return Failure(number, "the value is wrong", repr(value))
 
 

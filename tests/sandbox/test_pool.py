@@ -1,0 +1,175 @@
+"""The sandbox as a tool: values, limits, many programs, several threads, dead supervisors, the command line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.sandbox.hostile import BEGIN, EXHAUSTING, QUICK
+
+from heedful.sandbox import Limits, NotPlain, Sandbox, SandboxError
+from heedful.sandbox.messages import decode_value, encode_value
+
+LIMITS = Limits(cpu=2, wall=60, memory=256 << 20, output=1 << 16)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox("strict", LIMITS) as opened:
+        yield opened
+
+
+def test_a_program_reads_its_input_and_writes_its_output(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("import sys\nprint(input()[::-1])\nprint('é', file=sys.stderr)", "abc")
+    assert (outcome.ending, outcome.status, outcome.stdout, outcome.stderr) == ("ended", 0, b"cba\n", "é\n".encode())
+    assert 0 < outcome.cpu < 2
+    assert 0 < outcome.memory < LIMITS.memory
+
+
+def test_every_program_starts_alike(sandbox: Sandbox) -> None:
+    source = "import random, os\nprint(random.random(), hash('a'), dict(os.environ), os.getcwd() != '', __name__)"
+    assert sandbox.run(source).stdout == sandbox.run(source).stdout
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        3,
+        -0.5,
+        "é\n",
+        [1, [2]],
+        (1, (2,)),
+        {1, 2},
+        frozenset({3}),
+        {1: "a", (2,): [None]},
+        1j,
+        b"\0",
+        10**4000,
+    ],
+)
+def test_plain_values_pass_unchanged(sandbox: Sandbox, value: object) -> None:
+    returned = sandbox.call("def f(x): return x", "f", [value]).value()
+    assert returned == value
+    assert type(returned) is type(value)
+
+
+def test_infinite_numbers_pass(sandbox: Sandbox) -> None:
+    assert repr(sandbox.call("def f(x): return [x, -x, x - x]", "f", [float("inf")]).value()) == "[inf, -inf, nan]"
+
+
+@pytest.mark.parametrize("line", [b"", b"{}", b'{"a": 1}', b'{"tuple": 3}', b"[" * 10**5, b"1" * 10**5, b"\xff", b"no"])
+def test_a_line_that_holds_no_value_is_refused_whatever_it_is(line: bytes) -> None:
+    with pytest.raises(NotPlain):
+        decode_value(line)
+
+
+def test_an_object_is_not_sent() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    for value in (object(), loop, type("Odd", (int,), {})(3)):
+        with pytest.raises(NotPlain):
+            encode_value(value)
+
+
+def test_a_function_that_is_missing_or_raises_gives_no_value(sandbox: Sandbox) -> None:
+    outcome = sandbox.call("def g(x): return x", "f", [1])
+    assert outcome.ending == "error"
+    assert b"NameError: the program defines no function f" in outcome.stderr
+    with pytest.raises(NotPlain):
+        outcome.value()
+
+
+def test_a_traceback_names_the_program_and_no_file_of_ours(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("def f():\n    raise KeyError('x')\nf()")
+    assert outcome.stderr.decode().splitlines()[1] == '  File "<program>", line 3, in <module>'
+    assert b"heedful" not in outcome.stderr
+
+
+def test_several_threads_share_a_sandbox(sandbox: Sandbox) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        outcomes = list(threads.map(lambda number: sandbox.run(f"print({number})").stdout, range(24)))
+    assert outcomes == [f"{number}\n".encode() for number in range(24)]
+
+
+def test_a_supervisor_that_died_is_replaced() -> None:
+    with Sandbox("strict", LIMITS) as sandbox:
+        assert sandbox.run("print(1)").stdout == b"1\n"
+        assert sandbox._supervisor is not None
+        os.kill(sandbox._supervisor.process.pid, signal.SIGKILL)
+        sandbox._supervisor.process.wait()
+        assert sandbox.run("print(2)").stdout == b"2\n"
+
+
+def test_a_closed_sandbox_leaves_no_process_behind() -> None:
+    sandbox = Sandbox("strict", LIMITS)
+    assert sandbox._supervisor is not None
+    pid = sandbox._supervisor.process.pid
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(sandbox.run, BEGIN + EXHAUSTING["waiting"])
+        while not children(pid):
+            time.sleep(0.01)
+        sandbox.close()
+        with pytest.raises(SandboxError, match="the sandbox was closed"):
+            waiting.result()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def served(count: int) -> None:
+    """Many programs, hostile ones among them, leave the pool as it was."""
+    hostile = [BEGIN + each for each in QUICK.values()]
+    with Sandbox("strict", LIMITS) as sandbox:
+        sandbox.run("print(0)")
+        assert sandbox._supervisor is not None
+        pid = sandbox._supervisor.process.pid
+        ours, theirs = descriptors(os.getpid()), descriptors(pid)
+        for number in range(count):
+            if number % 5 == 0:
+                sandbox.run(hostile[number // 5 % len(hostile)])
+            assert sandbox.run(f"print({number})").stdout == f"{number}\n".encode()
+        assert (descriptors(os.getpid()), descriptors(pid)) == (ours, theirs)
+        assert children(pid) == []
+        assert sandbox._supervisor.process.pid == pid
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_a_hundred_programs_leave_nothing_behind() -> None:
+    served(100)
+
+
+@pytest.mark.proof
+def test_ten_thousand_programs_leave_nothing_behind() -> None:
+    served(10_000)
+
+
+def test_off_must_be_asked_for_and_keeps_the_limits() -> None:
+    with Sandbox("off", LIMITS) as sandbox:
+        assert sandbox.run("import os\nprint(len(os.listdir('/')) > 0)").stdout == b"True\n"
+        assert sandbox.run("x = bytearray(1 << 40)").ending == "error"
+
+
+def test_the_command_runs_a_file_and_passes_its_status_on(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import sys\nprint(input() * 2)\nsys.exit(3)")
+    command = [sys.executable, "-m", "heedful.sandbox", str(program), "--level", "strict", "--wall", "60"]
+    done = subprocess.run(command, input=b"ab", capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (3, b"abab\n")
+    assert done.stderr.startswith(b"ended (level strict): ")
+    missing = subprocess.run([*command[:3], str(tmp_path / "none.py")], input=b"", capture_output=True, check=False)
+    assert missing.returncode == 2
+    assert b"Traceback" not in missing.stderr
