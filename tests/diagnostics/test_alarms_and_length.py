@@ -1,7 +1,6 @@
-"""Information is lost, or thoughts only change their length: alarms on simulated thoughts whose information is known."""
+"""Alarms on simulated thoughts of known information, which is lost, or whose length alone changes."""
 
 import numpy as np
-import pytest
 from channels import facts_channel
 
 from heedful.diagnostics.alarms.watch import first_raised, replay

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from heedful.diagnostics.alarms.rules import AlarmConfig, Change, standard_rules
+from heedful.diagnostics.alarms.conditions import Change
+from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 from heedful.diagnostics.catalogue import CATALOGUE, LIVE_COLUMNS, TABLES, direction_of, entry_of, unit_of
 from heedful.diagnostics.catalogue.entry import PARTS, Entry, read_entries
 from heedful.diagnostics.catalogue.page import with_tables

@@ -55,6 +55,9 @@ class AlarmConfig:
     """Rise of an entropy that matters, as a part of its level."""
     answer_entropy_rise: float = 1.0
     """The same of the entropy of answers, given their thoughts, which is small while thoughts decide."""
+    answer_entropy_least: float = 0.05
+    """Rise of the entropy of answers that matters at least, in nats per token. It doubles in healthy runs, from a
+    fiftieth to a twenty-fifth."""
     entropy_fall: float = 0.5
     """Fall of an entropy that matters, as a part of its level."""
     strategies: float = 0.25
@@ -143,8 +146,9 @@ def _collapses(config: AlarmConfig) -> tuple[Rule, ...]:
 
 def _warnings(config: AlarmConfig) -> tuple[Rule, ...]:
     strategies = ("grounding/strategy_entropy", "grounding/distinct_strategies")
+    answers = _change(config, ANSWER_ENTROPY, "up", config.answer_entropy_rise, True, False)
     less_certain = (
-        *_rise(config, config.answer_entropy_rise, ANSWER_ENTROPY),
+        replace(answers, design=replace(answers.design, floor=config.answer_entropy_least)),
         *_rise(config, config.entropy_rise, SOLVED_ENTROPY, THOUGHT_ENTROPY),
     )
     return (
