@@ -300,3 +300,15 @@ def test_at_most_1_percent_of_runs_of_100_steps_without_drift_raise_any_alarm(ki
     record_property("cases", runs)
     wrong = false_alarms(runs, series if kind == "independent" else lambda rng: correlated(rng, 0.25))
     assert wrong <= runs // 100
+
+
+@pytest.mark.proof
+def test_at_most_10_percent_of_runs_of_100_steps_without_drift_raise_any_alarm_at_twice_the_correlation(
+    record_property,
+):
+    """More than the configuration allows: `docs/diagnostics.md` says how many."""
+    runs = 400
+    record_property("cases", runs)
+    wrong = false_alarms(runs, lambda rng: correlated(rng, 0.5))
+    record_property("false_alarms", wrong)
+    assert wrong <= runs // 10

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from channels import facts_channel
 
 from heedful.diagnostics.alarms.recorded import with_information_per_thought
@@ -109,6 +110,26 @@ def test_a_mere_change_of_length_is_said_where_no_collapse_is_raised():
     assert "; gap has not fallen (14" in words
     assert words.endswith("; thought_tokens (16, then 32): a change of the length alone")
     assert why(measured(0, {}, {})) == ""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    ("before", "after", "collapses"),
+    [
+        ({}, {}, False),
+        ({}, {"filler": 16}, False),
+        ({"filler": 16}, {}, False),
+        ({}, {"facts": 8}, True),
+        ({}, {"facts": 8, "filler": 8}, True),
+        ({}, {"facts": 8, "filler": 24}, True),
+    ],
+    ids=["nothing", "longer", "shorter", "half of it in half", "half of it in as much", "half of it in twice as much"],
+)
+def test_200_runs_whose_thoughts_change_their_information_or_their_length(before, after, collapses, record_property):
+    record_property("cases", 200)
+    found = [first_raised(replay(measured(seed, before, after))) for seed in range(200)]
+    assert sum(bool(COLLAPSES & alarms.keys()) for alarms in found) == (200 if collapses else 0)
+    assert all("template_collapse" in alarms for alarms in found) is collapses
 
 
 # Recordings of earlier versions ---------------------------------------------------------------------------------------

@@ -43,6 +43,12 @@ def test_a_few_uncertain_answers_in_a_healthy_run_are_no_rise():
     assert sum(rises(run) is not None for run in runs) == 0
 
 
+@pytest.mark.proof
+def test_400_healthy_runs_with_a_few_uncertain_answers_raise_no_entropy_rise(record_property):
+    record_property("cases", 400)
+    assert sum(rises(healthy(seed)) is not None for seed in range(400)) == 0
+
+
 def test_next_to_nothing_that_doubles_for_good_is_no_rise():
     def run(level):
         rng = np.random.default_rng(7)

@@ -56,8 +56,7 @@ class AlarmConfig:
     answer_entropy_rise: float = 1.0
     """The same of the entropy of answers, given their thoughts, which is small while thoughts decide."""
     answer_entropy_least: float = 0.05
-    """Rise of the entropy of answers that matters at least, in nats per token. It doubles in healthy runs, from a
-    fiftieth to a twenty-fifth."""
+    """Rise of the entropy of answers that matters at least, in nats per token. In healthy runs it doubles from .02."""
     entropy_fall: float = 0.5
     """Fall of an entropy that matters, as a part of its level."""
     strategies: float = 0.25
