@@ -21,8 +21,9 @@ def with_information_per_thought(metrics: Mapping[str, Metric]) -> list[Metric]:
 
     Versions that did not write `information/first_turn/gap` wrote `gap_per_token` and `length/reasoning_tokens`. Their
     product estimates it: exact where length and gap per token are independent, and where all thoughts are of first
-    turns (on 31 stored matrices of Chain at most 4.5% off). The relative errors of the two are added as if they were independent. Nothing is estimated where the gap was
-    recorded, and for the environments of a mixed batch, whose lengths were not.
+    turns (on 31 stored matrices of Chain at most 4.5% off). The relative errors of the two are added as if they were
+    independent. Nothing is estimated where the gap was recorded, and for the environments of a mixed batch, whose
+    lengths were not.
     """
     found, length = list(metrics.values()), metrics.get(LENGTH)
     for per_token in filter(lambda metric: _PER_TOKEN.fullmatch(metric.name), metrics.values()):
