@@ -58,3 +58,27 @@ def by_name(metrics):
     found = {metric.name.split("/", 2)[2]: metric for metric in metrics}
     assert len(found) == len(metrics)
     return found
+
+
+def facts_channel(rng, facts=16, flip=0.1, filler=0, variety=0.3, templates=0.0, prompts=16, members=4):
+    """A prompt is yes-or-no facts and a thought repeats them, each wrong with probability `flip`.
+
+    Each of `facts` tells (1 - 2 flip) log((1 - flip) / flip) / 2 nats against another prompt, on average over prompts.
+    `filler` words of entropy h(`variety`) follow that say nothing. A share `templates` of the thoughts is a phrase of
+    the same length that ignores the prompt.
+    """
+    x, own = rng.integers(2, size=(prompts, facts)), np.repeat(np.arange(prompts), members)
+    template = rng.random(len(own)) < templates
+    wrong = rng.random((len(own), facts)) < np.where(template, variety, flip)[:, None]
+    z = np.where(template[:, None], 0, x[own]) ^ wrong
+
+    def log_p(wrong, of, chance):
+        return wrong * np.log(chance) + (of - wrong) * np.log(1 - chance)
+
+    scores = np.log(1 - templates) + log_p((z[:, None] != x).sum(axis=2), facts, flip)
+    if templates:
+        phrase = np.log(templates) + log_p(z.sum(axis=1), facts, variety)
+        scores = np.where(template[:, None], phrase[:, None], scores)
+    words = rng.binomial(filler, variety, size=len(own))
+    scores = scores + log_p(words, filler, variety)[:, None]
+    return CrossScores(scores, [facts + filler] * len(own), own.tolist(), noise=1e-6)

@@ -21,6 +21,7 @@ LEVELS: Levels = {
     "valid": 0.98,
     "entropy": 0.25,
     "gap": 2.4,
+    "length": 11.0,
     "strategies": 1.2,
     "oscillation": 0.1,
     "influence": 0.6,
@@ -63,8 +64,12 @@ def readings(step: int, rng: np.random.Generator, levels: Levels) -> dict[str, M
         *(Metric(f"signal/{kind}", float(share), TASKS) for kind, share in zip(KINDS, kinds, strict=True)),
     ]
     if step % EVERY == 0:
+        per_token = levels["gap"] * (1 + 0.16 * rng.standard_normal(TASKS))
+        lengths = levels["length"] * (1 + 0.1 * rng.standard_normal(TASKS))
         found += [
-            around("information/first_turn/gap_per_token", levels["gap"], 0.16),
+            mean_of("information/first_turn/gap", per_token * lengths),
+            mean_of("information/first_turn/gap_per_token", per_token),
+            mean_of("information/first_turn/thought_tokens", lengths),
             around("information/first_turn/entropy_conditional_per_token", levels["entropy"], 0.3),
             around("grounding/thought_influence", levels["influence"], 0.3),
             Metric("retrieval/first_turn/p_value", 0.001 + 0.01 * float(rng.random())),
@@ -92,6 +97,7 @@ def correlated(rng: np.random.Generator, correlation: float, steps: int = 100) -
         "policy/solved_entropy_per_token": (0.25, 0.014, 1),
         "grounding/strategy_entropy": (1.2, 0.1, 1),
         "grounding/oscillation_rate": (0.2, 0.03, 1),
+        "information/first_turn/gap": (26.4, 1.8, EVERY),
         "information/first_turn/gap_per_token": (2.4, 0.15, EVERY),
         "information/first_turn/entropy_conditional_per_token": (0.25, 0.03, EVERY),
         "grounding/thought_influence": (0.6, 0.06, EVERY),

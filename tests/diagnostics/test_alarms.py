@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from runs_without_drift import EVERY, LEVELS, correlated, series
 
-from heedful.diagnostics.alarms.rules import AlarmConfig, Beyond, Change, Rule, standard_rules
+from heedful.diagnostics.alarms.conditions import Beyond, Change, Rule
+from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 from heedful.diagnostics.alarms.watch import Alarms, change_scores, first_raised, replay, stands_for
 from heedful.statistics.change_point import Design
 from heedful.types import Metric
 
 P_VALUE = "retrieval/first_turn/p_value"
-GAP = "information/first_turn/gap_per_token"
+GAP = "information/first_turn/gap"
 
 
 def moving(**to):
@@ -198,11 +199,11 @@ def test_a_level_that_is_lost_for_good_is_not_forgotten_when_it_leaves_the_windo
     ("name", "expected"),
     [
         (GAP, True),
-        ("information/first_turn/sokoban/gap_per_token", True),
-        ("information@judge/first_turn/gap_per_token", True),
-        ("information/first_turn_closed/gap_per_token", False),
-        ("information/any_turn/gap_per_token", False),
-        ("retrieval/first_turn/gap_per_token", False),
+        ("information/first_turn/sokoban/gap", True),
+        ("information@judge/first_turn/gap", True),
+        ("information/first_turn_closed/gap", False),
+        ("information/any_turn/gap", False),
+        ("retrieval/first_turn/gap", False),
     ],
 )
 def test_a_metric_stands_for_that_of_one_environment_and_of_another_scorer(name, expected):
@@ -211,17 +212,17 @@ def test_a_metric_stands_for_that_of_one_environment_and_of_another_scorer(name,
 
 def test_one_environment_of_a_mixed_batch_is_enough_and_a_judge_only_counts_where_the_policy_did_not_score():
     def run(falling):
-        names = falling, "information/first_turn/echo/gap_per_token"
+        names = falling, "information/first_turn/echo/gap"
         return [
             (step, {name: one(name, 1.0 if name == falling and step > 5 else 2.0) for name in names})
             for step in range(9)
         ]
 
-    mixed = replay(run("information/first_turn/sokoban/gap_per_token"))
+    mixed = replay(run("information/first_turn/sokoban/gap"))
     assert values(mixed, "template_collapse")[-1] == 1.0
-    judged = replay(run("information@judge/first_turn/gap_per_token"))
+    judged = replay(run("information@judge/first_turn/gap"))
     assert values(judged, "template_collapse")[-1] == 0.0
-    alone = "information@judge/first_turn/gap_per_token"
+    alone = "information@judge/first_turn/gap"
     only = replay([(step, {alone: one(alone, 1.0 if step > 5 else 2.0)}) for step in range(9)])
     assert values(only, "template_collapse")[-1] == 1.0
 
@@ -299,3 +300,15 @@ def test_at_most_1_percent_of_runs_of_100_steps_without_drift_raise_any_alarm(ki
     record_property("cases", runs)
     wrong = false_alarms(runs, series if kind == "independent" else lambda rng: correlated(rng, 0.25))
     assert wrong <= runs // 100
+
+
+@pytest.mark.proof
+def test_at_most_10_percent_of_runs_of_100_steps_without_drift_raise_any_alarm_at_twice_the_correlation(
+    record_property,
+):
+    """More than the configuration allows: `docs/diagnostics.md` says how many."""
+    runs = 400
+    record_property("cases", runs)
+    wrong = false_alarms(runs, lambda rng: correlated(rng, 0.5))
+    record_property("false_alarms", wrong)
+    assert wrong <= runs // 10

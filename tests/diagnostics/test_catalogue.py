@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from heedful.diagnostics.alarms.rules import AlarmConfig, Change, standard_rules
+from heedful.diagnostics.alarms.conditions import Change
+from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 from heedful.diagnostics.catalogue import CATALOGUE, LIVE_COLUMNS, TABLES, direction_of, entry_of, unit_of
 from heedful.diagnostics.catalogue.entry import PARTS, Entry, read_entries
 from heedful.diagnostics.catalogue.page import with_tables
@@ -110,6 +111,7 @@ def test_the_directions_are_those_declared_before_the_studies() -> None:
         "policy/entropy_per_token",  # noise raises it, and templates can move it either way
         "information/first_turn/entropy_conditional",
         "information/first_turn/n_reaching_16",
+        "information/first_turn/gap",  # younger than the declaration
         "retrieval/first_turn/chance",
         "text/judge_chance",
         "text/distinct_thoughts",
@@ -154,7 +156,7 @@ def test_an_alarm_waits_for_as_many_values_as_the_cadence_allows() -> None:
         for condition in group
         if isinstance(condition, Change)
     }
-    assert needed["information/first_turn/gap_per_token"] == needed["grounding/thought_influence"] == 4
+    assert needed["information/first_turn/gap"] == needed["grounding/thought_influence"] == 4
     assert needed["success/rate"] == needed["grounding/strategy_entropy"] == needed["policy/entropy_per_token"] == 9
 
 

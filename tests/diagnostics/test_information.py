@@ -36,7 +36,9 @@ def test_two_prompts_by_hand():
     assert found["mi_loo"].value == pytest.approx(LOG(2) / 2)
     assert found["mi_ceiling"].value == pytest.approx(LOG(2))
     assert found["mi_saturated"].value == 0.0
+    assert found["gap"].value == pytest.approx(LOG(2) / 2)
     assert found["gap_per_token"].value == pytest.approx(LOG(2) / 2 / 2)
+    assert found["thought_tokens"].value == 3.0
     assert found["entropy_conditional"].value == pytest.approx((LOG(2) + LOG(8)) / 2)
     assert found["entropy_conditional_per_token"].value == pytest.approx((LOG(2) / 2 + LOG(8) / 4) / 2)
     assert found["entropy_marginal"].value == pytest.approx((LOG(8 / 3) + LOG(8)) / 2)
@@ -71,6 +73,9 @@ def test_three_prompts_of_unequal_shares_by_hand():
     rivals = LOG(0.2) * 2 / 3 + LOG(0.4) / 3
     gaps = [LOG(2), 0, (LOG(0.8) - rivals) / 4, LOG(5) / 5]
     assert found["gap_per_token"].value == pytest.approx(sum(gaps) / 4)
+    whole = [LOG(2), 0, LOG(0.8) - rivals, LOG(5)]
+    assert found["gap"].value == pytest.approx(sum(whole) / 4)
+    assert found["thought_tokens"].value == 3.0
 
 
 def test_the_identity_of_entropies_holds_row_by_row():
@@ -133,7 +138,7 @@ def test_a_fully_collapsed_model_has_no_information():
     own = balanced(7, 2)
     rows = np.random.default_rng(0).normal(-30, 3, size=(14, 1))
     found = values(cross_scores(np.repeat(rows, 7, axis=1), own, [9] * 14))
-    for name in ("mi", "mi_loo", "mi_per_token", "mi_tempered", "gap_per_token", "zscore"):
+    for name in ("mi", "mi_loo", "mi_per_token", "mi_tempered", "gap", "gap_per_token", "zscore"):
         assert found[name].value == pytest.approx(0.0, abs=1e-12)
         assert found[name].high == pytest.approx(0.0, abs=1e-9)
     assert found["accuracy"].value == pytest.approx(1 / 7)
@@ -184,8 +189,16 @@ def test_heads_are_measured_like_whole_thoughts_and_say_how_many_thoughts_reach_
 
 
 JACKKNIFED = (
-    *("mi", "mi_loo", "mi_per_token", "mi_tempered", "gap_per_token", "mi_head_16", "mi_head_32", "zscore"),
-    *("zscore_ema", "zscore_tempered", "zscore_ema_tempered", "entropy_conditional", "entropy_marginal"),
+    *("mi", "mi_loo", "mi_per_token", "mi_tempered", "gap", "gap_per_token", "mi_head_16", "mi_head_32"),
+    *(
+        "thought_tokens",
+        "zscore",
+        "zscore_ema",
+        "zscore_tempered",
+        "zscore_ema_tempered",
+        "entropy_conditional",
+        "entropy_marginal",
+    ),
     *("entropy_conditional_per_token", "entropy_marginal_per_token", "accuracy", "accuracy@2", "accuracy@4"),
     "accuracy_2way",
 )
@@ -236,7 +249,8 @@ def test_two_prompts_have_values_but_no_intervals_and_one_prompt_has_entropies_o
     one = values(cross_scores([[-3.0], [-5.0]], [0, 0], [2, 4]))
     assert one["entropy_conditional"].value == one["entropy_marginal"].value == 4.0
     assert one["mi_ceiling"].value == 0.0
-    for name in ("mi", "mi_loo", "mi_saturated", "gap_per_token", "zscore_ema", "mi_head_16", "accuracy", "chance"):
+    assert one["thought_tokens"].value == 3.0
+    for name in ("mi", "mi_loo", "mi_saturated", "gap", "gap_per_token", "zscore_ema", "mi_head_16", "accuracy"):
         assert one[name].value is None
         assert "2 prompts, found 1" in one[name].why
 

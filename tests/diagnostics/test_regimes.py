@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from channels import random_scores
+from channels import facts_channel, random_scores
 
 from heedful.diagnostics.cross_scores.information import information
 from heedful.diagnostics.regimes import RegimeRule, RegimeState, label_regime
@@ -19,7 +19,7 @@ def measurement(gap=(2.0, 2.0, 2.0), entropy=(0.8, 0.8, 0.8), p_value=0.001, sco
     """Each interval as (low, value, high)."""
     at = f"@{scorer}" if scorer else ""
     return [
-        Metric(f"information{at}/{scope}/gap_per_token", gap[1], 32, gap[0], gap[2]),
+        Metric(f"information{at}/{scope}/gap", gap[1], 32, gap[0], gap[2]),
         Metric(f"information{at}/{scope}/entropy_conditional_per_token", entropy[1], 32, entropy[0], entropy[2]),
         Metric(f"retrieval{at}/{scope}/p_value", p_value, 32),
     ]
@@ -43,7 +43,7 @@ def test_the_four_regimes():
 def test_an_interval_that_holds_the_edge_is_undecided():
     _, metric = label_regime(BASELINE, measurement(gap=(0.9, 1.0, 1.1)), "first_turn")
     assert metric.value == "undecided"
-    assert "gap_per_token" in metric.why
+    assert "first_turn/gap does not settle" in metric.why
 
 
 def test_chance_retrieval_is_low_information_however_wide_the_gap():
@@ -86,7 +86,7 @@ def test_a_measurement_that_failed_has_no_regime_and_does_not_count():
 
 
 def test_a_reading_without_an_interval_is_undecided():
-    gap = Metric("information/first_turn/gap_per_token", 2.0, why="no interval: an interval needs at least 3 prompts")
+    gap = Metric("information/first_turn/gap", 2.0, why="no interval: an interval needs at least 3 prompts")
     _, metric = label_regime(BASELINE, [gap, *measurement()[1:]], "first_turn")
     assert (metric.value, metric.why) == ("undecided", gap.why)
 
@@ -104,7 +104,7 @@ def test_scopes_and_scorers_are_kept_apart():
     assert label_regime(BASELINE, metrics, "any_turn", scorer="judge")[1] == Metric(
         "regime@judge/any_turn", "template", 32
     )
-    with pytest.raises(ValueError, match="needs the metric information/observation/gap_per_token"):
+    with pytest.raises(ValueError, match="needs the metric information/observation/gap"):
         label_regime(BASELINE, metrics, "observation")
 
 
@@ -119,6 +119,22 @@ def test_impossible_knobs_are_refused(knobs):
 def test_the_state_survives_json():
     assert RegimeState.from_json(json.loads(json.dumps(BASELINE.to_json()))) == BASELINE
     assert json.loads(json.dumps(asdict(BASELINE))) == BASELINE.to_json()
+
+
+def test_a_run_of_an_earlier_version_keeps_the_unit_of_its_baseline():
+    state = RegimeState.from_json({"gaps": [2.0, 2.2, 1.8], "entropies": [0.8, 0.8, 0.8]})
+    metrics = [Metric("information/first_turn/gap_per_token", 0.5, 32, 0.2, 0.9), *measurement(gap=HIGH_GAP)]
+    later, metric = label_regime(state, metrics, "first_turn")
+    assert (metric.value, later) == ("template", state)
+    assert RegimeState.from_json(later.to_json()) == state
+
+
+def test_filler_is_no_loss_of_information():
+    state, rng = None, np.random.default_rng(4)
+    for filler in (0, 0, 0, 48):
+        scores = facts_channel(rng, filler=filler, variety=0.1, members=8)
+        state, metric = label_regime(state, information(scores, "first_turn", rng).metrics, "first_turn")
+    assert metric.value == "diverse"
 
 
 def test_it_reads_what_information_writes():

@@ -16,7 +16,8 @@ pytest.importorskip("transformers")
 from test_loop import assert_the_same_run, command, trained, without_time
 
 from heedful import cli
-from heedful.diagnostics.alarms.rules import AlarmConfig, Beyond, Rule
+from heedful.diagnostics.alarms.conditions import Beyond, Rule
+from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.diagnostics.alarms.watch import Alarms
 from heedful.run import checkpoint
 from heedful.run.config import DiagnosticsConfig, TrainConfig

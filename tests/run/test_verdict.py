@@ -179,6 +179,17 @@ def test_what_the_thoughts_share_with_the_input_is_told_from_the_last_measuremen
     assert conclusion.regime == "diverse"
 
 
+def test_a_gap_per_token_that_only_longer_thoughts_lower_is_told_with_the_gap_of_a_thought(folder: Folder) -> None:
+    for step, gap, tokens in ((0, 0.5, 16.0), (4, 0.25, 32.0)):
+        thoughts = Metric("information/first_turn/gap", 8.0, 64, 7.0, 9.0)
+        length = Metric("information/first_turn/thought_tokens", tokens, 64, tokens, tokens)
+        folder.write(step, *measured(gap=gap), thoughts, length)
+    assert (
+        "to 0.250 [0.150, 0.350], that of a thought from 8.000 [7.000, 9.000] to 8.000 [7.000, 9.000] nats (length "
+        "16.000 [16.000, 16.000], then 32.000 [32.000, 32.000] tokens); the own prompt"
+    ) in folder.conclude().sentences[1]
+
+
 def test_an_undecided_regime_says_why(folder: Folder) -> None:
     regime = Metric("regime/first_turn", "undecided", 64, why="the interval does not settle it")
     folder.write(0, *measured(gap=0.5, regime=regime))

@@ -48,6 +48,14 @@ def test_correlated_readings_weigh_less():
     assert found.z == pytest.approx(0.3 / (0.1 * math.sqrt(0.75 + 5.5 / 9)))
 
 
+def test_noisy_readings_after_a_change_are_not_made_precise_by_quiet_ones_before_it():
+    # Ten readings with errors of .01, then two with errors of .1: the mean of the two has an error of .1 / sqrt(2).
+    quiet, noisy = readings([0.2] * 10, error=0.01), readings([0.5, 0.5], error=0.1)
+    found = largest_shift([*quiet, *(replace(point, step=40 + point.step) for point in noisy)], UP)
+    # Before, no error is trusted below a quarter of what matters, .25 * .25 * .2 = .0125.
+    assert found.z == pytest.approx(0.3 / math.sqrt(0.0125**2 / 10 + 0.1**2 / 2))
+
+
 def test_scatter_before_the_change_counts_where_it_is_larger():
     values = [0.9, 0.7, 0.9, 0.4, 0.4]
     found = largest_shift(readings(values, error=0.01), DOWN)
@@ -91,6 +99,17 @@ def test_a_rise_by_a_part_of_the_level():
     assert largest_shift(readings([2.0, 2.0, 2.0, 2.4, 2.4]), UP) is None
     found = largest_shift(readings([2.0, 2.0, 2.0, 2.6, 2.6]), UP)
     assert found.z == pytest.approx(0.6 / (0.125 * math.sqrt(1 / 3 + 1 / 2)))
+
+
+def test_a_part_of_next_to_nothing_does_not_matter_below_the_floor():
+    floored, doubled = replace(UP, floor=0.05), readings([0.02, 0.02, 0.02, 0.05, 0.05], error=0.001)
+    assert largest_shift(doubled, UP).z > 5
+    assert largest_shift(doubled, floored) is None
+    found = largest_shift(readings([0.02, 0.02, 0.02, 0.09, 0.09], error=0.001), floored)
+    assert found.z == pytest.approx(0.07 / (0.05 / 4 * math.sqrt(1 / 3 + 1 / 2)))
+    assert not floored.matters(0.02, 0.069)
+    assert floored.matters(1.0, 1.26)
+    assert not floored.matters(1.0, 1.24)
 
 
 def test_the_statistic_knows_neither_unit_nor_level():

@@ -31,10 +31,11 @@ UNDECIDED = "undecided"
 @dataclass(frozen=True, slots=True)
 class RegimeRule:
     """Where low begins. The total H(Z given X) falls in every good run and a healthy start is saturated, so neither
-    decides: the rule reads the gap per token, the permutation test and the entropy per token."""
+    decides: the rule reads the gap of a thought, the permutation test and the entropy per token. The gap per token
+    would call longer thoughts uninformed."""
 
     information_fraction: float = 0.5
-    """Information is low below this fraction of the baseline of `gap_per_token`."""
+    """Information is low below this fraction of the baseline of `gap`."""
     entropy_fraction: float = 0.25
     """Entropy is low below this fraction of the baseline of `entropy_conditional_per_token`."""
     p: float = 0.05
@@ -56,13 +57,16 @@ class RegimeState:
 
     gaps: tuple[float, ...] = ()
     entropies: tuple[float, ...] = ()
+    of: str = "gap"
+    """The metric that the gaps are values of. A run that an earlier version began keeps `gap_per_token`."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"gaps": list(self.gaps), "entropies": list(self.entropies)}
+        return {"gaps": list(self.gaps), "entropies": list(self.entropies), "of": self.of}
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> RegimeState:
-        return cls(tuple(map(float, tree["gaps"])), tuple(map(float, tree["entropies"])))
+        gaps, entropies = tuple(map(float, tree["gaps"])), tuple(map(float, tree["entropies"]))
+        return cls(gaps, entropies, tree.get("of", "gap_per_token"))
 
 
 def label_regime(
@@ -80,14 +84,14 @@ def label_regime(
     """
     state, rule = state or RegimeState(), rule or RegimeRule()
     label = f"regime@{scorer}/{scope}" if scorer else f"regime/{scope}"
-    gap = _find(metrics, metric_name("information", scope, "gap_per_token", scorer))
+    gap = _find(metrics, metric_name("information", scope, state.of, scorer))
     entropy = _find(metrics, metric_name("information", scope, "entropy_conditional_per_token", scorer))
     p_value = _find(metrics, metric_name("retrieval", scope, "p_value", scorer))
     gap_value, entropy_value = _number(gap), _number(entropy)
     if gap_value is None or entropy_value is None:
         return state, Metric(label, None, gap.n, why=gap.why or entropy.why)
     if len(state.gaps) < rule.baseline:
-        state = RegimeState((*state.gaps, gap_value), (*state.entropies, entropy_value))
+        state = RegimeState((*state.gaps, gap_value), (*state.entropies, entropy_value), state.of)
     if len(state.gaps) < rule.baseline:
         why = f"measurement {len(state.gaps)} of the {rule.baseline} that make the baseline"
         return state, Metric(label, None, gap.n, why=why)

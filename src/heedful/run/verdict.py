@@ -146,6 +146,17 @@ def _baselines(lines: Sequence[StepMetrics], config: TrainConfig) -> list[str]:
     ]
 
 
+def _per_thought(lines: Sequence[StepMetrics]) -> str:
+    """The gap of a thought and its length beside the gap per token, which longer thoughts lower by themselves."""
+    gap, length = _readings(lines, f"{_SCOPE}/gap"), _readings(lines, f"{_SCOPE}/thought_tokens")
+    if not gap or not length:  # written by an earlier version
+        return ""
+    return (
+        f", that of a thought from {shown(gap[0][1])} to {shown(gap[-1][1])} nats (length {shown(length[0][1])}, then "
+        f"{shown(length[-1][1])} tokens)"
+    )
+
+
 def _heeding(lines: Sequence[StepMetrics], regime: Metric | None) -> list[str]:
     mi, gap = _readings(lines, f"{_SCOPE}/mi"), _readings(lines, f"{_SCOPE}/gap_per_token")
     ceiling, saturated = _last(lines, f"{_SCOPE}/mi_ceiling"), _last(lines, f"{_SCOPE}/mi_saturated")
@@ -157,7 +168,8 @@ def _heeding(lines: Sequence[StepMetrics], regime: Metric | None) -> list[str]:
     reading = " (saturated: this says only that it has not collapsed)" if at_ceiling else ""
     sentences = [
         f"The thoughts and the input share {shown(mi[-1][1])} nats of at most {shown(ceiling)}{reading}; the gap per "
-        f"token went from {shown(gap[0][1])} to {shown(gap[-1][1])}; the own prompt is found in {shown(accuracy)} of "
+        f"token went from {shown(gap[0][1])} to {shown(gap[-1][1])}{_per_thought(lines)}; the own prompt is found in "
+        f"{shown(accuracy)} of "
         f"cases, chance {shown(chance)}{f', p = {p_value.value:.3f}' if p_value else ''} (step {mi[-1][0]})."
     ]
     if regime is not None:

@@ -71,6 +71,8 @@ class Design:
     """Largest correlation of neighbouring values while nothing happens; 0 = independent."""
     estimated: bool = False
     """The series may be more correlated than that: its own correlation counts where it is higher."""
+    floor: float = 0.0
+    """The amount that matters at least, where `least` is a part of a level that may be next to nothing."""
 
     def matters(self, before: float, now: float) -> bool:
         """Whether `now` is worse than `before` by at least `least`."""
@@ -78,7 +80,7 @@ class Design:
         return worse >= self.amount(before)
 
     def amount(self, before: float) -> float:
-        return self.least * abs(before) if self.relative else self.least
+        return max(self.least * abs(before), self.floor) if self.relative else self.least
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +113,12 @@ def largest_shift(points: Sequence[Point], design: Design) -> Shift | None:
     largest z among those in which the mean since, and each of the last `confirm` values, are worse by at least
     `least` (a burst that is over is no change). Whether z reaches the threshold is for the caller to see.
 
-    The variance of a value is the mean over their own intervals: of those before for the mean before, of all
-    for the mean after, since values grow noisier as they get worse. It is never taken below the scatter of the
-    stretch before (mean squared successive differences, von Neumann 1941), nor after the change below that before.
-    Where values have no intervals only the scatter is left, and z is translated from Student's t of its degrees of
-    freedom.
+    The variance of a value is the mean over their own intervals: of those before for the mean before. For the mean
+    after it is that of all or that of those after, whichever is larger: values grow noisier as they get worse, and a
+    few noisy values must not pass for precise because many quiet ones came before them (Welch 1947). It is never taken
+    below the scatter of the stretch before (mean squared successive differences, von Neumann 1941), nor after the
+    change below that before. Where values have no intervals only the scatter is left, and z is translated from
+    Student's t of its degrees of freedom.
 
     Source: the generalised likelihood ratio for a change of mean (Siegmund and Venkatraman 1995), with the level before
     the change unknown and taken from a stretch of its own. Deviation: with `estimated` the correlation is that of the
@@ -132,7 +135,9 @@ def largest_shift(points: Sequence[Point], design: Design) -> Shift | None:
     before_n, after_n = np.maximum(split - start, 1), count - split
     before, after = (total[split] - total[start]) / before_n, (total[count] - total[split]) / after_n
     worse = after - before if design.direction == "up" else before - after
-    matters = design.least * np.abs(before) if design.relative else np.full_like(before, design.least)
+    matters = np.full_like(before, design.least)
+    if design.relative:
+        matters = np.maximum(design.least * np.abs(before), design.floor)
     (old, new), freedom = _variances(points, start, split, (_TRUST * matters) ** 2, correlation)
     of_means = _variance_of_means(count, correlation)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -199,7 +204,8 @@ def _variances(
     sums = np.concatenate([[0.0], np.cumsum(np.nan_to_num(known))])
     counts = np.concatenate([[0], np.cumsum(~np.isnan(known))])
     before = np.maximum(before, (sums[split] - sums[start]) / np.maximum(counts[split] - counts[start], 1))
-    after = (sums[-1] - sums[start]) / np.maximum(counts[-1] - counts[start], 1)
+    both = (sums[-1] - sums[start]) / np.maximum(counts[-1] - counts[start], 1)
+    after = np.maximum(both, (sums[-1] - sums[split]) / np.maximum(counts[-1] - counts[split], 1))
     return (before, np.maximum(before, after)), None
 
 

@@ -1,7 +1,8 @@
 """Alarms: their rules as data, and the state that watches a run for them."""
 
+from heedful.diagnostics.alarms.conditions import Rule
 from heedful.diagnostics.alarms.early_check import EarlyCheck, check_gap
-from heedful.diagnostics.alarms.rules import AlarmConfig, Rule, standard_rules
+from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 from heedful.diagnostics.alarms.watch import Alarm, Alarms, first_raised, replay
 
 __all__ = [

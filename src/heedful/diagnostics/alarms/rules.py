@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
+from heedful.diagnostics.alarms.conditions import Beyond, Change, Condition, Rule, Share
 from heedful.diagnostics.catalogue import entry_of
 from heedful.statistics.change_point import Design, Direction
 
-GAP = "information/first_turn/gap_per_token"
+GAP = "information/first_turn/gap"
+GAP_PER_TOKEN, THOUGHT_TOKENS = "gap_per_token", "thought_tokens"
 P_VALUE = "retrieval/first_turn/p_value"
 ENTROPY_GIVEN_PROMPT = "information/first_turn/entropy_conditional_per_token"
 THOUGHT_ENTROPY = "policy/thought_entropy_per_token"
@@ -48,11 +50,13 @@ class AlarmConfig:
     format: float = 0.1
     """Fall of the share of valid or closed replies that matters."""
     information: float = 0.25
-    """Fall of the gap per token that matters, as a part of its level."""
+    """Fall of the information per thought (the gap of a thought) that matters, as a part of its level."""
     entropy_rise: float = 0.1
     """Rise of an entropy that matters, as a part of its level."""
     answer_entropy_rise: float = 1.0
     """The same of the entropy of answers, given their thoughts, which is small while thoughts decide."""
+    answer_entropy_least: float = 0.05
+    """Rise of the entropy of answers that matters at least, in nats per token. In healthy runs it doubles from .02."""
     entropy_fall: float = 0.5
     """Fall of an entropy that matters, as a part of its level."""
     strategies: float = 0.25
@@ -90,54 +94,6 @@ class AlarmConfig:
             raise ValueError(f"window must hold a baseline and a change, found {self.window} readings")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A metric has shifted against its own past."""
-
-    metric: str
-    """Stands for several metrics in a mixed batch: `<family>/<scope>/<environment>/<metric>`."""
-    design: Design
-
-
-@dataclass(frozen=True, slots=True)
-class Beyond:
-    """The last `count` values of a metric are all above (or at or below) a limit: a definition, not a test.
-
-    It ends when `count` values in a row are on the other side."""
-
-    metric: str
-    limit: float
-    above: bool
-    count: int
-    once_within: bool = False
-    """It counts only after `count` values in a row were on the other side: there was something to lose."""
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A share of counted things exceeds a limit: the pooled count of the last values, in standard errors."""
-
-    metric: str
-    limit: float
-    threshold: float
-    count: int
-
-
-Condition = Change | Beyond | Share
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One alarm: raised while one condition of each group holds and none of `unless` does."""
-
-    name: str
-    all_of: tuple[tuple[Condition, ...], ...]
-    advice: str
-    unless: tuple[Condition, ...] = ()
-    collapse: bool = False
-    """With `--on-collapse stop` the run ends here."""
-
-
 def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
     """The alarms of every run, in the order of the documentation."""
     return (*_collapses(config), *_warnings(config))
@@ -146,9 +102,9 @@ def standard_rules(config: AlarmConfig) -> tuple[Rule, ...]:
 def _collapses(config: AlarmConfig) -> tuple[Rule, ...]:
     """The alarms that end a run with `--on-collapse stop`."""
     indistinguishable = replace(_blind(config), once_within=True)
-    less_informed = (*_fall(config, config.information, GAP), indistinguishable)
+    less_informed = (_information_lost(config), indistinguishable)
     uninformed_or_worse = (
-        *_fall(config, config.information, GAP, pair=True),
+        _information_lost(config, pair=True),
         indistinguishable,
         *_drop(config, config.success, SUCCESS, PROGRESS, pair=True),
     )
@@ -189,8 +145,9 @@ def _collapses(config: AlarmConfig) -> tuple[Rule, ...]:
 
 def _warnings(config: AlarmConfig) -> tuple[Rule, ...]:
     strategies = ("grounding/strategy_entropy", "grounding/distinct_strategies")
+    answers = _change(config, ANSWER_ENTROPY, "up", config.answer_entropy_rise, True, False)
     less_certain = (
-        *_rise(config, config.answer_entropy_rise, ANSWER_ENTROPY),
+        replace(answers, design=replace(answers.design, floor=config.answer_entropy_least)),
         *_rise(config, config.entropy_rise, SOLVED_ENTROPY, THOUGHT_ENTROPY),
     )
     return (
@@ -251,6 +208,16 @@ def _warnings_of_groups(config: AlarmConfig) -> tuple[Rule, ...]:
             "Episodes that got differently far earn the same: let the reward see progress, or correct it.",
         ),
     )
+
+
+def _information_lost(config: AlarmConfig, pair: bool = False) -> Condition:
+    """A thought tells less about its prompt than before, however long it is.
+
+    Per token the information also falls where thoughts only get longer, and it stays where half of a thought is left
+    out. So it is told beside, with the lengths, and it decides nothing.
+    """
+    change = _change(config, GAP, "down", config.information, True, pair)
+    return replace(change, other_unit=GAP_PER_TOKEN, beside=(THOUGHT_TOKENS,))
 
 
 def _blind(config: AlarmConfig) -> Beyond:

@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import fmean
 from typing import Any
 
-from heedful.diagnostics.alarms.rules import AlarmConfig, Beyond, Change, Condition, Rule, Share, standard_rules
-from heedful.statistics.change_point import Point, Shift, largest_shift
+from heedful.diagnostics.alarms.conditions import Beyond, Change, Condition, Rule, sibling
+from heedful.diagnostics.alarms.judging import (
+    Finding,
+    SeriesTest,
+    follow_change,
+    found_change,
+    found_other_change,
+    judge_beyond,
+    judge_share,
+)
+from heedful.diagnostics.alarms.recorded import with_information_per_thought
+from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
+from heedful.statistics.change_point import Design, Point, Shift, largest_shift
 from heedful.types import Metric
 
 
@@ -41,41 +51,18 @@ class StepAlarms:
     """Alarms that were not raised at the step before."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    """Whether a condition holds (`None`: not known yet), in words."""
-
-    holds: bool | None
-    words: str = ""
-
-
-@dataclass(slots=True)
-class _Test:
-    """What one condition on one metric remembers."""
-
-    start: int = 0
-    """The first step whose values count."""
-    held: Shift | None = None
-    """The change that was found and has not ended."""
-    since: int | None = None
-    """The step since which the metric is beyond its limit."""
-    within: bool = False
-    """The metric has been within its limit."""
-
-
 @dataclass(slots=True)
 class Alarms:
     """Watches a run. Feed it every step, in order.
 
-    A change that was found is held on to, with the level before it: the condition ends when the mean of as many
-    values as make a baseline is back within the change that matters, and those values are the new baseline.
+    A change that was found is held on to, with the level before it, until that level is back.
     """
 
     config: AlarmConfig = field(default_factory=AlarmConfig)
     rules: tuple[Rule, ...] = ()
     """Empty: the standard ones."""
     _series: dict[str, list[Point]] = field(default_factory=dict)
-    _tests: dict[str, _Test] = field(default_factory=dict)
+    _tests: dict[str, SeriesTest] = field(default_factory=dict)
     _raised: dict[str, int] = field(default_factory=dict)
     """Alarm -> the step since which it is raised."""
 
@@ -99,7 +86,7 @@ class Alarms:
         return StepAlarms(step, tuple(found), tuple(raised))
 
     def _remember(self, step: int, metrics: Sequence[Metric]) -> None:
-        watched = {condition.metric for rule in self.rules for condition in _conditions(rule)}
+        watched = {name for rule in self.rules for condition in _conditions(rule) for name in _metrics_of(condition)}
         most = max(self.config.window, *(_count_of(c) for rule in self.rules for c in _conditions(rule)))
         for metric in metrics:
             if metric.name in self._series or any(stands_for(pattern, metric.name) for pattern in watched):
@@ -109,62 +96,65 @@ class Alarms:
                     series.append(point)
                     del series[:-most]
 
-    def _judge_rule(self, rule: Rule, step: int, seen: Mapping[str, Metric]) -> _Finding:
+    def _judge_rule(self, rule: Rule, step: int, seen: Mapping[str, Metric]) -> Finding:
         groups = [[self._judge(condition, step, seen) for condition in group] for group in rule.all_of]
         verdicts = [_any(finding.holds for finding in group) for group in groups]
         if False in verdicts:
-            return _Finding(False)
+            told = groups[verdicts.index(False)] if verdicts.count(False) == 1 else []
+            return Finding(False, "; ".join(finding.words for finding in told if finding.words))
         if None in verdicts:
             unknown = groups[verdicts.index(None)]
-            return _Finding(None, "; ".join(dict.fromkeys(finding.words for finding in unknown)))
+            return Finding(None, "; ".join(dict.fromkeys(finding.words for finding in unknown)))
         if any(self._judge(condition, step, seen).holds for condition in rule.unless):
-            return _Finding(False)
-        return _Finding(True, "; ".join(finding.words for group in groups for finding in group if finding.holds))
+            return Finding(False)
+        return Finding(True, "; ".join(finding.words for group in groups for finding in group if finding.holds))
 
-    def _judge(self, condition: Condition, step: int, seen: Mapping[str, Metric]) -> _Finding:
+    def _judge(self, condition: Condition, step: int, seen: Mapping[str, Metric]) -> Finding:
         """Where the name stands for several metrics, one of them is enough."""
         names = [name for name in self._series if stands_for(condition.metric, name)]
         own = [name for name in names if "@" not in name]
         findings = [self._judge_series(condition, name, step) for name in own or names]
         verdict = _any(finding.holds for finding in findings)
         if verdict is None and not any(finding.words for finding in findings):
-            return _Finding(None, f"{condition.metric} was not recorded")
+            return Finding(None, f"{condition.metric} was not recorded")
         if verdict is None:
             whys = [metric.why for name in own or names if (metric := seen.get(name)) and metric.value is None]
             reason = f" ({whys[0]})" if whys and whys[0] else ""
-            return _Finding(None, "; ".join(finding.words for finding in findings if finding.holds is None) + reason)
-        return _Finding(verdict, "; ".join(finding.words for finding in findings if finding.holds))
+            return Finding(None, "; ".join(finding.words for finding in findings if finding.holds is None) + reason)
+        return Finding(verdict, "; ".join(each.words for each in findings if each.holds == verdict and each.words))
 
-    def _judge_series(self, condition: Condition, name: str, step: int) -> _Finding:
+    def _judge_series(self, condition: Condition, name: str, step: int) -> Finding:
         if isinstance(condition, Change):
             return self._judge_change(condition, name, step)
         points = self._series[name][-condition.count :]
         if isinstance(condition, Beyond):
             key = f"{name} {condition.above:d} {condition.limit:g} {condition.count}"
-            return _judge_beyond(condition, name, points, self._tests.setdefault(key, _Test()))
-        return _judge_share(condition, name, points)
+            return judge_beyond(condition, name, points, self._tests.setdefault(key, SeriesTest()))
+        return judge_share(condition, name, points)
 
-    def _judge_change(self, change: Change, name: str, step: int) -> _Finding:
-        design = change.design
+    def _judge_change(self, change: Change, name: str, step: int) -> Finding:
+        test = self._follow(change.design, name, step)
+        other = self._follow(change.design, sibling(name, change.other_unit), step) if change.other_unit else None
+        if test is None:
+            need = change.design.baseline + change.design.confirm
+            return Finding(None, f"{len(self._series[name])} of the first {need} readings of {name}")
+        if test.held is not None:
+            return found_change(change, name, self._series, test.held, other)
+        if other is not None and other.held is not None:
+            return found_other_change(change, name, self._series, other.held)
+        return Finding(False)
+
+    def _follow(self, design: Design, name: str, step: int) -> SeriesTest | None:
+        """The test of a change of this metric after this step; `None` while it has too few values."""
         key = f"{name} {design.direction} {design.least:g} {design.threshold:g}"
         key += " estimated" if design.estimated else ""
-        test = self._tests.setdefault(key, _Test())
-        points = [point for point in self._series[name] if point.step >= test.start][-self.config.window :]
-        need = design.baseline + design.confirm
-        if test.held is None and len(points) < need and test.start == 0:
-            return _Finding(None, f"{len(points)} of the first {need} readings of {name}")
+        test = self._tests.setdefault(key, SeriesTest())
+        points = [point for point in self._series.get(name, ()) if point.step >= test.start][-self.config.window :]
+        if test.held is None and len(points) < design.baseline + design.confirm and test.start == 0:
+            return None
         if points and points[-1].step == step:
-            if test.held is None:
-                shift = largest_shift(points, design)
-                test.held = shift if shift is not None and shift.z >= design.threshold else None
-            else:
-                since = [point for point in points if point.step >= test.held.since][-design.baseline :]
-                mean = fmean(point.value for point in since)
-                if len(since) == design.baseline and not design.matters(test.held.before, mean):
-                    test.held, test.start = None, since[0].step
-        if test.held is None:
-            return _Finding(False)
-        return _Finding(True, _words_of_change(name, change, test.held, points[-1]))
+            follow_change(design, points, test)
+        return test
 
     def state(self) -> dict[str, Any]:
         """What a later step needs of the earlier ones, as a JSON tree."""
@@ -180,7 +170,7 @@ class Alarms:
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._series = {name: [Point(*point) for point in series] for name, series in state["series"].items()}
         self._tests = {
-            key: _Test(**{**test, "held": None if test["held"] is None else Shift(**test["held"])})
+            key: SeriesTest(**{**test, "held": None if test["held"] is None else Shift(**test["held"])})
             for key, test in state["tests"].items()
         }
         self._raised = {name: int(step) for name, step in state["raised"].items()}
@@ -193,10 +183,11 @@ def replay(
 ) -> list[StepAlarms]:
     """What the alarms would have said of recorded steps: (step, metrics by name), in order.
 
-    Recorded `alarm/*` values are not used, so a run can be replayed with other thresholds or other rules.
+    Recorded `alarm/*` values are not used, so a run can be replayed with other thresholds or other rules. Recordings
+    of earlier versions lack the information per thought, which is then estimated (`with_information_per_thought`).
     """
     alarms = Alarms(config or AlarmConfig(), tuple(rules))
-    return [alarms.observe(step, list(metrics.values())) for step, metrics in run]
+    return [alarms.observe(step, with_information_per_thought(metrics)) for step, metrics in run]
 
 
 def first_raised(steps: Iterable[StepAlarms]) -> dict[str, Alarm]:
@@ -242,6 +233,10 @@ def _conditions(rule: Rule) -> Iterable[Condition]:
     yield from rule.unless
 
 
+def _metrics_of(condition: Condition) -> tuple[str, ...]:
+    return (condition.metric, *condition.siblings) if isinstance(condition, Change) else (condition.metric,)
+
+
 def _count_of(condition: Condition) -> int:
     return 0 if isinstance(condition, Change) else condition.count
 
@@ -250,45 +245,3 @@ def _any(verdicts: Iterable[bool | None]) -> bool | None:
     """True if any holds; `None` only if none of them is known."""
     known = [verdict for verdict in verdicts if verdict is not None]
     return any(known) if known else None
-
-
-def _judge_beyond(condition: Beyond, name: str, points: Sequence[Point], test: _Test) -> _Finding:
-    if len(points) < condition.count:
-        return _Finding(None, f"{len(points)} of the first {condition.count} readings of {name}")
-    beyond = [(point.value > condition.limit) == condition.above for point in points]
-    if all(beyond) and test.since is None:
-        test.since = points[0].step
-    elif not any(beyond):
-        test.since, test.within = None, True
-    if test.since is None or (condition.once_within and not test.within):
-        return _Finding(False)
-    side = "above" if condition.above else "at or below"
-    shown = ", ".join(f"{point.value:.3g}" for point in points)
-    return _Finding(True, f"{name} is {side} {condition.limit:g} since step {test.since} (last {shown})")
-
-
-def _judge_share(condition: Share, name: str, points: Sequence[Point]) -> _Finding:
-    counted = [(point.value, point.n) for point in points if point.n]
-    if len(counted) < condition.count // 2 or not counted:
-        return _Finding(None, f"{len(counted)} of the first {condition.count // 2} readings of {name}")
-    total = sum(n for _, n in counted if n)
-    share = sum(value * n for value, n in counted if n) / total
-    limit = condition.limit
-    # Of a share at the limit, so that fewer than one series in a million that stays below it gets here.
-    error = max((limit * (1 - limit) / total) ** 0.5, 1 / total)
-    if (share - limit) / error < condition.threshold:
-        return _Finding(False)
-    return _Finding(
-        True,
-        f"{name} was {share:.3g} of {total} in steps {points[0].step} to {points[-1].step}, "
-        f"{(share - limit) / error:.1f} standard errors above {limit:g}",
-    )
-
-
-def _words_of_change(name: str, change: Change, shift: Shift, now: Point) -> str:
-    verb = "rose" if change.design.direction == "up" else "fell"
-    return (
-        f"{name} {verb} from {shift.before:.3g} (steps {shift.first} to {shift.last}) to {shift.after:.3g} "
-        f"[{shift.low:.3g}, {shift.high:.3g}] since step {shift.since}, {shift.z:.1f} standard errors; "
-        f"{now.value:.3g} at step {now.step}"
-    )

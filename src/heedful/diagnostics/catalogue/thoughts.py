@@ -38,9 +38,19 @@ INFORMATION = read_entries(
     Thoughts that have at least k tokens.
     Missing: no thought to score; the scorer gave no scores of heads
 
+    gap | nats
+    How much likelier a thought is under its own prompt than under the others. Mean over i of (matched - weighted mean
+    over the other prompts). It has no ceiling, and words that are equally likely under every prompt do not move it.
+    The alarms of collapse read it.
+
     gap_per_token | nats per token | lower
     How much likelier the tokens of a thought are under its own prompt than under the others. Mean over i of (matched -
-    weighted mean over the other prompts) / T. It has no ceiling and moves first. Watch it while MI is saturated.
+    weighted mean over the other prompts) / T. It has no ceiling and moves first. Watch it while MI is saturated. It
+    falls when thoughts get longer and say as much as before: read it with `gap` and `thought_tokens`.
+
+    thought_tokens | tokens
+    Mean number of tokens T of the thoughts that were scored, their end included.
+    Missing: no thought to score
 
     entropy_conditional_per_token | nats per token
     H(Z given X) per token: how much thoughts vary when the prompt is held fixed. -mean(matched / T).

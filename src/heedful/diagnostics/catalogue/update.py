@@ -74,16 +74,15 @@ COST = read_entries(
 ALARMS = read_entries(
     """
     template_collapse
-    Thoughts no longer tell their prompts apart although their entropy has not halved. The gap per token has fallen by
-    25%, or `p_value` > .05 twice in a row after it was not. Not while an entropy of thoughts has halved.
+    Thoughts no longer tell their prompts apart although their entropy has not halved. The information of a thought
+    (`gap`) has fallen by 25%, whatever its length, or `p_value` > .05 twice in a row after it was not. Not while an
+    entropy of thoughts has halved. A fall of `gap_per_token` alone is a change of length: the alarm is 0 and says so.
 
     low_entropy_collapse
-    The entropy of thoughts has halved, and information or success is worse. Worse: the gap per token, `p_value` or
-    success.
+    The entropy of thoughts has halved, and information or success is worse. Worse: `gap`, `p_value` or success.
 
     noise_collapse
-    The entropy of thoughts has risen by 10%, and information or success is worse. Worse: the gap per token, `p_value`
-    or success.
+    The entropy of thoughts has risen by 10%, and information or success is worse. Worse: `gap`, `p_value` or success.
 
     format_collapse
     The share of valid or closed replies has fallen by .1. `format/valid_rate` or `format/closed_rate`.
@@ -93,8 +92,8 @@ ALARMS = read_entries(
     10%, and `strategy_entropy` or `distinct_strategies` has fallen by 25%.
 
     entropy_rise
-    An entropy has risen: an early warning. The entropy of answers has doubled, or the entropy of thoughts or of solved
-    episodes has risen by 10%.
+    An entropy has risen: an early warning. The entropy of answers has doubled and risen by .05 nats per token, or the
+    entropy of thoughts or of solved episodes has risen by 10%.
 
     thought_bypassed
     The thought's influence on the action has fallen by 30%. `thought_influence` or `foreign_thought_obeyed`.

@@ -134,7 +134,8 @@ def _why_unmeasurable(matrix: ScoreMatrix, truncated: bool) -> str:
 
 def _information_names(scores: CrossScores) -> list[str]:
     heads = [name for k in sorted({*HEADS, *scores.heads}) for name in (f"mi_head_{k}", f"n_reaching_{k}")]
-    names = ["mi", "mi_loo", "mi_ceiling", "mi_saturated", "mi_per_token", "mi_tempered", "gap_per_token", *heads]
+    names = ["mi", "mi_loo", "mi_ceiling", "mi_saturated", "mi_per_token", "mi_tempered", "gap", "gap_per_token"]
+    names += ["thought_tokens", *heads]
     names += ["zscore", "zscore_ema", "zscore_tempered", "zscore_ema_tempered"]
     return names + [f"entropy_{kind}{unit}" for kind in ("conditional", "marginal") for unit in ("", "_per_token")]
 
@@ -143,6 +144,7 @@ def _metrics(matrix: ScoreMatrix, views: _Views, state: ZScoreState) -> dict[str
     """By bare name; contrasts between prompts only where there are two."""
     rows = matrix.rows
     metrics = [Metric("mi_ceiling", views.ceiling, rows)]
+    metrics.append(metric_from("thought_tokens", mixture.thought_tokens(matrix), rows))
     for k in sorted({*HEADS, *matrix.heads}):
         metrics.append(Metric(f"n_reaching_{k}", float(np.sum(matrix.lengths_M >= k)), rows))
     for unit, mixed in (("", views.whole), ("_per_token", views.per_token)):
@@ -192,7 +194,8 @@ def _contrasts(matrix: ScoreMatrix, views: _Views) -> list[Metric]:
         Metric("mi_saturated", float(views.saturated(mi)), rows),
         metric_from("mi_per_token", per_token, rows, saturated=views.saturated(mi)),
         metric_from("mi_loo", mixture.leave_one_out(matrix, views.whole), rows),
-        metric_from("gap_per_token", mixture.gap(matrix), rows),
+        metric_from("gap", mixture.gap(matrix), rows),
+        metric_from("gap_per_token", mixture.gap(matrix, per_token=True), rows),
     ]
 
 

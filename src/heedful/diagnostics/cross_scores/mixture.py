@@ -85,26 +85,31 @@ def leave_one_out(matrix: ScoreMatrix, mixed: Mixture) -> Estimate:
     return mean_over_rows(matrix, rows_M, mixed.matched_M[:, None] - without_both_MN)
 
 
-def gap(matrix: ScoreMatrix) -> Estimate:
-    """Matched minus the weighted mean over the other prompts, per token: not capped by the number of prompts."""
+def gap(matrix: ScoreMatrix, per_token: bool = False) -> Estimate:
+    """Matched minus the weighted mean over the other prompts, of a thought or of its tokens.
+
+    Not capped by the number of prompts. By the chain rule it is a sum over tokens: words that are as likely under
+    every prompt add nothing to it, and they lower it per token.
+    """
+    units_M = matrix.lengths_M if per_token else np.ones(matrix.rows)
     matched_M = matrix.own(matrix.scores_MN)
     weighted_MN = matrix.scores_MN * matrix.shares_N
     weighted_MN[np.arange(matrix.rows), matrix.own_M] = 0.0
     sums_M = weighted_MN.sum(axis=1)
     others_M = 1.0 - matrix.shares_N[matrix.own_M]
-    rows_M = (matched_M - sums_M / others_M) / matrix.lengths_M
+    rows_M = (matched_M - sums_M / others_M) / units_M
     if matrix.prompts < 3:
         return mean_over_rows(matrix, rows_M, None, FEW_PROMPTS)
     rivals_MN = (sums_M[:, None] - weighted_MN) / _share_of_others(matrix)
-    return mean_over_rows(matrix, rows_M, (matched_M[:, None] - rivals_MN) / matrix.lengths_M[:, None])
+    return mean_over_rows(matrix, rows_M, (matched_M[:, None] - rivals_MN) / units_M[:, None])
 
 
 def gap_per_token(matrix: ScoreMatrix) -> Metric:
-    """`gap` as a metric of that bare name; null where it cannot be measured."""
+    """`gap` per token as a metric of that bare name; null where it cannot be measured."""
     if matrix.prompts < 2 or not matrix.finite():
         why = f"needs at least 2 prompts, found {matrix.prompts}" if matrix.finite() else "scores are not finite"
         return Metric("gap_per_token", None, matrix.rows, why=why)
-    return metric_from("gap_per_token", gap(matrix), matrix.rows)
+    return metric_from("gap_per_token", gap(matrix, per_token=True), matrix.rows)
 
 
 def conditional_entropy(matrix: ScoreMatrix, mixed: Mixture) -> Estimate:
@@ -112,6 +117,12 @@ def conditional_entropy(matrix: ScoreMatrix, mixed: Mixture) -> Estimate:
     rows_M = -mixed.matched_M
     deleted_MN = np.broadcast_to(rows_M[:, None], matrix.scores_MN.shape) if matrix.prompts >= 3 else None
     return mean_over_rows(matrix, rows_M, deleted_MN, FEW_PROMPTS)
+
+
+def thought_tokens(matrix: ScoreMatrix) -> Estimate:
+    """The mean length of the thoughts."""
+    deleted_MN = np.broadcast_to(matrix.lengths_M[:, None], matrix.scores_MN.shape) if matrix.prompts >= 3 else None
+    return mean_over_rows(matrix, matrix.lengths_M, deleted_MN, FEW_PROMPTS)
 
 
 def marginal_entropy(matrix: ScoreMatrix, mixed: Mixture) -> Estimate:
