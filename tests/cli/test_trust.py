@@ -18,6 +18,8 @@ pytest.importorskip("transformers")
 import heedful
 from heedful import cli
 from heedful.configuration import trusting
+from heedful.configuration.trust import trusts_code_of
+from heedful.models.folders import read_tokenizer
 from heedful.studies.jobs import TrainingJob, job_trust
 
 FILTER = """
@@ -240,3 +242,62 @@ def test_the_runs_of_a_study_get_the_trust_that_the_study_has(
     with trusting(["org/model"]):
         assert job_trust(TrainingJob(config)) == ["--trust", module, "--trust-model-code", "org/model"]
     assert job_trust(TrainingJob(heedful.preset("echo"))) == []
+
+
+@pytest.fixture
+def coded_model(tmp_path: Path) -> Path:
+    """A model folder with code of its own, which writes a file when it is imported."""
+    folder = tmp_path / "coded_model"
+    folder.mkdir()
+    classes = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
+    config = {"model_type": "unheard_of", "architectures": ["Model"], "auto_map": classes}
+    (folder / "config.json").write_text(json.dumps(config))
+    told = {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", None]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    (folder / "own.py").write_text(f"open({str(tmp_path / 'ran.txt')!r}, 'w').write('this code ran')\n")
+    return folder
+
+
+CODED = {
+    "eval": "eval coded_model echo",
+    "play": "play echo --by coded_model",
+    "train": "train echo --model coded_model --out out",
+    "audit": "audit log --model coded_model --out out",
+}
+
+
+@pytest.mark.parametrize("command", CODED)
+def test_an_answer_on_standard_input_is_no_consent_to_a_models_code(
+    command: str, coded_model: Path, tmp_path: Path, typed: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed(*["y"] * 20)
+    (tmp_path / "log").symlink_to(Path(__file__).parents[1] / "auditing" / "fixtures" / "trl-1.16.0")
+    assert cli.run(CODED[command].split()) == 2
+    said = capsys.readouterr().err
+    assert "it brings code of its own, which is not run" in said
+    assert "--trust-model-code coded_model" in said
+    assert not (tmp_path / "ran.txt").exists()
+    assert cli.run([*CODED[command].split(), "--trust-model-code", "coded"]) == 2
+    assert not (tmp_path / "ran.txt").exists(), "another name is no consent either"
+
+
+def test_the_code_of_a_model_runs_when_the_user_names_the_model(coded_model: Path, tmp_path: Path) -> None:
+    assert cli.run([*CODED["eval"].split(), "--trust-model-code", str(coded_model)]) == 2  # it holds no model
+    assert (tmp_path / "ran.txt").exists()
+
+
+def test_a_tokenizers_code_is_guarded_as_well(coded_model: Path, tmp_path: Path, typed: Callable[..., None]) -> None:
+    typed("y")
+    with pytest.raises(ValueError, match="it brings code of its own"):
+        read_tokenizer(coded_model, "")
+    assert not (tmp_path / "ran.txt").exists()
+
+
+def test_the_folder_of_a_run_stands_for_its_checkpoints(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "run" / "checkpoints" / "step_000020"
+    checkpoint.mkdir(parents=True)
+    with trusting([str(tmp_path / "run")]):
+        assert trusts_code_of(checkpoint)
+        assert not trusts_code_of(tmp_path / "run" / "other")
+        assert not trusts_code_of(tmp_path)
+    assert not trusts_code_of(checkpoint)
