@@ -238,6 +238,8 @@ class _Texts:
     def _render(self, messages: Messages) -> str:
         from jinja2 import TemplateError
 
+        from heedful.models.bounded_template import render_chat
+
         tokenizer: Any = self.tokenizer
         if not tokenizer.chat_template:
             raise ValueError(
@@ -245,7 +247,7 @@ class _Texts:
                 "chat model."
             )
         try:
-            return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
+            return render_chat(tokenizer, messages, {})
         except TemplateError as error:
             roles = [message["role"] for message in messages]
             raise ValueError(
