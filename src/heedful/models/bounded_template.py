@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, wraps
 from types import GeneratorType
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import TemplateError, nodes, pass_context
 from jinja2.sandbox import SandboxedEnvironment
@@ -32,6 +32,8 @@ SECONDS = 5.0
 LONGEST_SOURCE = 1_000_000
 """Characters of a template."""
 
+_LARGE = 10_000
+"""Characters whose making may take a while."""
 _LARGEST_POWER = 10_000
 """Bits of a power of whole numbers."""
 _WIDTH = re.compile(r"%[^a-zA-Z%]*(\d{4}|\*)")
@@ -62,7 +64,10 @@ class _Budget:
     def pay(self, size: int, steps: int = 0) -> None:
         self.size -= size
         self.steps -= steps
-        if self.size < 0 or self.steps < 0 or time.thread_time() > self.deadline:
+        slow = (
+            bool(steps or size > _LARGE) and time.thread_time() > self.deadline
+        )  # asking for the time takes some, too
+        if self.size < 0 or self.steps < 0 or slow:
             raise TooExpensive(
                 f"it takes more than {STEPS:,} steps, {SIZE:,} characters or {SECONDS:g} seconds for one conversation"
             )
@@ -80,17 +85,18 @@ def render_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: 
     The same text as `tokenizer.apply_chat_template`. Raises TemplateError for a template that is wrong, that refuses
     the messages, or that exceeds its budget.
     """
+    seam: Any = chat_template_utils
     given = sum(len(str(value)) for message in messages for value in message.values())
     token = _budget.set(_Budget(given))
     try:
         with _patching:
-            chat_template_utils._compile_jinja_template = compile_bounded
+            seam._compile_jinja_template = compile_bounded
             try:
                 return str(
                     tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True, **options)
                 )
             finally:
-                chat_template_utils._compile_jinja_template = _transformers_compiles
+                seam._compile_jinja_template = _transformers_compiles
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise TemplateError(f"{type(error).__name__}: {error}") from error
     except (RecursionError, MemoryError) as error:
@@ -192,23 +198,23 @@ class _Instrument(NodeTransformer):
 
     visit_For = visit_Macro = visit_CallBlock = visit_Block = _body
 
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
+    def visit_Concat(self, node: Any) -> nodes.Node:
         node = self.generic_visit(node)
         return _filtered(nodes.List(node.nodes), "heedful_concat", node.lineno)
 
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
+    def visit_Compare(self, node: Any) -> nodes.Node:
         node = self.generic_visit(node)
         node.expr = _filtered(node.expr, "heedful_compared", node.lineno)
         for operand in node.ops:
             operand.expr = _filtered(operand.expr, "heedful_compared", node.lineno)
         return node
 
-    def visit_Pair(self, node: nodes.Pair) -> nodes.Node:
+    def visit_Pair(self, node: Any) -> nodes.Node:
         node = self.generic_visit(node)
         node.key = _filtered(node.key, "heedful_compared", node.lineno)  # its hash is taken
         return node
 
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
+    def visit_Getitem(self, node: Any) -> nodes.Node:
         node = self.generic_visit(node)
         cuts = isinstance(node.arg, nodes.Slice)
         return _filtered(node, "heedful_cut", node.lineno) if cuts else node
@@ -217,8 +223,8 @@ class _Instrument(NodeTransformer):
 def _filtered(node: nodes.Expr, name: str, line: int) -> nodes.Expr:
     if isinstance(node, nodes.Const):
         return node
-    made: nodes.Expr = nodes.Filter(node, name, [], [], None, None).set_lineno(line)
-    return made
+    made: Any = nodes.Filter(node, name, [], [], None, None).set_lineno(line)
+    return cast(nodes.Expr, made)
 
 
 def _pay(size: int, steps: int = 0) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
-from transformers.utils import cached_file
+from transformers.utils.hub import cached_file
 
 from heedful.guarded import Raised, guarded_call
 
