@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.algorithms.table import ALGORITHMS
-from heedful.configuration import Choice, ConfigurationError, from_json, settings_of, to_json
+from heedful.configuration import Choice, ConfigurationError, from_json, settings_of, to_json, trust, trusting
 from heedful.filters import FILTERS
 
 
@@ -254,9 +254,23 @@ def test_a_class_outside_the_table_is_written_and_read_by_its_module() -> None:
     tree = to_json(run)
     assert tree["chooser"]["type"] == f"{__name__}:Mine"
     assert from_json(Run, tree) == run
-    missing = problems_of(Run, {"chooser": {"type": "no_such_module:Mine"}})[0]
-    assert "No module named 'no_such_module'" in missing
-    assert "must name a dataclass" in problems_of(Run, {"chooser": {"type": "json:dumps"}})[0]
+    with trusting(["no_such_module", "json"]):
+        missing = problems_of(Run, {"chooser": {"type": "no_such_module:Mine"}})[0]
+        assert "No module named 'no_such_module'" in missing
+        assert "must name a dataclass" in problems_of(Run, {"chooser": {"type": "json:dumps"}})[0]
+
+
+def test_a_class_outside_the_table_that_only_data_names_is_refused() -> None:
+    refused = problems_of(Run, {"chooser": {"type": "json:dumps"}})[0]
+    assert refused.startswith("chooser.type: 'json:dumps' names code")
+    assert "--trust json " in refused
+
+
+@given(st.text(max_size=12), st.text(max_size=12), st.sampled_from(["{}:{}", "{}.x:{}", ":{}{}", "{}{}:"]))
+def test_no_name_in_data_reaches_an_import(module: str, name: str, form: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trust, "import_held", lambda name: pytest.fail(f"{name} was imported"))
+        assert problems_of(Run, {"chooser": {"type": form.format(module, name)}})
 
 
 def test_a_value_that_its_annotation_forbids_cannot_be_written() -> None:

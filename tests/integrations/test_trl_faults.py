@@ -18,9 +18,11 @@ import pytest
 pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[trl]')")
 
 from tiny_trl import END, Reward, Rewards, Script, Scripted, arguments, filtering, trainer_of, written
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from heedful.filters import DropConstant, TopK, TopP
 from heedful.integrations.trl import HeedfulConfig
+from heedful.integrations.trl.observer import _refuse_replaced, observer_of
 from heedful.integrations.trl.removal import KEPT
 from heedful.integrations.trl.rollouts import _as_rows
 from heedful.storage import Rollouts, RunFolder, read_metrics, read_rollouts
@@ -224,3 +226,18 @@ def test_a_context_that_restarts_is_refused_since_a_rollout_is_one_row() -> None
     assert _as_rows([replace(played, turns=turns[:1])], renderer)["env_mask"] == [[1]]
     with pytest.raises(ValueError, match="one row per rollout, but the context of turn 2 of task lake restarts"):
         _as_rows([played], renderer)
+
+
+def test_a_tokenizer_that_transformers_made_for_the_architecture_is_refused(
+    tiny_model: Path, tmp_path: Path, tokenizer: Any
+) -> None:
+    other = tmp_path / "other"
+    tokenizer.save_pretrained(other)
+    (other / "config.json").write_text('{"model_type": "qwen2"}')
+    replaced = AutoTokenizer.from_pretrained(other)
+    with pytest.raises(ValueError, match=r"processing_class=PreTrainedTokenizerFast\.from_pretrained\("):
+        _refuse_replaced(replaced)
+    _refuse_replaced(PreTrainedTokenizerFast.from_pretrained(other))
+    trainer = trainer_of(tiny_model, arguments(tmp_path), Script(written([])), processing_class=replaced)
+    with pytest.raises(ValueError, match="transformers made it for the model's architecture"):
+        observer_of(trainer, HeedfulConfig(), DropConstant(on="reward"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from heedful.run.config import TrainConfig
-from heedful.run.verdict import Conclusion, conclude, shown
+from heedful.run.verdict import Conclusion, _doubt, conclude, shown
 from heedful.storage import RunFolder, write_rollouts
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Ending, Group, Metric, Task, Trajectory
@@ -114,6 +114,27 @@ def test_a_greedy_policy_that_stayed_as_it_was_is_consistent_with_sharpening(fol
     conclusion = folder.conclude()
     assert conclusion.figures[1].low is None
     assert conclusion.sentences[2].startswith("Consistent with sharpening")
+
+
+@pytest.mark.parametrize(
+    ("gain", "count", "said"),
+    [
+        (-1.0, 4, " - all 4 tasks fell by as much, so there is no interval; exact sign test p = 0.125"),
+        (0.5, 2, " - all 2 tasks rose by as much, so there is no interval; exact sign test p = 0.5"),
+        (0.0, 4, " - no task changed"),
+        (1.0, 1, " - one task rose, which says nothing of others"),
+    ],
+)
+def test_a_gain_that_is_the_same_on_every_task_is_not_called_none(gain: float, count: int, said: str) -> None:
+    assert _doubt(Metric("gain/greedy", gain, count, why="every task changed by the same amount")) == said
+
+
+def test_a_greedy_policy_that_lost_every_task_is_said_to_have_lost_them(folder: Folder) -> None:
+    folder.evaluated(0, sampled=4, greedy=20)
+    folder.evaluated(6, sampled=4, greedy=0)
+    sentence = folder.conclude().sentences[1]
+    # 2 ^ -19 = 1.91e-06
+    assert sentence.endswith("all 20 tasks fell by as much, so there is no interval; exact sign test p = 1.91e-06.")
 
 
 def test_a_greedy_loss_is_said_to_be_the_price(folder: Folder) -> None:

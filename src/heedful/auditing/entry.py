@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from heedful.auditing.progress import AuditProgress
 from heedful.auditing.recognised import open_log
 from heedful.auditing.run import measure_log
 from heedful.auditing.settings import AuditSettings
+from heedful.configuration import trusting
 from heedful.storage import RunFolder, StepMetrics, read_metrics
 
 
@@ -43,6 +45,7 @@ def audit(
     model: Path | str | None = None,
     out: Path | str | None = None,
     settings: AuditSettings | None = None,
+    trust: Iterable[str] = (),
     show: bool = True,
 ) -> Audit:
     """Measure what a trainer logged: heedful, TRL, verl, verifiers, RAGEN, or plain JSON lines.
@@ -54,6 +57,7 @@ def audit(
         out: the audit's folder; by default `audits/<name>-<n>`. In the folder of an interrupted audit of the same log
             the audit continues.
         settings: everything else that can be set.
+        trust: models (a folder or a Hugging Face name) that may run code of their own. No log names code.
         show: print the progress.
 
     Raises ValueError, a sentence, where nothing can be read, or `out` holds another audit.
@@ -62,5 +66,5 @@ def audit(
     if model is not None:
         chosen = replace(chosen, model=str(model))
     console = Console(highlight=False, markup=False, soft_wrap=True, quiet=not show)
-    with AuditProgress(console) as progress:
+    with trusting(trust), AuditProgress(console) as progress:
         return Audit(measure_log(open_log(Path(log), chosen), chosen, None if out is None else Path(out), progress))

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from heedful.configuration import trusting
 from heedful.version import __version__
 
 COMMANDS = {
@@ -54,10 +55,10 @@ def run(argv: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    # A custom environment, module:Class, is looked for in the current folder, as with `python -m`.
-    sys.path.append(os.getcwd())
     try:
-        return int(importlib.import_module(COMMANDS[name][0]).main(list(rest)))
+        # A typed or trusted module:Class is looked for in the current folder, too. Nothing else is.
+        with trusting(folder=os.getcwd()):
+            return int(importlib.import_module(COMMANDS[name][0]).main(list(rest)))
     except SystemExit as stop:  # the parser has printed its help, or what is wrong with the line
         return int(stop.code or 0)
     except KeyboardInterrupt:

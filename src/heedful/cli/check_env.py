@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from heedful import envs
 from heedful.configuration import Choice, CommandLine, ConfigurationError, Positional
+from heedful.configuration.trust import import_named, trust_typed
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Finding, Report
 from heedful.guarded import Raised, guarded_call
@@ -116,7 +116,8 @@ def find_environment(name: str) -> tuple[Any, str]:
         raise ValueError(
             f"There is no environment named {name!r}; known are {_known()}, or your own as module:factory."
         )
-    factory = _called(f"{module} to be a module", lambda: getattr(importlib.import_module(module), attribute))
+    trust_typed(name)
+    factory = _called(f"{module} to be a module", lambda: import_named(name))
     if not callable(factory):
         raise ValueError(
             f"Expected {name!r} to name a class or a function without arguments that returns an environment, found "

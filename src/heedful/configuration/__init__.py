@@ -33,20 +33,25 @@ The string literal under a field is its documentation.
 from heedful.configuration.command import CommandLine
 from heedful.configuration.command_line import parse
 from heedful.configuration.limits import refuse_below
-from heedful.configuration.schema import Choice, Positional, Setting, Shown, settings_of
-from heedful.configuration.tree import ConfigurationError, Problem, from_json, to_json
+from heedful.configuration.schema import Choice, NamesCode, Positional, Setting, Shown, settings_of
+from heedful.configuration.tree import ConfigurationError, Problem, code_named_in, from_json, to_json, trust_flags
+from heedful.configuration.trust import trusting
 
 __all__ = [
     "Choice",
     "CommandLine",
     "ConfigurationError",
+    "NamesCode",
     "Positional",
     "Problem",
     "Setting",
     "Shown",
+    "code_named_in",
     "from_json",
     "parse",
     "refuse_below",
     "settings_of",
     "to_json",
+    "trust_flags",
+    "trusting",
 ]

@@ -14,11 +14,17 @@ from heedful.configuration.docs import field_docs
 from heedful.configuration.explain import flag_of, help_text, is_switch
 from heedful.configuration.schema import MISSING, Many, Positional, Setting, describe, settings_of
 from heedful.configuration.tree import Problem, Tree, read, start
+from heedful.configuration.trust import TRUST_FLAGS, trust_model_code, trust_typed
 
 T = TypeVar("T")
 W = TypeVar("W")
 
-_MOST_VALUES: Mapping[tuple[str, ...], int] = {("config",): 1, ("print_config",): 0, ("help",): 0}
+_MOST_VALUES: Mapping[tuple[str, ...], int] = {
+    ("config",): 1,
+    ("print_config",): 0,
+    ("help",): 0,
+    **{(name,): 1 for name in TRUST_FLAGS},
+}
 """Values of the flags that every command has."""
 
 
@@ -47,9 +53,10 @@ class CommandLine(Generic[W]):
         }
         most = {**_MOST_VALUES} | {path: 0 if is_switch(setting.kind) else 1 for path, setting in flags.items()}
         self._flags = {setting.name for setting in flags.values()}
-        self._givens, bare = split(argv, most)
-        self.helping = any(given.path == ("help",) for given in self._givens)
         problems: list[Problem] = []
+        givens, bare = split(argv, most, by_user=True)
+        self._givens = [given for given in givens if not _grants_trust(given, problems)]
+        self.helping = any(given.path == ("help",) for given in self._givens)
         typed = [given for given in self._givens if given.path in flags]
         self._rest = [given for given in self._givens if given.path not in flags]
         for given in [given for given in typed if not given.values and most[given.path]]:
@@ -130,3 +137,14 @@ class CommandLine(Generic[W]):
     def besides(self, name: str) -> list[str]:
         """What was typed besides one of the command's own flags: other flags and bare words."""
         return [*self._typed_words, *(given.flag for given in self._givens if given.path != (name,))]
+
+
+def _grants_trust(given: Given, problems: list[Problem]) -> bool:
+    """Whether this is one of the flags of trust, which is then applied."""
+    if given.path == ("trust",) and given.values:
+        trust_typed(given.values[0])
+    elif given.path == ("trust_model_code",) and given.values:
+        trust_model_code(given.values[0])
+    elif given.path[0] in TRUST_FLAGS:
+        problems.append(Problem(given.flag, f"expected {TRUST_FLAGS[given.path[0]]}, found nothing"))
+    return given.path[0] in TRUST_FLAGS

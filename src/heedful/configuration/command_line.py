@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -35,6 +35,7 @@ from heedful.configuration.schema import (
     spell,
 )
 from heedful.configuration.tree import Problem, Tree, class_in, fits, merge, read, start, to_json, walk
+from heedful.configuration.trust import TRUST_FLAGS, trust_typed
 
 T = TypeVar("T")
 
@@ -45,6 +46,8 @@ class Given:
 
     flag: str
     values: tuple[str, ...]
+    by_user: bool = False
+    """Typed by the user, so code that a value names may be imported; not read from a file."""
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -83,7 +86,7 @@ def read_settings(
     explain: Callable[[Tree], str],
 ) -> T:
     """Do what `parse` does with flags that are split already; `explain` makes the help for a tree of settings."""
-    clash = [setting.name for setting in settings_of(cls) if setting.name in RESERVED]
+    clash = [setting.name for setting in settings_of(cls) if setting.name in (*RESERVED, *TRUST_FLAGS)]
     if clash:
         raise TypeError(f"{cls.__name__}.{clash[0]} needs another name: --{clash[0]} is a flag of every command.")
     tree = start(cls, default)
@@ -105,21 +108,24 @@ def read_settings(
     return found
 
 
-def split(argv: Sequence[str], most: Mapping[tuple[str, ...], int]) -> tuple[list[Given], list[str]]:
+def split(
+    argv: Sequence[str], most: Mapping[tuple[str, ...], int], by_user: bool = False
+) -> tuple[list[Given], list[str]]:
     """The flags with the values that follow them, and the bare words.
 
     `most` says how many values a flag takes at most; a flag that is not in it takes every word up to the next flag.
+    `by_user`: the user typed them, and no file holds them.
     """
     givens: list[Given] = []
     bare = []
     for argument in argv:
         if argument == "-h":
-            givens.append(Given("--help", ()))
+            givens.append(Given("--help", (), by_user))
         elif argument.startswith("--"):
             flag, equals, value = argument.partition("=")
-            givens.append(Given(flag, (value,) if equals else ()))
+            givens.append(Given(flag, (value,) if equals else (), by_user))
         elif givens and len(givens[-1].values) < most.get(givens[-1].path, len(argv)):
-            givens[-1] = Given(givens[-1].flag, (*givens[-1].values, argument))
+            givens[-1] = replace(givens[-1], values=(*givens[-1].values, argument))
         else:
             bare.append(argument)
     return givens, bare
@@ -152,7 +158,7 @@ def _merge_file(cls: type, tree: Tree, given: Given, problems: list[Problem]) ->
 
 def _choose(cls: type, tree: Tree, givens: Sequence[Given]) -> Tree:
     """Apply the flags that choose, outer ones first: what they choose may bring choices of its own."""
-    wanted = {given.path: given.values[0] for given in givens if given.values}
+    wanted = {given.path: given for given in givens if given.values}
     chosen: Tree = {}
     done: set[tuple[str, ...]] = set()
     while True:
@@ -166,7 +172,10 @@ def _choose(cls: type, tree: Tree, givens: Sequence[Given]) -> Tree:
         if kind is None:
             return merged
         done.add(path)
-        _place(chosen, path, _interpret(kind, wanted[path]))
+        given = wanted[path]
+        if given.by_user and ":" in given.values[0]:
+            trust_typed(given.values[0])
+        _place(chosen, path, _interpret(kind, given.values[0]))
 
 
 def read_flags(
@@ -186,6 +195,8 @@ def read_flags(
         elif given.path in settings:
             kind = settings[given.path].kind
             wrong = _misfit(given, kind, cls, tree)
+            if given.by_user and settings[given.path].names_code and given.values:
+                trust_typed(given.values[0])
             if wrong:
                 problems.append(Problem(given.flag, wrong))
             elif not isinstance(kind, Chosen):

@@ -36,6 +36,10 @@ _GENERAL = (
     ("-h, --help", "Explain the settings. Choices on the same command line decide which are shown."),
 )
 _HELP_ALONE = ("-h, --help", "Explain the command.")
+_TRUST = (
+    ("--trust MODULE", "Import this module where a file names it as module:Class. May be repeated."),
+    ("--trust-model-code MODEL", "Run the code that this model brings. May be repeated."),
+)
 
 
 def flag_of(path: Sequence[str]) -> str:
@@ -70,7 +74,7 @@ def help_text(prog: str, description: str, words: Described | None, settings: De
     lines += ["", *_paragraphs(description, width), ""]
     for _, entry in named:
         lines += entry
-    for flag, text in _GENERAL if settings else [_HELP_ALONE]:
+    for flag, text in (*(_GENERAL if settings else [_HELP_ALONE]), *(_TRUST if words else ())):
         lines += _entry(flag, text, width)
     if not settings:
         return "\n".join(lines)

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import difflib
 import functools
-import importlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,10 +18,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from heedful.configuration.trust import hold, import_named
+
 MISSING = dataclasses.MISSING
 
 RESERVED = ("config", "print_config", "help")
-"""Flags of every command line: no top-level setting may have these names."""
+"""Flags of every command line: no top-level setting may have these names, nor those of `TRUST_FLAGS`."""
 
 PLAIN: dict[type, tuple[str, str]] = {
     bool: ("true or false", "BOOL"),
@@ -37,7 +38,8 @@ PLAIN: dict[type, tuple[str, str]] = {
 class Choice:
     """Marks a field whose value is one of several dataclasses: `Annotated[Filter, Choice(FILTERS)]`.
 
-    A class that is not in the table is written, and can be chosen, as `module:Class`; choosing it imports that module.
+    A class that is not in the table is written, and can be chosen, as `module:Class`; choosing it imports that module,
+    if the user typed the name or trusts the module (`heedful.configuration.trust`).
     """
 
     table: Mapping[str, type] | Callable[[], Mapping[str, type]]
@@ -67,7 +69,10 @@ class Choice:
     def name_of(self, cls: type) -> str:
         """The name under which a class is chosen."""
         found = next((name for name, each in self.loadable() if each is cls), None)
-        return found or f"{cls.__module__}:{cls.__qualname__}"
+        if found is None:
+            found = f"{cls.__module__}:{cls.__qualname__}"
+            hold(found)
+        return found
 
     def owners(self, setting: str) -> list[str]:
         """The names whose classes have a setting of this name."""
@@ -81,6 +86,11 @@ class Choice:
 
     def _classes(self) -> Mapping[str, type]:
         return self.table() if callable(self.table) else self.table
+
+
+@dataclass(frozen=True, slots=True)
+class NamesCode:
+    """Marks text that may hold `module:name`, whose module is imported when it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +176,8 @@ class Setting:
     field: dataclasses.Field[Any]
     shown: Shown | None = None
     """How it is typed, where the annotation says so."""
+    names_code: bool = False
+    """It may hold `module:name`."""
 
     def default(self) -> object:
         """The default value, or `MISSING`."""
@@ -192,12 +204,19 @@ def _settings_of(cls: type) -> tuple[Setting, ...]:
         ) from error
     fields = [field for field in dataclasses.fields(cls) if field.init]
     return tuple(
-        Setting(f.name, kind_of(hints[f.name], f"{cls.__name__}.{f.name}"), f, _shown(hints[f.name])) for f in fields
+        Setting(
+            field.name,
+            kind_of(hints[field.name], f"{cls.__name__}.{field.name}"),
+            field,
+            next((extra for extra in _extras(hints[field.name]) if isinstance(extra, Shown)), None),
+            NamesCode() in _extras(hints[field.name]),
+        )
+        for field in fields
     )
 
 
-def _shown(hint: Any) -> Shown | None:
-    return next((extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Shown)), None)
+def _extras(hint: Any) -> tuple[Any, ...]:
+    return tuple(getattr(hint, "__metadata__", ()))
 
 
 def kind_of(hint: Any, where: str) -> Kind:
@@ -311,11 +330,11 @@ def _is_config_class(candidate: object) -> bool:
 
 
 def _import_class(name: str) -> type:
-    module, _, qualified_name = name.partition(":")
     try:
-        found: Any = functools.reduce(getattr, qualified_name.split("."), importlib.import_module(module))
+        found: Any = import_named(name)
     except (ImportError, AttributeError, ValueError) as error:
         raise LookupError(f"{name!r} names a class as module:Class, but it cannot be imported: {error}") from error
     if not _is_config_class(found):
         raise LookupError(f"{name!r} must name a dataclass, but names {found!r}")
-    return found
+    cls: type = found
+    return cls

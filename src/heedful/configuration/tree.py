@@ -28,6 +28,7 @@ from heedful.configuration.schema import (
     did_you_mean,
     settings_of,
 )
+from heedful.configuration.trust import hold, trusted_models, untrusted
 
 T = TypeVar("T")
 Tree: TypeAlias = dict[str, Any]
@@ -140,6 +141,9 @@ def read(cls: type, tree: Any, problems: list[Problem], path: str = "") -> objec
     for name, setting in settings.items():
         if name in tree:
             values[name] = _read(setting.kind, tree[name], problems, _join(path, name))
+            refused = untrusted(tree[name]) if _is_code(setting, tree[name]) else ""
+            if refused:
+                problems.append(Problem(_join(path, name), refused))
         elif setting.default() is MISSING:
             problems.append(Problem(_join(path, name), f"is required: expected {describe(setting.kind)}"))
     if len(problems) > before:
@@ -257,7 +261,33 @@ def _defaults(cls: type) -> Tree:
     return tree
 
 
+def code_named_in(config: object) -> list[str]:
+    """The modules that a configuration names as `module:name`, in order: to read it back, they must be trusted."""
+    named = set()
+    for _, setting, value in walk(type(config), to_json(config)):
+        chosen = value.get("type", "") if isinstance(setting.kind, Chosen) and isinstance(value, dict) else ""
+        if _is_code(setting, value):
+            chosen = str(value)
+        if ":" in chosen:
+            named.add(chosen.partition(":")[0])
+    return sorted(named)
+
+
+def trust_flags(config: object) -> list[str]:
+    """The flags that another `heedful` command needs to read this configuration, and to load the same models."""
+    modules = [word for module in code_named_in(config) for word in ("--trust", module)]
+    return [*modules, *(word for model in trusted_models() for word in ("--trust-model-code", model))]
+
+
+def _is_code(setting: Setting, value: object) -> bool:
+    return setting.names_code and isinstance(value, str) and ":" in value
+
+
 def _write_class(cls: type, config: object, path: str) -> Tree:
+    for setting in settings_of(cls):
+        value = getattr(config, setting.name)
+        if _is_code(setting, value):
+            hold(value)
     return {s.name: _write(s.kind, getattr(config, s.name), _join(path, s.name)) for s in settings_of(cls)}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,21 +20,29 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-_UNREADABLE = (OSError, KeyError, ValueError, RuntimeError, SafetensorError)
-"""The errors of transformers for missing, damaged, foreign and ill-fitting files."""
+from heedful.configuration.trust import trusts_code_of
+from heedful.models.own_tokenizer import TokenizerRead, own_tokenizer
+
+_UNREADABLE = (OSError, KeyError, ValueError, RuntimeError, AttributeError, SafetensorError)
+"""The errors of transformers for missing, damaged, foreign and ill-fitting files, and for code of models."""
 
 
 def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
     """The causal language model of a folder or of a Hugging Face name, in evaluation mode on the CPU.
 
-    Attention is torch's own (`sdpa`), which takes any mask. `remedy`: the last sentence of the error.
+    Attention is torch's own (`sdpa`), which takes any mask. `remedy`: the last sentence of the error. Code that the
+    model brings runs only if the user has named the model as trusted.
 
     Raises:
         ValueError: there is no such model, it is no causal language model, or some of its weights are missing.
     """
     with _quiet(source), _naming(source, "a causal language model", remedy):
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            source, dtype=dtype, attn_implementation="sdpa", output_loading_info=True
+            source,
+            dtype=dtype,
+            attn_implementation="sdpa",
+            output_loading_info=True,
+            trust_remote_code=trusts_code_of(source),
         )
         model, report = loaded
         if report["missing_keys"]:
@@ -43,9 +52,22 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
 
 
 def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder or of a Hugging Face name. Raises ValueError with a sentence that ends in `remedy`."""
+    """The tokenizer of a folder or of a Hugging Face name, with a warning where transformers would read another one.
+
+    Raises ValueError with a sentence that ends in `remedy`.
+    """
+    read = read_own_tokenizer(source, remedy)
+    if read.note:
+        warnings.warn(read.note, stacklevel=2)
+    return read.tokenizer
+
+
+def read_own_tokenizer(source: str | Path, remedy: str) -> TokenizerRead:
+    """The same, with the sentence in place of a warning."""
     with _quiet(source), _naming(source, "a tokenizer", remedy):
-        return AutoTokenizer.from_pretrained(source)
+        trusted = trusts_code_of(source)
+        loaded = AutoTokenizer.from_pretrained(source, trust_remote_code=trusted)
+        return TokenizerRead(loaded) if trusted else own_tokenizer(loaded, source)
 
 
 class Saveable(Protocol):
@@ -102,4 +124,9 @@ def _naming(source: str | Path, expected: str, remedy: str) -> Iterator[None]:
             f"in {source}" if Path(source).exists() else f"at {str(source)!r} (no such folder, so a Hugging Face name)"
         )
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        if "custom code" in reason:
+            reason = (
+                "it brings code of its own, which is not run. If you trust that code, add --trust-model-code "
+                f"{source} (in Python: trust=[{str(source)!r}])"
+            )
         raise ValueError(f"Expected {expected} {where}, but it could not be loaded: {reason}. {remedy}") from error

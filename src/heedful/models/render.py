@@ -304,13 +304,11 @@ class Renderer:
         # Imported here because configuration reads `Tags` from this module and must load fast.
         from jinja2 import TemplateError
 
+        from heedful.models.bounded_template import render_chat
+
         messages = [{"role": role, "content": content} for role, content in texts]
         try:
-            return str(
-                self.tokenizer.apply_chat_template(
-                    messages, tokenize=False, add_generation_prompt=True, **self.template_options
-                )
-            )
+            return render_chat(self.tokenizer, messages, self.template_options)
         except TemplateError as error:
             raise ValueError(
                 f"The chat template could not render messages with roles {[role for role, _ in texts]}: {error}. Use "

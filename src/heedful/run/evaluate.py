@@ -5,7 +5,7 @@ With a run's own settings, the tasks and the sampling noise equal those of its e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 
 from heedful import envs
-from heedful.configuration import Choice, refuse_below
+from heedful.configuration import Choice, refuse_below, trusting
 from heedful.models.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Environment, Policy
@@ -102,6 +102,7 @@ def evaluate(
     tasks: int | None = None,
     samples: int | None = None,
     temperature: float | None = None,
+    trust: Iterable[str] = (),
     show: bool = True,
 ) -> Evaluated:
     """Measure success on held-out tasks, sampled and greedy, with baselines that do not read the input.
@@ -115,17 +116,20 @@ def evaluate(
         tasks: the number of tasks.
         samples: sampled episodes per task. The greedy policy plays one.
         temperature: the temperature of the sampled episodes.
+        trust: names that may run code: modules that a run's settings name as `module:Class`, and models (a folder or a
+            Hugging Face name) with code of their own.
         show: print the progress.
 
     Raises ValueError, a sentence, for a subject that cannot be found or a setting that cannot be applied.
     """
-    found = find_subject(str(subject), environment, checkpoint)
-    settings = settings_of(found)
-    given: dict[str, Any] = {"split": split, "tasks": tasks, "samples": samples}
-    if temperature is not None:
-        given["sampling"] = replace(settings.sampling, temperature=temperature)
-    settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
-    return evaluate_subject(with_settings(found, settings), settings, Console(highlight=False, quiet=not show))
+    with trusting(trust):
+        found = find_subject(str(subject), environment, checkpoint)
+        settings = settings_of(found)
+        given: dict[str, Any] = {"split": split, "tasks": tasks, "samples": samples}
+        if temperature is not None:
+            given["sampling"] = replace(settings.sampling, temperature=temperature)
+        settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
+        return evaluate_subject(with_settings(found, settings), settings, Console(highlight=False, quiet=not show))
 
 
 def settings_of(subject: Subject) -> EvaluateSettings:

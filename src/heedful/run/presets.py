@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from heedful import envs
 from heedful.algorithms.table import Grpo
+from heedful.configuration.trust import import_named, trust_typed
 from heedful.envs.common.contract import missing_from
 from heedful.policies.sampling import Sampling
 from heedful.run.config import EvaluationConfig, TrainConfig
@@ -192,7 +192,8 @@ def preset(name: str, model: str | None = None) -> TrainConfig:
     """The preset of this name, or defaults for a registered environment or your own one, given as `module:Class`.
 
     With a model other than the seedling the instructions become full English and the limits become those of a chat
-    model.
+    model. The caller vouches for a `module:Class`: it is imported. Names found in files are never passed on to here
+    before `configuration.trust` was asked.
 
     Raises:
         ValueError: there is no such preset, or the module or class cannot be found.
@@ -227,8 +228,7 @@ def _env(name: str, **knobs: Any) -> Any:
 
 
 def _own_environment(name: str) -> Any:
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         known = starting_points()
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
@@ -236,8 +236,9 @@ def _own_environment(name: str) -> Any:
             f"There is no environment or preset named {name!r}; known are {', '.join(known)}, or your own as "
             f"module:Class.{hint}"
         )
+    trust_typed(name)
     try:
-        env = getattr(importlib.import_module(module), attribute)()
+        env = import_named(name)()
     except (ImportError, AttributeError, TypeError) as error:
         raise ValueError(
             f"Expected {name!r} to name an importable dataclass that can be made without arguments, found "

@@ -6,13 +6,14 @@ A name has one meaning or is refused with a sentence. No weights are loaded befo
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.configuration import from_json
+from heedful.configuration import from_json, trust_flags
 from heedful.policies import OpenPolicySource, Sampling, Weights, open_with
 from heedful.protocols import Policy
 from heedful.rollout.context import Context
@@ -146,7 +147,8 @@ def choose_checkpoint(folder: RunFolder, config: TrainConfig, choice: str) -> tu
     if not steps:
         raise ValueError(
             f"Expected a checkpoint in {folder.path / _CHECKPOINTS}, found none: the run ended before its first one. "
-            f"Go on with it: heedful train --resume {folder.path}. The model it started from: "
+            f"Go on with it: {shlex.join(['heedful', 'train', '--resume', str(folder.path), *trust_flags(config)])}. "
+            "The model it started from: "
             f"heedful eval {config.env.name}."
         )
     if choice == "last":

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heedful.configuration import from_json, to_json
+from heedful.configuration import code_named_in, from_json, to_json, trust_flags, trusting
 from heedful.distributed.parallel import ProcessRank
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
@@ -46,14 +47,18 @@ class Run:
     """The end of training. `None` for a run that was opened."""
 
     @classmethod
-    def open(cls, path: Path | str) -> Run:
-        """Read the run in a folder. Raises ValueError, a sentence, where there is none."""
+    def open(cls, path: Path | str, trust: Iterable[str] = ()) -> Run:
+        """Read the run in a folder. `trust`: modules of your own that its settings may name as `module:Class`.
+
+        Raises ValueError, a sentence, where there is no run, or its settings name code that is not trusted.
+        """
         folder = RunFolder.open(path, resume=True)
         try:
             tree = json.loads(folder.config.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"The configuration {folder.config} is not JSON ({error}); restore it.") from error
-        return cls(folder.path, from_json(TrainConfig, tree))
+        with trusting(trust):
+            return cls(folder.path, from_json(TrainConfig, tree))
 
     @property
     def folder(self) -> RunFolder:
@@ -91,17 +96,23 @@ class Run:
 
     def resume(self, *, on_step: OnStep | None = None, show: bool = True) -> Run:
         """Continue from the last checkpoint."""
-        return resume(self.path, on_step=on_step, show=show)
+        return resume(self.path, trust=code_named_in(self.config), on_step=on_step, show=show)
 
 
 def train(
-    config: TrainConfig | str, *, out: Path | str | None = None, on_step: OnStep | None = None, show: bool = True
+    config: TrainConfig | str,
+    *,
+    out: Path | str | None = None,
+    trust: Iterable[str] = (),
+    on_step: OnStep | None = None,
+    show: bool = True,
 ) -> Run:
     """Train, evaluate, measure, and write the report and the verdict.
 
     Args:
         config: the configuration, or the name of a preset such as `"frozen_lake"`.
         out: the run's folder, new or empty. By default `runs/<environment>-<algorithm>-s<seed>-<n>`.
+        trust: models (a folder or a Hugging Face name) that may run code of their own.
         on_step: called after each step. It may return False to stop the run, which is then saved.
         show: print the live table, notes and the verdict.
 
@@ -119,13 +130,20 @@ def train(
         write_whole(folder.config, json.dumps(to_json(chosen), indent=2) + "\n")
         return folder
 
-    return _run(chosen, new_folder, _Reporting(on_step, show), resumed=False)
+    with trusting(trust):
+        return _run(chosen, new_folder, _Reporting(on_step, show), resumed=False)
 
 
-def resume(path: Path | str, *, on_step: OnStep | None = None, show: bool = True) -> Run:
-    """Continue an interrupted run from its last checkpoint. See `train` for the arguments."""
-    run = Run.open(path)
-    return _run(run.config, lambda: run.folder, _Reporting(on_step, show), resumed=True)
+def resume(path: Path | str, *, trust: Iterable[str] = (), on_step: OnStep | None = None, show: bool = True) -> Run:
+    """Continue an interrupted run from its last checkpoint. See `train` for the other arguments.
+
+    Args:
+        trust: names that may run code: modules that the run's settings name as `module:Class`, and models (a folder
+            or a Hugging Face name) with code of their own.
+    """
+    with trusting(trust):
+        run = Run.open(path)
+        return _run(run.config, lambda: run.folder, _Reporting(on_step, show), resumed=True)
 
 
 def algorithm_name(config: TrainConfig) -> str:
@@ -212,6 +230,11 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
             tracker.close()
 
 
+def _resuming(run: Run) -> str:
+    """The command that continues a run."""
+    return shlex.join(["heedful", "train", "--resume", str(run.path), *trust_flags(run.config)])
+
+
 def _conclude(run: Run, outcome: Outcome, show: bool) -> None:
     """Write the verdict and the report of a run that has ended, and print its last lines."""
     from heedful.report import write_report
@@ -220,12 +243,12 @@ def _conclude(run: Run, outcome: Outcome, show: bool) -> None:
 
     view = TerminalView(run.config.steps, outcome.version, run.config.tags) if show else NullView()
     if outcome.interrupted:
-        view.note(f"interrupted after step {outcome.version}, saved; go on with: heedful train --resume {run.path}")
+        view.note(f"interrupted after step {outcome.version}, saved; go on with: {_resuming(run)}")
         return
     if outcome.stopped_by:
         view.note(
             f"stopped after step {outcome.version} by {', '.join(outcome.stopped_by)}, saved; look at "
-            f"{write_report(run.folder)}, and if you want to go on all the same: heedful train --resume {run.path}"
+            f"{write_report(run.folder)}, and if you want to go on all the same: {_resuming(run)}"
         )
         return
     conclusion = conclude(run.folder, run.config)

@@ -100,12 +100,27 @@ def _success(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str,
             return ["Success on held-out tasks is unknown: the run was not evaluated both before and after training."]
         before, after, gain = readings[0][1], readings[-1][1], gains[kind]
         tasks = f"{gain.n} held-out tasks" if gain.n else "held-out tasks"
-        doubt = "" if gain.value is None or _clear(gain) else " - not distinguishable from none"
+        doubt = "" if gain.value is None or _clear(gain) else _doubt(gain)
         sentences.append(
             f"{kind.capitalize()} success on {tasks}: {shown(before)} before, {shown(after)} after; "
             f"gain {shown(gain, signed=True)}, paired by task{doubt}."
         )
     return sentences
+
+
+def _doubt(gain: Metric) -> str:
+    """What is to be said of a gain that has no interval, or one that covers 0."""
+    if gain.low is not None:
+        return " - not distinguishable from none"
+    count, value = gain.n or 0, float(gain.value or 0.0)
+    if not value:
+        return " - no task changed"
+    moved = "rose" if value > 0 else "fell"
+    if count < 2:
+        return f" - one task {moved}, which says nothing of others"
+    # Without any effect, all tasks go one way with this probability: the exact sign test, two-sided.
+    p_value = 2.0 ** (1 - count)
+    return f" - all {count} tasks {moved} by as much, so there is no interval; exact sign test p = {p_value:.3g}"
 
 
 def _clear(gain: Metric) -> bool:

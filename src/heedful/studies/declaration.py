@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from heedful.configuration import Choice, from_json, parse, to_json
+from heedful.configuration.trust import untrusted
 from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
@@ -258,6 +259,9 @@ def _resolved(arm: Any) -> Any:
         raise ValueError(
             f"Expected `preset` and `flags` of arm {arm.get('name')!r} as texts, found {name!r}, {flags!r}."
         )
+    refused = untrusted(name) if ":" in name else ""
+    if refused:
+        raise ValueError(f"The preset of arm {arm.get('name')!r} cannot be used: {refused}.")
     base = from_json(TrainConfig, partial, preset(name))
     config = parse(TrainConfig, base, shlex.split(flags), f"arm {arm.get('name')} (heedful train {name})", "")
     rest = {key: value for key, value in job.items() if key not in ("preset", "flags", "config")}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from heedful.configuration import Choice, from_json, refuse_below, to_json
+from heedful.configuration import Choice, from_json, refuse_below, to_json, trust_flags
 from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder, write_whole
 
@@ -146,6 +146,12 @@ def job_from_json(tree: Mapping[str, Any]) -> Job:
         raise ValueError(f"Expected a job's `type` among {', '.join(JOBS)}: {error}.") from error
     job: Job = from_json(kind, settings)
     return job
+
+
+def job_trust(job: Job) -> list[str]:
+    """The flags of trust that the command of a job needs."""
+    kind = Choice(JOBS).name_of(type(job))
+    return [*(("--trust", kind.partition(":")[0]) if ":" in kind else ()), *trust_flags(job)]
 
 
 def config_beside(folder: RunFolder) -> Path:

@@ -84,7 +84,8 @@ class Child:
 
 def heedful_command(arguments: Sequence[str]) -> list[str]:
     """The command line of `heedful ARGUMENTS` under this very Python."""
-    return [sys.executable, "-m", "heedful", *arguments]
+    # -P: the working directory is not searched for libraries.
+    return [sys.executable, "-P", "-m", "heedful", *arguments]
 
 
 def run_children(children: Sequence[Child], at_once: int, show: Callable[[Mapping[str, str]], None]) -> bool:

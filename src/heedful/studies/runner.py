@@ -6,6 +6,7 @@ named and stops no other.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from rich.table import Table
 from heedful.configuration import to_json
 from heedful.run.terminal import GrowthBar, duration
 from heedful.studies.declaration import Study, narrowed
-from heedful.studies.jobs import TrainingJob
+from heedful.studies.jobs import TrainingJob, job_trust
 from heedful.studies.processes import Child, at_once, run_children
 from heedful.studies.progress import RunRow, RunsView
 from heedful.studies.study_folder import StudyFolder, StudyRun
@@ -133,7 +134,7 @@ def _workers(study: Study) -> int:
 
 def _child(study: Study, run: StudyRun, lock: int) -> Child:
     job = study.arm(run.arm).job
-    return Child(run.label, run.log, lambda: job.command(run.folder, run.seed), (lock,))
+    return Child(run.label, run.log, lambda: [*job.command(run.folder, run.seed), *job_trust(job)], (lock,))
 
 
 def _watch(session: _Session, children: Sequence[Child], workers: int) -> bool:
@@ -197,7 +198,9 @@ def _end(session: _Session, failed: Sequence[Child], interrupted: bool) -> int:
     """Say how to go on with what is not done; returns the exit code."""
     console, path, flat = session.console, session.folder.path, session.study.flat
     if interrupted:
-        again = f"heedful train --resume {path}" if flat else f"the same command, which finds {path}"
+        trust = job_trust(session.study.arms[0].job)
+        resume = shlex.join(["heedful", "train", "--resume", str(path), *trust])
+        again = resume if flat else f"the same command, which finds {path}"
         console.print(f"interrupted; go on with {again}", style="bold", soft_wrap=True)
     if failed:
         names = ", ".join(child.label for child in failed)
@@ -218,8 +221,10 @@ def _show_stopped(session: _Session) -> bool:
             soft_wrap=True,
         )
         for run in stopped:
-            session.console.print(f"  heedful train --resume {run.folder.path}", markup=False, soft_wrap=True)
-        again = f"and then, for the table of all seeds: heedful report {session.folder.path}"
+            again = shlex.join(["heedful", "train", "--resume", str(run.folder.path), *job_trust(jobs[run.arm])])
+            session.console.print(f"  {again}", markup=False, soft_wrap=True)
+        report = shlex.join(["heedful", "report", str(session.folder.path), *job_trust(session.study.arms[0].job)])
+        again = f"and then, for the table of all seeds: {report}"
         session.console.print(again, markup=False, soft_wrap=True)
     return bool(stopped)
 

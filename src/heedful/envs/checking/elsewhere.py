@@ -7,7 +7,6 @@ environment ends this process, and the report shows its last line.
 from __future__ import annotations
 
 import datetime
-import importlib
 import json
 import pickle
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from heedful.configuration.trust import import_held
 from heedful.envs.checking.play import Bench, Effort, made_anew
 from heedful.envs.checking.play import scripted as scripted_replies
 from heedful.envs.checking.processes import Request, listed
@@ -45,8 +45,8 @@ def main(request_file: str, answer_file: str) -> None:
 def _env(asked: Request) -> Any:
     """The environment, made in this process: what its constructor computes is computed here."""
     if asked.origin:
-        module, _, attribute = asked.origin.partition(":")
-        make = getattr(importlib.import_module(module), attribute)
+        module = asked.origin.partition(":")[0]
+        make = import_held(asked.origin)
     else:
         env = pickle.loads(asked.env)
         module, make = type(env).__module__, partial(made_anew, env)

@@ -20,6 +20,7 @@ from heedful.integrations.trl.record import Record
 from heedful.integrations.trl.rollouts import EnvironmentRollouts
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.measuring.diagnostician import Diagnostician
+from heedful.models.own_tokenizer import difference_from_folder
 from heedful.models.replies import ReplyParser
 from heedful.protocols import Filter
 from heedful.scorers.hf import HFScorer
@@ -114,11 +115,13 @@ class Observer:
 def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observer:
     """An observer of this trainer (a `trl.GRPOTrainer`), made from the trainer's own settings.
 
-    Raises ValueError if the configuration names a reward function or a component that the trainer does not have.
+    Raises ValueError if the configuration names a reward function or a component that the trainer does not have, or
+    if the trainer's tokenizer is not that of its folder.
     """
     played = _plays(trainer)
     _check_names(trainer, config, chooses.on, played)
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+    _refuse_replaced(tokenizer)
 
     def decode(ids: Sequence[int]) -> str:
         return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
@@ -141,6 +144,19 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
         unreadable=why,
     )
     return Observer(chooses, BatchReader(parser, decode, config.tags), diagnostician, float(trainer.temperature), seed)
+
+
+def _refuse_replaced(tokenizer: Any) -> None:
+    """Refuse a tokenizer that transformers built in place of its folder's: TRL would train on other ids."""
+    source = str(getattr(tokenizer, "name_or_path", ""))
+    found = difference_from_folder(tokenizer, source) if source else ""
+    if found:
+        raise ValueError(
+            f"Expected the tokenizer of {source} as its tokenizer.json has it, found a {type(tokenizer).__name__} that "
+            f"differs ({found}): transformers made it for the model's architecture. Give the trainer "
+            f"processing_class=PreTrainedTokenizerFast.from_pretrained({source!r}). If you changed the tokenizer on "
+            "purpose, save it to a folder and load it from there."
+        )
 
 
 def why_unreadable(trainer: Any) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from heedful.configuration import NamesCode
 from heedful.envs.adapters.gymnasium.games import Transition, base_name, known_game, known_starts
 from heedful.envs.adapters.gymnasium.making import (
     begin,
@@ -47,7 +48,7 @@ class Gymnasium(SolvableEnvironment):
 
     name: ClassVar[str] = "gymnasium"
 
-    id: str = "Taxi-v4"
+    id: Annotated[str, NamesCode()] = "Taxi-v4"
     """Which environment: an id of gymnasium's registry (module:id imports the module first)."""
     options: str = ""
     """What is passed to gymnasium.make, as name=value with spaces between, or as JSON."""
@@ -55,7 +56,7 @@ class Gymnasium(SolvableEnvironment):
     """FrozenLake alone. random: a random 4x4 map for each task; library: the map that `options` choose."""
     action_names: tuple[str, ...] = ()
     """Names of the actions 0, 1, ... of an environment that heedful does not know; empty: the numbers."""
-    render: str = "auto"
+    render: Annotated[str, NamesCode()] = "auto"
     """How a state is written. auto: in words, for a game that heedful knows, else its mode `ansi`, or the numbers of
     its observation. Or module:function, which gets the environment (without wrappers) and the observation."""
     success: str = "auto"

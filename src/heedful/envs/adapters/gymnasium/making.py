@@ -6,11 +6,11 @@ make a game, its message becomes part of the error.
 
 from __future__ import annotations
 
-import importlib
 import threading
 from functools import lru_cache, partial
 from typing import Any, Literal, Protocol
 
+from heedful.configuration.trust import import_held
 from heedful.envs.adapters.extras import load_library
 from heedful.envs.adapters.gymnasium.games import (
     Describe,
@@ -141,9 +141,8 @@ def state_in_words(env: Knobs, environment: Any, observation: Any) -> str:
 
 @lru_cache(maxsize=16)
 def _own_renderer(name: str) -> Describe:
-    module, colon, attribute = name.partition(":")
     try:
-        function = getattr(importlib.import_module(module), attribute) if colon else None
+        function = import_held(name) if ":" in name else None
     except (ImportError, AttributeError) as error:
         raise ValueError(f"gymnasium: render names {name!r}, which cannot be imported: {error}.") from error
     if not callable(function):
