@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from heedful.auditing.progress import AuditProgress
 from heedful.auditing.recognised import open_log
 from heedful.auditing.run import measure_log
 from heedful.auditing.settings import AuditSettings
+from heedful.configuration.jsontext import read_json
 from heedful.storage import RunFolder, StepMetrics, read_metrics
 
 
@@ -29,7 +29,7 @@ class Audit:
     @property
     def verdict(self) -> tuple[str, ...]:
         """The sentences that head the page."""
-        tree = json.loads(RunFolder(self.path).verdict.read_text(encoding="utf-8"))
+        tree = read_json(RunFolder(self.path).verdict)
         return tuple(tree["sentences"])
 
     def metrics(self) -> list[StepMetrics]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from heedful.auditing.files import LogFiles
 from heedful.auditing.records import Faults
+from heedful.configuration.jsontext import read_json
 from heedful.storage import claim_folder, write_whole
 
 RECORD = "audit.json"
@@ -112,7 +113,7 @@ def resume(folder: Path, fresh: AuditRecord) -> AuditRecord:
 
 def _read(path: Path) -> AuditRecord:
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = read_json(path)
         if tree["version"] != VERSION:
             raise ValueError(f"version {tree['version']}")
         return AuditRecord(**tree)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from heedful.configuration import CommandLine, Positional, Shown, refuse_below
+from heedful.configuration.jsontext import read_json
 
 if TYPE_CHECKING:
     from heedful.studies.runner import Request
@@ -98,7 +99,7 @@ def _job(words: StudyWords, others: list[str]) -> int:
     if path is None or words.out is None or words.seed is None or sorted(others) != ["--out", "--seed"]:
         raise ValueError("Expected heedful study --job FILE --out DIR --seed N.")
     try:
-        job = job_from_json(json.loads(path.read_text(encoding="utf-8")))
+        job = job_from_json(read_json(path))
     except OSError as error:
         raise ValueError(f"Expected a job in {path}, which cannot be read: {error.strerror}.") from error
     if not isinstance(job, SamplingJob):

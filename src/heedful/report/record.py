@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heedful.configuration.jsontext import read_json
 from heedful.report.numerals import in_full
 from heedful.storage import RunFolder, StepMetrics, metric_from_json, read_metrics
 from heedful.types import Metric
@@ -141,7 +142,7 @@ def _json_object(path: Path) -> dict[str, object]:
     if not path.exists():
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except ValueError as error:
         raise ValueError(f"Expected JSON in {path}, found {error}. Restore the file, or delete it.") from error
     if not isinstance(content, dict):

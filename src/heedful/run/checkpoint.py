@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from heedful.configuration.jsontext import read_json
 from heedful.models.folders import Saveable, read_model, write_pretrained
-from heedful.storage import naming_a_full_disk, write_whole
+from heedful.storage import create, naming_a_full_disk, write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Checkpoint:
         """The loop's own state: a JSON tree. Raises a sentence if the file cannot be read."""
         path = self.path / "state.json"
         try:
-            return dict(json.loads(path.read_text()))
+            return dict(read_json(path))
         except (OSError, ValueError, TypeError) as error:
             raise ValueError(self._unreadable(path, error)) from error
 
@@ -85,7 +86,7 @@ def save(
             unfinished.mkdir(parents=True)
             write_pretrained(unfinished, model, tokenizer)
             # Given a path, torch's own writer raises an error that does not mention the full disk.
-            with (unfinished / "learner.pt").open("wb") as stream:
+            with create(unfinished / "learner.pt") as stream:
                 torch.save(dict(learner_state), stream)
             write_whole(unfinished / "state.json", json.dumps(state, indent=1, sort_keys=True))
             _remove(target)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.configuration import from_json, to_json
+from heedful.configuration.jsontext import read_json
 from heedful.distributed.parallel import ProcessRank
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
@@ -50,7 +51,7 @@ class Run:
         """Read the run in a folder. Raises ValueError, a sentence, where there is none."""
         folder = RunFolder.open(path, resume=True)
         try:
-            tree = json.loads(folder.config.read_text(encoding="utf-8"))
+            tree = read_json(folder.config)
         except ValueError as error:
             raise ValueError(f"The configuration {folder.config} is not JSON ({error}); restore it.") from error
         return cls(folder.path, from_json(TrainConfig, tree))
@@ -69,7 +70,7 @@ class Run:
     def verdict(self) -> tuple[str, ...]:
         """The sentences of the conclusion. Empty before the run has ended."""
         file = self.folder.verdict
-        return tuple(json.loads(file.read_text(encoding="utf-8"))["sentences"]) if file.exists() else ()
+        return tuple(read_json(file)["sentences"]) if file.exists() else ()
 
     def metrics(self) -> list[StepMetrics]:
         """All metrics so far, one entry per line of `metrics.jsonl`."""

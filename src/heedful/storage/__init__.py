@@ -4,7 +4,7 @@ Reading returns what was written, equal input gives equal bytes, and no reader e
 `docs/formats.md` documents each file.
 """
 
-from heedful.storage.files import DiskFull, claim_folder, naming_a_full_disk, write_whole
+from heedful.storage.files import DiskFull, advising, append, claim_folder, create, naming_a_full_disk, write_whole
 from heedful.storage.gradients import StoredGradients, read_gradients, write_gradients
 from heedful.storage.measurements import StepMetrics, metric_from_json, read_metrics
 from heedful.storage.rollouts import Rollouts, read_rollouts, rollout_rows, write_rollouts
@@ -19,7 +19,10 @@ __all__ = [
     "StoredGradients",
     "StoredScores",
     "TokenValues",
+    "advising",
+    "append",
     "claim_folder",
+    "create",
     "describe_environment",
     "metric_from_json",
     "naming_a_full_disk",

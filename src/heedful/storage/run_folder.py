@@ -6,7 +6,6 @@ No run writes into the folder of another. After `truncate_after` nothing later t
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import platform
 import re
 import subprocess
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from heedful.configuration.jsontext import parse_json
 from heedful.storage.files import claim_folder, write_whole
 
 _STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
@@ -163,7 +163,7 @@ class RunFolder:
 
     def _step_of(self, line: bytes, number: int) -> int:
         try:
-            return int(json.loads(line)["step"])
+            return int(parse_json(line)["step"])
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(
                 f"Expected a JSON object with a `step` on line {number} of {self.metrics}, found {line[:60]!r}. "

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heedful.configuration.jsontext import read_json
 from heedful.report.record import flatten
 from heedful.storage import RunFolder, describe_environment, write_whole
 from heedful.studies.declaration import Study, study_from_json, study_to_json
@@ -138,7 +139,7 @@ class StudyFolder:
         """Label -> `state` and `seconds`, for the runs that were started."""
         if not self.states.exists():
             return {}
-        states: dict[str, dict[str, Any]] = json.loads(self.states.read_text(encoding="utf-8"))
+        states: dict[str, dict[str, Any]] = read_json(self.states)
         return states
 
     def write_states(self, states: Mapping[str, Mapping[str, Any]]) -> None:
@@ -169,7 +170,7 @@ class StudyFolder:
 def read_declaration(path: Path) -> dict[str, Any]:
     """The content of a `study.json`. Raises ValueError where it cannot be read."""
     try:
-        tree: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        tree: dict[str, Any] = read_json(path)
         _ = tree["study"]["arms"], tree["study"]["seeds"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"Expected what a study declared in {path}, found {error!r}. Restore the file.") from error

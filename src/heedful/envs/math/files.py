@@ -15,7 +15,6 @@ it is the whole `response` or `answer`, if that is one short line.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from array import array
 from collections.abc import Iterator, Mapping
@@ -24,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from heedful.configuration.jsontext import parse_json
 from heedful.envs.math.answers import bare, last_boxed
 from heedful.envs.math.hub_datasets import load_rows
 
@@ -244,7 +244,7 @@ class JsonLines:
 
     def _read(self, row: int, line: bytes) -> Mapping[str, Any]:
         try:
-            read = json.loads(line)
+            read = parse_json(line)
         except ValueError as error:
             hint = " A file that is one JSON list must end in .json." if line.lstrip()[:1] == b"[" else ""
             raise ValueError(
