@@ -136,8 +136,9 @@ class _Audit:
         return done
 
     def _episodes(self) -> Iterator[LoggedEpisode]:
+        columns = self.log.reader.columns
         for file in self.log.files.files:
-            yield from self.log.reader.episodes(rows_of(file, self.faults, self._advance), self.faults)
+            yield from self.log.reader.episodes(rows_of(file, self.faults, self._advance, columns), self.faults)
 
     def _advance(self, more: int) -> None:
         self.position += more
