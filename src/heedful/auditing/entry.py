@@ -44,6 +44,7 @@ def audit(
     out: Path | str | None = None,
     settings: AuditSettings | None = None,
     show: bool = True,
+    take_over: bool = False,
 ) -> Audit:
     """Measure what a trainer logged: heedful, TRL, verl, verifiers, RAGEN, or plain JSON lines.
 
@@ -55,6 +56,7 @@ def audit(
             the audit continues.
         settings: everything else that can be set.
         show: print the progress.
+        take_over: take over the folder from a process on another host that has ended.
 
     Raises ValueError, a sentence, where nothing can be read, or `out` holds another audit.
     """
@@ -63,4 +65,5 @@ def audit(
         chosen = replace(chosen, model=str(model))
     console = Console(highlight=False, markup=False, soft_wrap=True, quiet=not show)
     with AuditProgress(console) as progress:
-        return Audit(measure_log(open_log(Path(log), chosen), chosen, None if out is None else Path(out), progress))
+        folder = None if out is None else Path(out)
+        return Audit(measure_log(open_log(Path(log), chosen), chosen, folder, progress, take_over))

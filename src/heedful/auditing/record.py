@@ -18,7 +18,7 @@ from typing import Any
 from heedful.auditing.files import LogFiles
 from heedful.auditing.records import Faults
 from heedful.configuration.jsontext import read_json
-from heedful.storage import claim_folder, write_whole
+from heedful.storage import LOCK, claim_folder, write_whole
 
 RECORD = "audit.json"
 PROGRESS = "audit-progress.json"
@@ -124,11 +124,11 @@ def resume(folder: Path, fresh: AuditRecord) -> AuditRecord:
     """
     path = folder / RECORD
     if not path.exists():
-        held = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-        if held or (folder.exists() and not folder.is_dir()):
+        there = sorted(entry.name for entry in folder.iterdir() if entry.name != LOCK) if folder.is_dir() else []
+        if there or (folder.exists() and not folder.is_dir()):
             raise ValueError(
                 f"Expected a new folder, or that of an audit to go on with, at {folder}, found "
-                f"{', '.join(held[:3]) or 'a file'}. Give another --out."
+                f"{', '.join(there[:3]) or 'a file'}. Give another --out."
             )
         folder.mkdir(parents=True, exist_ok=True)
         return fresh

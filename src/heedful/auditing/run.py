@@ -30,7 +30,7 @@ from heedful.diagnostics.strategies import input_to_action
 from heedful.diagnostics.unavailable import unavailable
 from heedful.report import write_report
 from heedful.seeds import derive, stream
-from heedful.storage import RunFolder, advising, read_metrics, write_whole
+from heedful.storage import RunFolder, advising, held, read_metrics, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Metric
 
@@ -60,13 +60,16 @@ class _Tally:
     """No group has had two episodes."""
 
 
-def measure_log(log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: Watcher) -> Path:
+def measure_log(
+    log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: Watcher, take_over: bool = False
+) -> Path:
     """Measure a log and write `metrics.jsonl`, `audit.json`, `verdict.json` and `report.html`. Returns their folder.
 
-    `out` is a new folder, or that of the same audit to go on with; `None` claims `audits/<name>-<n>`.
+    `out` is a new folder, or that of the same audit to go on with; `None` claims `audits/<name>-<n>`. With `take_over`
+    the lock of a process on another host is taken over.
 
     Raises:
-        ValueError: nothing could be read, or `out` holds another audit.
+        ValueError: nothing could be read, `out` holds another audit, or another process is at work there.
     """
     # Loaded first: a name that leads nowhere should cost neither time nor a folder.
     judge = None
@@ -75,9 +78,11 @@ def measure_log(log: RecognisedLog, settings: AuditSettings, out: Path | None, w
     prints = Fingerprints.of(log.files)
     fresh = _fresh_record(log, settings, prints)
     folder = new_folder(Path("audits"), log.source) if out is None else out
-    record = resume(folder, fresh)
-    watch.note(f"Writing to {folder}.")
-    with advising(f"heedful audit {log.source} --out {folder}, and the same settings"):
+    if folder.exists() and not folder.is_dir():
+        resume(folder, fresh)  # refuses a file
+    with held(folder, watch.note, take_over), advising(f"heedful audit {log.source} --out {folder}, same settings"):
+        record = resume(folder, fresh)
+        watch.note(f"Writing to {folder}.")
         _Audit(log, settings, folder, record, prints, judge, watch).run()
         write_report(folder)
     return folder

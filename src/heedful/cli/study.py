@@ -42,6 +42,8 @@ class StudyWords:
     """Runs at the same time. Default: the number of cores divided by the threads of a run."""
     remeasure: bool = False
     """Read finished runs with changed measures. This is noted in study.json and on the page."""
+    take_over: bool = False
+    """Take over the study's folder from a process on another host that has ended without releasing it."""
     print: bool = False
     """Print the declaration as JSON, with every setting of every arm."""
     job: Annotated[Path | None, Shown("FILE")] = None
@@ -80,6 +82,7 @@ def main(argv: list[str]) -> int:
         words.steps,
         words.processes,
         words.remeasure,
+        words.take_over,
     )
     if line.helping:
         print(f"{_about(request)}\n\n{line.help()}")

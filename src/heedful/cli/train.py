@@ -41,7 +41,10 @@ class TrainWords:
     seeds: Annotated[tuple[int, ...], Shown("0,1,2")] = ()
     """Train one run per seed, as processes that share one warm start, and print a table with intervals."""
     resume: Annotated[Path | None, Shown("RUN")] = None
-    """Continue an interrupted run from its last checkpoint, or a folder of several seeds. No other flag is allowed."""
+    """Continue an interrupted run from its last checkpoint, or a folder of several seeds. No other flag is allowed but
+    --take-over."""
+    take_over: bool = False
+    """Take over the folder from a process on another host that has ended without releasing it."""
 
     def __post_init__(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):
@@ -52,21 +55,23 @@ def main(argv: list[str]) -> int:
     line = CommandLine(TrainWords, argv, "heedful train")
     words, process = line.words, ProcessRank.of(os.environ)
     if words.resume is not None and not line.helping:
-        others = line.besides("resume")
+        others = [word for word in line.besides("resume") if word != "--take-over"]
         if others:
             raise ValueError(
                 f"--resume takes the run's own configuration, but found also {' '.join(others)}. "
                 "Give --resume RUN alone, or begin a new run."
             )
         several = (words.resume / "study.json").is_file()
-        return _resume_seeds(words.resume, process) if several else _code(resume(words.resume))
+        if several:
+            return _resume_seeds(words, words.resume, process)
+        return _code(resume(words.resume, take_over=words.take_over))
     if words.env is None and not line.helping:
         known = ", ".join(starting_points())
         raise ValueError(f"Expected an environment after `heedful train`: one of {known}, or module:Class.")
     config = line.settings(TrainConfig, preset(words.env or "frozen_lake", line.typed("model")))
     if words.seeds:
         return _train_seeds(config, words.seeds, words.out, process)
-    return _code(train(config, out=words.out))
+    return _code(train(config, out=words.out, take_over=words.take_over))
 
 
 def _train_seeds(config: TrainConfig, seeds: Sequence[int], out: Path | None, process: ProcessRank) -> int:
@@ -85,13 +90,13 @@ def _train_seeds(config: TrainConfig, seeds: Sequence[int], out: Path | None, pr
         raise
 
 
-def _resume_seeds(path: Path, process: ProcessRank) -> int:
+def _resume_seeds(words: TrainWords, path: Path, process: ProcessRank) -> int:
     _refuse_torchrun(f"--resume {path}, the folder of several runs,", process)
     from heedful.studies.progress import wide_console
     from heedful.studies.runner import Request, run_study
     from heedful.studies.study_folder import StudyFolder
 
-    return run_study(Request(StudyFolder(path).read_study(), path), wide_console())
+    return run_study(Request(StudyFolder(path).read_study(), path, take_over=words.take_over), wide_console())
 
 
 def _refuse_torchrun(what: str, process: ProcessRank) -> None:

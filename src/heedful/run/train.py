@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,9 @@ from heedful.storage import (
     Rollouts,
     RunFolder,
     StepMetrics,
+    advising,
     describe_environment,
+    held,
     read_metrics,
     read_rollouts,
     write_whole,
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from heedful.distributed.world import World
     from heedful.run.loop import Outcome
 
+Hold = Callable[[RunFolder], None]
+"""Locks a folder until the run has ended."""
 OnStep = Callable[[int, Mapping[str, Metric]], object]
 """Called after each step with its number (from 0) and its metrics by name. Returning `False` stops the run."""
 
@@ -96,7 +101,12 @@ class Run:
 
 
 def train(
-    config: TrainConfig | str, *, out: Path | str | None = None, on_step: OnStep | None = None, show: bool = True
+    config: TrainConfig | str,
+    *,
+    out: Path | str | None = None,
+    on_step: OnStep | None = None,
+    show: bool = True,
+    take_over: bool = False,
 ) -> Run:
     """Train, evaluate, measure, and write the report and the verdict.
 
@@ -105,28 +115,37 @@ def train(
         out: the run's folder, new or empty. By default `runs/<environment>-<algorithm>-s<seed>-<n>`.
         on_step: called after each step. It may return False to stop the run, which is then saved.
         show: print the live table, notes and the verdict.
+        take_over: take over the folder from a process on another host that has ended.
 
     Ctrl-C finishes the step, saves and returns. A second one raises KeyboardInterrupt. Under torchrun, each process
     calls this function.
 
     Raises:
-        ValueError: the configuration or the folder cannot be used. No files are left behind.
+        ValueError: the configuration or the folder cannot be used, or another process is at work in the folder. No
+            files are left behind.
     """
     chosen = preset(config) if isinstance(config, str) else config
 
-    def new_folder() -> RunFolder:
+    def new_folder(hold: Hold) -> RunFolder:
         name = chosen.env.name, algorithm_name(chosen)
         folder = RunFolder.open(out) if out else RunFolder.create("runs", *name, chosen.seed)
+        hold(folder)
+        RunFolder.open(folder.path)  # still empty, now that nobody else can begin here
         write_whole(folder.config, json.dumps(to_json(chosen), indent=2) + "\n")
         return folder
 
-    return _run(chosen, new_folder, _Reporting(on_step, show), resumed=False)
+    return _run(chosen, new_folder, _Reporting(on_step, show, take_over), resumed=False)
 
 
-def resume(path: Path | str, *, on_step: OnStep | None = None, show: bool = True) -> Run:
+def resume(path: Path | str, *, on_step: OnStep | None = None, show: bool = True, take_over: bool = False) -> Run:
     """Continue an interrupted run from its last checkpoint. See `train` for the arguments."""
     run = Run.open(path)
-    return _run(run.config, lambda: run.folder, _Reporting(on_step, show), resumed=True)
+
+    def its_folder(hold: Hold) -> RunFolder:
+        hold(run.folder)
+        return run.folder
+
+    return _run(run.config, its_folder, _Reporting(on_step, show, take_over), resumed=True)
 
 
 def algorithm_name(config: TrainConfig) -> str:
@@ -140,16 +159,36 @@ class _Reporting:
 
     on_step: OnStep | None
     show: bool
+    take_over: bool = False
+    """Whether the lock of another host's process is taken over."""
     stopped: bool = False
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
         if self.on_step is not None and self.on_step(step, {metric.name: metric for metric in metrics}) is False:
             self.stopped = True
 
+    def note(self, sentence: str) -> None:
+        if self.show:
+            print(sentence)
+
     def close(self) -> None: ...
 
 
-def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Reporting, resumed: bool) -> Run:
+def _run(config: TrainConfig, find_folder: Callable[[Hold], RunFolder], told: _Reporting, resumed: bool) -> Run:
+    with ExitStack() as until_the_end:
+
+        def hold(folder: RunFolder) -> None:
+            until_the_end.enter_context(held(folder.path, told.note, told.take_over))
+
+        run = _computed(config, lambda: find_folder(hold), told, resumed)
+        if run.outcome is not None and ProcessRank.of(os.environ).is_rank_0:
+            with advising(f"heedful train --resume {run.path}"):
+                _conclude(run, run.outcome, told.show)
+    return run
+
+
+def _computed(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Reporting, resumed: bool) -> Run:
+    """The run after its last step. All ranks have left each other."""
     # Torch is loaded here, after all checks that do not need it.
     from heedful.distributed.world import Joined, local_device
     from heedful.models.load import pick_device
@@ -159,15 +198,13 @@ def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Repor
     with Joined(process, device, config.parallel.timeout) as world:
         folder = RunFolder(world.broadcast(find_folder().path if world.is_rank_0 else Path()))
         try:
-            outcome = _train(config, folder, world, told, resumed)
+            with advising(f"heedful train --resume {folder.path}"):
+                outcome = _train(config, folder, world, told, resumed)
         except ValueError:
             if world.is_rank_0 and not resumed and not _has_begun(folder):
                 shutil.rmtree(folder.path)  # refused before anything was computed
             raise
-    run = Run(folder.path, config, outcome)
-    if process.is_rank_0:
-        _conclude(run, outcome, told.show)
-    return run
+    return Run(folder.path, config, outcome)
 
 
 def _has_begun(folder: RunFolder) -> bool:

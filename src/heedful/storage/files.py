@@ -70,10 +70,11 @@ def append(path: Path) -> BinaryIO:
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.EISDIR):
             raise
-        raise _no_file(path) from error
+        raise no_file(path) from error
 
 
-def _no_file(path: Path) -> ValueError:
+def no_file(path: Path) -> ValueError:
+    """The sentence about a link or a folder in the place of a file."""
     found = f"a symbolic link to {os.readlink(path)}" if path.is_symlink() else "a folder"
     return ValueError(f"Expected a file, or nothing, at {path}, found {found}. Remove it to write there.")
 
@@ -89,7 +90,7 @@ def write_whole(path: Path | str, content: bytes | str) -> None:
     """
     path = Path(path)
     if path.is_dir() and not path.is_symlink():
-        raise _no_file(path)
+        raise no_file(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.part")
     content = content.encode("utf-8") if isinstance(content, str) else content
