@@ -18,6 +18,7 @@ from heedful.configuration import from_json, to_json
 from heedful.configuration.jsontext import read_json
 from heedful.distributed.parallel import ProcessRank
 from heedful.run.config import TrainConfig
+from heedful.run.edits import refuse_edits
 from heedful.run.presets import preset
 from heedful.storage import (
     Rollouts,
@@ -137,15 +138,30 @@ def train(
     return _run(chosen, new_folder, _Reporting(on_step, show, take_over), resumed=False)
 
 
-def resume(path: Path | str, *, on_step: OnStep | None = None, show: bool = True, take_over: bool = False) -> Run:
-    """Continue an interrupted run from its last checkpoint. See `train` for the arguments."""
+def resume(
+    path: Path | str,
+    *,
+    on_step: OnStep | None = None,
+    show: bool = True,
+    take_over: bool = False,
+    changed: TrainConfig | None = None,
+    typed: Sequence[str] = (),
+) -> Run:
+    """Continue an interrupted run from its last checkpoint. See `train` for the other arguments.
+
+    Args:
+        changed: a configuration to go on with. It replaces that of the folder.
+        typed: dotted names of the settings in which it differs, such as `optimizer.lr`. A difference in any other
+            setting from those of the checkpoint is refused.
+    """
     run = Run.open(path)
 
     def its_folder(hold: Hold) -> RunFolder:
         hold(run.folder)
         return run.folder
 
-    return _run(run.config, its_folder, _Reporting(on_step, show, take_over), resumed=True)
+    told = _Reporting(on_step, show, take_over, frozenset(name.replace("-", "_") for name in typed))
+    return _run(changed or run.config, its_folder, told, resumed=True)
 
 
 def algorithm_name(config: TrainConfig) -> str:
@@ -161,6 +177,8 @@ class _Reporting:
     show: bool
     take_over: bool = False
     """Whether the lock of another host's process is taken over."""
+    typed: frozenset[str] = frozenset()
+    """The settings that the user changed for the rest of the run, such as `optimizer.learning_rate`."""
     stopped: bool = False
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
@@ -220,6 +238,11 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     from heedful.storage.trackers import JsonlTracker, open_trackers
 
     found = checkpoint.checkpoints(folder.path / "checkpoints") if resumed and world.is_rank_0 else []
+    if found:
+        found[-1].check()
+        refuse_edits(found[-1].settings(), config, folder, told.typed)
+    if resumed and told.typed and world.is_rank_0:
+        write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
     start = world.broadcast(found[-1] if found else None)
     unseen = NullView()
     if not world.is_rank_0:
@@ -227,6 +250,8 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     version = start.version if start else 0
     view = TerminalView(config.steps, version, config.tags) if told.show else unseen
     if resumed:
+        if version and not folder.metrics.exists():
+            view.note(f"{folder.metrics} is missing: the measurements of the first {version} steps are lost.")
         folder.truncate_after(version - 1)
         view.note(f"resuming {folder.path} after step {version} of {config.steps}")
     if world.size > 1:

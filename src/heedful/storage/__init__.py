@@ -4,6 +4,7 @@ Reading returns what was written, equal input gives equal bytes, and no reader e
 `docs/formats.md` documents each file.
 """
 
+from heedful.storage.checksums import check_folder, write_checksums
 from heedful.storage.files import DiskFull, advising, append, claim_folder, create, naming_a_full_disk, write_whole
 from heedful.storage.gradients import StoredGradients, read_gradients, write_gradients
 from heedful.storage.locks import LOCK, held
@@ -23,6 +24,7 @@ __all__ = [
     "TokenValues",
     "advising",
     "append",
+    "check_folder",
     "claim_folder",
     "create",
     "describe_environment",
@@ -34,6 +36,7 @@ __all__ = [
     "read_rollouts",
     "read_scores",
     "rollout_rows",
+    "write_checksums",
     "write_gradients",
     "write_rollouts",
     "write_scores",
