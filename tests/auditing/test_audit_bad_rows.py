@@ -301,8 +301,13 @@ def assert_one_bad_row_costs_only_itself(folder: Path, rows: list[logs.Row], dat
     path = logs.write_lines(folder / "1.jsonl", changed(rows, row, place, value))
     log, steps, faults = read(path)
     kept = sum(step.episodes for step in steps)
-    assert kept >= 5
-    assert kept >= 6 or faults.count or faults.aside
+    if place == ("heedful_id",):
+        # A batch counts from its first completion: without the number of that one the rest is incomplete.
+        assert kept == 6 or faults.count or faults.aside
+    else:
+        assert kept >= 5
+        # A row of traces may lose one without a fault: then it holds fewer episodes.
+        assert kept >= 6 or faults.count or faults.aside or place[0] == "traces"
     measured(log, steps)
 
 

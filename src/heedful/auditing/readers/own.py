@@ -162,11 +162,10 @@ def _assumed(there: set[str], ids: bool) -> tuple[str, ...]:
 def _task(head: Row) -> Task:
     if head.get("task_id") is None:
         return prompt_task(text_of(head.get("new_prompt_text") or "", "new_prompt_text"))
-    tags = head.get("task_tags") or []
     seed = integer(head.get("task_seed") or 0, "task_seed")
     name = text_of(head["task_id"], "task_id")
     environment = environment_in(name) or str(head.get("environment") or "")
-    return Task(name, seed, str(head.get("split") or "train"), tuple(map(str, tags)), environment)
+    return Task(name, seed, str(head.get("split") or "train"), _strings(head, "task_tags"), environment)
 
 
 def _verdict(head: Row) -> Verdict | None:

@@ -127,7 +127,8 @@ class VerifiersResults(RowReader):
 
 def _last_branch(nodes: list[Any]) -> list[Row]:
     """From the root to the last leaf: the path that ends in the last message that no other one follows."""
-    named = [mapping(node, "nodes").get("parent") for node in nodes]
+    nodes = [mapping(node, "nodes") for node in nodes]
+    named = [node.get("parent") for node in nodes]
     parents = {parent for parent in named if isinstance(parent, int)}
     leaves = [place for place in range(len(nodes)) if place not in parents]
     path: list[Row] = []
