@@ -2,7 +2,10 @@
 
 import errno
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import foreign_logs as logs
@@ -236,3 +239,17 @@ def test_a_full_disk_during_an_audit_advises_to_audit_again(
     said = capsys.readouterr().err
     assert f"Free some space, then go on with: heedful audit {log} --out {tmp_path / 'out'}" in said
     assert "--resume" not in said
+
+
+def test_a_log_whose_name_is_no_utf_8_is_audited(tmp_path: Path) -> None:
+    log = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl"))
+    log.write_text("".join(json.dumps(row) + "\n" for row in logs.verl_rows(1)))
+    out = Path(os.fsdecode(os.fsencode(tmp_path) + b"/out\xe9"))
+    command = [sys.executable, "-m", "heedful", "audit", os.fsencode(log), "--out", os.fsencode(out)]
+    for _ in range(2):  # it goes on in the same folder, too
+        ended = subprocess.run(command, capture_output=True, timeout=300, check=False)
+        assert ended.returncode == 0, ended.stderr
+        assert b"Traceback" not in ended.stderr
+    record = json.loads((out / "audit.json").read_text())
+    assert (record["files"][0]["name"], record["episodes"]) == ("caf\udce9.jsonl", 6)
+    assert (out / "report.html").exists()

@@ -93,7 +93,8 @@ def write_whole(path: Path | str, content: bytes | str) -> None:
         raise no_file(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.part")
-    content = content.encode("utf-8") if isinstance(content, str) else content
+    # Names of files may hold bytes that are no UTF-8. JSON reads their escapes back as they were.
+    content = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     earlier = f"the earlier {path.name} and" if path.exists() else "nothing of this file, but"
     with naming_a_full_disk(path, kept=f"{earlier} all that was written before it"):
         try:

@@ -50,7 +50,7 @@ class JsonlTracker:
         row = {"step": step, "time": self._clock(), "metrics": readings}
         line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
         with naming_a_full_disk(self._path, kept="all readings of earlier steps"):
-            self._stream.write(line.encode())
+            self._stream.write(line.encode("utf-8", "backslashreplace"))
             self._stream.flush()
 
     def close(self) -> None:

@@ -83,7 +83,7 @@ def tail(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
     lines = content.split(b"\n")
     # The first line may be cut by the seek, the last one still be in writing.
     whole = lines[1 if size > TAIL_BYTES else 0 : -1]
-    found = []
+    found: list[tuple[int, Mapping[str, Any]]] = []
     for line in whole:
         with suppress(ValueError, KeyError, TypeError):  # a damaged line is named by the reader of the whole file
             row = parse_json(line)
