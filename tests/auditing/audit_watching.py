@@ -41,7 +41,7 @@ def read(source: Path, settings: AuditSettings | None = None) -> tuple[Recognise
     episodes = (
         episode
         for file in log.files.files
-        for episode in log.reader.episodes(rows_of(file, faults, lambda more: None), faults)
+        for episode in log.reader.episodes(rows_of(file, faults, lambda more: None, log.reader.columns), faults)
     )
     return log, list(StepStream(episodes, faults)), faults
 

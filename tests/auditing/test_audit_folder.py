@@ -1,7 +1,11 @@
 """From the command line to the page: what is written, how an interrupted audit goes on, and what is refused."""
 
+import errno
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import foreign_logs as logs
@@ -10,6 +14,7 @@ from audit_watching import Witness, by_step
 
 from heedful import cli
 from heedful.auditing import AuditSettings, measure_log, open_log
+from heedful.auditing import record as record_module
 from heedful.storage import RunFolder
 
 
@@ -177,3 +182,74 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     for wrong in ({"every": 0}, {"temperature": 0.0}, {"tags": ("a", "a")}, {"prompts": 0}):
         with pytest.raises(ValueError, match="must be"):
             AuditSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_log_that_grows_while_it_is_read_is_not_called_complete(tmp_path: Path) -> None:
+    log = logs.verl_log(tmp_path / "dumps", range(3))
+
+    class Trainer(Witness):
+        def step(self, step, metrics):  # type: ignore[no-untyped-def]
+            super().step(step, metrics)
+            if step.number == 0:
+                with (log / "2.jsonl").open("a") as stream:
+                    stream.writelines(json.dumps(row) + "\n" for row in logs.verl_rows(3))
+
+    out = run_audit(log, tmp_path / "out", Trainer())
+    record = json.loads((out / "audit.json").read_text())
+    assert record["complete"] is False
+    sentences = json.loads(RunFolder(out).verdict.read_text())["sentences"]
+    said = next(sentence for sentence in sentences if "changed while it was read" in sentence)
+    assert re.search(r"2\.jsonl \([\d,]+ bytes at the start, [\d,]+ at the end\)\. .* Audit it again", said)
+    with pytest.raises(ValueError, match=r"found 2\.jsonl changed"):
+        run_audit(log, out, Witness())
+
+
+def test_the_bytes_that_a_step_writes_do_not_grow_with_the_number_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    monkeypatch.setattr(record_module, "write_whole", lambda path, content: written.append(len(content)))
+    largest = {}
+    for files in (10, 100):
+        written.clear()
+        run_audit(logs.verl_log(tmp_path / f"log{files}", range(files)), tmp_path / f"out{files}", Witness())
+        assert len(written) == files + 2  # audit.json twice, and once how far it is for each step
+        largest[files] = max(written[1:11])
+    assert largest[100] == largest[10]
+
+
+@pytest.mark.parametrize("content", [b"[", b"{}", b'{"lines": "1", "state": {}}', b"[" * 10**5, b"\xff"])
+def test_damaged_progress_of_an_audit_is_a_sentence(tmp_path: Path, content: bytes) -> None:
+    out = run_audit(logs.verl_log(tmp_path / "dumps"), tmp_path / "out", Witness())
+    (out / "audit-progress.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"Expected how far the audit is in .*audit-progress\.json, found .*--out"):
+        run_audit(tmp_path / "dumps", out, Witness())
+
+
+def test_a_full_disk_during_an_audit_advises_to_audit_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, full = logs.verl_log(tmp_path / "dumps"), OSError(errno.ENOSPC, "No space left on device")
+
+    def replace(old: Path, new: Path) -> None:
+        raise full
+
+    monkeypatch.setattr("heedful.storage.files.os.replace", replace)
+    assert cli.run(["audit", str(log), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert f"Free some space, then go on with: heedful audit {log} --out {tmp_path / 'out'}" in said
+    assert "--resume" not in said
+
+
+def test_a_log_whose_name_is_no_utf_8_is_audited(tmp_path: Path) -> None:
+    log = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl"))
+    log.write_text("".join(json.dumps(row) + "\n" for row in logs.verl_rows(1)))
+    out = Path(os.fsdecode(os.fsencode(tmp_path) + b"/out\xe9"))
+    command = [sys.executable, "-m", "heedful", "audit", os.fsencode(log), "--out", os.fsencode(out)]
+    for _ in range(2):  # it goes on in the same folder, too
+        ended = subprocess.run(command, capture_output=True, timeout=300, check=False)
+        assert ended.returncode == 0, ended.stderr
+        assert b"Traceback" not in ended.stderr
+    record = json.loads((out / "audit.json").read_text())
+    assert (record["files"][0]["name"], record["episodes"]) == ("caf\udce9.jsonl", 6)
+    assert (out / "report.html").exists()

@@ -16,7 +16,7 @@ from heedful.report import write_comparison, write_report
 from heedful.report.chart import LEFT, RIGHT, Axis, Curve, Frame, Mark, draw_lines, draw_shares
 from heedful.report.embedding import inert_json, shortened, spread
 from heedful.report.numerals import numeral, ticks
-from heedful.report.record import Point, Series, read_run
+from heedful.report.record import Losses, Point, Series, read_run
 from heedful.report.retrieval_map import posterior_NN, retrieval_frames
 from heedful.report.trajectories import SIZE_BUDGET, Tags, pieces, trajectory_sample
 from heedful.storage import RunFolder, StoredScores, read_rollouts, write_rollouts, write_whole
@@ -188,7 +188,7 @@ def test_the_map_embeds_distributions_over_prompts(runs: tuple[RunFolder, RunFol
         assert len(frame["matrix"]) == len(frame["prompts"]) == PROMPTS
         assert all(abs(sum(row) - 1000) <= PROMPTS for row in frame["matrix"])
     assert frames[0]["diagonal"] > 0.9 > 0.3 > frames[-1]["diagonal"]
-    assert retrieval_frames(runs[0]) == frames
+    assert retrieval_frames(runs[0], Losses()) == frames
 
 
 def test_the_posterior_by_hand() -> None:
@@ -216,7 +216,7 @@ def test_a_sample_of_long_texts_is_cut_to_its_budget(tmp_path: Path) -> None:
     task = Task("t", 1, "train")
     members = tuple(Trajectory(task, member, (long_turn,) * 9, Ending.FAILED, 0.0) for member in range(4))
     write_rollouts(run.rollouts(0), 0, "train", [Group(task, members)] * 8, None)
-    sample = trajectory_sample(run, Tags())
+    sample = trajectory_sample(run, Tags(), Losses())
     assert 100_000 < len(inert_json(sample)) <= SIZE_BUDGET
     assert [len(step["groups"]) for step in sample] == [8, 8, 8]
     assert write_report(run).stat().st_size < 6_000_000

@@ -10,7 +10,7 @@ import pytest
 from synthetic_run import make_run
 
 from heedful.report import write_report
-from heedful.report.record import read_run
+from heedful.report.record import Losses, read_run
 from heedful.report.triage import MOST_TASKS, alarm_table, triage_of
 from heedful.storage import RunFolder, write_rollouts
 from heedful.types import Ending, Group, Task, Trajectory, Verdict
@@ -81,7 +81,7 @@ def test_tasks_that_come_again_are_shown_over_time_with_advice(tmp_path: Path) -
     run = run_with(tmp_path / "run", *({"signal/mixed": 0.25, "signal/failed": 0.75} for _ in range(4)))
     for step in range(4):
         stored(run, step, ("hard", 0.0, 0.0), ("fit", 0.0, 1.0), ("grown", float(step > 1), 1.0))
-    found = triage_of(read_run(run))
+    found = triage_of(read_run(run), Losses())
     assert [(row.task, row.stay, row.now, row.visits, row.trained) for row in found.tasks] == [
         ("hard", "failed at 4 visits in a row, steps 0 to 3", "failed", 4, "0"),
         ("grown", "solved at 2 visits in a row, steps 2 to 3", "solved", 4, "2"),
@@ -105,14 +105,14 @@ def test_many_tasks_are_cut_with_a_word(tmp_path: Path) -> None:
     tasks = [(f"task{number}", 0.0, 0.0) for number in range(MOST_TASKS + 6)]
     for step in range(2):
         stored(run, step, *tasks)
-    found = triage_of(read_run(run))
+    found = triage_of(read_run(run), Losses())
     assert len(found.tasks) == MOST_TASKS
     assert f"the {MOST_TASKS} with the longest stretch" in found.notes[-1]
 
 
 def test_fresh_tasks_have_no_history_and_the_page_says_why(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
-    found = triage_of(read_run(run))
+    found = triage_of(read_run(run), Losses())
     assert found.tasks == ()
     assert "No task was seen twice: tasks are fresh at every step" in found.notes[-1]
     assert "No task was seen twice" in write_report(run).read_text()
@@ -120,7 +120,7 @@ def test_fresh_tasks_have_no_history_and_the_page_says_why(tmp_path: Path) -> No
 
 def test_without_rollouts_nothing_is_known_of_tasks(tmp_path: Path) -> None:
     run = run_with(tmp_path / "run", {"signal/mixed": 1.0})
-    assert triage_of(read_run(run)).notes[-1] == "Task by task nothing is known: the run stored no rollouts."
+    assert triage_of(read_run(run), Losses()).notes[-1] == "Task by task nothing is known: the run stored no rollouts."
 
 
 def test_what_environments_call_their_tasks_is_no_markup(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_a_full_disk_keeps_the_earlier_file(tmp_path: Path, monkeypatch: pytest.
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DiskFull, match=r"is full .* Kept: the earlier r\.parquet .*--resume"):
+    with pytest.raises(DiskFull, match=r"is full .* Kept: the earlier r\.parquet .*Free some space, then go on\."):
         write_rollouts(path, 1, "train", [group(1)], [KEPT])
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["r.parquet"]

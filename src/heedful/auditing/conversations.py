@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.auditing.records import Misfit
-from heedful.auditing.values import text_of
+from heedful.auditing.values import shown, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Prompt, Reply, Span, Turn
 
@@ -66,7 +66,7 @@ def _message(entry: object, what: str, tags: ThoughtTags) -> Mapping[str, str]:
     calls = entry.get("tool_calls")
     if calls:
         content += text_of(json.dumps(calls, ensure_ascii=False, sort_keys=True, default=str), what)
-    return {"role": entry["role"], "content": content}
+    return {"role": text_of(entry["role"], f"{what}.role"), "content": content}
 
 
 def _content(value: Any, what: str) -> str:
@@ -83,10 +83,10 @@ def _part(part: object, what: str) -> str:
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(kind, str):
         raise Misfit(f"parts with a `type` in `{what}.content`", _described(part))
-    return f"[{kind}]"
+    return f"[{text_of(kind, what)}]"
 
 
 def _described(value: object) -> str:
     if isinstance(value, list) and not value:
         return "an empty list"
-    return "nothing" if value is None else f"{type(value).__name__} {value!r}"
+    return "nothing" if value is None else shown(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from heedful.auditing.recognised import open_log
 from heedful.auditing.run import measure_log
 from heedful.auditing.settings import AuditSettings
 from heedful.configuration import trusting
+from heedful.configuration.jsontext import read_json
 from heedful.storage import RunFolder, StepMetrics, read_metrics
 
 
@@ -31,7 +31,7 @@ class Audit:
     @property
     def verdict(self) -> tuple[str, ...]:
         """The sentences that head the page."""
-        tree = json.loads(RunFolder(self.path).verdict.read_text(encoding="utf-8"))
+        tree = read_json(RunFolder(self.path).verdict)
         return tuple(tree["sentences"])
 
     def metrics(self) -> list[StepMetrics]:
@@ -47,6 +47,7 @@ def audit(
     settings: AuditSettings | None = None,
     trust: Iterable[str] = (),
     show: bool = True,
+    take_over: bool = False,
 ) -> Audit:
     """Measure what a trainer logged: heedful, TRL, verl, verifiers, RAGEN, or plain JSON lines.
 
@@ -59,6 +60,7 @@ def audit(
         settings: everything else that can be set.
         trust: models (a folder or a Hugging Face name) that may run code of their own. No log names code.
         show: print the progress.
+        take_over: take over the folder from a process on another host that has ended.
 
     Raises ValueError, a sentence, where nothing can be read, or `out` holds another audit.
     """
@@ -67,4 +69,5 @@ def audit(
         chosen = replace(chosen, model=str(model))
     console = Console(highlight=False, markup=False, soft_wrap=True, quiet=not show)
     with trusting(trust), AuditProgress(console) as progress:
-        return Audit(measure_log(open_log(Path(log), chosen), chosen, None if out is None else Path(out), progress))
+        folder = None if out is None else Path(out)
+        return Audit(measure_log(open_log(Path(log), chosen), chosen, folder, progress, take_over))

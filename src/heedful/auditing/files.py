@@ -8,30 +8,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from heedful.auditing.records import Faults, Location, Row, shortened
-
-if TYPE_CHECKING:
-    import pyarrow.parquet
+from heedful.auditing.parquet import open_parquet, parquet_rows
+from heedful.auditing.records import Faults, Location, Row, Tell
+from heedful.configuration.jsontext import parse_json
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 LONGEST_LINE = 64 * 2**20
 """Bytes. A longer line is left out unread."""
-BATCH_ROWS = 64
-_PARQUET_BUFFER = 2**20
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".ckpt")
 _GATHERED = ("rollouts", "completions")
 """Folders in which a trainer gathers its logs: ours, TRL's."""
 _EPISODES = ("traces.jsonl", "results.jsonl")
 """The one file of a verifiers run that holds its episodes."""
+_SURROGATE = re.compile(r"\\udc[89a-f]")
 _OWN_STEP = re.compile(r"step_\d+\.parquet")
-
-Tell = Callable[[int], None]
-"""Receives how many more bytes of the log were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +64,12 @@ def find_files(source: Path) -> LogFiles:
     if not files:
         _refuse_folder(folder, entries)
     refused = [(file, sentence) for file in files if (sentence := _refusal(file))]
-    damaged = [file for file, _ in refused]
+    damaged = {file for file, _ in refused}
     if len(damaged) == len(files):
         raise ValueError(refused[0][1])
     readable = tuple(file for file in files if file not in damaged)
-    return LogFiles(readable, tuple(entry.name for entry in entries if entry not in files), tuple(refused))
+    known = set(files)
+    return LogFiles(readable, tuple(entry.name for entry in entries if entry not in known), tuple(refused))
 
 
 def _refusal(file: Path) -> str:
@@ -102,9 +97,10 @@ def refuse_unreadable(file: Path) -> None:
     if kind:
         raise ValueError(f"Expected a log in {file}, found a file packed with {kind}. Unpack it first.")
     if is_parquet(file):
-        with _parquet(file):
+        with open_parquet(file):
             return
-    if b"\0" in head:
+    # A file of lines may hold damaged ones. It is binary if no line begins as a row does.
+    if b"\0" in head and not re.search(rb"^\s*\{", head, re.MULTILINE):
         raise ValueError(f"Expected JSON lines or parquet in {file}, found binary data that is neither.")
     if head.lstrip()[:1] == b"[":
         raise ValueError(
@@ -118,12 +114,21 @@ def is_parquet(file: Path) -> bool:
         return stream.read(4) == b"PAR1"
 
 
-def rows_of(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Location, Row]]:
-    """The rows of one file with their places, read as they are asked for."""
-    return _parquet_rows(file, faults, tell) if is_parquet(file) else _json_lines(file, faults, tell)
+def rows_of(
+    file: Path, faults: Faults, tell: Tell, columns: Collection[str] | None = None
+) -> Iterator[tuple[Location, Row]]:
+    """The rows of one file with their places, read as they are asked for.
+
+    `columns`: those that are used. A value that cannot be read costs its row in one of these, and nothing elsewhere.
+    `None` = all, without the values that cannot be read.
+    """
+    read = parquet_rows if is_parquet(file) else _json_lines
+    return read(file, faults, tell, columns)
 
 
-def _json_lines(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Location, Row]]:
+def _json_lines(
+    file: Path, faults: Faults, tell: Tell, columns: Collection[str] | None
+) -> Iterator[tuple[Location, Row]]:
     with file.open("rb") as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
@@ -138,62 +143,52 @@ def _json_lines(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Locati
                 line = b""
             tell(read)
             if line.strip():
-                row = _json_object(line, place, faults)
+                row = _json_object(line, place, faults, columns)
                 if row is not None:
                     yield place, row
 
 
-def _json_object(line: bytes, place: Location, faults: Faults) -> Row | None:
+def _json_object(line: bytes, place: Location, faults: Faults, columns: Collection[str] | None) -> Row | None:
     expected = "a JSON object"
     try:
-        row = json.loads(line)
-    except UnicodeDecodeError:
-        faults.add(place, expected, "bytes that are no UTF-8 text")
-    except RecursionError:
-        faults.add(place, expected, "JSON nested too deeply to be read")
+        row = parse_json(line)
     except ValueError as error:
-        cut = "" if line.endswith(b"\n") else ": the file seems to have been cut off here"
-        faults.add(place, expected, f"text that is not JSON ({error}){cut}")
-    else:
-        if isinstance(row, dict):
-            return row
-        faults.add(place, expected, f"a {type(row).__name__}")
+        mended = _mended(line)
+        bad = [name for name in mended or () if columns is None or name in columns]
+        if mended is None:
+            cut = "" if line.endswith(b"\n") else ": the file seems to have been cut off here"
+            faults.add(place, expected, f"{error}{cut}")
+        elif columns is not None and any(_damaged(mended[name]) for name in bad):
+            name = next(name for name in bad if _damaged(mended[name]))
+            faults.add(place, f"UTF-8 text as `{name}`", "bytes that are no UTF-8 text")
+        else:
+            return {name: mended[name] for name in bad if not _damaged(mended[name])}
+        return None
+    if isinstance(row, dict):
+        return row
+    faults.add(place, expected, f"a {type(row).__name__}")
     return None
 
 
-def _parquet_rows(file: Path, faults: Faults, tell: Tell) -> Iterator[tuple[Location, Row]]:
-    import pyarrow
+def _mended(line: bytes) -> Row | None:
+    """A line with bytes that are no UTF-8, or with a number of thousands of digits; `None` if it is wrong otherwise.
 
-    size = file.stat().st_size
-    with _parquet(file) as table:
-        total, number = max(1, table.metadata.num_rows), 0
-        batches = table.iter_batches(batch_size=BATCH_ROWS)
-        while True:
-            try:
-                batch = next(batches, None)
-            except (pyarrow.ArrowException, OSError) as error:
-                faults.add(Location(file, number + 1), "rows that can be read", f"damage: {shortened(str(error))}")
-                return
-            if batch is None:
-                return
-            tell(size * (number + len(batch)) // total - size * number // total)
-            for row in batch.to_pylist():
-                number += 1
-                yield Location(file, number), row
-
-
-def _parquet(file: Path) -> pyarrow.parquet.ParquetFile:
-    import pyarrow
-    import pyarrow.parquet
-
+    Such bytes become lone surrogates (U+DC80 to U+DCFF), and such a number stays text.
+    """
     try:
-        # Without a buffer size a whole column of a row group is read at once.
-        return pyarrow.parquet.ParquetFile(file, buffer_size=_PARQUET_BUFFER, pre_buffer=False)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(
-            f"Expected a whole parquet file at {file}, found one that is cut off or damaged: {shortened(str(error))}. "
-            "Restore it, or move it out of the folder."
-        ) from error
+        row = parse_json(line.decode("utf-8", "surrogateescape"), whole_number=_whole_number)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _whole_number(digits: str) -> int | str:
+    return int(digits) if len(digits) < 1000 else digits
+
+
+def _damaged(value: object) -> bool:
+    """Whether there are bytes in it that are no UTF-8."""
+    return _SURROGATE.search(json.dumps(value)) is not None
 
 
 def _refuse_folder(folder: Path, entries: list[Path]) -> None:

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from heedful.auditing.files import LogFiles
 from heedful.auditing.records import Faults
-from heedful.storage import claim_folder, write_whole
+from heedful.configuration.jsontext import read_json
+from heedful.storage import LOCK, claim_folder, write_whole
 
 RECORD = "audit.json"
+PROGRESS = "audit-progress.json"
+"""How far an audit is, while it goes on."""
 VERSION = 1
 _FREE = frozenset({"device", "threads", "max_tokens"})
 """Settings that change speed and memory, and may differ when an audit goes on."""
@@ -60,17 +64,47 @@ class AuditRecord:
         self.left_out = {"count": faults.count, "first": first}
 
     def save(self, folder: Path) -> None:
+        """Write all of `audit.json`, at the beginning and at the end. What a step adds is in a small file beside it."""
         write_whole(folder / RECORD, json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n")
+        (folder / PROGRESS).unlink(missing_ok=True)
+
+    def save_step(self, folder: Path) -> None:
+        """Write how far the audit is. Its cost depends neither on the number of files nor on that of steps."""
+        write_whole(folder / PROGRESS, json.dumps({"lines": self.lines, "state": self.state}) + "\n")
 
 
-def fingerprints(log: LogFiles) -> list[dict[str, Any]]:
-    """Name, size and SHA-256 of each file."""
-    found = []
-    for file in log.files:
-        with file.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        found.append({"name": file.name, "size": file.stat().st_size, "sha256": digest})
-    return found
+@dataclass(frozen=True, slots=True)
+class Fingerprints:
+    """The files of a log as they were when the audit began."""
+
+    listed: list[dict[str, Any]]
+    """Name, size in bytes and SHA-256 of each."""
+    seen: Mapping[Path, tuple[int, int]]
+    """Size and time of the last change, in nanoseconds."""
+
+    @classmethod
+    def of(cls, log: LogFiles) -> Fingerprints:
+        listed, seen = [], {}
+        for file in log.files:
+            with file.open("rb") as stream:
+                found = os.fstat(stream.fileno())
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            seen[file] = found.st_size, found.st_mtime_ns
+            listed.append({"name": file.name, "size": found.st_size, "sha256": digest})
+        return cls(listed, seen)
+
+    def changed(self) -> list[str]:
+        """A phrase for each file that has changed since."""
+        phrases = []
+        for file, (size, time) in self.seen.items():
+            try:
+                found = file.stat()
+            except OSError:
+                phrases.append(f"{file.name} (gone)")
+                continue
+            if (found.st_size, found.st_mtime_ns) != (size, time):
+                phrases.append(f"{file.name} ({size:,} bytes at the start, {found.st_size:,} at the end)")
+        return phrases
 
 
 def new_folder(root: Path, source: Path) -> Path:
@@ -90,15 +124,15 @@ def resume(folder: Path, fresh: AuditRecord) -> AuditRecord:
     """
     path = folder / RECORD
     if not path.exists():
-        held = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-        if held or (folder.exists() and not folder.is_dir()):
+        there = sorted(entry.name for entry in folder.iterdir() if entry.name != LOCK) if folder.is_dir() else []
+        if there or (folder.exists() and not folder.is_dir()):
             raise ValueError(
                 f"Expected a new folder, or that of an audit to go on with, at {folder}, found "
-                f"{', '.join(held[:3]) or 'a file'}. Give another --out."
+                f"{', '.join(there[:3]) or 'a file'}. Give another --out."
             )
         folder.mkdir(parents=True, exist_ok=True)
         return fresh
-    stored = _read(path)
+    stored = _with_progress(_read(path), folder)
     _check_same(stored, fresh, folder)
     lines = _cut(folder / "metrics.jsonl", stored.lines)
     if lines < stored.lines:
@@ -112,15 +146,46 @@ def resume(folder: Path, fresh: AuditRecord) -> AuditRecord:
 
 def _read(path: Path) -> AuditRecord:
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = read_json(path)
         if tree["version"] != VERSION:
             raise ValueError(f"version {tree['version']}")
-        return AuditRecord(**tree)
+        record = AuditRecord(**tree)
+        _check_types(record)
+        return record
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(
             f"Expected the record of an audit in {path}, found {type(error).__name__}: {error}. Give another --out to "
             "begin again."
         ) from error
+
+
+def _check_types(record: AuditRecord) -> None:
+    """Raise TypeError for a value of another type than the record's own. Only the outer types are checked."""
+    known = AuditRecord("", "", "", [], {})
+    for field_ in fields(AuditRecord):
+        expected, found = type(getattr(known, field_.name)), type(getattr(record, field_.name))
+        if found is not expected:
+            raise TypeError(f"`{field_.name}` of type {found.__name__}, not {expected.__name__}")
+    if not all(isinstance(file, dict) and "name" in file for file in record.files):
+        raise TypeError("`files` without a name")
+
+
+def _with_progress(stored: AuditRecord, folder: Path) -> AuditRecord:
+    """The record with what was measured since it was written. An audit that is complete has no such file."""
+    path = folder / PROGRESS
+    if not path.exists():
+        return stored
+    try:
+        tree = read_json(path)
+        lines, state = tree["lines"], tree["state"]
+        if type(lines) is not int or not isinstance(state, dict):
+            raise TypeError(f"lines of type {type(lines).__name__}, state of type {type(state).__name__}")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"Expected how far the audit is in {path}, found {type(error).__name__}: {error}. Give another --out to "
+            "begin again."
+        ) from error
+    return replace(stored, lines=lines, state=state)
 
 
 def _check_same(stored: AuditRecord, fresh: AuditRecord, folder: Path) -> None:

@@ -7,7 +7,7 @@ kept is bounded.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from heedful.types import Task, Trajectory, Verdict
 
 Row = dict[str, Any]
 """One line of a JSON lines file, or one row of a parquet file."""
+
+Tell = Callable[[int], None]
+"""Receives how many more bytes of the log were read."""
 
 FAULTS_KEPT = 20
 

@@ -18,18 +18,19 @@ import numpy as np
 from heedful.auditing.files import rows_of
 from heedful.auditing.measure import judged, sampled_groups, step_metrics
 from heedful.auditing.recognised import RecognisedLog, counted
-from heedful.auditing.record import RECORD, AuditRecord, fingerprints, new_folder, resume
+from heedful.auditing.record import PROGRESS, RECORD, AuditRecord, Fingerprints, new_folder, resume
 from heedful.auditing.records import Faults, Location, LoggedEpisode
 from heedful.auditing.scoring import ModelJudge
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep, StepStream
+from heedful.auditing.values import names
 from heedful.configuration import to_json
 from heedful.diagnostics.alarms.watch import Alarms
 from heedful.diagnostics.strategies import input_to_action
 from heedful.diagnostics.unavailable import unavailable
 from heedful.report import write_report
 from heedful.seeds import derive, stream
-from heedful.storage import RunFolder, read_metrics, write_whole
+from heedful.storage import RunFolder, advising, held, read_metrics, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Metric
 
@@ -59,25 +60,31 @@ class _Tally:
     """No group has had two episodes."""
 
 
-def measure_log(log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: Watcher) -> Path:
+def measure_log(
+    log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: Watcher, take_over: bool = False
+) -> Path:
     """Measure a log and write `metrics.jsonl`, `audit.json`, `verdict.json` and `report.html`. Returns their folder.
 
-    `out` is a new folder, or that of the same audit to go on with; `None` claims `audits/<name>-<n>`.
+    `out` is a new folder, or that of the same audit to go on with; `None` claims `audits/<name>-<n>`. With `take_over`
+    the lock of a process on another host is taken over.
 
     Raises:
-        ValueError: nothing could be read, or `out` holds another audit.
+        ValueError: nothing could be read, `out` holds another audit, or another process is at work there.
     """
     # Loaded first: a name that leads nowhere should cost neither time nor a folder.
     judge = None
     if settings.model is not None:
         judge = ModelJudge.load(settings.model, settings, log.tags, log.seed)
-    fresh = _fresh_record(log, settings)
+    prints = Fingerprints.of(log.files)
+    fresh = _fresh_record(log, settings, prints)
     folder = new_folder(Path("audits"), log.source) if out is None else out
-    record = resume(folder, fresh)
-    watch.note(f"Writing to {folder}.")
-    measuring = _Audit(log, settings, folder, record, judge, watch)
-    measuring.run()
-    write_report(folder)
+    if folder.exists() and not folder.is_dir():
+        resume(folder, fresh)  # refuses a file
+    with held(folder, watch.note, take_over), advising(f"heedful audit {log.source} --out {folder}, same settings"):
+        record = resume(folder, fresh)
+        watch.note(f"Writing to {folder}.")
+        _Audit(log, settings, folder, record, prints, judge, watch).run()
+        write_report(folder)
     return folder
 
 
@@ -89,6 +96,7 @@ class _Audit:
     settings: AuditSettings
     folder: Path
     record: AuditRecord
+    prints: Fingerprints
     judge: ModelJudge | None
     watch: Watcher
     faults: Faults = field(default_factory=Faults)
@@ -118,7 +126,7 @@ class _Audit:
                 seen = self.alarms.observe(step.number, metrics)
                 metrics += seen.metrics
                 tracker.write(step.number, metrics)
-                self._save(complete=False)
+                self._save_step()
                 self.watch.step(step, metrics)
                 for alarm in seen.raised:
                     self.watch.note(alarm.sentence())
@@ -136,8 +144,9 @@ class _Audit:
         return done
 
     def _episodes(self) -> Iterator[LoggedEpisode]:
+        columns = self.log.reader.columns
         for file in self.log.files.files:
-            yield from self.log.reader.episodes(rows_of(file, self.faults, self._advance), self.faults)
+            yield from self.log.reader.episodes(rows_of(file, self.faults, self._advance, columns), self.faults)
 
     def _advance(self, more: int) -> None:
         self.position += more
@@ -196,13 +205,10 @@ class _Audit:
             member.policy_version == version for group in step.groups for member in group.trajectories
         )
 
-    def _save(self, complete: bool) -> None:
-        record = self.record
-        record.lines += not complete
-        record.complete = complete
-        record.state = {**(self.judge.state() if self.judge is not None else {}), "alarms": self.alarms.state()}
-        record.count(self.faults)
-        record.save(self.folder)
+    def _save_step(self) -> None:
+        self.record.lines += 1
+        self.record.state = {**(self.judge.state() if self.judge is not None else {}), "alarms": self.alarms.state()}
+        self.record.save_step(self.folder)
 
     def _conclude(self, steps: StepStream) -> None:
         """Say what only the whole log shows, and write the sentences that head the page."""
@@ -232,11 +238,19 @@ class _Audit:
             record.found[:0] = warned
             for sentence in warned:
                 self.watch.note(sentence)
-        self._save(complete=True)
+        changed = self.prints.changed()
+        if changed:
+            record.found.append(
+                f"The log changed while it was read: {names(changed)}. These numbers are of no whole log. Audit it "
+                "again with another --out when its trainer has ended."
+            )
+        record.complete = not changed
+        record.count(self.faults)
+        record.save(self.folder)
         _write_verdict(RunFolder(self.folder), record)
 
     def _refuse_empty(self) -> None:
-        for name in ("metrics.jsonl", RECORD):
+        for name in ("metrics.jsonl", RECORD, PROGRESS):
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):  # not empty: it was there before
             self.folder.rmdir()
@@ -247,7 +261,7 @@ class _Audit:
         )
 
 
-def _fresh_record(log: RecognisedLog, settings: AuditSettings) -> AuditRecord:
+def _fresh_record(log: RecognisedLog, settings: AuditSettings, prints: Fingerprints) -> AuditRecord:
     knowledge = log.reader.knowledge
     assumed = list(knowledge.assumed)
     if settings.model and not knowledge.temperature:
@@ -260,7 +274,7 @@ def _fresh_record(log: RecognisedLog, settings: AuditSettings) -> AuditRecord:
         source=str(log.source),
         name=log.source.resolve().name,
         format=log.format,
-        files=fingerprints(log.files),
+        files=prints.listed,
         settings={**to_json(settings), **resolved},
         aside=list(log.files.aside),
         found=list(knowledge.found),

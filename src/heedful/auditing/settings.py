@@ -6,7 +6,6 @@ is one.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heedful.configuration import refuse_below
+from heedful.configuration.jsontext import read_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
 _CHECKPOINT = re.compile(r"step_(\d+)")
@@ -147,6 +147,6 @@ def _named_in(state: Path) -> str | None:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except (OSError, ValueError):
         return None

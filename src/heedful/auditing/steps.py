@@ -6,6 +6,7 @@ its step was handed on is counted and named.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -147,6 +148,11 @@ def _size(episode: LoggedEpisode) -> int:
     size = _BYTES_PER_EPISODE
     for turn in episode.trajectory.turns:
         reply = turn.reply
-        size += len(reply.text) + len(reply.prompt.text)
+        size += _held(reply.text) + _held(reply.prompt.text)
         size += _BYTES_PER_NUMBER * (len(reply.ids) + len(reply.prompt.ids) + len(reply.entropies))
-    return size + sum(len(message["content"]) for message in episode.messages)
+    return size + sum(_held(message["content"]) for message in episode.messages)
+
+
+def _held(text: str) -> int:
+    """Bytes in memory: up to four for each character of a text that is not ASCII."""
+    return len(text) if text.isascii() else sys.getsizeof(text)

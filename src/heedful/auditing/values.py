@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import reprlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -13,14 +14,29 @@ from heedful.auditing.records import Misfit, Row
 Converted = TypeVar("Converted")
 
 
+MOST_NAMES = 20
+LARGEST_NUMBER = 1e100
+"""Larger numbers are no rewards, and the squares of much larger ones overflow."""
+_INT64 = 2**63
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
+
+
+def shown(value: object) -> str:
+    """The type and the beginning of a value, for a sentence."""
+    return f"{type(value).__name__} {_SHORT.repr(value)}"
+
+
 def number(value: object, what: str) -> float | None:
     """A finite number or a truth value as float; `None` and NaN are missing. Raises `Misfit` for anything else."""
     if value is None:
         return None
     if not isinstance(value, bool | int | float):
-        raise Misfit(f"a number as `{what}`", f"{type(value).__name__} {value!r}")
+        raise Misfit(f"a number as `{what}`", shown(value))
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if abs(value) > LARGEST_NUMBER:
+        raise Misfit(f"a number from -{LARGEST_NUMBER:g} to {LARGEST_NUMBER:g} as `{what}`", shown(value))
     return float(value)
 
 
@@ -28,14 +44,14 @@ def outcome_of(value: object, what: str) -> float | None:
     """Success as 0, 1 or partial credit between; `None` where it is missing."""
     outcome = number(value, what)
     if outcome is not None and not 0 <= outcome <= 1:
-        raise Misfit(f"`{what}` from 0 to 1, 1 = success", repr(value))
+        raise Misfit(f"`{what}` from 0 to 1, 1 = success", _SHORT.repr(value))
     return outcome
 
 
 def text_of(value: object, what: str) -> str:
     """A text that every file can hold: lone surrogates become backslash escapes."""
     if not isinstance(value, str):
-        raise Misfit(f"text as `{what}`", f"{type(value).__name__} {value!r}")
+        raise Misfit(f"text as `{what}`", shown(value))
     if value.isascii():
         return value
     return value.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -46,15 +62,17 @@ def mapping(value: object, what: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Misfit(f"an object as `{what}`", f"{type(value).__name__} {value!r}")
+        raise Misfit(f"an object as `{what}`", shown(value))
     return value
 
 
 def integer(value: object, what: str) -> int:
     if isinstance(value, float) and value.is_integer():
-        return int(value)
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Misfit(f"a whole number as `{what}`", f"{type(value).__name__} {value!r}")
+        raise Misfit(f"a whole number as `{what}`", shown(value))
+    if not -_INT64 <= value < _INT64:
+        raise Misfit(f"a whole number of at most 64 bits as `{what}`", shown(value))
     return value
 
 
@@ -67,7 +85,10 @@ def digest(*texts: str) -> str:
 
 
 def names(words: Iterable[str]) -> str:
-    return ", ".join(words)
+    """A list for a sentence: the first of many names, and how many there are."""
+    listed = list(words)
+    more = f" and {len(listed) - MOST_NAMES:,} more" if len(listed) > MOST_NAMES else ""
+    return ", ".join(listed[:MOST_NAMES]) + more
 
 
 def fitting(convert: Callable[[Row], Converted], rows: Iterable[Row]) -> list[Converted]:

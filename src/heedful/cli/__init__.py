@@ -9,6 +9,7 @@ Exit codes: 0 done, 1 a run among several failed or a rule of check-env is broke
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -55,6 +56,9 @@ def run(argv: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 2
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files may hold bytes that no encoding has
+            stream.reconfigure(errors="backslashreplace")
     try:
         # A typed or trusted module:Class is looked for in the current folder, too. Nothing else is.
         with trusting(folder=os.getcwd()):

@@ -33,6 +33,8 @@ class AuditWords:
     out: Annotated[Path | None, Shown("FOLDER")] = None
     """Where to write metrics.jsonl, audit.json and report.html. Default: audits/<name>-<n>. In the folder of an
     interrupted audit of the same log the audit continues."""
+    take_over: bool = False
+    """Take over the folder from a process on another host that has ended without releasing it."""
 
 
 SHOWN = {
@@ -63,7 +65,7 @@ def main(argv: list[str]) -> int:
     for sentence in log.reader.knowledge.assumed:
         console.print(f"assumed: {sentence}")
     with AuditProgress(console) as progress:
-        folder = measure_log(log, settings, words.out, progress)
+        folder = measure_log(log, settings, words.out, progress, words.take_over)
     _conclude(console, folder)
     return 0
 

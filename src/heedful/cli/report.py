@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from heedful.configuration import CommandLine, Positional, Shown
+from heedful.configuration.jsontext import read_json
 from heedful.storage import RunFolder
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _old_seeds(path: Path) -> Study:
     from heedful.studies.catalogue import several_seeds
 
     try:
-        rows = json.loads((path / OLD_SEEDS).read_text(encoding="utf-8"))["seeds"]
+        rows = read_json(path / OLD_SEEDS)["seeds"]
         seeds = [int(row["seed"]) for row in rows]
         done = next(path / str(row["folder"]) for row in rows if (path / str(row["folder"]) / "config.json").exists())
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:

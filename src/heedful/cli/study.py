@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from heedful.configuration import CommandLine, Positional, Shown, refuse_below
+from heedful.configuration.jsontext import read_json
 
 if TYPE_CHECKING:
     from heedful.studies.runner import Request
@@ -41,6 +42,8 @@ class StudyWords:
     """Runs at the same time. Default: the number of cores divided by the threads of a run."""
     remeasure: bool = False
     """Read finished runs with changed measures. This is noted in study.json and on the page."""
+    take_over: bool = False
+    """Take over the study's folder from a process on another host that has ended without releasing it."""
     print: bool = False
     """Print the declaration as JSON, with every setting of every arm."""
     job: Annotated[Path | None, Shown("FILE")] = None
@@ -79,6 +82,7 @@ def main(argv: list[str]) -> int:
         words.steps,
         words.processes,
         words.remeasure,
+        words.take_over,
     )
     if line.helping:
         print(f"{_about(request)}\n\n{line.help()}")
@@ -98,7 +102,7 @@ def _job(words: StudyWords, others: list[str]) -> int:
     if path is None or words.out is None or words.seed is None or sorted(others) != ["--out", "--seed"]:
         raise ValueError("Expected heedful study --job FILE --out DIR --seed N.")
     try:
-        job = job_from_json(json.loads(path.read_text(encoding="utf-8")))
+        job = job_from_json(read_json(path))
     except OSError as error:
         raise ValueError(f"Expected a job in {path}, which cannot be read: {error.strerror}.") from error
     if not isinstance(job, SamplingJob):

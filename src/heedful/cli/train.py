@@ -41,7 +41,10 @@ class TrainWords:
     seeds: Annotated[tuple[int, ...], Shown("0,1,2")] = ()
     """Train one run per seed, as processes that share one warm start, and print a table with intervals."""
     resume: Annotated[Path | None, Shown("RUN")] = None
-    """Continue an interrupted run from its last checkpoint, or a folder of several seeds. No other flag is allowed."""
+    """Continue an interrupted run from its last checkpoint, or a folder of several seeds. Settings of a run that are
+    typed beside it hold from there on."""
+    take_over: bool = False
+    """Take over the folder from a process on another host that has ended without releasing it."""
 
     def __post_init__(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):
@@ -52,21 +55,31 @@ def main(argv: list[str]) -> int:
     line = CommandLine(TrainWords, argv, "heedful train")
     words, process = line.words, ProcessRank.of(os.environ)
     if words.resume is not None and not line.helping:
-        others = line.besides("resume")
-        if others:
-            raise ValueError(
-                f"--resume takes the run's own configuration, but found also {' '.join(others)}. "
-                "Give --resume RUN alone, or begin a new run."
-            )
-        several = (words.resume / "study.json").is_file()
-        return _resume_seeds(words.resume, process) if several else _code(resume(words.resume))
+        return _resume(line, words.resume, process)
     if words.env is None and not line.helping:
         known = ", ".join(starting_points())
         raise ValueError(f"Expected an environment after `heedful train`: one of {known}, or module:Class.")
     config = line.settings(TrainConfig, preset(words.env or "frozen_lake", line.typed("model")))
     if words.seeds:
         return _train_seeds(config, words.seeds, words.out, process)
-    return _code(train(config, out=words.out))
+    return _code(train(config, out=words.out, take_over=words.take_over))
+
+
+def _resume(line: CommandLine[TrainWords], path: Path, process: ProcessRank) -> int:
+    """Go on with a run, with the settings that were typed, or with the runs of several seeds as they are."""
+    words, typed = line.words, line.typed_settings()
+    several = (path / "study.json").is_file()
+    own = {"--resume", "--take-over", *(() if several else (f"--{name}" for name in typed))}
+    others = [word for word in line.besides("resume") if word.replace("_", "-") not in own]
+    if others:
+        raise ValueError(
+            f"--resume takes the run's own configuration, but found also {' '.join(others)}. "
+            "Give --resume RUN alone or with settings to change, or begin a new run."
+        )
+    if several:
+        return _resume_seeds(words, path, process)
+    config = line.settings(TrainConfig, Run.open(path).config) if typed else None
+    return _code(resume(path, take_over=words.take_over, changed=config, typed=typed))
 
 
 def _train_seeds(config: TrainConfig, seeds: Sequence[int], out: Path | None, process: ProcessRank) -> int:
@@ -85,13 +98,13 @@ def _train_seeds(config: TrainConfig, seeds: Sequence[int], out: Path | None, pr
         raise
 
 
-def _resume_seeds(path: Path, process: ProcessRank) -> int:
+def _resume_seeds(words: TrainWords, path: Path, process: ProcessRank) -> int:
     _refuse_torchrun(f"--resume {path}, the folder of several runs,", process)
     from heedful.studies.progress import wide_console
     from heedful.studies.runner import Request, run_study
     from heedful.studies.study_folder import StudyFolder
 
-    return run_study(Request(StudyFolder(path).read_study(), path), wide_console())
+    return run_study(Request(StudyFolder(path).read_study(), path, take_over=words.take_over), wide_console())
 
 
 def _refuse_torchrun(what: str, process: ProcessRank) -> None:

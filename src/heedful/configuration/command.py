@@ -134,6 +134,10 @@ class CommandLine(Generic[W]):
         """Whether a flag of the settings was typed whose first part is one of these names."""
         return any(given.path[0] in names for given in self._rest)
 
+    def typed_settings(self) -> list[str]:
+        """The flags of the settings that were typed, without their dashes, such as `filter.p`; not `--config`."""
+        return [flag_of(given.path).removeprefix("--") for given in self._rest if given.path not in _MOST_VALUES]
+
     def besides(self, name: str) -> list[str]:
         """What was typed besides one of the command's own flags: other flags and bare words."""
         return [*self._typed_words, *(given.flag for given in self._givens if given.path != (name,))]

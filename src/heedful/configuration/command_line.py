@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from heedful.configuration.explain import flag_of, help_text, is_switch, negation_of
+from heedful.configuration.jsontext import read_json
 from heedful.configuration.schema import (
     RESERVED,
     Chosen,
@@ -142,7 +143,7 @@ def _merge_file(cls: type, tree: Tree, given: Given, problems: list[Problem]) ->
         return tree
     name = given.values[0]
     try:
-        overrides = json.loads(Path(name).read_text(encoding="utf-8"))
+        overrides = read_json(Path(name))
     except OSError as error:
         problems.append(Problem("--config", f"expected a JSON file, but {name} cannot be read: {error.strerror}"))
         return tree

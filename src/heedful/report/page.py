@@ -11,7 +11,7 @@ from pathlib import Path
 from heedful.report.chart import Frame
 from heedful.report.embedding import inert_json
 from heedful.report.panels import DrawnPanel, Section, draw, sections
-from heedful.report.record import RunRecord, read_run
+from heedful.report.record import Losses, RunRecord, read_run
 from heedful.report.retrieval_map import retrieval_frames
 from heedful.report.tables import alarms, key_figures, measurements, regime_kind, stages, timeline
 from heedful.report.templates import fill
@@ -34,8 +34,10 @@ def write_report(run_folder: RunFolder | Path | str) -> Path:
 
 def _page(run: RunRecord) -> str:
     frame = Frame(run.steps, alarms(run))
-    frames = retrieval_frames(run.folder)
-    trajectories = trajectory_sample(run.folder, tags_of(run.config))
+    losses = Losses()
+    frames = retrieval_frames(run.folder, losses)
+    trajectories = trajectory_sample(run.folder, tags_of(run.config), losses)
+    triage = triage_of(run, losses)
     spent, total = stages(run)
     regime = run.verdict.regime if run.verdict else ""
     return fill(
@@ -51,7 +53,8 @@ def _page(run: RunRecord) -> str:
             "lanes": timeline(run),
             "sections": [(section, _drawn(section, frame)) for section in sections(run)],
             "alarms": alarm_table(run),
-            "triage": triage_of(run),
+            "triage": triage,
+            "lost": losses.sentences,
             "stages": spent,
             "total_time": total,
             "frames": inert_json(frames),

@@ -6,13 +6,17 @@ Promise: every value keeps its interval, its n and its reason. A missing value s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
+from heedful.configuration.jsontext import read_json
 from heedful.report.numerals import in_full
 from heedful.storage import RunFolder, StepMetrics, metric_from_json, read_metrics
 from heedful.types import Metric
+
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,22 @@ class Series:
             return self
         kept = self.points[::stride]
         return Series(self.name, kept if kept[-1] == self.points[-1] else (*kept, self.points[-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The files of a run that could not be read, and that the page does without."""
+
+    sentences: list[str] = field(default_factory=list)
+
+    def readable(self, read: Callable[[Path], Content], files: Iterable[Path]) -> Iterator[tuple[Path, Content]]:
+        """The files that can be read, each with its content. The others are noted."""
+        for file in files:
+            try:
+                yield file, read(file)
+            except ValueError as error:
+                if str(error) not in self.sentences:
+                    self.sentences.append(str(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +161,7 @@ def _json_object(path: Path) -> dict[str, object]:
     if not path.exists():
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except ValueError as error:
         raise ValueError(f"Expected JSON in {path}, found {error}. Restore the file, or delete it.") from error
     if not isinstance(content, dict):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from heedful.report.embedding import inert_json, shortened, spread
+from heedful.report.record import Losses
 from heedful.storage import Rollouts, RunFolder, read_rollouts
 from heedful.types import Group, Reply, Trajectory, Turn, Verdict
 
@@ -55,9 +56,10 @@ def tags_of(config: Mapping[str, str]) -> Tags:
     return Tags(found["open"], found["close"])
 
 
-def trajectory_sample(folder: RunFolder, tags: Tags) -> list[dict[str, object]]:
+def trajectory_sample(folder: RunFolder, tags: Tags, losses: Losses) -> list[dict[str, object]]:
     """The first, the middle and the last stored step: at most eight groups, four members each, evenly spread."""
-    stored = [read_rollouts(folder.rollouts(step)) for step in spread(folder.rollout_steps(), 3)]
+    files = [folder.rollouts(step) for step in spread(folder.rollout_steps(), 3)]
+    stored = [rollouts for _, rollouts in losses.readable(read_rollouts, files)]
     sample: list[dict[str, object]] = []
     for bounds in BOUNDS:
         sample = [_step(rollouts, tags, bounds) for rollouts in stored]

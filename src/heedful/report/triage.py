@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from markupsafe import Markup
@@ -25,7 +26,7 @@ from heedful.diagnostics.triage import (
     shares_of,
     triage,
 )
-from heedful.report.record import RunRecord, Series
+from heedful.report.record import Losses, RunRecord, Series
 from heedful.storage import read_rollouts
 
 MOST_TASKS = 24
@@ -134,9 +135,9 @@ def _stretches(series: Series) -> str:
     return f"step{'s' if len(found) > 1 or len(found[0]) > 1 else ''} {', '.join(texts)}"
 
 
-def triage_of(run: RunRecord) -> Triage:
+def triage_of(run: RunRecord, losses: Losses) -> Triage:
     """The triage of a run's groups, from its values and, task by task, from its rollouts."""
-    triaged, progress = _triaged(run)
+    triaged, progress = _triaged(run, losses)
     notes = []
     if (triaged and not progress) or _said(run, "signal/blind"):
         notes.append(UNTOLD)
@@ -153,12 +154,12 @@ def triage_of(run: RunRecord) -> Triage:
     return Triage(_causes(run), tuple(notes), tasks, _tags(triaged))
 
 
-def _triaged(run: RunRecord) -> tuple[list[Triaged], bool]:
+def _triaged(run: RunRecord, losses: Losses) -> tuple[list[Triaged], bool]:
     on = run.config.get("filter.on", "outcome")
     found, progress = [], False
-    for step in run.folder.rollout_steps():
-        rollouts = read_rollouts(run.folder.rollouts(step), replies=False)
-        found += triage(step, rollouts.groups, rollouts.verdicts, on)
+    steps = {run.folder.rollouts(step): step for step in run.folder.rollout_steps()}
+    for file, rollouts in losses.readable(partial(read_rollouts, replies=False), steps):
+        found += triage(steps[file], rollouts.groups, rollouts.verdicts, on)
         progress = progress or reports_progress(rollouts.groups)
     return found, progress
 

@@ -17,8 +17,16 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from heedful.configuration.jsontext import read_json
 from heedful.models.folders import Saveable, read_model, write_pretrained
-from heedful.storage import naming_a_full_disk, write_whole
+from heedful.storage import check_folder, create, naming_a_full_disk, write_checksums, write_whole
+
+SETTINGS = "settings.json"
+_UNREADABLE = (
+    *(OSError, RuntimeError, EOFError, ValueError, TypeError, pickle.UnpicklingError),
+    *(LookupError, AttributeError, ArithmeticError, AssertionError),
+)
+"""The errors of torch's reader for files that are no checkpoint, such as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +36,24 @@ class Checkpoint:
     path: Path
     version: int
 
+    def check(self) -> None:
+        """Compare all files with the checksums that were written with them. Raises a sentence for each that changed."""
+        check_folder(self.path, self._remedy)
+
     def state(self) -> dict[str, Any]:
         """The loop's own state: a JSON tree. Raises a sentence if the file cannot be read."""
         path = self.path / "state.json"
         try:
-            return dict(json.loads(path.read_text()))
+            return dict(read_json(path))
         except (OSError, ValueError, TypeError) as error:
+            raise ValueError(self._unreadable(path, error)) from error
+
+    def settings(self) -> object:
+        """The configuration under which it was written, as JSON; `None` in checkpoints of older versions."""
+        path = self.path / SETTINGS
+        try:
+            return read_json(path) if path.exists() else None
+        except (OSError, ValueError) as error:
             raise ValueError(self._unreadable(path, error)) from error
 
     def learner_state(self) -> dict[str, Any]:
@@ -41,7 +61,7 @@ class Checkpoint:
         path = self.path / "learner.pt"
         try:
             return dict(torch.load(path, map_location="cpu", weights_only=True))
-        except (OSError, RuntimeError, EOFError, ValueError, TypeError, pickle.UnpicklingError) as error:
+        except _UNREADABLE as error:
             raise ValueError(self._unreadable(path, error)) from error
 
     def model(self, dtype: torch.dtype) -> PreTrainedModel:
@@ -51,6 +71,11 @@ class Checkpoint:
     @property
     def _remedy(self) -> str:
         return f"Delete the folder {self.path} to resume from the checkpoint before it."
+
+    def unfitting(self, error: Exception) -> str:
+        """The sentence about a state that is read and does not fit the run."""
+        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        return f"Expected the state of a run in {self.path}, found one that does not fit it ({said}). {self._remedy}"
 
     def _unreadable(self, path: Path, error: Exception) -> str:
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else "it ends too early"
@@ -75,7 +100,10 @@ def save(
     learner_state: Mapping[str, Any],
     state: Mapping[str, Any],
 ) -> Checkpoint:
-    """Write `step_<version>` (six digits). Raises `DiskFull` when there is no room. Earlier checkpoints stay."""
+    """Write `step_<version>` (six digits). Raises `DiskFull` when there is no room. Earlier checkpoints stay.
+
+    `state` is the loop's own. The run's configuration in it, `config`, gets a file of its own.
+    """
     target = folder / f"step_{version:06d}"
     unfinished = folder / f".{target.name}.part"
     for leftover in folder.glob(".step_*"):  # of a run that was killed while it saved or deleted
@@ -85,9 +113,13 @@ def save(
             unfinished.mkdir(parents=True)
             write_pretrained(unfinished, model, tokenizer)
             # Given a path, torch's own writer raises an error that does not mention the full disk.
-            with (unfinished / "learner.pt").open("wb") as stream:
+            with create(unfinished / "learner.pt") as stream:
                 torch.save(dict(learner_state), stream)
-            write_whole(unfinished / "state.json", json.dumps(state, indent=1, sort_keys=True))
+            own = {name: value for name, value in state.items() if name != "config"}
+            write_whole(unfinished / "state.json", json.dumps(own, indent=1, sort_keys=True))
+            if "config" in state:
+                write_whole(unfinished / SETTINGS, json.dumps(state["config"], indent=1, sort_keys=True))
+            write_checksums(unfinished)
             _remove(target)
             unfinished.rename(target)
         finally:

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Protocol
 
 from heedful.algorithms.loss_scale import loss_scale_factor
+from heedful.configuration import to_json
 from heedful.diagnostics.gradient import gradient_metrics
 from heedful.distributed.world import World
 from heedful.envs.common.tasks import evaluation_tasks
@@ -319,7 +320,8 @@ class _Run:
             return
         if parts.selection.memory is not None:
             write_whole(self.folder.tasks, json.dumps(parts.selection.memory.table(), indent=1) + "\n")
-        checkpoint.save(folder, version, model, parts.tokenizer, learner_state, parts.state())
+        state = {**parts.state(), "config": to_json(self.config)}
+        checkpoint.save(folder, version, model, parts.tokenizer, learner_state, state)
         if self.config.keep_checkpoints == "last":
             checkpoint.prune(folder, keep_last=2, best=parts.best)
 

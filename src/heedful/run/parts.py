@@ -217,10 +217,16 @@ def stop_ids(model: PreTrainedModel) -> list[int]:
 
 def _restore(parts: Parts, start: Checkpoint) -> None:
     state = start.state()
-    parts.learner.load_state_dict(start.learner_state())
-    parts.tasks.cursor = state["tasks"]
-    if parts.selection.memory is not None:
-        parts.selection.memory.load_state(state["memory"])
-    parts.diagnostician.load_state(state["diagnostics"])
-    parts.scores = {int(version): score for version, score in state["scores"].items()}
+    try:
+        parts.learner.load_state_dict(start.learner_state())
+        cursor, scores = state["tasks"], state["scores"]
+        if type(cursor) is not int or not all(isinstance(score, int | float) for score in scores.values()):
+            raise TypeError("`tasks` or `scores` of another type")
+        parts.tasks.cursor = cursor
+        if parts.selection.memory is not None:
+            parts.selection.memory.load_state(state["memory"])
+        parts.diagnostician.load_state(state["diagnostics"])
+        parts.scores = {int(version): score for version, score in scores.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        raise ValueError(start.unfitting(error)) from error
     parts.version = start.version

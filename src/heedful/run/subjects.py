@@ -5,7 +5,6 @@ A name has one meaning or is refused with a sentence. No weights are loaded befo
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.configuration import from_json, trust_flags
+from heedful.configuration.jsontext import read_json
 from heedful.policies import OpenPolicySource, Sampling, Weights, open_with
 from heedful.protocols import Policy
 from heedful.rollout.context import Context
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
-from heedful.storage import RunFolder, read_metrics
+from heedful.storage import RunFolder, check_folder, read_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -127,7 +127,7 @@ def _environments() -> str:
 def is_run(path: Path) -> bool:
     """Whether a folder holds a run's configuration. (A model's folder has a config.json, too.)"""
     try:
-        tree = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        tree = read_json(path / "config.json")
     except (OSError, ValueError):
         return False
     return isinstance(tree, dict) and {"env", "steps", "algorithm"} <= tree.keys()
@@ -136,7 +136,7 @@ def is_run(path: Path) -> bool:
 def read_config(folder: RunFolder) -> TrainConfig:
     """The configuration of a run. Raises a sentence that names the file if it cannot be read."""
     try:
-        return from_json(TrainConfig, json.loads(folder.config.read_text(encoding="utf-8")))
+        return from_json(TrainConfig, read_json(folder.config))
     except (OSError, ValueError) as error:
         raise ValueError(f"Expected the configuration of a run in {folder.config}, found {error}") from error
 
@@ -231,6 +231,7 @@ def load(subject: Subject, console: Console) -> Iterator[LoadedModel]:
     torch.set_num_threads(config.threads)
     device = pick_device(config.device)
     if subject.weights is not None:
+        check_folder(subject.weights, "Restore it, or choose another checkpoint with --checkpoint.")
         model, tokenizer = load_model(str(subject.weights), device, config.dtype)
     else:
         with GrowthBar(console) as bar:

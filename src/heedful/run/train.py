@@ -10,19 +10,24 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.configuration import code_named_in, from_json, to_json, trust_flags, trusting
+from heedful.configuration.jsontext import read_json
 from heedful.distributed.parallel import ProcessRank
 from heedful.run.config import TrainConfig
+from heedful.run.edits import refuse_edits
 from heedful.run.presets import preset
 from heedful.storage import (
     Rollouts,
     RunFolder,
     StepMetrics,
+    advising,
     describe_environment,
+    held,
     read_metrics,
     read_rollouts,
     write_whole,
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
     from heedful.distributed.world import World
     from heedful.run.loop import Outcome
 
+Hold = Callable[[RunFolder], None]
+"""Locks a folder until the run has ended."""
 OnStep = Callable[[int, Mapping[str, Metric]], object]
 """Called after each step with its number (from 0) and its metrics by name. Returning `False` stops the run."""
 
@@ -54,7 +61,7 @@ class Run:
         """
         folder = RunFolder.open(path, resume=True)
         try:
-            tree = json.loads(folder.config.read_text(encoding="utf-8"))
+            tree = read_json(folder.config)
         except ValueError as error:
             raise ValueError(f"The configuration {folder.config} is not JSON ({error}); restore it.") from error
         with trusting(trust):
@@ -74,7 +81,7 @@ class Run:
     def verdict(self) -> tuple[str, ...]:
         """The sentences of the conclusion. Empty before the run has ended."""
         file = self.folder.verdict
-        return tuple(json.loads(file.read_text(encoding="utf-8"))["sentences"]) if file.exists() else ()
+        return tuple(read_json(file)["sentences"]) if file.exists() else ()
 
     def metrics(self) -> list[StepMetrics]:
         """All metrics so far, one entry per line of `metrics.jsonl`."""
@@ -106,6 +113,7 @@ def train(
     trust: Iterable[str] = (),
     on_step: OnStep | None = None,
     show: bool = True,
+    take_over: bool = False,
 ) -> Run:
     """Train, evaluate, measure, and write the report and the verdict.
 
@@ -115,35 +123,57 @@ def train(
         trust: models (a folder or a Hugging Face name) that may run code of their own.
         on_step: called after each step. It may return False to stop the run, which is then saved.
         show: print the live table, notes and the verdict.
+        take_over: take over the folder from a process on another host that has ended.
 
     Ctrl-C finishes the step, saves and returns. A second one raises KeyboardInterrupt. Under torchrun, each process
     calls this function.
 
     Raises:
-        ValueError: the configuration or the folder cannot be used. No files are left behind.
+        ValueError: the configuration or the folder cannot be used, or another process is at work in the folder. No
+            files are left behind.
     """
     chosen = preset(config) if isinstance(config, str) else config
 
-    def new_folder() -> RunFolder:
+    def new_folder(hold: Hold) -> RunFolder:
         name = chosen.env.name, algorithm_name(chosen)
         folder = RunFolder.open(out) if out else RunFolder.create("runs", *name, chosen.seed)
+        hold(folder)
+        RunFolder.open(folder.path)  # still empty, now that nobody else can begin here
         write_whole(folder.config, json.dumps(to_json(chosen), indent=2) + "\n")
         return folder
 
     with trusting(trust):
-        return _run(chosen, new_folder, _Reporting(on_step, show), resumed=False)
+        return _run(chosen, new_folder, _Reporting(on_step, show, take_over), resumed=False)
 
 
-def resume(path: Path | str, *, trust: Iterable[str] = (), on_step: OnStep | None = None, show: bool = True) -> Run:
+def resume(
+    path: Path | str,
+    *,
+    trust: Iterable[str] = (),
+    on_step: OnStep | None = None,
+    show: bool = True,
+    take_over: bool = False,
+    changed: TrainConfig | None = None,
+    typed: Sequence[str] = (),
+) -> Run:
     """Continue an interrupted run from its last checkpoint. See `train` for the other arguments.
 
     Args:
         trust: names that may run code: modules that the run's settings name as `module:Class`, and models (a folder
             or a Hugging Face name) with code of their own.
+        changed: a configuration to go on with. It replaces that of the folder.
+        typed: dotted names of the settings in which it differs, such as `optimizer.lr`. A difference in any other
+            setting from those of the checkpoint is refused.
     """
     with trusting(trust):
         run = Run.open(path)
-        return _run(run.config, lambda: run.folder, _Reporting(on_step, show), resumed=True)
+
+        def its_folder(hold: Hold) -> RunFolder:
+            hold(run.folder)
+            return run.folder
+
+        told = _Reporting(on_step, show, take_over, frozenset(name.replace("-", "_") for name in typed))
+        return _run(changed or run.config, its_folder, told, resumed=True)
 
 
 def algorithm_name(config: TrainConfig) -> str:
@@ -157,16 +187,38 @@ class _Reporting:
 
     on_step: OnStep | None
     show: bool
+    take_over: bool = False
+    """Whether the lock of another host's process is taken over."""
+    typed: frozenset[str] = frozenset()
+    """The settings that the user changed for the rest of the run, such as `optimizer.learning_rate`."""
     stopped: bool = False
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
         if self.on_step is not None and self.on_step(step, {metric.name: metric for metric in metrics}) is False:
             self.stopped = True
 
+    def note(self, sentence: str) -> None:
+        if self.show:
+            print(sentence)
+
     def close(self) -> None: ...
 
 
-def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Reporting, resumed: bool) -> Run:
+def _run(config: TrainConfig, find_folder: Callable[[Hold], RunFolder], told: _Reporting, resumed: bool) -> Run:
+    with ExitStack() as until_the_end:
+
+        def hold(folder: RunFolder) -> None:
+            until_the_end.enter_context(held(folder.path, told.note, told.take_over))
+
+        run = _computed(config, lambda: find_folder(hold), told, resumed)
+        if run.outcome is not None and ProcessRank.of(os.environ).is_rank_0:
+            with advising(f"heedful train --resume {run.path}"):
+                _conclude(run, run.outcome, told.show)
+    return run
+
+
+def _computed(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Reporting, resumed: bool) -> Run:
+    """The run after its last step. All ranks have left each other."""
     # Torch is loaded here, after all checks that do not need it.
     from heedful.distributed.world import Joined, local_device
     from heedful.models.load import pick_device
@@ -176,15 +228,13 @@ def _run(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Repor
     with Joined(process, device, config.parallel.timeout) as world:
         folder = RunFolder(world.broadcast(find_folder().path if world.is_rank_0 else Path()))
         try:
-            outcome = _train(config, folder, world, told, resumed)
+            with advising(f"heedful train --resume {folder.path}"):
+                outcome = _train(config, folder, world, told, resumed)
         except ValueError:
             if world.is_rank_0 and not resumed and not _has_begun(folder):
                 shutil.rmtree(folder.path)  # refused before anything was computed
             raise
-    run = Run(folder.path, config, outcome)
-    if process.is_rank_0:
-        _conclude(run, outcome, told.show)
-    return run
+    return Run(folder.path, config, outcome)
 
 
 def _has_begun(folder: RunFolder) -> bool:
@@ -200,6 +250,11 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     from heedful.storage.trackers import JsonlTracker, open_trackers
 
     found = checkpoint.checkpoints(folder.path / "checkpoints") if resumed and world.is_rank_0 else []
+    if found:
+        found[-1].check()
+        refuse_edits(found[-1].settings(), config, folder, told.typed)
+    if resumed and told.typed and world.is_rank_0:
+        write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
     start = world.broadcast(found[-1] if found else None)
     unseen = NullView()
     if not world.is_rank_0:
@@ -207,6 +262,8 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     version = start.version if start else 0
     view = TerminalView(config.steps, version, config.tags) if told.show else unseen
     if resumed:
+        if version and not folder.metrics.exists():
+            view.note(f"{folder.metrics} is missing: the measurements of the first {version} steps are lost.")
         folder.truncate_after(version - 1)
         view.note(f"resuming {folder.path} after step {version} of {config.steps}")
     if world.size > 1:

@@ -66,7 +66,10 @@ def _gain(folder: RunFolder, config: TrainConfig, kind: str) -> Metric:
         return Metric(f"gain/{kind}", None, why="the run kept no rollouts to pair by task (--keep-rollouts none)")
     if not (Path(before).exists() and Path(after).exists()):
         return Metric(f"gain/{kind}", None, why="the run was not evaluated both before and after training")
-    return paired_gain(f"gain/{kind}", read_rollouts(before).groups, read_rollouts(after).groups)
+    try:
+        return paired_gain(f"gain/{kind}", read_rollouts(before).groups, read_rollouts(after).groups)
+    except ValueError as error:
+        return Metric(f"gain/{kind}", None, why=str(error))
 
 
 def _readings(lines: Sequence[StepMetrics], name: str) -> list[tuple[int, Metric]]:

@@ -4,14 +4,17 @@ Reading returns what was written, equal input gives equal bytes, and no reader e
 `docs/formats.md` documents each file.
 """
 
-from heedful.storage.files import DiskFull, claim_folder, naming_a_full_disk, write_whole
+from heedful.storage.checksums import check_folder, write_checksums
+from heedful.storage.files import DiskFull, advising, append, claim_folder, create, naming_a_full_disk, write_whole
 from heedful.storage.gradients import StoredGradients, read_gradients, write_gradients
+from heedful.storage.locks import LOCK, held
 from heedful.storage.measurements import StepMetrics, metric_from_json, read_metrics
 from heedful.storage.rollouts import Rollouts, read_rollouts, rollout_rows, write_rollouts
 from heedful.storage.run_folder import RunFolder, describe_environment
 from heedful.storage.scores import StoredScores, TokenValues, read_scores, write_scores
 
 __all__ = [
+    "LOCK",
     "DiskFull",
     "Rollouts",
     "RunFolder",
@@ -19,8 +22,13 @@ __all__ = [
     "StoredGradients",
     "StoredScores",
     "TokenValues",
+    "advising",
+    "append",
+    "check_folder",
     "claim_folder",
+    "create",
     "describe_environment",
+    "held",
     "metric_from_json",
     "naming_a_full_disk",
     "read_gradients",
@@ -28,6 +36,7 @@ __all__ = [
     "read_rollouts",
     "read_scores",
     "rollout_rows",
+    "write_checksums",
     "write_gradients",
     "write_rollouts",
     "write_scores",

@@ -1,6 +1,7 @@
 """Writing of whole files: a reader or a resumed run never sees half of one.
 
-After `write_whole` the path holds either its old bytes or all of the new bytes, even after a crash in between.
+After `write_whole` the path holds either its old bytes or all of the new bytes, even after a crash in between. No
+writer follows a symbolic link that someone has put into a folder: see `create` and `append`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 class DiskFull(OSError, ValueError):
@@ -30,24 +34,71 @@ def naming_a_full_disk(path: Path, kept: str) -> Iterator[None]:
             raise
         raise DiskFull(
             f"Expected room on the disk to write {path}, but it is full ({error.strerror}). "
-            f"Kept: {kept}. Free some space, then continue the run with --resume."
+            f"Kept: {kept}. Free some space, then go on."
         ) from error
+
+
+@contextmanager
+def advising(command: str) -> Iterator[None]:
+    """Add to the sentence about a full disk the command that goes on with the work."""
+    try:
+        yield
+    except DiskFull as error:
+        raise DiskFull(f"{str(error).removesuffix('.')} with: {command}") from error
+
+
+def create(path: Path) -> BinaryIO:
+    """Make the file `path` and open it for writing.
+
+    What a killed process left under that name is removed first, a symbolic link itself and not its target.
+
+    Raises:
+        OSError: a folder is at `path`, or another process makes the same file at the same time.
+    """
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666), "wb")
+
+
+def append(path: Path) -> BinaryIO:
+    """Open `path` for writing at its end; it is made if it is not there.
+
+    Raises:
+        ValueError: a symbolic link or a folder is at `path`.
+    """
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_LINK, 0o666), "ab")
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR):
+            raise
+        raise no_file(path) from error
+
+
+def no_file(path: Path) -> ValueError:
+    """The sentence about a link or a folder in the place of a file."""
+    found = f"a symbolic link to {os.readlink(path)}" if path.is_symlink() else "a folder"
+    return ValueError(f"Expected a file, or nothing, at {path}, found {found}. Remove it to write there.")
 
 
 def write_whole(path: Path | str, content: bytes | str) -> None:
     """Write `content` (text as UTF-8) to a temporary name in the same folder, flush it, and rename it to `path`.
 
+    A symbolic link at `path` is replaced. Its target stays as it is.
+
     Raises:
+        ValueError: a folder is at `path`.
         DiskFull: there was no room. The temporary file is removed and the old file at `path` is unchanged.
     """
     path = Path(path)
+    if path.is_dir() and not path.is_symlink():
+        raise no_file(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.part")
-    content = content.encode("utf-8") if isinstance(content, str) else content
+    # Names of files may hold bytes that are no UTF-8. JSON reads their escapes back as they were.
+    content = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     earlier = f"the earlier {path.name} and" if path.exists() else "nothing of this file, but"
     with naming_a_full_disk(path, kept=f"{earlier} all that was written before it"):
         try:
-            with partial.open("wb") as stream:
+            with create(partial) as stream:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())

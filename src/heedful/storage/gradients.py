@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heedful.configuration.jsontext import read_json
 from heedful.storage.files import write_whole
 from heedful.storage.measurements import metric_from_json
 from heedful.types import Metric
@@ -35,7 +36,7 @@ def write_gradients(
 def read_gradients(path: Path) -> StoredGradients:
     """Read one measurement. Raises ValueError that names the file if it cannot be read."""
     try:
-        tree = dict(json.loads(path.read_text(encoding="utf-8")))
+        tree = dict(read_json(path))
         readings, step = dict(tree.pop("metrics")), int(tree.pop("step"))
         metrics = {name: metric_from_json(name, reading) for name, reading in readings.items()}
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -5,12 +5,12 @@ Every malformed line is an error that names the line. Only an incomplete last li
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from heedful.configuration.jsontext import parse_json
 from heedful.types import Metric
 
 _FIELDS = frozenset({"value", "low", "high", "n", "why"})
@@ -57,10 +57,7 @@ def read_metrics(path: Path | str) -> list[StepMetrics]:
 
 
 def _step_metrics(line: bytes) -> StepMetrics:
-    try:
-        row = json.loads(line)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"text that is not JSON ({error})") from error
+    row = parse_json(line)
     if not isinstance(row, dict):
         raise ValueError(f"a {type(row).__name__}")
     step, readings, time = row.get("step"), row.get("metrics"), row.get("time")

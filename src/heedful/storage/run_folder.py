@@ -6,7 +6,6 @@ No run writes into the folder of another. After `truncate_after` nothing later t
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import platform
 import re
 import subprocess
@@ -15,7 +14,9 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from heedful.configuration.jsontext import parse_json
 from heedful.storage.files import claim_folder, write_whole
+from heedful.storage.locks import LOCK
 
 _STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
 _PACKAGES = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors", "trl", "verl", "vllm")
@@ -42,7 +43,7 @@ class RunFolder:
         path = Path(out)
         if path.exists() and not path.is_dir():
             raise ValueError(f"Expected a folder for the run at {path}, found a file. Give another --out.")
-        entries = sorted(entry.name for entry in path.iterdir()) if path.exists() else []
+        entries = sorted(entry.name for entry in path.iterdir() if entry.name != LOCK) if path.exists() else []
         if resume and not (path / "config.json").is_file():
             found = f"only {', '.join(entries[:5])}" if entries else "nothing"
             raise ValueError(
@@ -163,7 +164,7 @@ class RunFolder:
 
     def _step_of(self, line: bytes, number: int) -> int:
         try:
-            return int(json.loads(line)["step"])
+            return int(parse_json(line)["step"])
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(
                 f"Expected a JSON object with a `step` on line {number} of {self.metrics}, found {line[:60]!r}. "

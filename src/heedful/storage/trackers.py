@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.protocols import Tracker
-from heedful.storage.files import naming_a_full_disk
+from heedful.storage.files import append, naming_a_full_disk
 from heedful.types import Metric
 
 PROJECT = "heedful"
@@ -38,7 +38,7 @@ class JsonlTracker:
         self._path = Path(path)
         self._clock = clock
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._stream = self._path.open("ab")
+        self._stream = append(self._path)
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
         """Raises ValueError for two readings of one name, DiskFull where there is no room."""
@@ -50,7 +50,7 @@ class JsonlTracker:
         row = {"step": step, "time": self._clock(), "metrics": readings}
         line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
         with naming_a_full_disk(self._path, kept="all readings of earlier steps"):
-            self._stream.write(line.encode())
+            self._stream.write(line.encode("utf-8", "backslashreplace"))
             self._stream.flush()
 
     def close(self) -> None:

@@ -5,7 +5,6 @@ Promise: a study written as JSON is read back equal. A file that cannot be under
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from heedful.configuration import Choice, from_json, parse, to_json
+from heedful.configuration.jsontext import read_json
 from heedful.configuration.trust import untrusted
 from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.run.config import TrainConfig
@@ -238,7 +238,7 @@ def study_from_json(tree: Mapping[str, Any]) -> Study:
 def read_study(path: Path) -> Study:
     """A study from a file of the user's own. Raises ValueError where it cannot be read or understood."""
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = read_json(path)
     except (OSError, ValueError) as error:
         raise ValueError(f"Expected a study as JSON in {path}, found {error}.") from error
     if not isinstance(tree, dict):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.configuration import to_json
+from heedful.configuration.jsontext import read_json
 from heedful.report.templates import fill
 from heedful.storage import write_whole
 from heedful.studies.declaration import Study
@@ -240,7 +241,7 @@ def _arms(study: Study, outcomes: Outcomes) -> list[tuple[Any, str, str, str]]:
 def _remeasured(folder: StudyFolder) -> list[str]:
     if not folder.declaration.exists():
         return []
-    changes: list[str] = json.loads(folder.declaration.read_text(encoding="utf-8")).get("remeasured", [])
+    changes: list[str] = read_json(folder.declaration).get("remeasured", [])
     return changes
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from heedful.storage import append
+
 POLL_SECONDS = 0.5
 
 STOPPED_BY_ALARM = 3
@@ -60,7 +62,7 @@ class Child:
         # A session of its own: the terminal's Ctrl-C must reach it once, through us, not twice (twice = stop at once).
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.began = time.monotonic()
-        with self.log.open("ab") as log:
+        with append(self.log) as log:
             self.process = subprocess.Popen(
                 heedful_command(self.arguments()),
                 stdin=subprocess.DEVNULL,

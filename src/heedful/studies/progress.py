@@ -5,9 +5,9 @@ Promise: only the ends of the runs' files are read, so watching costs next to no
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from heedful.configuration.jsontext import parse_json
 from heedful.diagnostics.catalogue import LIVE_COLUMNS
 from heedful.run.terminal import duration
 
@@ -82,8 +83,12 @@ def tail(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
     lines = content.split(b"\n")
     # The first line may be cut by the seek, the last one still be in writing.
     whole = lines[1 if size > TAIL_BYTES else 0 : -1]
-    rows = [json.loads(line) for line in whole]
-    return [(row["step"], row["metrics"]) for row in rows]
+    found: list[tuple[int, Mapping[str, Any]]] = []
+    for line in whole:
+        with suppress(ValueError, KeyError, TypeError):  # a damaged line is named by the reader of the whole file
+            row = parse_json(line)
+            found.append((int(row["step"]), dict(row["metrics"])))
+    return found
 
 
 def number(stored: object) -> float | None:

@@ -46,6 +46,7 @@ class Request:
     processes: int | None = None
     """Runs at the same time; none = as many as have their threads."""
     remeasure: bool = False
+    take_over: bool = False
 
     @property
     def selected(self) -> Study:
@@ -82,7 +83,7 @@ def run_study(request: Request, console: Console) -> int:
         ValueError: the folder holds another study, a changed one, or is in use.
     """
     selected, folder = request.selected, StudyFolder(request.out)
-    with folder.locked() as lock:
+    with folder.locked(lambda sentence: console.print(sentence, markup=False), request.take_over) as lock:
         folder.claim(narrowed(request.study, steps=request.steps), request.overrides, request.remeasure)
         session = _Session(selected, folder, folder.runs(selected), console, folder.read_states())
         pending = [run for run in session.runs if not session.is_over(run)]
@@ -96,7 +97,7 @@ def run_study(request: Request, console: Console) -> int:
             soft_wrap=True,
         )
         _grow_shared(selected, pending, console)
-        children = [_child(selected, run, lock) for run in pending]
+        children = [_child(selected, run, lock, request.take_over) for run in pending]
         interrupted = _watch(session, children, workers) if children else False
         failed = [child for child in children if child.state == "failed"]
         for child in failed:
@@ -132,9 +133,10 @@ def _workers(study: Study) -> int:
     return min(at_once(config.device, config.threads) for config in configs)
 
 
-def _child(study: Study, run: StudyRun, lock: int) -> Child:
+def _child(study: Study, run: StudyRun, lock: int, take_over: bool) -> Child:
     job = study.arm(run.arm).job
-    return Child(run.label, run.log, lambda: [*job.command(run.folder, run.seed), *job_trust(job)], (lock,))
+    taken = ["--take-over"] if take_over and isinstance(job, TrainingJob) else []
+    return Child(run.label, run.log, lambda: [*job.command(run.folder, run.seed), *job_trust(job), *taken], (lock,))
 
 
 def _watch(session: _Session, children: Sequence[Child], workers: int) -> bool:

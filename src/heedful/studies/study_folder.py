@@ -5,17 +5,16 @@ Promise: a folder never holds runs of two different declarations, and one proces
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heedful.configuration.jsontext import read_json
 from heedful.report.record import flatten
-from heedful.storage import RunFolder, describe_environment, write_whole
+from heedful.storage import LOCK, RunFolder, describe_environment, held, write_whole
 from heedful.studies.declaration import Study, study_from_json, study_to_json
 
 MOST_CHANGES = 6
@@ -92,7 +91,7 @@ class StudyFolder:
             known = {arm["name"] for arm in declared["arms"]}
             declared["arms"] += [arm for arm in before["study"]["arms"] if arm["name"] not in known]
             declared["seeds"] = sorted({*before["study"]["seeds"], *declared["seeds"]})
-        elif self.path.exists() and any(entry.name != ".lock" for entry in self.path.iterdir()):
+        elif self.path.exists() and any(entry.name != LOCK for entry in self.path.iterdir()):
             raise ValueError(
                 f"Expected an empty or new folder for the study at {self.path}, or one that it was begun in, found "
                 "other files. Give another --out."
@@ -138,38 +137,25 @@ class StudyFolder:
         """Label -> `state` and `seconds`, for the runs that were started."""
         if not self.states.exists():
             return {}
-        states: dict[str, dict[str, Any]] = json.loads(self.states.read_text(encoding="utf-8"))
+        states: dict[str, dict[str, Any]] = read_json(self.states)
         return states
 
     def write_states(self, states: Mapping[str, Mapping[str, Any]]) -> None:
         write_whole(self.states, json.dumps(states, indent=1) + "\n")
 
-    @contextmanager
-    def locked(self) -> Iterator[int]:
-        """Hold the folder alone; yields a file descriptor that runs may inherit, so that they hold it, too.
+    def locked(self, note: Callable[[str], None] | None = None, take_over: bool = False) -> AbstractContextManager[int]:
+        """Hold the folder alone; gives a file descriptor that runs may inherit, so that they hold it, too.
 
         Raises:
             ValueError: another process, or a run that outlived the one that started it, is at work here.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ValueError(
-                    f"Another process is at work in {self.path}: this study, or a run of it whose starter was killed. "
-                    "Wait until it is done, or end it."
-                ) from error
-            yield lock
-        finally:
-            os.close(lock)
+        return held(self.path, note, take_over)
 
 
 def read_declaration(path: Path) -> dict[str, Any]:
     """The content of a `study.json`. Raises ValueError where it cannot be read."""
     try:
-        tree: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        tree: dict[str, Any] = read_json(path)
         _ = tree["study"]["arms"], tree["study"]["seeds"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"Expected what a study declared in {path}, found {error!r}. Restore the file.") from error

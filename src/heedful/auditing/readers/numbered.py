@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from heedful.auditing.conversations import text_turn
 from heedful.auditing.readers.columns import columns_of, require
@@ -26,12 +26,12 @@ from heedful.auditing.records import (
     Row,
     unknown_of,
 )
-from heedful.auditing.values import number, text_of
+from heedful.auditing.values import fitting, integer, mapping, number, shown, text_of
 from heedful.storage.rollouts import environment_in
 from heedful.types import Task, Verdict
 
-_ID = re.compile(r"(\d+)/(\d+)/(\d+)")
-_PLACE = re.compile(r"(\d+):(\d+)")
+_ID = re.compile(r"(\d{1,30})/(\d{1,30})/(\d{1,30})")
+_PLACE = re.compile(r"(\d{1,30}):(\d{1,30})")
 _ONE_TEXT = "TRL logs a completion as one decoded text, which does not show the replies in it"
 _EVALUATED = "of evaluations"
 _REPEATED = "of batches that were logged before"
@@ -50,9 +50,18 @@ class _Batch:
 class NumberedCompletions(RowReader):
     """Rows of TRL's completion logs that name generation batch, group and member. Such a reader reads a log once."""
 
+    FIELDS: ClassVar[frozenset[str]] = frozenset(
+        {"prompt", "completion", *(f"heedful_{name}" for name in ("id", "task", "reason", "reward", "outcome"))}
+        | {"heedful_progress", "heedful_thought"}
+    )
+
     weights: Mapping[str, float] = field(default_factory=dict)
     """Reward column -> weight; empty where only their sum is known."""
     batch: _Batch = field(default_factory=_Batch)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return RowReader.columns.__get__(self) | self.weights.keys()
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -128,7 +137,7 @@ class NumberedCompletions(RowReader):
             return f"{opening}{named[1:]}{tags.close}"
         place, text = _PLACE.fullmatch(named), _said(row.get("completion"))
         if place is None or int(place[2]) > len(text):
-            raise Misfit(f"a place in the completion ({len(text)} characters) as `heedful_thought`", repr(named))
+            raise Misfit(f"a place in the completion ({len(text)} characters) as `heedful_thought`", shown(named))
         end = int(place[2])
         closed = text[end:].lstrip().startswith(tags.close)
         return f"{opening}{text[int(place[1]) : end]}{tags.close if closed else ''}"
@@ -137,26 +146,27 @@ class NumberedCompletions(RowReader):
 def _id(row: Row) -> tuple[int, int, int]:
     found = _ID.fullmatch(text_of(row["heedful_id"], "heedful_id"))
     if found is None:
-        raise Misfit("batch/group/member as `heedful_id`", repr(row["heedful_id"]))
-    step, group, member = map(int, found.groups())
+        raise Misfit("batch/group/member as `heedful_id`", shown(row["heedful_id"]))
+    step, group, member = (integer(int(part), "heedful_id") for part in found.groups())
     return step, group, member
 
 
 def _said(completion: Any) -> str:
     """The text in which the place of a thought counts: the completion, or the first message that was sampled."""
     if isinstance(completion, list):
-        said = (message for message in completion if message.get("role") == "assistant")
+        said = (message for message in completion if mapping(message, "completion").get("role") == "assistant")
         completion = next((message.get("content") for message in said), "")
     return completion if isinstance(completion, str) else ""
 
 
 def _explaining(rows: Sequence[Row], weights: Mapping[str, float]) -> dict[str, float]:
     """The weights, if with them the reward columns add to `heedful_reward` in every row; else none."""
-    for row in rows:
+
+    def explained(row: Row) -> bool:
         total = number(row["heedful_reward"], "heedful_reward")
-        if total is not None and sum(_weighted(row, weights).values()) != total:
-            return {}
-    return dict(weights)
+        return total is None or sum(_weighted(row, weights).values()) == total
+
+    return dict(weights) if all(fitting(explained, rows)) else {}
 
 
 def _weighted(row: Row, weights: Mapping[str, float]) -> dict[str, float]:

@@ -25,13 +25,14 @@ from heedful.auditing.records import (
     Row,
     unknown_of,
 )
-from heedful.auditing.values import integer, mapping, number, outcome_of, text_of
-from heedful.storage.rollouts import environment_in
+from heedful.auditing.values import integer, mapping, names, number, outcome_of, shown, text_of
+from heedful.storage.rollouts import COLUMNS, environment_in
 from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 _IDENTITY = ("step", "split", "group", "task_id", "member")
 """Columns that are the same in all rows of an episode."""
 _SPANS = ("thought_start", "thought_end", "answer_start", "answer_end")
+_LARGEST_ID = 2**31
 _ENDINGS = {ending.value: ending for ending in Ending}
 
 Located = tuple[Location, Row]
@@ -44,6 +45,11 @@ class OwnRows:
     hints: Hints
     success: str | None
     knowledge: Knowledge
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that are read. Log-probabilities, half of such a file, are not."""
+        return frozenset(COLUMNS) - {"logprobs", "effect"} | ({self.success} if self.success else set())
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -90,7 +96,7 @@ class OwnRows:
     def _read(self, held: Sequence[Located]) -> LoggedEpisode:
         (place, head), rows = held[0], [row for _, row in held]
         if not self.fits(head):
-            raise Misfit("`new_prompt_text` and `reply_text`", f"columns {', '.join(head)}")
+            raise Misfit("`new_prompt_text` and `reply_text`", f"columns {names(head)}")
         numbers = [row.get("turn") for row in rows]
         if any(turn is not None for turn in numbers) and numbers not in ([0], list(range(1, len(rows) + 1))):
             raise Misfit("the turns of one episode, 1 and on, in order", f"turns {numbers}")
@@ -156,11 +162,10 @@ def _assumed(there: set[str], ids: bool) -> tuple[str, ...]:
 def _task(head: Row) -> Task:
     if head.get("task_id") is None:
         return prompt_task(text_of(head.get("new_prompt_text") or "", "new_prompt_text"))
-    tags = head.get("task_tags") or []
     seed = integer(head.get("task_seed") or 0, "task_seed")
     name = text_of(head["task_id"], "task_id")
     environment = environment_in(name) or str(head.get("environment") or "")
-    return Task(name, seed, str(head.get("split") or "train"), tuple(map(str, tags)), environment)
+    return Task(name, seed, str(head.get("split") or "train"), _strings(head, "task_tags"), environment)
 
 
 def _verdict(head: Row) -> Verdict | None:
@@ -207,24 +212,24 @@ def _rewards(row: Row) -> dict[str, float]:
     try:
         named = dict(pairs)
     except (TypeError, ValueError) as error:
-        raise Misfit("named numbers as `components`", repr(components)) from error
+        raise Misfit("named numbers as `components`", shown(components)) from error
     if not all(type(value) in (int, float) for value in named.values()):
-        raise Misfit("named numbers as `components`", repr(named))
-    return {str(name): float(value) for name, value in named.items()}
+        raise Misfit("named numbers as `components`", shown(named))
+    return {str(name): math.nan if (of := number(value, name)) is None else of for name, value in named.items()}
 
 
 def _integers(row: Row, name: str) -> tuple[int, ...]:
     values = _list(row, name)
-    if not all(type(value) is int for value in values):
-        raise Misfit(f"whole numbers in `{name}`", repr(values[:5]))
+    if not all(type(value) is int and 0 <= value < _LARGEST_ID for value in values):
+        raise Misfit(f"token ids from 0 to {_LARGEST_ID - 1} in `{name}`", shown(values[:5]))
     return tuple(values)
 
 
 def _numbers(row: Row, name: str) -> tuple[float, ...]:
     values = _list(row, name)
     if not all(type(value) in (int, float) for value in values):
-        raise Misfit(f"numbers in `{name}`", repr(values[:5]))
-    return tuple(map(float, values))
+        raise Misfit(f"numbers in `{name}`", shown(values[:5]))
+    return tuple(math.nan if (of := number(value, name)) is None else of for value in values)
 
 
 def _strings(row: Row, name: str) -> tuple[str, ...]:

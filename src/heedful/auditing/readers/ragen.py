@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from heedful.auditing.conversations import messages_of, turns_of
 from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, rewarded, step_of_file, text_trajectory
 from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.values import number, outcome_of
+from heedful.auditing.values import names, number, outcome_of
 
 _REWARD = "total_reward"
 
@@ -23,6 +23,8 @@ _REWARD = "total_reward"
 @dataclass(frozen=True, slots=True)
 class RagenTrajectories(RowReader):
     """Lines of RAGEN's export."""
+
+    FIELDS: ClassVar[frozenset[str]] = frozenset({"messages", "metadata"})
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -43,7 +45,7 @@ class RagenTrajectories(RowReader):
 
     def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
-            raise Misfit("`messages`, and `metadata` with a `group_id`", f"fields {', '.join(row)}")
+            raise Misfit("`messages`, and `metadata` with a `group_id`", f"fields {names(row)}")
         metadata = row["metadata"]
         prompt, turns = turns_of(messages_of(row["messages"], "messages", self.hints.tags), self.hints.tags)
         reward = number(metadata.get(_REWARD), f"metadata.{_REWARD}")

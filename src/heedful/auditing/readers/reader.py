@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from heedful.auditing.conversations import Messages, messages_of, text_of_messages
 from heedful.auditing.records import Episodes, Faults, Knowledge, LocatedRows, Location, LoggedEpisode, Misfit, Row
@@ -59,6 +59,11 @@ class Reader(Protocol):
     @property
     def knowledge(self) -> Knowledge: ...
 
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that are read. Others may hold anything."""
+        ...
+
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         """The episodes of one file, in order."""
         ...
@@ -68,10 +73,18 @@ class Reader(Protocol):
 class RowReader(ABC):
     """A reader that reads each row by itself. A format adds `fits`, `begin` and `of_row`."""
 
+    FIELDS: ClassVar[frozenset[str]]
+    """The columns of the format that are read."""
+
     hints: Hints
     knowledge: Knowledge
     success: str | None = None
     """The column of success; `None` where it is unknown, or not the same in every row."""
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that are read. Others may hold anything."""
+        return self.FIELDS | ({self.success} if self.success else set())
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         """The episodes of one file, in order."""
@@ -106,7 +119,7 @@ class RowReader(ABC):
 def step_of_file(file: Path) -> int:
     """The last number in a file's name; 0 where there is none."""
     numbers = re.findall(r"\d+", file.stem)
-    return int(numbers[-1]) if numbers else 0
+    return integer(int(numbers[-1]), "the last number of the file's name") if numbers else 0
 
 
 def step_of(row: Row, file: Path) -> int:

@@ -7,10 +7,12 @@ Promise: what such a file does not tell (weights of rewards, which number is a r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from heedful.auditing.conversations import Messages, messages_of, text_turn, turns_of
 from heedful.auditing.readers.columns import choose_success, columns_of, numeric, require
@@ -27,7 +29,13 @@ _NO_REWARDS = frozenset({"step", "advantage", "mode", "epoch"})
 class TrlCompletions(RowReader):
     """Rows of TRL's completion logs."""
 
+    FIELDS: ClassVar[frozenset[str]] = frozenset({"step", "prompt", "completion", "advantage"})
+
     rewards: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return RowReader.columns.__get__(self) | set(self.rewards)
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -94,10 +102,11 @@ def _advantages_agree(rows: Sequence[Row], rewards: tuple[str, ...]) -> bool:
     """Whether, within each prompt, a higher sum of rewards has the higher advantage."""
     groups: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        values = [row.get(name) for name in rewards]
-        advantage = row.get("advantage")
-        if isinstance(advantage, int | float) and all(isinstance(value, int | float) for value in values):
-            total = float(sum(value for value in values if value is not None))
-            groups.setdefault(str(row["prompt"]), []).append((total, float(advantage)))
+        with suppress(Misfit):
+            values = [number(row.get(name), name) for name in rewards]
+            advantage = number(row.get("advantage"), "advantage")
+            if advantage is not None and None not in values:
+                total = math.fsum(value for value in values if value is not None)
+                groups.setdefault(str(row["prompt"]), []).append((total, advantage))
     pairs = (pair for members in groups.values() for pair in combinations(members, 2))
     return all(is_constant([a[0], b[0]]) or (a[0] > b[0]) == (a[1] > b[1]) for a, b in pairs)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from heedful.auditing.conversations import Messages, messages_of, text_turn, turns_of
 from heedful.auditing.readers.columns import choose_success, columns_of
 from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, rewarded, step_of_file, text_trajectory
 from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.values import digest, fitting, integer, mapping, names, number, text_of
+from heedful.auditing.values import digest, fitting, integer, mapping, names, number, shown, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Turn
 
@@ -27,6 +27,8 @@ _NO_STEP = "The log has no training step: each file is one step, the number in i
 @dataclass(frozen=True, slots=True)
 class VerifiersTraces(RowReader):
     """Lines of `traces.jsonl`."""
+
+    FIELDS: ClassVar[frozenset[str]] = frozenset({"traces", "task", "env", "run", "group"})
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -84,6 +86,10 @@ class VerifiersTraces(RowReader):
 class VerifiersResults(RowReader):
     """Lines of `results.jsonl`."""
 
+    FIELDS: ClassVar[frozenset[str]] = frozenset(
+        {"example_id", "prompt", "completion", "reward", "error", "task", "metrics"}
+    )
+
     @staticmethod
     def fits(row: Row) -> bool:
         return {"example_id", "prompt", "completion"} <= row.keys()
@@ -121,7 +127,8 @@ class VerifiersResults(RowReader):
 
 def _last_branch(nodes: list[Any]) -> list[Row]:
     """From the root to the last leaf: the path that ends in the last message that no other one follows."""
-    named = [mapping(node, "nodes").get("parent") for node in nodes]
+    nodes = [mapping(node, "nodes") for node in nodes]
+    named = [node.get("parent") for node in nodes]
     parents = {parent for parent in named if isinstance(parent, int)}
     leaves = [place for place in range(len(nodes)) if place not in parents]
     path: list[Row] = []
@@ -130,7 +137,7 @@ def _last_branch(nodes: list[Any]) -> list[Row]:
     place: Any = leaves[-1] if leaves else None
     while place is not None:
         if not isinstance(place, int) or not 0 <= place < len(nodes) or len(path) == len(nodes):
-            raise Misfit("`parent` to name an earlier node", repr(place))
+            raise Misfit("`parent` to name an earlier node", shown(place))
         path.append(nodes[place])
         place = named[place]
     return path[::-1]

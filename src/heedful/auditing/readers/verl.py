@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from heedful.auditing.conversations import text_turn
 from heedful.auditing.readers.columns import choose_success, columns_of, require
@@ -22,7 +22,13 @@ from heedful.auditing.values import names, number, text_of
 class VerlRollouts(RowReader):
     """Lines of verl's rollout and validation dumps."""
 
+    FIELDS: ClassVar[frozenset[str]] = frozenset({"step", "input", "output", "score"})
+
     rewards: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return RowReader.columns.__get__(self) | set(self.rewards)
 
     @staticmethod
     def fits(row: Row) -> bool:

@@ -9,6 +9,8 @@ import json
 import shlex
 from typing import Any
 
+from heedful.configuration.jsontext import parse_json
+
 
 def read_options(env: str, knob: str, text: str) -> dict[str, Any]:
     """`{"a": 1, "b": "x"}` as JSON, or `a=1 b=x`: values are JSON where they can be read so, else text.
@@ -20,7 +22,7 @@ def read_options(env: str, knob: str, text: str) -> dict[str, Any]:
         return {}
     if text.startswith("{"):
         try:
-            options = json.loads(text)
+            options = parse_json(text)
         except ValueError as error:
             raise ValueError(f"{env}: {knob} begins like a JSON object, but cannot be read as one: {error}.") from error
         return dict(options)
@@ -47,6 +49,6 @@ def write_options(options: dict[str, Any]) -> str:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         return {"True": True, "False": False, "None": None}.get(text, text)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
+
+from heedful.configuration.jsontext import parse_json
 
 _GROUPS_HELD = 4
 _ROWS_AT_ONCE = 1000
@@ -50,7 +51,7 @@ class JsonLines:
 
     def _read(self, row: int, line: bytes) -> Mapping[str, Any]:
         try:
-            read = json.loads(line)
+            read = parse_json(line)
         except ValueError as error:
             hint = " A file that is one JSON list must end in .json." if line.lstrip()[:1] == b"[" else ""
             raise ValueError(

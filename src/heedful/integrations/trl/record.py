@@ -12,6 +12,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from heedful.configuration.jsontext import read_json
 from heedful.integrations.trl.settings import FOLDER
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.storage import RunFolder, claim_folder, describe_environment, write_rollouts, write_whole
@@ -60,7 +61,7 @@ def load_state(checkpoint: Path) -> Mapping[str, Any] | None:
     if not path.exists():
         return None
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
+        state = read_json(path)
         return {"generation": int(state["generation"]), "folder": state["folder"], "diagnostics": state["diagnostics"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(

@@ -1,0 +1,216 @@
+"""Parquet files of others: the columns that are used, row by row, with bounds on what a small file may unpack to.
+
+Texts stay in parquet's dictionaries until their row is made, so a text that is repeated a million times is held once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.auditing.records import Faults, Location, Row, Tell, shortened
+
+if TYPE_CHECKING:
+    import pyarrow
+    import pyarrow.parquet
+
+BATCH_ROWS = 64
+LONGEST_ROW = 64 * 2**20
+"""Bytes. A larger row is left out, and no batch of rows takes more."""
+MOST_EXPANSION = 1000
+"""Bytes of rows for each byte of the file. Real logs, with each prompt repeated for its group, stay below 200."""
+_BUFFER = 2**20
+_BYTES_PER_ROW = 64
+_NUMBER = 8
+_DAMAGE = "rows that can be read"
+
+
+def open_parquet(file: Path, texts: Sequence[str] = ()) -> pyarrow.parquet.ParquetFile:
+    """Open a file without reading its rows. `texts`: the paths of columns to be kept as dictionaries.
+
+    Raises:
+        ValueError: it is cut off or damaged.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        # Without a buffer size a whole column of a row group is read at once.
+        return pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False, read_dictionary=list(texts))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(
+            f"Expected a whole parquet file at {file}, found one that is cut off or damaged: {shortened(str(error))}. "
+            "Restore it, or move it out of the folder."
+        ) from error
+
+
+def parquet_rows(
+    file: Path, faults: Faults, tell: Tell, columns: Collection[str] | None = None
+) -> Iterator[tuple[Location, Row]]:
+    """The rows of a file. `columns`: those that are used; `None` = all that a log can use, as far as they can be read.
+
+    A row is left out where a value of a used column cannot be read. Of a damaged row group the rest is left out.
+    """
+    import pyarrow
+
+    with open_parquet(file) as opened:
+        chosen = _Columns.of(opened, columns)
+    size = file.stat().st_size
+    budget = max(LONGEST_ROW, MOST_EXPANSION * size)
+    with open_parquet(file, chosen.texts) as table:
+        total, number = max(1, table.metadata.num_rows), 0
+        if (declared := chosen.declared(table.metadata)) > budget:
+            _refuse(faults, Location(file, 0), size, declared)
+            return
+        for group in range(table.num_row_groups):
+            end = number + table.metadata.row_group(group).num_rows
+            try:
+                for batch in table.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(chosen.names)):
+                    tell(size * (number + len(batch)) // total - size * number // total)
+                    sizes = sum((_sizes(column) for column in batch.columns), np.full(len(batch), _BYTES_PER_ROW))
+                    budget -= int(sizes.sum())
+                    if budget < 0:
+                        _refuse(faults, Location(file, number + 1), size, None)
+                        return
+                    yield from _rows_of_batch(batch, sizes, Location(file, number), faults, columns is not None)
+                    number += len(batch)
+            except (pyarrow.ArrowException, OSError) as error:
+                faults.add(Location(file, number + 1), _DAMAGE, f"damage: {shortened(str(error))}")
+            number = end
+
+
+def _refuse(faults: Faults, place: Location, size: int, declared: int | None) -> None:
+    found = "more; the rest of it is left out" if declared is None else f"{declared / 2**20:,.0f} MiB"
+    faults.add(place, f"rows of at most {MOST_EXPANSION} times the {size:,} bytes of the file", found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns that are read."""
+
+    names: tuple[str, ...]
+    texts: tuple[str, ...]
+    """Parquet's paths of all texts in them."""
+
+    @classmethod
+    def of(cls, table: pyarrow.parquet.ParquetFile, wanted: Collection[str] | None) -> _Columns:
+        import pyarrow.types
+
+        # Dates and times are of no use to an audit, and Python holds fewer of them than parquet does.
+        there = [
+            field.name
+            for field in table.schema_arrow
+            if not (pyarrow.types.is_temporal(field.type) or pyarrow.types.is_binary(field.type))
+        ]
+        names = tuple(dict.fromkeys(name for name in there if wanted is None or name in wanted))
+        leaves = [table.schema.column(place) for place in range(len(table.schema.names))]
+        texts = [
+            leaf.path
+            for place, leaf in enumerate(leaves)
+            if leaf.logical_type.type == "STRING" and _within(leaf.path, names) and _repeats(table.metadata, place)
+        ]
+        return cls(names, tuple(texts))
+
+    def declared(self, metadata: pyarrow.parquet.FileMetaData) -> int:
+        """Bytes of these columns when unpacked, as far as the file's own figures show it."""
+        size = 0
+        for group in (metadata.row_group(place) for place in range(metadata.num_row_groups)):
+            for chunk in (group.column(place) for place in range(group.num_columns)):
+                if _within(chunk.path_in_schema, self.names):
+                    number = 0 if chunk.physical_type == "BYTE_ARRAY" else _NUMBER * chunk.num_values
+                    size += max(chunk.total_uncompressed_size, number)
+        return size
+
+
+def _repeats(metadata: pyarrow.parquet.FileMetaData, place: int) -> bool:
+    """Whether a column is a small dictionary that its rows repeat. A large one would fill memory with its own texts."""
+    chunks = [metadata.row_group(group).column(place) for group in range(metadata.num_row_groups)]
+    return all(
+        chunk.total_uncompressed_size <= LONGEST_ROW and any("DICTIONARY" in name for name in chunk.encodings)
+        for chunk in chunks
+    )
+
+
+def _within(path: str, names: Collection[str]) -> bool:
+    parts = path.split(".")
+    return any(".".join(parts[:most]) in names for most in range(1, len(parts) + 1))
+
+
+def _rows_of_batch(
+    batch: pyarrow.RecordBatch, sizes: npt.NDArray[np.int64], before: Location, faults: Faults, strict: bool
+) -> Iterator[tuple[Location, Row]]:
+    """The rows of a batch, in pieces of at most `LONGEST_ROW` bytes. `before`: the place of the row before them."""
+    start = 0
+    while start < len(batch):
+        fitting = int(np.searchsorted(np.cumsum(sizes[start:]), LONGEST_ROW, side="right"))
+        if fitting == 0:
+            place = Location(before.file, before.line + start + 1)
+            faults.add(place, f"a row of at most {LONGEST_ROW >> 20} MiB", f"{sizes[start] >> 20:,} MiB")
+            start += 1
+            continue
+        values = {
+            name: _values(column.slice(start, fitting))
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        }
+        for offset in range(fitting):
+            place = Location(before.file, before.line + start + offset + 1)
+            row = {name: column[offset] for name, column in values.items()}
+            bad = [name for name, value in row.items() if isinstance(value, _Unreadable)]
+            if bad and strict:
+                faults.add(place, f"a value that can be read in `{bad[0]}`", row[bad[0]].reason)
+            else:
+                yield place, {name: value for name, value in row.items() if name not in bad}
+        start += fitting
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """Stands for a value that Python cannot hold."""
+
+    reason: str
+
+
+def _values(column: pyarrow.Array) -> list[Any]:
+    """The values of a column. If one of them cannot be read, the others still are."""
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError, LookupError, NotImplementedError):
+        return [_value(column, place) for place in range(len(column))]
+
+
+def _value(column: pyarrow.Array, place: int) -> Any:
+    try:
+        return column[place].as_py()
+    except (ValueError, OverflowError, LookupError, NotImplementedError) as error:
+        return _Unreadable(f"{type(error).__name__}: {shortened(str(error))}")
+
+
+def _sizes(column: pyarrow.Array) -> npt.NDArray[np.int64]:
+    """Bytes of each value, without making it."""
+    import pyarrow
+    import pyarrow.compute
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_dictionary(kind):
+        of_each = _sizes(column.dictionary)
+        places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        return of_each[places] if len(of_each) else np.zeros(len(column), dtype=np.int64)
+    if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
+        lengths = pyarrow.compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+        return np.asarray(lengths, dtype=np.int64) + _NUMBER
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+        # Only these carry offsets into shared values, whose sizes are summed from one offset to the next.
+        items = (column.keys, column.items) if types.is_map(kind) else (column.values,)
+        sizes = sum((_sizes(part) for part in items), np.zeros(len(items[0]), dtype=np.int64))
+        ends = np.concatenate(([0], np.cumsum(sizes)))
+        offsets = column.offsets.to_numpy(zero_copy_only=False)
+        return np.asarray(ends[offsets[1:]] - ends[offsets[:-1]] + _NUMBER, dtype=np.int64)
+    if types.is_struct(kind):
+        return sum((_sizes(field) for field in column.flatten()), np.full(len(column), _NUMBER))
+    return np.full(len(column), _NUMBER * max(1, column.nbytes // _NUMBER // max(1, len(column))))

@@ -1,0 +1,61 @@
+"""JSON that others wrote: parsed with a bound on its nesting, so that no reader runs out of stack.
+
+All readers of files and messages in this package parse with `parse_json` or `read_json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+DEEPEST = 200
+"""Lists and objects inside each other. Far more than any file of ours, and far less than Python's stack holds."""
+
+
+def parse_json(text: str | bytes, whole_number: Callable[[str], Any] | None = None) -> Any:
+    """The value of a JSON text. `whole_number` converts the digits of whole numbers, in place of `int`.
+
+    Raises:
+        ValueError: the text is no JSON, no UTF-8, or nested deeper than `DEEPEST`. The message is a phrase.
+    """
+    try:
+        # Without an encoding json.loads would take a line that begins with a zero byte for UTF-16.
+        decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
+        tree = json.loads(decoded, parse_int=whole_number)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"bytes that are no UTF-8 text (byte {error.start})") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"text that is not JSON ({error})") from error
+    except RecursionError as error:
+        raise ValueError(_too_deep()) from error
+    except ValueError as error:  # Python refuses to convert numbers of thousands of digits
+        raise ValueError(f"a number that cannot be read ({error})") from error
+    if decoded.count("[") + decoded.count("{") > DEEPEST and _is_deep(tree):
+        raise ValueError(_too_deep())
+    return tree
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value in a file. Raises ValueError as `parse_json` does, and OSError where the file cannot be read."""
+    return parse_json(path.read_bytes())
+
+
+def _too_deep() -> str:
+    return f"JSON nested deeper than {DEEPEST} levels"
+
+
+def _is_deep(tree: Any) -> bool:
+    level = [tree]
+    for _ in range(DEEPEST):
+        level = [
+            item
+            for node in level
+            if isinstance(node, dict | list)
+            for item in (node.values() if isinstance(node, dict) else node)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,65 @@
+"""Changes of a run's configuration since its checkpoint was written: refused, unless the user typed them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from heedful.configuration import to_json
+from heedful.run.config import TrainConfig
+from heedful.storage import RunFolder
+
+FREE = ("trackers", "keep_checkpoints", "keep_rollouts")
+"""Settings that change no number of a run."""
+MOST_EDITS = 6
+
+
+def refuse_edits(written: object, config: TrainConfig, folder: RunFolder, typed: Collection[str]) -> None:
+    """Compare a configuration with the one that a checkpoint was written under.
+
+    Args:
+        written: the configuration in the checkpoint, as JSON; anything else than an object is of an older version.
+        config: the configuration to go on with.
+        folder: the run's folder, for the sentence.
+        typed: dotted names of the settings that the user typed. Their parts are typed, too.
+
+    Raises:
+        ValueError: settings differ that were not typed.
+    """
+    if not isinstance(written, Mapping):
+        return
+    now = dict(_flat(to_json(config)))
+    edits = [
+        (name, before, now.get(name))
+        for name, before in _flat(written)
+        if now.get(name) != before and not any(_part_of(name, each) for each in (*FREE, *typed))
+    ]
+    if edits:
+        shown = "; ".join(f"{name} {_shown(after)}, was {_shown(before)}" for name, before, after in edits[:MOST_EDITS])
+        more = f"; and {len(edits) - MOST_EDITS} more" if len(edits) > MOST_EDITS else ""
+        flag = f"--{edits[0][0].replace('_', '-')}"
+        raise ValueError(
+            f"Expected the settings under which the last checkpoint of {folder.path} was written, found others in "
+            f"{folder.config}: {shown}{more}. Change them back. To go on with another setting, type it: heedful train "
+            f"--resume {folder.path} {flag} {_shown(edits[0][2])}"
+        )
+
+
+def _part_of(name: str, whole: str) -> bool:
+    return name == whole or name.startswith(f"{whole}.")
+
+
+def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names and values. A choice, which is an object with a `type`, is named by its type."""
+    for key, value in tree.items():
+        name = f"{above}{key}" if key != "type" else above.removesuffix(".")
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,70 @@
+"""Checksums of a folder's files, written with them: a later change of any file is noticed and named.
+
+Folders of older versions have no such list and are not checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from heedful.configuration.jsontext import read_json
+from heedful.storage.files import write_whole
+
+CHECKSUMS = "checksums.json"
+
+
+def write_checksums(folder: Path) -> None:
+    """List size and SHA-256 of every file in `folder`, those in its folders included, in `checksums.json`."""
+    tree = {"files": {name: _described(folder / name) for name in _files(folder)}}
+    write_whole(folder / CHECKSUMS, json.dumps(tree, indent=1, sort_keys=True) + "\n")
+
+
+def check_folder(folder: Path, remedy: str) -> None:
+    """Compare every file of `folder` with its list. `remedy`: the last sentence of the error.
+
+    Raises:
+        ValueError: a file has changed, is missing or is new, or the list cannot be read. One line per file.
+    """
+    path = folder / CHECKSUMS
+    if not path.exists():
+        return
+    try:
+        listed = {
+            str(name): (int(each["size"]), str(each["sha256"])) for name, each in read_json(path)["files"].items()
+        }
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"Expected the checksums of a folder in {path}, found {error}. {remedy}") from error
+    found = _files(folder)
+    wrong = [f"{folder / name}: expected a file, found none" for name in listed if name not in found]
+    wrong += [f"{folder / name}: expected no such file, found one" for name in found if name not in listed]
+    for name in found:
+        if name in listed and (sentence := _difference(folder / name, *listed[name])):
+            wrong.append(f"{folder / name}: {sentence}")
+    if wrong:
+        raise ValueError(f"{folder} has changed since it was written.\n  " + "\n  ".join([*wrong[:10], remedy]))
+
+
+def _files(folder: Path) -> list[str]:
+    """The files of a folder, with `/` between the parts of a name. Hidden ones are the system's, not ours."""
+    names = (path.relative_to(folder) for path in sorted(folder.rglob("*")) if not path.is_dir())
+    return [str(name) for name in names if not name.name.startswith(".") and str(name) != CHECKSUMS]
+
+
+def _difference(file: Path, size: int, sha256: str) -> str:
+    """What is wrong with a file, as a phrase; empty if nothing is."""
+    try:
+        if file.is_symlink():
+            return "expected a file, found a symbolic link"
+        if (now := file.stat().st_size) != size:
+            return f"expected {size:,} bytes, found {now:,}"
+        digest = str(_described(file)["sha256"])
+    except OSError as error:
+        return f"expected a file that can be read, found {error.strerror}"
+    return "" if digest == sha256 else f"expected SHA-256 {sha256[:12]}..., found {digest[:12]}..."
+
+
+def _described(file: Path) -> dict[str, int | str]:
+    with file.open("rb") as stream:
+        return {"size": file.stat().st_size, "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}

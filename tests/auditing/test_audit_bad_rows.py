@@ -1,0 +1,350 @@
+"""One bad row costs itself, with its file, line and reason, and never the audit."""
+
+import copy
+import datetime
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import foreign_logs as logs
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from audit_watching import Witness, read
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from heedful.auditing import AuditSettings, measure_log, open_log, parquet
+from heedful.auditing.files import rows_of
+from heedful.auditing.measure import judged, step_metrics
+from heedful.auditing.records import Faults
+from heedful.auditing.steps import LoggedStep
+
+ROWS: dict[str, Callable[[], list[logs.Row]]] = {
+    "verl rollouts": lambda: logs.verl_rows(1),
+    "TRL completions": lambda: logs.trl_rows(1),
+    "RAGEN trajectories": logs.ragen_rows,
+    "verifiers traces": logs.trace_rows,
+    "verifiers results": logs.result_rows,
+    "heedful rollouts": logs.plain_rows,
+    "numbered completions": lambda: [
+        {
+            **row,
+            "heedful_id": f"1/{place // 3}/{place % 3}",
+            "heedful_task": f"walk-{place // 3}",
+            "heedful_reason": "kept",
+            "heedful_reward": row["accuracy"],
+            "heedful_outcome": row["accuracy"],
+            "heedful_progress": None,
+            "heedful_thought": "7:10",
+        }
+        for place, row in enumerate(logs.trl_rows(1))
+    ],
+}
+"""Format -> the rows of one step, six episodes in two groups."""
+
+
+def whole_own_rows() -> list[logs.Row]:
+    """Our own rows with all their columns."""
+    return [
+        {
+            **row,
+            "split": "train",
+            "environment": "walk",
+            "task_id": row["new_prompt_text"],
+            "task_seed": 1,
+            "turn": 1,
+            "task_tags": [],
+            "group": place // 3,
+            "member": place % 3,
+            "new_prompt_ids": [1, 2],
+            "history": 0,
+            "restarts": False,
+            "reply_ids": [3, 4, 5],
+            "entropies": [0.1, 0.2, 0.3],
+            "thought_start": 0,
+            "thought_end": 1,
+            "answer_start": 2,
+            "answer_end": 3,
+            "closed": True,
+            "cut": False,
+            "actions": ["up"],
+            "valid": True,
+            "effect": "",
+            "state": "",
+            "components": {"goal": row["reward"]},
+            "outcome": 1.0,
+            "progress": None,
+            "ending": "solved",
+            "error": "",
+            "weight": 1.0,
+            "reason": "kept",
+            "spread": 0.5,
+            "temperature": 1.0,
+            "policy_version": 1,
+        }
+        for place, row in enumerate(logs.plain_rows())
+    ]
+
+
+def measured(log: Any, steps: list[LoggedStep]) -> None:
+    """What needs no model, of every step."""
+    for step in steps:
+        step_metrics(step, log.on)
+        judged(step.groups, log.tags, None, np.random.default_rng(0))
+
+
+def write_raw(path: Path, lines: list[bytes]) -> Path:
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return path
+
+
+def encoded(rows: list[logs.Row]) -> list[bytes]:
+    return [json.dumps(row).encode() for row in rows]
+
+
+# Lines ----------------------------------------------------------------------------------------------------------------
+
+BAD_LINES = [
+    (b'"score": 1.0', b'"score": 1' + b"0" * 400, "a number from -1e+100 to 1e+100 as `score`"),
+    (b'"score": 1.0', b'"score": 1' + b"0" * 5000, "a number as `score`, found str '1000"),
+    (b'"score": 1.0', b'"score": 1e300', "a number from -1e+100 to 1e+100 as `score`, found float 1e+300"),
+    (b'"step": 1', b'"step": 1' + b"0" * 30, "a whole number of at most 64 bits as `step`"),
+    (b"go to 3", b"go to \xff", "UTF-8 text as `input`, found bytes that are no UTF-8 text"),
+    (b"{", b"\0{", "a JSON object, found text that is not JSON"),
+    (b'"gts": "3"', b'"gts": ' + b"[" * 10**5 + b"]" * 10**5, "a JSON object, found JSON nested deeper than 200"),
+]
+
+
+@pytest.mark.parametrize(("good", "bad", "reason"), BAD_LINES)
+def test_a_bad_line_is_lost_with_its_place_and_its_reason(tmp_path: Path, good: bytes, bad: bytes, reason: str) -> None:
+    lines = encoded(logs.verl_rows(1))
+    lines[0] = lines[0].replace(good, bad, 1)
+    assert bad in lines[0]
+    log, steps, faults = read(write_raw(tmp_path / "1.jsonl", lines))
+    assert (faults.count, sum(step.episodes for step in steps)) == (1, 5)
+    assert str(faults.kept[0]).startswith(f"1.jsonl, line 1: expected {reason}")
+    assert len(str(faults.kept[0])) < 400
+    measured(log, steps)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (b'"gts": "3"', b'"gts": "\xff\xfe"'),
+        (b'"gts": "3"', b'"g\xffts": 3'),
+        (b'"gts": "3"', b'"gts": 1' + b"0" * 400),
+        (b'"gts": "3"', b'"gts": 1' + b"0" * 5000),
+        (b'"gts": "3"', b'"gts": 1e999'),
+    ],
+)
+def test_a_bad_value_in_a_column_that_is_not_read_costs_nothing(tmp_path: Path, good: bytes, bad: bytes) -> None:
+    lines = encoded(logs.verl_rows(1))
+    lines[0] = lines[0].replace(good, bad, 1)
+    _, steps, faults = read(write_raw(tmp_path / "1.jsonl", lines))
+    assert (faults.count, sum(step.episodes for step in steps)) == (0, 6)
+
+
+def test_a_file_of_lines_may_begin_with_bytes_of_a_crash(tmp_path: Path) -> None:
+    lines = [b"\0" * 3000, *encoded(logs.verl_rows(1))]
+    _, steps, faults = read(write_raw(tmp_path / "1.jsonl", lines))
+    assert (faults.count, sum(step.episodes for step in steps)) == (1, 6)
+
+
+def test_rewards_whose_sum_overflows_are_lost_and_the_rest_is_measured(tmp_path: Path) -> None:
+    rows = logs.trl_rows(1)
+    rows[0] |= {"accuracy": 1.7e308, "format": 1.7e308}
+    out = measure_log(
+        open_log(logs.write_lines(tmp_path / "completions_1.jsonl", rows), AuditSettings()),
+        AuditSettings(),
+        tmp_path / "out",
+        Witness(),
+    )
+    record = json.loads((out / "audit.json").read_text())
+    assert record["left_out"]["count"] == 1
+    assert record["left_out"]["first"][0]["line"] == 1
+
+
+# Parquet --------------------------------------------------------------------------------------------------------------
+
+
+def trl_table(**columns: pyarrow.Array) -> pyarrow.Table:
+    table = pyarrow.Table.from_pylist(logs.trl_rows(1))
+    for name, values in columns.items():
+        table = table.append_column(name, values)
+    return table
+
+
+def not_utf8(row: int) -> pyarrow.Array:
+    """Six texts, one of them bytes that are no UTF-8."""
+    texts = [b"fine"] * 6
+    texts[row] = b"\xff\xfe"
+    return pyarrow.Array.from_buffers(pyarrow.string(), 6, pyarrow.array(texts, pyarrow.binary()).buffers())
+
+
+UNREAD = {
+    "a date that Python cannot hold": pyarrow.array([2**60] * 6, pyarrow.timestamp("ms")),
+    "a time zone that nobody knows": pyarrow.array([0] * 6, pyarrow.timestamp("s", "Mars/Olympus")),
+    "a date": pyarrow.array([datetime.date(2026, 1, 1)] * 6),
+    "a nested date": pyarrow.array([{"at": 2**60}] * 6, pyarrow.struct([("at", pyarrow.timestamp("ms"))])),
+    "text that is no UTF-8": not_utf8(2),
+    "bytes": pyarrow.array([b"\xff"] * 6),
+}
+
+
+@pytest.mark.parametrize("column", UNREAD.values(), ids=UNREAD)
+def test_a_column_that_is_not_read_may_hold_anything(tmp_path: Path, column: pyarrow.Array) -> None:
+    path = tmp_path / "completions_00001.parquet"
+    pyarrow.parquet.write_table(trl_table(extra=column), path)
+    _, steps, faults = read(path)
+    assert (faults.count, sum(step.episodes for step in steps)) == (0, 6)
+
+
+def test_a_value_that_cannot_be_read_in_a_column_that_is_read_costs_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "completions_00001.parquet"
+    table = pyarrow.Table.from_pylist(logs.trl_rows(1)).drop_columns(["completion"])
+    pyarrow.parquet.write_table(table.append_column("completion", not_utf8(2)), path)
+    _, steps, faults = read(path)
+    assert sum(step.episodes for step in steps) == 5
+    said = str(faults.kept[0])
+    assert said.startswith("completions_00001.parquet, line 3: expected a value that can be read in `completion`")
+
+
+def bomb(path: Path, **columns: Any) -> Path:
+    rows = len(next(iter(columns.values())))
+    one = logs.trl_rows(1)[0]
+    whole = {name: pyarrow.array([value] * rows) for name, value in one.items()} | columns
+    pyarrow.parquet.write_table(pyarrow.table(whole), path, compression="zstd")
+    return path
+
+
+def repeated(value: pyarrow.Array, times: int) -> pyarrow.Array:
+    return pyarrow.DictionaryArray.from_arrays(pyarrow.array(np.zeros(times, dtype=np.int32)), value)
+
+
+def long_text(megabytes: int) -> pyarrow.Array:
+    return pyarrow.array(["x" * (megabytes << 20)])
+
+
+BOMBS: dict[str, Callable[[Path], Path]] = {
+    "one text for 3,000 rows": lambda path: bomb(path, prompt=repeated(long_text(1), 3000)),
+    "one number for 10^7 items": lambda path: bomb(path, prompt=pyarrow.array([np.zeros(10**7, dtype=np.int8)])),
+    "10^6 equal rows": lambda path: bomb(path, prompt=repeated(pyarrow.array(["a"]), 10**6)),
+}
+
+
+@pytest.mark.parametrize("make", BOMBS.values(), ids=BOMBS)
+def test_a_small_parquet_file_cannot_fill_the_memory(
+    tmp_path: Path, make: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "LONGEST_ROW", 2**23)  # soon reached
+    path = make(tmp_path / "completions_00001.parquet")
+    pyarrow.default_memory_pool().release_unused()
+    before, most, faults = pyarrow.total_allocated_bytes(), 0, Faults()
+    for _ in rows_of(path, faults, lambda more: None):
+        most = max(most, pyarrow.total_allocated_bytes() - before)
+    assert faults.count == 1
+    assert "times the" in str(faults.kept[0])
+    assert most < 30e6
+
+
+def test_a_damaged_row_group_costs_its_rows_and_not_those_of_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "completions_00001.parquet"
+    table = pyarrow.Table.from_pylist(logs.trl_rows(1) * 20)
+    pyarrow.parquet.write_table(table, path, row_group_size=60, compression="zstd", use_dictionary=False)
+    chunk = pyarrow.parquet.read_metadata(path).row_group(0).column(2)
+    content = bytearray(path.read_bytes())
+    content[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 0xFF
+    path.write_bytes(content)
+    _, steps, faults = read(path)
+    assert sum(step.episodes for step in steps) == 60
+    assert "damage" in str(faults.kept[0])
+
+
+# Any value anywhere ---------------------------------------------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.sampled_from([10**400, -(10**31), 2**63, -1, 0, 7, 1e308, -1e308, 5e-324, float("nan"), float("inf")])
+    | st.sampled_from(["", "\0", "\ud800", "é" * 50, "9" * 5000, "=x", "3:99999", "assistant"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["role", "content", "x"]), inner),
+    max_leaves=6,
+)
+
+
+def places(tree: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in items:
+        yield (*above, key)
+        yield from places(value, (*above, key))
+
+
+def changed(rows: list[logs.Row], row: int, place: tuple[Any, ...], value: Any) -> list[logs.Row]:
+    rows = copy.deepcopy(rows)
+    node: Any = rows[row]
+    for key in place[:-1]:
+        node = node[key]
+    if value is ...:
+        del node[place[-1]]
+    else:
+        node[place[-1]] = value
+    return rows
+
+
+def assert_one_bad_row_costs_only_itself(folder: Path, rows: list[logs.Row], data: st.DataObject) -> None:
+    row = data.draw(st.integers(0, len(rows) - 1))
+    place = data.draw(st.sampled_from(list(places(rows[row]))))
+    value = data.draw(st.just(...) | VALUES)
+    path = logs.write_lines(folder / "1.jsonl", changed(rows, row, place, value))
+    log, steps, faults = read(path)
+    kept = sum(step.episodes for step in steps)
+    if place == ("heedful_id",):
+        # A batch counts from its first completion: without the number of that one the rest is incomplete.
+        assert kept == 6 or faults.count or faults.aside
+    else:
+        assert kept >= 5
+        # A row of traces may lose one without a fault: then it holds fewer episodes.
+        assert kept >= 6 or faults.count or faults.aside or place[0] == "traces"
+    measured(log, steps)
+
+
+FORMATS = {**ROWS, "whole rows of heedful": whole_own_rows}
+FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.parametrize("make", FORMATS.values(), ids=FORMATS)
+def test_any_value_at_any_place_of_a_row_costs_only_this_row(
+    tmp_path: Path, make: Callable[[], list[logs.Row]]
+) -> None:
+    @FEW
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        assert_one_bad_row_costs_only_itself(tmp_path, make(), data)
+
+    check()
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("make", FORMATS.values(), ids=FORMATS)
+def test_one_of_very_many_values_at_any_place_of_a_row_costs_only_this_row(
+    tmp_path: Path, make: Callable[[], list[logs.Row]], record_property: Callable[[str, object], None]
+) -> None:
+    record_property("cases", 3000)
+
+    @MANY
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        assert_one_bad_row_costs_only_itself(tmp_path, make(), data)
+
+    check()
+
+
+def test_the_names_of_many_columns_are_cut(tmp_path: Path) -> None:
+    path = logs.write_lines(tmp_path / "a.jsonl", [{f"column_{place}": 1 for place in range(20_000)}])
+    with pytest.raises(ValueError, match=r"column_19 and 19,980 more") as error:
+        open_log(path, AuditSettings())
+    assert len(str(error.value)) < 1000

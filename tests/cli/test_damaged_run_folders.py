@@ -1,0 +1,241 @@
+"""Damaged run folders: every command ends in a sentence, or goes on and says what it lost, and none in a traceback."""
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from heedful import cli
+from heedful.configuration import to_json
+from heedful.run.config import TrainConfig
+from heedful.storage import RunFolder, held
+from heedful.training.optimizer_step import OptimizerConfig
+
+Damage = Callable[[Path], None]
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) * 2 // 3] ^= 0x55
+    path.write_bytes(content)
+
+
+def text(path: Path) -> None:
+    path.write_text("a text of somebody else\n")
+
+
+def wrong_type(path: Path) -> None:
+    """Every value that JSON files hold becomes a list; other files become JSON."""
+    try:
+        tree = json.loads(path.read_text())
+    except ValueError:
+        tree = {}
+    path.write_text(json.dumps({name: [1, "a"] for name in tree} if isinstance(tree, dict) else {"a": 1}))
+
+
+def nest(path: Path) -> None:
+    path.write_text('{"env": ' + "[" * 10**5 + "]" * 10**5 + "}\n")
+
+
+def link(path: Path) -> None:
+    target = path.parent.parent / f"elsewhere-{path.name}"
+    path.rename(target)
+    path.symlink_to(target)
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES: tuple[Damage, ...] = (delete, truncate, empty, flip, text, wrong_type, nest, link, folder)
+
+COMMANDS: dict[str, Callable[[Path], list[str]]] = {
+    "report": lambda run: ["report", str(run)],
+    "resume": lambda run: ["train", "--resume", str(run)],
+    "eval": lambda run: ["eval", str(run), "--tasks", "2", "--samples", "1"],
+    "audit": lambda run: ["audit", str(run), "--out", str(run.parent / "audit")],
+    "gradients": lambda run: ["gradients", str(run), "--groups", "2", "--group-size", "2"],
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was killed after its last step and before its last checkpoint: two more steps are to be done again."""
+    path = tmp_path_factory.mktemp("damaged") / "run"
+    flags = (
+        "--steps 4 --groups 3 --group-size 2 --checkpoint-every 2 --keep-checkpoints all --seedling.steps 30 "
+        "--evaluation.times 2 --evaluation.tasks 2 --diagnostics.every 1 --diagnostics.full-every 1 --tasks 6"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEEDFUL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        assert cli.run(["train", "echo", "--out", str(path), *flags.split()]) == 0
+        shutil.rmtree(path / "checkpoints" / "step_000004")
+        (path / "verdict.json").unlink()
+    return path
+
+
+def files(run: Path) -> list[str]:
+    return sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file())
+
+
+def copied(base: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(base, tmp_path / "run"))
+
+
+def assert_no_traceback(run: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Any error but those that the command line turns into sentences would be raised here."""
+    assert cli.run(COMMANDS[command](run)) in (0, 2)
+    said = capsys.readouterr()
+    assert "Traceback" not in said.out + said.err
+    assert len(said.err) < 4000
+
+
+def cases(base: Path) -> list[tuple[str, Damage, str]]:
+    return [(file, damage, command) for file in files(base) for damage in DAMAGES for command in COMMANDS]
+
+
+def test_some_damages_of_a_run_folder_end_in_sentences(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = random.Random(7).sample([case for case in cases(base) if case[2] in ("report", "audit", "resume")], 24)
+    for number, (file, damage, command) in enumerate(chosen):
+        run = copied(base, tmp_path / str(number))
+        damage(run / file)
+        assert_no_traceback(run, command, capsys)
+        shutil.rmtree(tmp_path / str(number))
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("command", COMMANDS)
+def test_all_damages_of_a_run_folder_end_in_sentences(
+    base: Path,
+    tmp_path: Path,
+    command: str,
+    capsys: pytest.CaptureFixture[str],
+    record_property: Callable[[str, object], None],
+) -> None:
+    wrong = []
+    chosen = [case for case in cases(base) if case[2] == command]
+    record_property("cases", len(chosen))
+    for file, damage, _ in chosen:
+        run = copied(base, tmp_path / "one")
+        damage(run / file)
+        try:
+            assert_no_traceback(run, command, capsys)
+        except Exception as error:
+            wrong.append(f"{file} {damage.__name__}: {type(error).__name__}: {str(error)[:200]}")
+        shutil.rmtree(tmp_path / "one")
+    assert not wrong, "\n".join(wrong)
+
+
+def error_of(run: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    assert cli.run(["train", "--resume", str(run), *more]) == 2
+    return capsys.readouterr().err
+
+
+def test_a_flipped_byte_of_a_checkpoint_is_named_and_the_earlier_checkpoint_goes_on(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copied(base, tmp_path)
+    shutil.copytree(run / "checkpoints" / "step_000002", run / "checkpoints" / "step_000003")
+    damaged = run / "checkpoints" / "step_000003"
+    flip(damaged / "model.safetensors")
+    said = error_of(run, capsys)
+    assert f"{damaged / 'model.safetensors'}: expected SHA-256 " in said
+    assert f"Delete the folder {damaged} to resume from the checkpoint before it." in said
+    assert cli.run(["eval", str(run), "--tasks", "2"]) == 2
+    assert "choose another checkpoint with --checkpoint" in capsys.readouterr().err
+    shutil.rmtree(damaged)
+    assert cli.run(["train", "--resume", str(run)]) == 0
+
+
+@pytest.mark.parametrize(("name", "value"), [("optimizer", {"lr": 0.5}), ("env", {"turns": 3})])
+def test_an_edited_setting_is_noticed_and_a_typed_one_holds(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, value: dict[str, object]
+) -> None:
+    run = copied(base, tmp_path)
+    tree = json.loads((run / "config.json").read_text())
+    ((field, new),) = value.items()
+    old = tree[name][field]
+    tree[name][field] = new
+    (run / "config.json").write_text(json.dumps(tree))
+    said = error_of(run, capsys)
+    assert f"{name}.{field} {new}, was {old}. Change them back." in said
+    assert f"heedful train --resume {run} --{name}.{field} {new}" in said
+    if name == "optimizer":
+        assert cli.run(["train", "--resume", str(run), f"--{name}.{field}", str(new)]) == 0
+        assert json.loads((run / "config.json").read_text())[name][field] == new
+        capsys.readouterr()
+        assert cli.run(["train", "--resume", str(run)]) == 0  # later checkpoints were written under it
+
+
+def test_a_file_that_is_new_in_a_checkpoint_is_noticed(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copied(base, tmp_path)
+    (run / "checkpoints" / "step_000002" / "adapter_config.json").write_text("{}")
+    assert "expected no such file, found one" in error_of(run, capsys)
+
+
+def test_a_run_without_its_measurements_goes_on_and_says_so(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copied(base, tmp_path)
+    (run / "metrics.jsonl").unlink()
+    assert cli.run(["train", "--resume", str(run)]) == 0
+    assert "metrics.jsonl is missing: the measurements of the first 2 steps are lost." in capsys.readouterr().out
+
+
+def test_a_damaged_old_rollout_file_costs_only_itself(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copied(base, tmp_path)
+    text(RunFolder(run).rollouts(0))
+    assert cli.run(["report", str(run)]) == 0
+    assert "step_000000.parquet" in (run / "report.html").read_text()
+    assert cli.run(["train", "--resume", str(run)]) == 0
+
+
+def test_a_second_process_in_a_run_or_an_audit_is_refused(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copied(base, tmp_path)
+    with held(run), held(tmp_path / "audit"):
+        assert f"Another process is at work in {run}: process {os.getpid()} on" in error_of(run, capsys)
+        assert cli.run(["audit", str(run), "--out", str(tmp_path / "audit")]) == 2
+        assert f"Another process is at work in {tmp_path / 'audit'}" in capsys.readouterr().err
+        assert cli.run(["train", "echo", "--steps", "1", "--out", str(run)]) == 2
+    assert not (run / ".lock").exists()
+
+
+def test_settings_without_influence_on_numbers_may_be_edited() -> None:
+    from dataclasses import replace
+
+    from heedful.envs.toys.echo import Echo
+    from heedful.run.edits import refuse_edits
+
+    config = TrainConfig(env=Echo(), steps=3)
+    refuse_edits(to_json(config), replace(config, keep_checkpoints="all"), RunFolder(Path("r")), ())
+    changed = replace(config, optimizer=OptimizerConfig(lr=0.25))
+    refuse_edits(to_json(config), changed, RunFolder(Path("r")), ("optimizer.lr",))
+    refuse_edits(to_json(config), changed, RunFolder(Path("r")), ("optimizer",))
+    refuse_edits(None, changed, RunFolder(Path("r")), ())
+    with pytest.raises(ValueError, match=r"found others in r/config\.json: optimizer\.lr 0\.25, was"):
+        refuse_edits(to_json(config), changed, RunFolder(Path("r")), ("env",))

@@ -1,0 +1,62 @@
+"""Writing of files: in whole, into the folder that was named, and with a sentence where there is no room."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from heedful.storage import DiskFull, advising, append, create, naming_a_full_disk, write_whole
+from heedful.storage.trackers import JsonlTracker
+
+
+def test_a_planted_link_is_replaced_and_its_target_stays_as_it_is(tmp_path: Path) -> None:
+    target, folder = tmp_path / "precious.txt", tmp_path / "audit"
+    target.write_text("precious")
+    folder.mkdir()
+    for name in ("audit.json", ".audit.json.part"):
+        (folder / name).symlink_to(target)
+    write_whole(folder / "audit.json", "{}")
+    assert target.read_text() == "precious"
+    assert not (folder / "audit.json").is_symlink()
+    assert (folder / "audit.json").read_text() == "{}"
+    assert os.listdir(folder) == ["audit.json"]
+
+
+def test_a_file_that_a_killed_process_left_half_written_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / ".a.json.part").write_text("hal")
+    write_whole(tmp_path / "a.json", "whole")
+    assert (tmp_path / "a.json").read_text() == "whole"
+
+
+def test_lines_are_not_appended_through_a_link(tmp_path: Path) -> None:
+    target = tmp_path / "precious.txt"
+    target.write_text("precious")
+    (tmp_path / "metrics.jsonl").symlink_to(target)
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, found a symbolic link to .*precious\.txt\. Remove it"):
+        JsonlTracker(tmp_path / "metrics.jsonl")
+    assert target.read_text() == "precious"
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.json").mkdir()
+    for write in (lambda path: write_whole(path, "x"), append):
+        with pytest.raises(ValueError, match=r"Expected a file, or nothing, at .*a\.json, found a folder\. Remove it"):
+            write(tmp_path / "a.json")  # type: ignore[operator]
+
+
+def test_a_new_file_is_the_only_one_of_its_name(tmp_path: Path) -> None:
+    with create(tmp_path / "a") as one:
+        one.write(b"1")
+    with create(tmp_path / "a") as two:
+        two.write(b"2")
+    assert (tmp_path / "a").read_bytes() == b"2"
+
+
+def test_a_full_disk_names_the_command_that_goes_on(tmp_path: Path) -> None:
+    with (
+        pytest.raises(DiskFull, match=r"Free some space, then go on with: heedful audit a --out b$"),
+        advising("heedful audit a --out b"),
+        naming_a_full_disk(tmp_path, kept="all"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
