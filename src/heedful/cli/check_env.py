@@ -34,9 +34,10 @@ class CheckWords:
       heedful check-env sokoban --env.boxes 2
       heedful check-env my_game:GuessNumber --quick
 
-    Each rule ends as `pass`, `warning` (check it, it may be right), `broken`, or `not applicable` with the reason. A
-    broken rule says what was expected and found, on which task, member and reply, and what to do. Exit code 0: no rule
-    is broken. 1: at least one is. 2: the environment could not be found or made. The same in a test of your own:
+    Each rule ends as `pass`, `warning` (check it, it may be right), `broken`, `not checked` (the environment broke
+    before) or `not applicable`, with the reason. A broken rule says what was expected and found, on which task, member
+    and reply, and what to do. Exit code 0: no rule is broken, and each that applies was looked at. 1: otherwise. 2: the
+    environment could not be found or made. The same in a test of your own:
 
       from heedful.envs.checking.check import QUICK, check
 
@@ -50,7 +51,7 @@ class CheckWords:
     without arguments that returns an environment. The module is in this folder or on PYTHONPATH."""
 
 
-STYLES = {"pass": "green", "warning": "yellow", "broken": "bold red", "not applicable": "dim"}
+STYLES = {"pass": "green", "warning": "yellow", "broken": "bold red", "not checked": "red", "not applicable": "dim"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

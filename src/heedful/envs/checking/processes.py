@@ -78,7 +78,7 @@ def elsewhere(bench: Bench, evidence: Evidence) -> Finding:
         )
     sent = guarded_call(lambda: pickle.dumps(bench.env))
     if isinstance(sent, Raised) and not bench.origin:
-        return absent("the environment cannot be pickled, so no other process can be handed it")
+        return unchecked("the environment cannot be pickled, so no other process can be handed it: see pickle")
     played = evidence.sound[:MOST_EPISODES]
     request = Request(
         env=b"" if isinstance(sent, Raised) or bench.origin else sent.value,
