@@ -3,7 +3,7 @@
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
 Exit codes: 0 done, 1 a run among several failed or a rule of check-env is broken, 2 bad input, 3 stopped by an alarm,
-130 interrupted and saved.
+130 interrupted by Ctrl-C, 143 by SIGTERM, 138 by SIGUSR1: saved, if the command can save.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from heedful.stopping import end_at_once, exit_code_of
 from heedful.version import __version__
 
 COMMANDS = {
@@ -28,6 +29,14 @@ COMMANDS = {
     "report": ("heedful.cli.report", "write the page of a run again, or compare runs"),
 }
 """Name -> module with `main(argv) -> exit code`, and one line of help."""
+
+
+KEPT = {
+    "train": "what the last checkpoint holds is safe, and heedful train --resume RUN goes on from it",
+    "study": "what its runs have saved is safe, and the same command goes on",
+    "audit": "the steps measured so far are safe, and the same command with --out FOLDER (named above) goes on",
+}
+"""Command -> what an interruption leaves."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -56,13 +65,19 @@ def run(argv: Sequence[str]) -> int:
         return 2
     # A custom environment, module:Class, is looked for in the current folder, as with `python -m`.
     sys.path.append(os.getcwd())
+    with end_at_once():
+        return _run(name, list(rest))
+
+
+def _run(name: str, rest: list[str]) -> int:
+    """The exit code of one command."""
     try:
-        return int(importlib.import_module(COMMANDS[name][0]).main(list(rest)))
+        return int(importlib.import_module(COMMANDS[name][0]).main(rest))
     except SystemExit as stop:  # the parser has printed its help, or what is wrong with the line
         return int(stop.code or 0)
-    except KeyboardInterrupt:
-        print("heedful: interrupted at once; what the last checkpoint holds is safe.", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        print(f"heedful: {_process()}interrupted at once; {KEPT.get(name, 'nothing was kept')}.", file=sys.stderr)
+        return exit_code_of(stop)
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. Nothing more can be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,6 +1,7 @@
 """`heedful serve-env`: an environment server, for trainers on other machines or in other languages.
 
-The first line of output names the environment and its address. Ctrl-C and SIGTERM end the server with exit code 0.
+The first line of output names the environment and its address. Ctrl-C, SIGTERM and SIGUSR1 end the server with
+exit code 0.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def main(argv: list[str]) -> int:
 
 
 def serve(settings: ServeSettings) -> int:
-    """Listen until Ctrl-C or SIGTERM."""
+    """Listen until Ctrl-C, SIGTERM or SIGUSR1."""
     from heedful.envs.remote.server_calls import read_token
     from heedful.serving.server import EnvironmentServer, Limits, check_address
     from heedful.serving.service import Service
@@ -87,17 +88,19 @@ def serve(settings: ServeSettings) -> int:
 
     token = read_token(settings.token_file)
     check_address(settings.host, token)
-    for end in (signal.SIGTERM, signal.SIGINT):  # a shell has background jobs ignore the latter
-        signal.signal(end, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has background jobs ignore it
     limits = Limits(settings.largest_reply, settings.connections, settings.log_every)
+    where = f"{settings.env_workers} worker processes" if settings.env_workers else "the server's process"
+    asks = ", clients need the token" if token else ""
     with isolated(settings.env, settings.env_workers, settings.env_timeout) as env:
         sessions = Sessions(env.episode, settings.sessions, settings.idle)
         service = Service(settings.env, sessions)
         with EnvironmentServer((settings.host, settings.port), service, sessions, token, limits, _tell) as server:
-            where = f"{settings.env_workers} worker processes" if settings.env_workers else "the server's process"
-            asks = ", clients need the token" if token else ""
-            print(f"serving {settings.env.name} at {server.url}, episodes in {where}{asks}; Ctrl-C ends it", flush=True)
             try:
+                print(
+                    f"serving {settings.env.name} at {server.url}, episodes in {where}{asks}; Ctrl-C ends it",
+                    flush=True,
+                )
                 server.serve_forever()
             except KeyboardInterrupt:
                 _tell("stopping")

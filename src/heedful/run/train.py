@@ -105,8 +105,8 @@ def train(
         on_step: called after each step. It may return False to stop the run, which is then saved.
         show: print the live table, notes and the verdict.
 
-    Ctrl-C finishes the step, saves and returns. A second one raises KeyboardInterrupt. Under torchrun, each process
-    calls this function.
+    Ctrl-C, SIGTERM and SIGUSR1 finish the step, save and return. A second one raises KeyboardInterrupt. Handlers that
+    the program has installed for SIGTERM or SIGUSR1 stay. Under torchrun, each process calls this function.
 
     Raises:
         ValueError: the configuration or the folder cannot be used. No files are left behind.

@@ -18,11 +18,11 @@ from heedful.policies import OpenPolicySource, Weights, open_with
 from heedful.report import write_report
 from heedful.rollout import Request, isolated
 from heedful.run.config import TrainConfig
-from heedful.run.loop import finish_the_step_first
 from heedful.run.parts import Parts, assemble
 from heedful.run.terminal import GrowthBar
 from heedful.seeds import derive, stream
 from heedful.statistics.group_statistics import values_on
+from heedful.stopping import exit_code, finish_the_step_first
 from heedful.storage import RunFolder, describe_environment, read_metrics, write_rollouts, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.studies.detector.forced_thoughts import forced_thought_success
@@ -30,7 +30,7 @@ from heedful.types import Metric
 
 
 def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFolder) -> int:
-    """Sample the batches that the folder lacks, then write its report; 0, or 130 when interrupted between batches.
+    """Sample the batches that the folder lacks, then write its report; 0, or 128 and the signal between batches.
 
     `forced`: tasks per batch for the direct test, 0 = none.
     """
@@ -57,7 +57,7 @@ def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFo
                 tracker.write(batch, metrics + _force(forced, config, parts, source, batch))
                 console.print(f"batch {batch + 1}/{batches}")
                 if interrupt.asked:
-                    return 130
+                    return exit_code(interrupt.signal)
     finally:
         tracker.close()
     write_report(folder)

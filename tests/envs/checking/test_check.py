@@ -275,6 +275,12 @@ def test_an_environment_of_a_script_is_not_handed_to_other_processes(monkeypatch
     assert "which other processes cannot import" in told(report, "processes")
 
 
+def test_an_environment_that_cannot_be_pickled_is_not_called_checked_in_other_processes() -> None:
+    report = check(broken.NotForThePost(), Effort(seeds=20, episodes=4, processes=1))
+    assert report.broken == ("pickle",)
+    assert "so no other process can be handed it: see pickle" in told(report, "processes")
+
+
 def test_rules_are_left_out_by_name_and_no_others() -> None:
     report = check(broken.TellsTheAnswer(), SMALL, skip=["leak"])
     assert report.ok

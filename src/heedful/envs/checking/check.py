@@ -77,7 +77,12 @@ RULES = (
         "an episode ends by itself within its limits, and the first observation tells them",
         episodes.turns,
     ),
-    Rule("text", "any text is answered: empty, broken, a million characters, lone surrogates, ...", episodes.text, plays=False),
+    Rule(
+        "text",
+        "any text is answered: empty, broken, a million characters, lone surrogates, ...",
+        episodes.text,
+        plays=False,
+    ),
     Rule("code", "code in a reply is never executed", episodes.code, plays=False),
     Rule("rewards", "rewards are named, finite numbers; their range is told", scores.rewards),
     Rule("outcome", "an outcome in [0, 1] exactly at the end; 1 if and only if it is solved", scores.outcome),

@@ -21,7 +21,7 @@ from typing import Any
 
 from heedful.envs.checking.evidence import Evidence, seeds_of
 from heedful.envs.checking.play import Bench, parting
-from heedful.envs.checking.report import Finding, absent, broken, holds, parted, seconds_text, shortened
+from heedful.envs.checking.report import Finding, absent, broken, holds, parted, seconds_text, shortened, unchecked
 from heedful.guarded import Raised, guarded_call
 from heedful.types import Task
 
