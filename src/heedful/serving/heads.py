@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection
-from io import BufferedReader
+from io import BufferedIOBase
 
 LARGEST_LINE = 2**16
 """Bytes of the first line, or of one field."""
@@ -30,7 +30,7 @@ class BadHead(Exception):
         self.status = status
 
 
-def read_head(incoming: BufferedReader) -> tuple[bytes, bytes]:
+def read_head(incoming: BufferedIOBase) -> tuple[bytes, bytes]:
     """The first line and the lines of the fields, each with its line end, and the empty line after them.
 
     Empty where the client has closed. Raises BadHead.

@@ -1,8 +1,8 @@
 """The HTTP server of a `Service`: connections, limits, tokens and shutdown.
 
-Connections, the size of a request, the time that it may take to arrive, sessions and idle time are limited. If there is a
-token, every request except the health check needs it. Without a token the server listens on this machine only, and a
-request must name it as its host.
+Connections, the size of a request, the time for its arrival, sessions and idle time are limited. If there is a token,
+every request except the health check needs it. Without a token the server listens on this machine only, and a request
+must name it as its host.
 
 It uses the standard library's threading server, not an ASGI framework. Environments are blocking code, so each request
 would run in a thread under a framework too. The nine requests here need none of its features (streams, sockets for many
@@ -311,7 +311,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(401, "Expected the server's token as `Authorization: Bearer TOKEN`: set HEEDFUL_ENV_TOKEN.")
 
     def _check_host(self) -> None:
-        """Refuse a host name that is not this server's. With a token, a strange web page cannot send a request at all."""
+        """Refuse a host name that is not this server's. With a token, a strange web page cannot ask anything."""
         host, names = self.headers.get("Host"), self.server.names
         if self.server.token or host is None or is_named(host, names):
             return

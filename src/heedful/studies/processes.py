@@ -26,7 +26,7 @@ STOPPED_BY_ALARM = 3
 
 _SIGNALS = (signal.SIGINT, *OF_SCHEDULERS, signal.SIGHUP)
 
-_STATES = {
+_STATES: dict[int | None, str] = {
     None: "running",
     0: "done",
     STOPPED_BY_ALARM: "stopped",

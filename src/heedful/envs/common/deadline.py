@@ -12,10 +12,12 @@ from typing import Any
 
 
 class DeadlineReader(io.RawIOBase):
-    """The incoming bytes of a socket. Reading past the deadline raises TimeoutError. It does not close the socket."""
+    """The incoming bytes of a socket. Reading past the deadline raises TimeoutError."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._connection = connection
+        # Keeps the socket open until this is closed, as every file of a socket does.
+        self._file = connection.makefile("rb", 0)
         self.allow(seconds)
 
     def allow(self, seconds: float) -> None:
@@ -29,6 +31,10 @@ class DeadlineReader(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
 
     def readinto(self, buffer: Any) -> int:
         left = self.left
