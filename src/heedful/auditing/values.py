@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from heedful.auditing.records import Misfit, Row
+from heedful.configuration import listed
 
 Converted = TypeVar("Converted")
 
@@ -67,7 +68,7 @@ def digest(*texts: str) -> str:
 
 
 def names(words: Iterable[str]) -> str:
-    return ", ".join(words)
+    return listed(words)
 
 
 def fitting(convert: Callable[[Row], Converted], rows: Iterable[Row]) -> list[Converted]:

@@ -9,10 +9,14 @@ Exit codes: 0 done, 1 a run among several failed or a rule of check-env is broke
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from heedful.configuration import clean, complain, cut, tell
 from heedful.stopping import end_at_once, exit_code_of
 from heedful.version import __version__
 
@@ -41,6 +45,9 @@ KEPT = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `heedful` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows letters as escapes
     sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
 
 
@@ -48,24 +55,23 @@ def run(argv: Sequence[str]) -> int:
     """Dispatch to a command. Returns the exit code."""
     name, rest = (argv[0], argv[1:]) if argv else ("--help", [])
     if name in ("--help", "-h", "help"):
-        print(_overview())
+        tell(_overview())
         return 0
     if name == "--version":
-        print(f"heedful {__version__}")
+        tell(f"heedful {__version__}")
         return 0
     if name not in COMMANDS:
-        print(f"heedful: there is no command {name!r}; expected one of {', '.join(COMMANDS)}.", file=sys.stderr)
+        complain(f"heedful: there is no command {cut(name, 100)!r}; expected one of {', '.join(COMMANDS)}.")
         return 2
     if name != "train" and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
-        print(
+        complain(
             f"heedful: only `heedful train` runs as several processes, found `heedful {name}` started by torchrun in "
-            f"{os.environ['WORLD_SIZE']}; start it without.",
-            file=sys.stderr,
+            f"{os.environ['WORLD_SIZE']}; start it without."
         )
         return 2
     # A custom environment, module:Class, is looked for in the current folder, as with `python -m`.
     sys.path.append(os.getcwd())
-    with end_at_once():
+    with end_at_once(), _cleaned_warnings():
         return _run(name, list(rest))
 
 
@@ -76,7 +82,7 @@ def _run(name: str, rest: list[str]) -> int:
     except SystemExit as stop:  # the parser has printed its help, or what is wrong with the line
         return int(stop.code or 0)
     except KeyboardInterrupt as stop:
-        print(f"heedful: {_process()}interrupted at once; {KEPT.get(name, 'nothing was kept')}.", file=sys.stderr)
+        complain(f"heedful: {_process()}interrupted at once; {KEPT.get(name, 'nothing was kept')}.")
         return exit_code_of(stop)
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. Nothing more can be printed.
@@ -86,8 +92,19 @@ def _run(name: str, rest: list[str]) -> int:
         # An error that the user can fix is one of these and carries a sentence. HEEDFUL_TRACEBACK shows its place.
         if os.environ.get("HEEDFUL_TRACEBACK"):
             raise
-        print(f"heedful: {_process()}{error or type(error).__name__}", file=sys.stderr)
+        complain(f"heedful: {_process()}{error or type(error).__name__}")
         return 2
+
+
+@contextmanager
+def _cleaned_warnings() -> Iterator[None]:
+    """Clean the warnings that are printed: they may quote what a stranger wrote."""
+    usual = warnings.formatwarning
+    warnings.formatwarning = lambda *told, **named: cut(clean(usual(*told, **named)))
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _process() -> str:

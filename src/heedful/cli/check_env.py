@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from heedful import envs
-from heedful.configuration import Choice, CommandLine, ConfigurationError, Positional
+from heedful.configuration import Choice, CommandLine, ConfigurationError, Positional, tell
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Finding, Report
 from heedful.guarded import Raised, guarded_call
@@ -158,19 +158,19 @@ def _checked(env: Any, settings: CheckSettings, origin: str) -> Report:
         # Some environments print. Their output must not mix with the JSON.
         with contextlib.redirect_stdout(sys.stderr):
             report = check(env, settings.effort, settings.skip, origin)
-        print(report.write_json())
+        tell(report.write_json())
         return report
-    from rich.console import Console
+    from heedful.console import SafeConsole
 
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = SafeConsole(soft_wrap=True)
     with console.status("") as status:
 
-        def tell(what: str, finding: Finding | None) -> None:
+        def look(what: str, finding: Finding | None) -> None:
             status.update(f"looking at {what}")
             if finding is not None:
                 _show(finding, console)
 
-        report = check(env, settings.effort, settings.skip, origin, tell)
+        report = check(env, settings.effort, settings.skip, origin, look)
     console.print(report.total, style="bold")
     return report
 

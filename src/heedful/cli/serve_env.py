@@ -7,13 +7,12 @@ exit code 0.
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from heedful import envs
-from heedful.configuration import Choice, CommandLine, Positional, refuse_below
+from heedful.configuration import Choice, CommandLine, Positional, complain, refuse_below, tell
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout, isolated
 from heedful.run.presets import preset
 
@@ -113,10 +112,7 @@ def serve(settings: ServeSettings) -> int:
         address, names = (settings.host, settings.port), settings.host_name
         with EnvironmentServer(address, service, sessions, token, limits, _tell, names) as server:
             try:
-                print(
-                    f"serving {settings.env.name} at {server.url}, episodes in {where}{asks}; Ctrl-C ends it",
-                    flush=True,
-                )
+                tell(f"serving {settings.env.name} at {server.url}, episodes in {where}{asks}; Ctrl-C ends it")
                 server.serve_forever()
             except KeyboardInterrupt:
                 _tell("stopping")
@@ -126,4 +122,4 @@ def serve(settings: ServeSettings) -> int:
 
 
 def _tell(line: str) -> None:
-    print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)
+    complain(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")

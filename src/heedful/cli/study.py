@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.configuration import CommandLine, Positional, Shown, refuse_below
+from heedful.configuration import CommandLine, Positional, Shown, refuse_below, tell
 
 if TYPE_CHECKING:
     from heedful.studies.runner import Request
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
     if words.job is not None:
         return _job(words, line.besides("job"))
     if words.name is None:
-        print(_listing())
+        tell(_listing())
         return 0
     from heedful.studies import find_study
     from heedful.studies.declaration import study_to_json
@@ -82,10 +82,10 @@ def main(argv: list[str]) -> int:
         words.remeasure,
     )
     if line.helping:
-        print(f"{_about(request)}\n\n{line.help()}")
+        tell(f"{_about(request)}\n\n{line.help()}")
         return 0
     if words.print:
-        print(json.dumps(study_to_json(request.selected), indent=2))
+        tell(json.dumps(study_to_json(request.selected), indent=2))
         return 0
     return run_study(request, wide_console())
 

@@ -32,6 +32,7 @@ The string literal under a field is its documentation.
 
 from heedful.configuration.command import CommandLine
 from heedful.configuration.command_line import parse
+from heedful.configuration.foreign_text import clean, complain, cut, listed, tell
 from heedful.configuration.limits import refuse_below
 from heedful.configuration.schema import Choice, Positional, Setting, Shown, settings_of
 from heedful.configuration.tree import ConfigurationError, Problem, from_json, to_json
@@ -44,9 +45,14 @@ __all__ = [
     "Problem",
     "Setting",
     "Shown",
+    "clean",
+    "complain",
+    "cut",
     "from_json",
+    "listed",
     "parse",
     "refuse_below",
     "settings_of",
+    "tell",
     "to_json",
 ]

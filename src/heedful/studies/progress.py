@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from heedful.console import SafeConsole
 from heedful.diagnostics.catalogue import LIVE_COLUMNS
 from heedful.run.terminal import duration
 
@@ -94,8 +95,8 @@ def number(stored: object) -> float | None:
 
 def wide_console() -> Console:
     """The console of a command that prints tables: 160 columns where there is no terminal, in place of 80."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=160)
+    console = SafeConsole()
+    return console if console.is_terminal else SafeConsole(width=160)
 
 
 class RunsView:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import copy
 import json
 
-from rich.console import Console
-
 from heedful.configuration import to_json
+from heedful.console import SafeConsole
 from heedful.envs.common.tasks import TaskStream
 from heedful.models.load import pick_device
 from heedful.policies import OpenPolicySource, Weights, open_with
@@ -40,7 +39,7 @@ def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFo
         found = describe_environment(str(pick_device(config.device)), config.threads)
         write_whole(folder.environment, json.dumps(found, indent=2) + "\n")
     first = _batches_done(folder)
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = SafeConsole(soft_wrap=True)
     with GrowthBar(console) as bar:
         parts = assemble(config, bar, None)
     blank = parts.diagnostician.state()
