@@ -167,6 +167,32 @@ class RaisesWhenSolved(Right):
 
 
 @dataclass(frozen=True)
+class RaisesWithoutAText(Right):
+    def episode(self) -> Any:
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise ValueError("not even that")
+
+        class Silent(Attempt):
+            def step(self, response: str) -> Step:
+                raise Mute
+
+        return Silent(self)
+
+
+@dataclass(frozen=True)
+class RaisesWhenAskedItsActions(Right):
+    @property
+    def actions(self) -> tuple[str, ...]:
+        raise RuntimeError("no list today")
+
+
+@dataclass(frozen=True)
+class HasTheTimeOfTheWorld(Right):
+    turns: int = 10**9
+
+
+@dataclass(frozen=True)
 class LeavesTheProcessAtEveryStep(Right):
     def episode(self) -> Any:
         class Leaving(Attempt):

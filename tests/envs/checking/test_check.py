@@ -16,6 +16,7 @@ from test_every_environment import identify
 
 from heedful import envs
 from heedful.envs.adapters.extras import LIBRARIES, is_installed
+from heedful.envs.checking import play
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.episodes import tells
 from heedful.envs.checking.global_state import moved_generators
@@ -70,6 +71,8 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.RaisesAtEveryStep, {"text"}, "`step` raised RuntimeError: no answer today"),
     (broken.RaisesAtTheLastStep, {"text"}, "`step` raised RuntimeError: no score today"),
     (broken.RaisesWhenSolved, {"text", "demonstrations"}, "`step` raised RuntimeError: no score today"),
+    (broken.RaisesWithoutAText, {"text"}, "`step` raised Mute: its text cannot be read"),
+    (broken.RaisesWhenAskedItsActions, {"protocol"}, "RuntimeError: no list today"),
     (broken.LeavesTheProcessAtEveryStep, {"text"}, "`step` ended the process: SystemExit(3)"),
     (broken.FearsNul, {"text"}, "`step` raised ValueError: cannot read"),
     (broken.FearsLongNumbers, {"text"}, "integer string conversion"),
@@ -206,6 +209,13 @@ def test_steps_that_all_hang_are_found_before_the_patience_of_a_person_is_over()
     report = check(broken.HangsAtEveryStep(), Effort(seeds=20, episodes=4, processes=0, patience=0.05))
     assert report.broken == ("text",)
     assert "`step` did not return within 50 ms" in told(report, "text")
+
+
+def test_an_environment_without_an_end_in_sight_is_played_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(play, "MOST_REPLIES", 20)
+    report = check(broken.HasTheTimeOfTheWorld(), Effort(seeds=20, episodes=4, processes=0), skip=["speed"])
+    assert "an episode was played for 20 of its 1,000,000,000 turns only" in told(report, "turns")
+    assert not report.ok
 
 
 @pytest.mark.proof

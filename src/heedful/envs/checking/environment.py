@@ -69,6 +69,8 @@ def _attributes(env: Any) -> str:
     """What is wrong with the four members. Empty if nothing is."""
     if isinstance(env, type):
         return f"the class {env.__name__} itself; an environment is an object of it, made without arguments"
+    for name in ("actions", "actions_per_turn", "summary"):
+        getattr(env, name, None)  # an environment may lack them, but reading them must not raise
     missing = missing_from(env)
     if missing:
         return missing

@@ -13,7 +13,7 @@ from typing import Any
 
 from heedful.envs.checking.environment import kinds_of
 from heedful.envs.checking.evidence import Evidence
-from heedful.envs.checking.play import Bench, Broke, Played, parting, scripted
+from heedful.envs.checking.play import MOST_REPLIES, Bench, Broke, Played, parting, scripted
 from heedful.envs.checking.replies import actions_per_turn, listed_actions
 from heedful.envs.checking.report import Finding, broken, doubtful, holds, parted, seconds_text, shortened, unchecked
 from heedful.envs.common.actions import format_reply
@@ -98,6 +98,10 @@ def turns(bench: Bench, evidence: Evidence) -> Finding:
     expected = f"`turns` = {limit} is the most that an episode lasts, enforced by the environment and told to the agent"
     remedy = f"end with Ending.OUT_OF_TURNS at reply number {limit}, and state the number in the first observation"
     for played in evidence.whole:
+        if not played.ended and len(played.exchanges) < limit:
+            return unchecked(
+                f"an episode was played for {len(played.exchanges):,} of its {limit:,} turns only, unended"
+            )
         if len(played.exchanges) > limit or not played.ended:
             found = f"no ending after {min(len(played.exchanges), limit)} replies"
             return broken(
@@ -195,7 +199,7 @@ def _as_the_knob_says(bench: Bench, evidence: Evidence) -> Finding | None:
         return None  # and some knobs suit one another only
     expected = f"with the knob turns = {more} an episode lasts at most {more} turns, and its first observation says so"
     remedy = "use `self.turns` in both places"
-    if not played.ended or len(played.exchanges) > more:
+    if more <= MOST_REPLIES - 2 and (not played.ended or len(played.exchanges) > more):
         return broken(
             "the knob `turns` is not enforced",
             expected=expected,
