@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from heedful.rollout.workers import isolated
-from heedful.serving.server import EnvironmentServer, Limits
+from heedful.serving.connections import Limits
+from heedful.serving.server import EnvironmentServer
 from heedful.serving.service import Service
 from heedful.serving.sessions import Sessions
 
@@ -34,12 +35,14 @@ def serving(
     told: list[str] | None = None,
     workers: int = 0,
     timeout: float = PATIENCE,
+    names: Sequence[str] = (),
 ) -> Iterator[EnvironmentServer]:
     """A server in a thread of this process, on a free port."""
     with isolated(env, workers, timeout) as played:
         sessions = Sessions(played.episode, most, idle)
         tell = [].append if told is None else told.append
-        server = EnvironmentServer(("127.0.0.1", 0), Service(env, sessions), sessions, token, limits or Limits(), tell)
+        service, kept = Service(env, sessions), limits or Limits()
+        server = EnvironmentServer(("127.0.0.1", 0), service, sessions, token, kept, tell, names)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:

@@ -28,7 +28,8 @@ class Raised:
     def __str__(self) -> str:
         if isinstance(self.error, RaisedElsewhere):
             return str(self.error)
-        return f"{type(self.error).__name__}: {self.error}"
+        told = guarded_call(lambda: str(self.error))  # foreign code, too
+        return f"{type(self.error).__name__}: {told.value if isinstance(told, Answered) else 'its text cannot be read'}"
 
     @property
     def place(self) -> str:

@@ -28,7 +28,8 @@ from heedful.rollout.baselines import has_blind_player, has_random_player
 from heedful.rollout.player import Player
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation import measure_baselines
-from heedful.serving.server import EnvironmentServer, Limits
+from heedful.serving.connections import Limits
+from heedful.serving.server import EnvironmentServer
 from heedful.types import Conversation, Ending, Group, Reply
 from perilous import Perilous
 from served import PATIENCE, serving, start_server

@@ -17,7 +17,8 @@ from heedful.envs.common.actions import format_reply
 from heedful.envs.common.wire import generator_tree, observation_tree, read_step, read_task, step_tree
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
-from heedful.serving.server import Limits, check_address
+from heedful.serving.connections import Limits
+from heedful.serving.server import check_address
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.types import Ending
 from served import JSON, PATIENCE, Asker, server_process, serving
@@ -177,7 +178,7 @@ def test_a_request_of_any_other_form_is_refused_and_the_server_goes_on() -> None
 
 
 def test_more_connections_than_allowed_are_told_to_come_again() -> None:
-    with serving(ENV, limits=Limits(connections=2)) as server:
+    with serving(ENV, limits=Limits(connections=2, per_address=2, safe_seconds=PATIENCE)) as server:
         first, second, third = Asker(server), Asker(server), Asker(server)
         assert first("GET", "/health")[0] == second("GET", "/health")[0] == 200
         status, refused = third("GET", "/health")
@@ -263,7 +264,7 @@ def test_a_generator_goes_there_and_comes_back_as_if_drawn_from_here() -> None:
     assert answer["rng"] == generator_tree(here)
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM], ids=lambda end: str(end.name))
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1], ids=lambda end: str(end.name))
 def test_the_command_serves_until_it_is_told_to_stop(end: signal.Signals) -> None:
     with server_process("echo", "--port", "0", "--env-workers", "1", "--log-every", "3") as (process, url):
         host, _, port = url.removeprefix("http://").partition(":")

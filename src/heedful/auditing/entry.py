@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
-
 from heedful.auditing.progress import AuditProgress
 from heedful.auditing.recognised import open_log
 from heedful.auditing.run import measure_log
 from heedful.auditing.settings import AuditSettings
 from heedful.configuration import trusting
 from heedful.configuration.jsontext import read_json
+from heedful.console import SafeConsole
 from heedful.storage import RunFolder, StepMetrics, read_metrics
 
 
@@ -67,7 +66,7 @@ def audit(
     chosen = settings or AuditSettings()
     if model is not None:
         chosen = replace(chosen, model=str(model))
-    console = Console(highlight=False, markup=False, soft_wrap=True, quiet=not show)
+    console = SafeConsole(soft_wrap=True, quiet=not show)
     with trusting(trust), AuditProgress(console) as progress:
         folder = None if out is None else Path(out)
         return Audit(measure_log(open_log(Path(log), chosen), chosen, folder, progress, take_over))

@@ -14,7 +14,7 @@ from heedful.auditing.files import LogFiles, find_files, rows_of
 from heedful.auditing.readers import FORMATS, Hints, Reader, recognise
 from heedful.auditing.records import Faults, Knowledge, Row
 from heedful.auditing.settings import AuditSettings, OwnRun
-from heedful.auditing.values import names
+from heedful.configuration import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.unavailable import SPREAD_METRICS, SUCCESS_METRICS
 
@@ -94,7 +94,7 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
         raise ValueError(f"Expected one log in {source}, found {shown}. Name one file, or a folder that holds one log.")
     if not formats:
         file, rows = strangers[0]
-        found = f"columns {names(rows[0])}" if rows else "; ".join(map(str, faults.kept[:2])) or "no rows"
+        found = f"columns {listed(rows[0])}" if rows else "; ".join(map(str, faults.kept[:2])) or "no rows"
         raise ValueError(
             f"Expected a log that heedful can read ({', '.join(FORMATS)}), found in {file}: {found}. docs/audit.md "
             "says which columns each format needs, and how to write your own."

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from heedful.auditing.records import Misfit, Row
+from heedful.configuration import listed
 
 Converted = TypeVar("Converted")
 
@@ -85,10 +86,7 @@ def digest(*texts: str) -> str:
 
 
 def names(words: Iterable[str]) -> str:
-    """A list for a sentence: the first of many names, and how many there are."""
-    listed = list(words)
-    more = f" and {len(listed) - MOST_NAMES:,} more" if len(listed) > MOST_NAMES else ""
-    return ", ".join(listed[:MOST_NAMES]) + more
+    return listed(words)
 
 
 def fitting(convert: Callable[[Row], Converted], rows: Iterable[Row]) -> list[Converted]:

@@ -3,7 +3,7 @@
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
 Exit codes: 0 done, 1 a run among several failed or a rule of check-env is broken, 2 bad input, 3 stopped by an alarm,
-130 interrupted and saved.
+130 interrupted by Ctrl-C, 143 by SIGTERM, 138 by SIGUSR1: saved, if the command can save.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from heedful.configuration import trusting
+from heedful.configuration import clean, complain, cut, tell, trusting
+from heedful.stopping import end_at_once, exit_code_of
 from heedful.version import __version__
 
 COMMANDS = {
@@ -32,8 +35,19 @@ COMMANDS = {
 """Name -> module with `main(argv) -> exit code`, and one line of help."""
 
 
+KEPT = {
+    "train": "what the last checkpoint holds is safe, and heedful train --resume RUN goes on from it",
+    "study": "what its runs have saved is safe, and the same command goes on",
+    "audit": "the steps measured so far are safe, and the same command with --out FOLDER (named above) goes on",
+}
+"""Command -> what an interruption leaves."""
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `heedful` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # for names and letters that it cannot show
     sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
 
 
@@ -41,33 +55,34 @@ def run(argv: Sequence[str]) -> int:
     """Dispatch to a command. Returns the exit code."""
     name, rest = (argv[0], argv[1:]) if argv else ("--help", [])
     if name in ("--help", "-h", "help"):
-        print(_overview())
+        tell(_overview())
         return 0
     if name == "--version":
-        print(f"heedful {__version__}")
+        tell(f"heedful {__version__}")
         return 0
     if name not in COMMANDS:
-        print(f"heedful: there is no command {name!r}; expected one of {', '.join(COMMANDS)}.", file=sys.stderr)
+        complain(f"heedful: there is no command {cut(name, 100)!r}; expected one of {', '.join(COMMANDS)}.")
         return 2
     if name != "train" and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
-        print(
+        complain(
             f"heedful: only `heedful train` runs as several processes, found `heedful {name}` started by torchrun in "
-            f"{os.environ['WORLD_SIZE']}; start it without.",
-            file=sys.stderr,
+            f"{os.environ['WORLD_SIZE']}; start it without."
         )
         return 2
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names of files may hold bytes that no encoding has
-            stream.reconfigure(errors="backslashreplace")
+    # A typed or trusted module:Class is looked for in the current folder, too. Nothing else is.
+    with end_at_once(), _cleaned_warnings(), trusting(folder=os.getcwd()):
+        return _run(name, list(rest))
+
+
+def _run(name: str, rest: list[str]) -> int:
+    """The exit code of one command."""
     try:
-        # A typed or trusted module:Class is looked for in the current folder, too. Nothing else is.
-        with trusting(folder=os.getcwd()):
-            return int(importlib.import_module(COMMANDS[name][0]).main(list(rest)))
+        return int(importlib.import_module(COMMANDS[name][0]).main(rest))
     except SystemExit as stop:  # the parser has printed its help, or what is wrong with the line
         return int(stop.code or 0)
-    except KeyboardInterrupt:
-        print("heedful: interrupted at once; what the last checkpoint holds is safe.", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        complain(f"heedful: {_process()}interrupted at once; {KEPT.get(name, 'nothing was kept')}.")
+        return exit_code_of(stop)
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. Nothing more can be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -76,8 +91,19 @@ def run(argv: Sequence[str]) -> int:
         # An error that the user can fix is one of these and carries a sentence. HEEDFUL_TRACEBACK shows its place.
         if os.environ.get("HEEDFUL_TRACEBACK"):
             raise
-        print(f"heedful: {_process()}{error or type(error).__name__}", file=sys.stderr)
+        complain(f"heedful: {_process()}{error or type(error).__name__}")
         return 2
+
+
+@contextmanager
+def _cleaned_warnings() -> Iterator[None]:
+    """Clean the warnings that are printed: they may quote what a stranger wrote."""
+    usual = warnings.formatwarning
+    warnings.formatwarning = lambda *told, **named: cut(clean(usual(*told, **named)))
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _process() -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from heedful.auditing.settings import AuditSettings
 from heedful.configuration import CommandLine, Positional, Shown
+from heedful.console import SafeConsole
 from heedful.types import Metric
 
 
@@ -57,7 +58,7 @@ def main(argv: list[str]) -> int:
     from heedful.auditing.recognised import open_log
     from heedful.auditing.run import measure_log
 
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = SafeConsole(soft_wrap=True)
     log = open_log(Path(words.log), settings)
     console.print(f"{log.format} in {words.log}", style="bold")
     for sentence in log.reader.knowledge.found:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from heedful import envs
-from heedful.configuration import Choice, CommandLine, ConfigurationError, Positional
+from heedful.configuration import Choice, CommandLine, ConfigurationError, Positional, tell
 from heedful.configuration.trust import import_named, trust_typed
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Finding, Report
@@ -34,9 +34,10 @@ class CheckWords:
       heedful check-env sokoban --env.boxes 2
       heedful check-env my_game:GuessNumber --quick
 
-    Each rule ends as `pass`, `warning` (check it, it may be right), `broken`, or `not applicable` with the reason. A
-    broken rule says what was expected and found, on which task, member and reply, and what to do. Exit code 0: no rule
-    is broken. 1: at least one is. 2: the environment could not be found or made. The same in a test of your own:
+    Each rule ends as `pass`, `warning` (check it, it may be right), `broken`, `not checked` (the environment broke
+    before) or `not applicable`, with the reason. A broken rule says what was expected and found, on which task, member
+    and reply, and what to do. Exit code 0: no rule is broken, and each that applies was looked at. 1: otherwise. 2: the
+    environment could not be found or made. The same in a test of your own:
 
       from heedful.envs.checking.check import QUICK, check
 
@@ -50,7 +51,7 @@ class CheckWords:
     without arguments that returns an environment. The module is in this folder or on PYTHONPATH."""
 
 
-STYLES = {"pass": "green", "warning": "yellow", "broken": "bold red", "not applicable": "dim"}
+STYLES = {"pass": "green", "warning": "yellow", "broken": "bold red", "not checked": "red", "not applicable": "dim"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,19 +159,19 @@ def _checked(env: Any, settings: CheckSettings, origin: str) -> Report:
         # Some environments print. Their output must not mix with the JSON.
         with contextlib.redirect_stdout(sys.stderr):
             report = check(env, settings.effort, settings.skip, origin)
-        print(report.write_json())
+        tell(report.write_json())
         return report
-    from rich.console import Console
+    from heedful.console import SafeConsole
 
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = SafeConsole(soft_wrap=True)
     with console.status("") as status:
 
-        def tell(what: str, finding: Finding | None) -> None:
+        def look(what: str, finding: Finding | None) -> None:
             status.update(f"looking at {what}")
             if finding is not None:
                 _show(finding, console)
 
-        report = check(env, settings.effort, settings.skip, origin, tell)
+        report = check(env, settings.effort, settings.skip, origin, look)
     console.print(report.total, style="bold")
     return report
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful import envs
-from heedful.configuration import CommandLine
+from heedful.configuration import CommandLine, tell
 from heedful.envs.adapters.extras import LIBRARIES, how_to_install, is_installed
 from heedful.protocols import Environment, ListsActions
 from heedful.run.presets import PRESETS
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     lines += ["Presets: heedful train PRESET", *_table(presets, width), ""]
     for paragraph in OWN:
         lines += [paragraph] if paragraph.startswith(" ") else textwrap.wrap(paragraph, width)
-    print("\n".join(lines))
+    tell("\n".join(lines))
     return 0
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from rich.table import Table
 
 from heedful.configuration import CommandLine, Positional, Shown, to_json
+from heedful.console import SafeConsole
 from heedful.run.evaluate import Evaluated, EvaluateSettings, evaluate_subject, settings_of
 from heedful.run.subjects import Subject, find_subject, with_settings
 from heedful.types import Metric
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     defaults = settings_of(subject)
     settings = line.settings(type(defaults), defaults, {"sampling.temperature": words.temperature})
     subject = with_settings(subject, settings)
-    console = Console(highlight=False)
+    console = SafeConsole()
     console.print(f"Evaluating {subject.label}", style="bold", soft_wrap=True)
     for note in subject.notes:
         console.print(note, soft_wrap=True)

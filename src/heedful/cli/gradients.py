@@ -78,12 +78,11 @@ def main(argv: list[str]) -> int:
     folder, config, steps = _chosen(line.words.run, line.words.checkpoint)
     config = replace(config, threads=settings.threads or config.threads, device=settings.device or config.device)
 
-    from rich.console import Console
-
+    from heedful.console import SafeConsole
     from heedful.report.gradients import TABLES, sentences, table, write_gradients_page
     from heedful.storage import read_gradients
 
-    console = Console(highlight=False, markup=False)
+    console = SafeConsole()
     if not console.is_terminal:
         console.width = 160  # a log has room for a table
     for step in steps:

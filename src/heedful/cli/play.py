@@ -154,11 +154,10 @@ class _Watched:
 
 
 def _play_scripted(by: str, settings: ScriptedSettings) -> int:
-    from rich.console import Console
-
+    from heedful.console import SafeConsole
     from heedful.rollout.player import Player
 
-    console, env, task = Console(highlight=False), settings.env, _task(settings)
+    console, env, task = SafeConsole(), settings.env, _task(settings)
     answer = _player(by, settings, task, console)
     episode = _Watched(env.episode())
     player = Player(episode, task, settings.member, env.turns)
@@ -248,9 +247,9 @@ def _ended(ending: str, outcome: float | None, reward: float | None) -> str:
 
 
 def _play_model(subject: Subject, settings: ModelSettings) -> int:
-    from rich.console import Console
+    from heedful.console import SafeConsole
 
-    console, task = Console(highlight=False), _task(settings)
+    console, task = SafeConsole(), _task(settings)
     console.print(f"{subject.label}: {_named(task, settings.member)}", style="bold", soft_wrap=True)
     for note in subject.notes:
         console.print(note, soft_wrap=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.configuration import CommandLine, Positional, Shown
+from heedful.configuration import CommandLine, Positional, Shown, tell
 from heedful.configuration.jsontext import read_json
 from heedful.storage import RunFolder
 
@@ -58,7 +58,7 @@ def _one(path: Path) -> int:
         return 0
     from heedful.report import write_report
 
-    print(write_report(path))
+    tell(write_report(path))
     return 0
 
 
@@ -85,5 +85,5 @@ def _several(paths: list[Path], out: Path) -> int:
     if out.is_dir():
         better = out / "comparison.html"
         raise ValueError(f"Expected a file for the comparison, found the folder {out}: --out {better}.")
-    print(write_comparison(paths, out))
+    tell(write_comparison(paths, out))
     return 0

@@ -1,18 +1,18 @@
 """`heedful serve-env`: an environment server, for trainers on other machines or in other languages.
 
-The first line of output names the environment and its address. Ctrl-C and SIGTERM end the server with exit code 0.
+The first line of output names the environment and its address. Ctrl-C, SIGTERM and SIGUSR1 end the server with
+exit code 0.
 """
 
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from heedful import envs
-from heedful.configuration import Choice, CommandLine, Positional, refuse_below
+from heedful.configuration import Choice, CommandLine, Positional, complain, refuse_below, tell
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout, isolated
 from heedful.run.presets import preset
 
@@ -55,6 +55,12 @@ class ServeSettings:
     """Bytes of the longest request."""
     connections: int = 512
     """Most connections open at once."""
+    connections_per_address: int = 0
+    """Most connections of one address open at once. 0 = three quarters of --connections."""
+    request_seconds: float = 30.0
+    """Seconds in which a request must have arrived whole."""
+    host_name: tuple[str, ...] = ()
+    """Names by which clients call a server without a token, besides localhost and the addresses of this machine."""
     log_every: int = 10_000
     """Requests between two lines of log."""
     token_file: str = ""
@@ -62,9 +68,11 @@ class ServeSettings:
 
     def __post_init__(self) -> None:
         refuse_below(self, port=0, sessions=1, env_workers=0, largest_reply=1024, connections=1, log_every=1)
+        refuse_below(self, connections_per_address=0)
         check_timeout(self.env_timeout)
-        if not 0.0 < self.idle < float("inf"):
-            raise ValueError(f"idle must be a number of seconds above 0, found {self.idle}")
+        for name in ("idle", "request_seconds"):
+            if not 0.0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be a number of seconds above 0, found {getattr(self, name)}")
         if self.port > 65535:
             raise ValueError(f"port must be at most 65535, found {self.port}")
 
@@ -79,25 +87,32 @@ def main(argv: list[str]) -> int:
 
 
 def serve(settings: ServeSettings) -> int:
-    """Listen until Ctrl-C or SIGTERM."""
+    """Listen until Ctrl-C, SIGTERM or SIGUSR1."""
     from heedful.envs.remote.server_calls import read_token
-    from heedful.serving.server import EnvironmentServer, Limits, check_address
+    from heedful.serving.connections import Limits
+    from heedful.serving.server import EnvironmentServer, check_address
     from heedful.serving.service import Service
     from heedful.serving.sessions import Sessions
 
     token = read_token(settings.token_file)
     check_address(settings.host, token)
-    for end in (signal.SIGTERM, signal.SIGINT):  # a shell has background jobs ignore the latter
-        signal.signal(end, signal.default_int_handler)
-    limits = Limits(settings.largest_reply, settings.connections, settings.log_every)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has background jobs ignore it
+    limits = Limits(
+        settings.largest_reply,
+        settings.connections,
+        settings.log_every,
+        settings.connections_per_address,
+        settings.request_seconds,
+    )
+    where = f"{settings.env_workers} worker processes" if settings.env_workers else "the server's process"
+    asks = ", clients need the token" if token else ""
     with isolated(settings.env, settings.env_workers, settings.env_timeout) as env:
         sessions = Sessions(env.episode, settings.sessions, settings.idle)
         service = Service(settings.env, sessions)
-        with EnvironmentServer((settings.host, settings.port), service, sessions, token, limits, _tell) as server:
-            where = f"{settings.env_workers} worker processes" if settings.env_workers else "the server's process"
-            asks = ", clients need the token" if token else ""
-            print(f"serving {settings.env.name} at {server.url}, episodes in {where}{asks}; Ctrl-C ends it", flush=True)
+        address, names = (settings.host, settings.port), settings.host_name
+        with EnvironmentServer(address, service, sessions, token, limits, _tell, names) as server:
             try:
+                tell(f"serving {settings.env.name} at {server.url}, episodes in {where}{asks}; Ctrl-C ends it")
                 server.serve_forever()
             except KeyboardInterrupt:
                 _tell("stopping")
@@ -107,4 +122,4 @@ def serve(settings: ServeSettings) -> int:
 
 
 def _tell(line: str) -> None:
-    print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)
+    complain(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.configuration import CommandLine, Positional, Shown, refuse_below
+from heedful.configuration import CommandLine, Positional, Shown, refuse_below, tell
 from heedful.configuration.jsontext import read_json
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ class StudyWords:
       heedful study smoke --help
       heedful study filter_on_collapse --processes 2
 
-    Exit codes: 0 done, 1 a run failed (the others continued), 2 bad input, 130 interrupted and saved.
+    Exit codes: 0 done, 1 a run failed (the others continued), 2 bad input, 130, 143 or 138
+    interrupted by Ctrl-C, SIGTERM or SIGUSR1, and saved.
     """
 
     name: Annotated[str | None, Positional("NAME")] = None
@@ -65,7 +66,7 @@ def main(argv: list[str]) -> int:
     if words.job is not None:
         return _job(words, line.besides("job"))
     if words.name is None:
-        print(_listing())
+        tell(_listing())
         return 0
     from heedful.studies import find_study
     from heedful.studies.declaration import study_to_json
@@ -85,10 +86,10 @@ def main(argv: list[str]) -> int:
         words.take_over,
     )
     if line.helping:
-        print(f"{_about(request)}\n\n{line.help()}")
+        tell(f"{_about(request)}\n\n{line.help()}")
         return 0
     if words.print:
-        print(json.dumps(study_to_json(request.selected), indent=2))
+        tell(json.dumps(study_to_json(request.selected), indent=2))
         return 0
     return run_study(request, wide_console())
 

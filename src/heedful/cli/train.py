@@ -16,6 +16,7 @@ from heedful.distributed.parallel import ProcessRank
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
 from heedful.run.train import Run, algorithm_name, resume, train
+from heedful.stopping import exit_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,6 @@ def _free_folder(name: str) -> Path:
 
 
 def _code(run: Run) -> int:
-    """130 for a run that was interrupted, 3 for one that an alarm stopped, else 0."""
+    """128 and the signal's number for a run that was interrupted, 3 for one that an alarm stopped, else 0."""
     assert run.outcome is not None
-    return 130 if run.outcome.interrupted else 3 if run.outcome.stopped_by else 0
+    return exit_code(run.outcome.signal) if run.outcome.interrupted else 3 if run.outcome.stopped_by else 0

@@ -32,6 +32,7 @@ The string literal under a field is its documentation.
 
 from heedful.configuration.command import CommandLine
 from heedful.configuration.command_line import parse
+from heedful.configuration.foreign_text import clean, complain, cut, listed, tell
 from heedful.configuration.limits import refuse_below
 from heedful.configuration.schema import Choice, NamesCode, Positional, Setting, Shown, settings_of
 from heedful.configuration.tree import ConfigurationError, Problem, code_named_in, from_json, to_json, trust_flags
@@ -46,11 +47,16 @@ __all__ = [
     "Problem",
     "Setting",
     "Shown",
+    "clean",
     "code_named_in",
+    "complain",
+    "cut",
     "from_json",
+    "listed",
     "parse",
     "refuse_below",
     "settings_of",
+    "tell",
     "to_json",
     "trust_flags",
     "trusting",

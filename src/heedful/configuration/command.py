@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from heedful.configuration.command_line import Given, Naming, read_flags, read_settings, refuse, split, stray
 from heedful.configuration.docs import field_docs
 from heedful.configuration.explain import flag_of, help_text, is_switch
+from heedful.configuration.foreign_text import tell
 from heedful.configuration.schema import MISSING, Many, Positional, Setting, describe, settings_of
 from heedful.configuration.tree import Problem, Tree, read, start
 from heedful.configuration.trust import TRUST_FLAGS, trust_model_code, trust_typed
@@ -114,7 +115,7 @@ class CommandLine(Generic[W]):
     def end(self) -> None:
         """End the line of a command without settings: print the help it asks for, or refuse what is left."""
         if self.helping:
-            print(self.help())
+            tell(self.help())
             raise SystemExit(0)
         problems: list[Problem] = []
         read_flags(self._cls, self._said, self._rest, problems, reserved=())

@@ -10,13 +10,13 @@ Flags that choose are read before the others, since they decide which others the
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from heedful.configuration.explain import flag_of, help_text, is_switch, negation_of
+from heedful.configuration.foreign_text import complain, cut, tell
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.schema import (
     RESERVED,
@@ -96,7 +96,7 @@ def read_settings(
             tree = _merge_file(cls, tree, given, problems)
     tree = _choose(cls, tree, givens)
     if any(given.path == ("help",) for given in givens):
-        print(explain(tree))
+        tell(explain(tree))
         raise SystemExit(0)
     tree = merge(cls, tree, read_flags(cls, tree, givens, problems))
     found = read(cls, tree, problems)
@@ -104,7 +104,7 @@ def read_settings(
         refuse(problems, {given.path for given in givens}, naming)
     assert isinstance(found, cls)
     if any(given.path == ("print_config",) for given in givens):
-        print(json.dumps(to_json(found), indent=2, allow_nan=False))
+        tell(json.dumps(to_json(found), indent=2, allow_nan=False))
         raise SystemExit(0)
     return found
 
@@ -311,6 +311,6 @@ def refuse(problems: Sequence[Problem], given: set[tuple[str, ...]], naming: Nam
         path = tuple(problem.path.partition("[")[0].removesuffix(".type").split("."))
         where = flag_of(path) if path in given else problem.path
         lines.append(str(Problem(where, problem.sentence)))
-    print("\n".join(f"{naming.prog}: {line}" for line in lines), file=sys.stderr)
-    print(f"See `{naming.line} --help` for all settings.", file=sys.stderr)
+    complain("\n".join(cut(f"{naming.prog}: {line}") for line in lines))
+    complain(f"See `{cut(naming.line, 200)} --help` for all settings.")
     raise SystemExit(2)

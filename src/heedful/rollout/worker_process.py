@@ -3,6 +3,8 @@
 Promise: a worker never outlives whoever started it, whatever its environments are doing; what an environment raises
 goes back as text, the same as it would read in the trainer's own process.
 
+Signals of a scheduler reach every process of a job. A worker ignores them: the trainer finishes its step first.
+
 Each request is acknowledged by an empty message before foreign code is called, so that the other side can tell a
 process that was found dead from one that died of the request.
 """
@@ -30,6 +32,7 @@ from heedful.envs.common.wire import (
 )
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Environment, Episode
+from heedful.stopping import leave_signals_to_the_parent
 
 BEGUN = b""
 """The acknowledgement of a request."""
@@ -47,6 +50,7 @@ def serve(line_descriptor: int, lifeline: int, limit: float) -> None:
     `lifeline`: the reading end of a pipe that is closed when whoever started this process ends. `limit`: seconds that a
     request may take, as known to the other side, which kills this process past them; 0 = no limit.
     """
+    leave_signals_to_the_parent()
     threading.Thread(target=_die_with_parent, args=(lifeline,), daemon=True).start()
     line = Line(socket.socket(fileno=line_descriptor))
     try:

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from heedful import envs
 from heedful.configuration import Choice, refuse_below, trusting
+from heedful.console import SafeConsole
 from heedful.models.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Environment, Policy
@@ -129,7 +130,7 @@ def evaluate(
         if temperature is not None:
             given["sampling"] = replace(settings.sampling, temperature=temperature)
         settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
-        return evaluate_subject(with_settings(found, settings), settings, Console(highlight=False, quiet=not show))
+        return evaluate_subject(with_settings(found, settings), settings, SafeConsole(quiet=not show))
 
 
 def settings_of(subject: Subject) -> EvaluateSettings:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import FrameType
 from typing import Protocol
 
 from heedful.algorithms.loss_scale import loss_scale_factor
@@ -30,6 +28,7 @@ from heedful.run.config import TrainConfig
 from heedful.run.evaluation import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
 from heedful.run.parts import Parts
 from heedful.seeds import derive, stream
+from heedful.stopping import finish_the_step_first
 from heedful.storage import RunFolder, write_rollouts, write_scores, write_whole
 from heedful.training.critic import value_metrics
 from heedful.training.samples import credit, merge_rows
@@ -55,6 +54,8 @@ class Outcome:
     interrupted: bool
     stopped_by: tuple[str, ...] = ()
     """The alarms that ended the run, if any did."""
+    signal: int = 0
+    """The signal that interrupted it. SIGINT also where `stop()` did, 0 where nothing did."""
 
 
 @dataclass(slots=True)
@@ -83,8 +84,8 @@ def train_steps(
 ) -> Outcome:
     """Train from `parts.version` to `config.steps`. Evaluate, measure, store and checkpoint on the way.
 
-    The first Ctrl-C, or a true `stop()`, finishes the step, saves a checkpoint and returns. A second Ctrl-C raises
-    KeyboardInterrupt.
+    The first Ctrl-C, SIGTERM or SIGUSR1, or a true `stop()`, finishes the step, saves a checkpoint and returns. A
+    second signal raises KeyboardInterrupt.
 
     An alarm is reported once, when it is raised. With `on_collapse` stop a collapse ends the run like a Ctrl-C. A
     resumed run keeps the alarms that were raised before. Only a newly raised one reports and stops again.
@@ -127,11 +128,12 @@ def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
             with clock.stage("store"):
                 run.store(step, groups, verdicts, diagnosis)
             run.write(step, [*metrics, *diagnosis.metrics], clock, groups)
-            asked, stopped_by = run.agree(interrupt.asked or stop(), run.warn(diagnosis, watch))
+            asked = interrupt.signal or (signal.SIGINT if stop() else 0)
+            asked, stopped_by = run.agree(asked, run.warn(diagnosis, watch))
             if run.due(step + 1) or asked or stopped_by:
                 run.save(step + 1)
             if asked or stopped_by:
-                return Outcome(step + 1, asked, stopped_by)
+                return Outcome(step + 1, asked != 0, stopped_by, asked)
     clock = Clock()
     metrics = run.hand_over_weights(config.steps, clock) if config.steps in run.evaluations else []
     metrics += run.evaluate(config.steps, clock, baselines)
@@ -303,10 +305,10 @@ class _Run:
         stops = self.config.on_collapse == "stop"
         return tuple(alarm.name for alarm in diagnosis.raised if alarm.collapse and stops)
 
-    def agree(self, asked: bool, stopped_by: tuple[str, ...]) -> tuple[bool, tuple[str, ...]]:
-        """Whether any rank was interrupted, and the alarms that stop rank 0. The same answer on every rank."""
-        answers = self.world.gather((asked, stopped_by))
-        return any(answer[0] for answer in answers), answers[0][1]
+    def agree(self, asked: int, stopped_by: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+        """The signal that interrupted any rank, and the alarms that stop rank 0. The same answer on every rank."""
+        answers = self.world.gather((int(asked), stopped_by))
+        return next((answer[0] for answer in answers if answer[0]), 0), answers[0][1]
 
     def due(self, version: int) -> bool:
         """Whether a checkpoint is due: at regular steps, wherever the run is evaluated, and at its end."""
@@ -331,33 +333,3 @@ def _shaping(groups: Sequence[Group]) -> tuple[str, ...]:
     turns = [turn for group in groups for trajectory in group.trajectories for turn in trajectory.turns]
     names = sorted({name for turn in turns for name in turn.rewards})
     return tuple(names) if len(names) > 1 else ()
-
-
-@dataclass(slots=True)
-class Interrupt:
-    """Whether Ctrl-C was pressed to stop a loop."""
-
-    asked: bool = False
-
-
-@contextmanager
-def finish_the_step_first() -> Iterator[Interrupt]:
-    """Let Ctrl-C stop a loop after its step. A second Ctrl-C raises KeyboardInterrupt at once.
-
-    Only a program's main thread may listen for signals. In other threads nothing is changed.
-    """
-    interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupt
-        return
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if interrupt.asked:
-            raise KeyboardInterrupt
-        interrupt.asked = True
-
-    earlier = signal.signal(signal.SIGINT, ask)
-    try:
-        yield interrupt
-    finally:
-        signal.signal(signal.SIGINT, earlier)

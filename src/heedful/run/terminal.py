@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from heedful.console import SafeConsole
 from heedful.diagnostics.catalogue import LIVE_COLUMNS, Column, entry_of
 from heedful.models.replies import Tags
 from heedful.types import Metric, Trajectory
@@ -34,7 +35,7 @@ class TerminalView:
 
     def __init__(self, steps: int, start: int, tags: Tags, console: Console | None = None) -> None:
         # Neither markup nor wrapping: brackets of intervals and paths are text, and a path must not be broken.
-        self.console = console or Console(highlight=False, markup=False, soft_wrap=True)
+        self.console = console or SafeConsole(soft_wrap=True)
         self.steps = steps
         self._start = start
         self._tags = tags

@@ -1,7 +1,8 @@
 """The HTTP server of a `Service`: connections, limits, tokens and shutdown.
 
-Connections, the size of a request, sessions and idle time are limited. If there is a token, every request except the
-health check needs it. Without a token the server listens on this machine only.
+Connections, the size of a request, the time for its arrival, sessions and idle time are limited. If there is a token,
+every request except the health check needs it. Without a token the server listens on this machine only, and a request
+must name it as its host.
 
 It uses the standard library's threading server, not an ASGI framework. Environments are blocking code, so each request
 would run in a thread under a framework too. The nine requests here need none of its features (streams, sockets for many
@@ -12,22 +13,24 @@ connections. There is no TLS: put a reverse proxy or an SSH tunnel in front.
 
 from __future__ import annotations
 
-import contextlib
 import hmac
+import io
 import ipaddress
 import json
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
 
+from heedful.envs.common.deadline import DeadlineReader
 from heedful.envs.common.wire import LARGEST_FRAME, Tree, encode
+from heedful.serving.connections import Connections, Limits
+from heedful.serving.heads import BadHead, is_named, read_head
 from heedful.serving.service import Service
 from heedful.serving.sessions import Refusal, Sessions
 
@@ -36,18 +39,6 @@ CONNECTION_IDLE = 300.0
 
 SWEEP_EVERY = 1.0
 """Seconds between two checks for idle sessions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of a server."""
-
-    largest_request: int = 2**22
-    """Maximum size in bytes. A character of a reply can take six bytes."""
-    connections: int = 512
-    """Maximum number of open connections. Each takes a thread."""
-    log_every: int = 10_000
-    """Requests between two lines of log."""
 
 
 def check_address(host: str, token: str) -> None:
@@ -83,14 +74,16 @@ class EnvironmentServer(ThreadingHTTPServer):
         token: str,
         limits: Limits,
         tell: Callable[[str], None],
+        names: Sequence[str] = (),
     ) -> None:
+        """`names`: host names by which clients may call a server without a token, besides those of this machine."""
         check_address(address[0], token)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         self.service, self.sessions, self.token, self.limits = service, sessions, token, limits
+        self.names = (address[0], *names)
         self._tell = tell
-        self._seats = threading.BoundedSemaphore(limits.connections)
-        self._connections: set[socket.socket] = set()
+        self.connections = Connections(limits)
         self._counting = threading.Lock()
         self._requests = self._refused = 0
         self._seconds = 0.0
@@ -129,11 +122,10 @@ class EnvironmentServer(ThreadingHTTPServer):
         )
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._seats.acquire(blocking=False):
-            self._connections.add(request)
+        sentence = self.connections.admit(request, str(client_address[0]))
+        if not sentence:
             super().process_request(request, client_address)
             return
-        sentence = f"All {self.limits.connections} connections of this server are in use; try again later."
         body = encode({"error": sentence})
         head = f"HTTP/1.1 503 Service Unavailable\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
         request.settimeout(1.0)
@@ -148,15 +140,12 @@ class EnvironmentServer(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._connections.discard(request)
-            self._seats.release()
+            self.connections.leave(request)
 
     def server_close(self) -> None:
         """Also close the open connections, because their threads would continue to answer."""
         super().server_close()
-        for connection in tuple(self._connections):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        self.connections.close()
 
     def service_actions(self) -> None:
         """Close idle sessions. `serve_forever` calls this between two connections, at least twice a second."""
@@ -192,6 +181,47 @@ class _Handler(BaseHTTPRequestHandler):
     """Large enough to send headers and body together."""
     server: EnvironmentServer
 
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._reader = DeadlineReader(self.connection, CONNECTION_IDLE)
+        self.rfile = self._incoming = io.BufferedReader(self._reader, 2**16)
+
+    def handle_one_request(self) -> None:
+        """Read one request strictly and answer it. The standard library's reading repairs what it can."""
+        self.close_connection = True
+        self._reader.allow(CONNECTION_IDLE)
+        if not self._incoming.peek(1):
+            return
+        self._reader.allow(self.server.limits.request_seconds)
+        try:
+            first, fields = read_head(self._incoming)
+        except BadHead as bad:
+            self._refuse(bad.status, str(bad))
+            return
+        except TimeoutError:
+            self._refuse(408, f"The request did not arrive within {self.server.limits.request_seconds:g} s.")
+            return
+        self.raw_requestline, self.rfile = first, io.BytesIO(fields)
+        readable = self.parse_request()
+        self.rfile = self._incoming
+        if not readable:
+            return
+        method = getattr(self, f"do_{self.command}", None)
+        if method is None:
+            self.send_error(501, f"Unsupported method ({self.command!r})")
+            return
+        method()
+        self.wfile.flush()
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        """Refuse a request that was not read to its end, and close the connection."""
+        self.close_connection = True
+        self.request_version, self.requestline, self.command = self.protocol_version, "", ""
+        self._send(status, {"error": sentence})
+        self.wfile.flush()
+        self.server.count(0.0, refused=True)
+
     def do_GET(self) -> None:
         self._serve()
 
@@ -214,15 +244,24 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         begun = time.perf_counter()
         try:
-            status, tree = self.server.service.answer(self.command, self.path, self._read())
+            body = self._read()
+            self.server.connections.is_answered(self.connection)
+            status, tree = self.server.service.answer(self.command, self.path, body)
         except Refusal as refusal:
             status, tree = refusal.status, {"error": str(refusal)}
+        except TimeoutError:
+            self.close_connection = True
+            limit = self.server.limits.request_seconds
+            status, tree = 408, {"error": f"The request did not arrive within {limit:g} s."}
+        self.server.connections.waits(self.connection)
+        self.connection.settimeout(self.server.limits.request_seconds)
         self._send(status, tree)
         self.server.count(time.perf_counter() - begun, refused=status >= 400)
 
     def _read(self) -> Tree:
         """The request's body. Raises Refusal. The connection is closed if a body is left unread."""
         self._check_token()
+        self._check_host()
         length = self._length()
         body = self.rfile.read(length)
         if len(body) < length:
@@ -270,6 +309,18 @@ class _Handler(BaseHTTPRequestHandler):
         if not hmac.compare_digest(given, f"Bearer {token}".encode()):
             self.close_connection = True
             raise Refusal(401, "Expected the server's token as `Authorization: Bearer TOKEN`: set HEEDFUL_ENV_TOKEN.")
+
+    def _check_host(self) -> None:
+        """Refuse a host name that is not this server's. With a token, a strange web page cannot ask anything."""
+        host, names = self.headers.get("Host"), self.server.names
+        if self.server.token or host is None or is_named(host, names):
+            return
+        self.close_connection = True
+        raise Refusal(
+            421,
+            f"Expected this machine as the host of the request, found {host[:60]!r}. If clients call the server by "
+            "that name, start it with --host-name NAME, or with a token.",
+        )
 
     def _send(self, status: int, tree: Tree) -> None:
         body = encode(tree)

@@ -26,12 +26,11 @@ from typing import Any
 from heedful.configuration import to_json
 from heedful.envs.common.actions import actions_of
 from heedful.envs.common.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
+from heedful.envs.remote.answers import PROTOCOL
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, ListsActions, Summarises
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.types import Task
-
-PROTOCOL = 1
 
 MOST_SEEDS = 1000
 """Maximum number of seeds in one request for tasks."""

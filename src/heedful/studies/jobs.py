@@ -121,7 +121,7 @@ class SamplingJob:
         return folder.report.exists()
 
     def run(self, folder: RunFolder, seed: int) -> int:
-        """Sample what is missing in `folder`; the exit code: 0, or 130 when interrupted between two batches."""
+        """Sample what is missing in `folder`; the exit code: 0, or 128 and the signal between two batches."""
         from heedful.studies.sampling import sample_batches
 
         return sample_batches(self.seeded(seed), self.batches, self.forced, folder)

@@ -1,6 +1,7 @@
 """Several runs as processes at the same time: started in turn, watched, interrupted together.
 
-Promise: Ctrl-C reaches every running process exactly once. No process outlives an error of this module.
+Promise: Ctrl-C, or a scheduler's signal, reaches every running process exactly once. No process outlives an error of
+this module.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from heedful.stopping import OF_SCHEDULERS, exit_code
 from heedful.storage import append
 
 POLL_SECONDS = 0.5
@@ -23,10 +25,16 @@ POLL_SECONDS = 0.5
 STOPPED_BY_ALARM = 3
 """The exit code of a run that its own alarm ended: it is over, and it did not fail."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, *OF_SCHEDULERS, signal.SIGHUP)
 
-_STATES = {None: "running", 0: "done", STOPPED_BY_ALARM: "stopped", 130: "interrupted", -signal.SIGINT: "interrupted"}
-"""Exit code -> state; any other is a failure. -SIGINT: the signal came before the run could catch it."""
+_STATES: dict[int | None, str] = {
+    None: "running",
+    0: "done",
+    STOPPED_BY_ALARM: "stopped",
+    **{exit_code(number): "interrupted" for number in _SIGNALS},
+    **{-number: "interrupted" for number in _SIGNALS},
+}
+"""Exit code -> state; any other is a failure. A negative one: the signal came before the run could catch it."""
 
 
 @dataclass(slots=True)
@@ -90,8 +98,8 @@ def heedful_command(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-P", "-m", "heedful", *arguments]
 
 
-def run_children(children: Sequence[Child], at_once: int, show: Callable[[Mapping[str, str]], None]) -> bool:
-    """Run all children, `at_once` at a time; whether they were interrupted.
+def run_children(children: Sequence[Child], at_once: int, show: Callable[[Mapping[str, str]], None]) -> int:
+    """Run all children, `at_once` at a time; the signal that interrupted them, or 0.
 
     `show` is called with the state of every child, by label, about every `POLL_SECONDS`.
     """
@@ -103,7 +111,7 @@ def run_children(children: Sequence[Child], at_once: int, show: Callable[[Mappin
                 running = list(states.values()).count("running")
                 show(states)
                 if not running and (asked or not waiting):
-                    return bool(asked)
+                    return asked[0] if asked else 0
                 for child in waiting[: 0 if asked else max(0, at_once - running)]:
                     child.start()
                     if asked:  # it came while this one was being started

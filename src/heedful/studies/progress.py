@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heedful.configuration.jsontext import parse_json
+from heedful.console import SafeConsole
 from heedful.diagnostics.catalogue import LIVE_COLUMNS
 from heedful.run.terminal import duration
 
@@ -99,8 +100,8 @@ def number(stored: object) -> float | None:
 
 def wide_console() -> Console:
     """The console of a command that prints tables: 160 columns where there is no terminal, in place of 80."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=160)
+    console = SafeConsole()
+    return console if console.is_terminal else SafeConsole(width=160)
 
 
 class RunsView:

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from heedful.configuration import to_json
 from heedful.run.terminal import GrowthBar, duration
+from heedful.stopping import exit_code
 from heedful.studies.declaration import Study, narrowed
 from heedful.studies.jobs import TrainingJob, job_trust
 from heedful.studies.processes import Child, at_once, run_children
@@ -77,7 +78,7 @@ def run_study(request: Request, console: Console) -> int:
     """Run what is left of a study, then write its results and its page.
 
     Returns:
-        0, 1 if a run failed, 130 if interrupted; for a flat study 3 if an alarm stopped a run.
+        0, 1 if a run failed, 128 and the signal if interrupted; for a flat study 3 if an alarm stopped a run.
 
     Raises:
         ValueError: the folder holds another study, a changed one, or is in use.
@@ -98,7 +99,7 @@ def run_study(request: Request, console: Console) -> int:
         )
         _grow_shared(selected, pending, console)
         children = [_child(selected, run, lock, request.take_over) for run in pending]
-        interrupted = _watch(session, children, workers) if children else False
+        interrupted = _watch(session, children, workers) if children else 0
         failed = [child for child in children if child.state == "failed"]
         for child in failed:
             _show_failure(child, console)
@@ -139,7 +140,7 @@ def _child(study: Study, run: StudyRun, lock: int, take_over: bool) -> Child:
     return Child(run.label, run.log, lambda: [*job.command(run.folder, run.seed), *job_trust(job), *taken], (lock,))
 
 
-def _watch(session: _Session, children: Sequence[Child], workers: int) -> bool:
+def _watch(session: _Session, children: Sequence[Child], workers: int) -> int:
     """Run the children; note every state as it changes, so that a killed study knows what it knew."""
     rows = [_row(session.study, run) for run in session.runs]
     over = {run.label: "done" for run in session.runs} | {child.label: "waiting" for child in children}
@@ -196,7 +197,7 @@ def _show_failure(child: Child, console: Console) -> None:
         console.print(f"  {line}", markup=False, soft_wrap=True)
 
 
-def _end(session: _Session, failed: Sequence[Child], interrupted: bool) -> int:
+def _end(session: _Session, failed: Sequence[Child], interrupted: int) -> int:
     """Say how to go on with what is not done; returns the exit code."""
     console, path, flat = session.console, session.folder.path, session.study.flat
     if interrupted:
@@ -208,7 +209,7 @@ def _end(session: _Session, failed: Sequence[Child], interrupted: bool) -> int:
         names = ", ".join(child.label for child in failed)
         console.print(f"{len(failed)} of {len(session.runs)} runs failed: {names}", style="red", soft_wrap=True)
     stopped = flat and _show_stopped(session)
-    return 1 if failed else 130 if interrupted else 3 if stopped else 0
+    return 1 if failed else exit_code(interrupted) if interrupted else 3 if stopped else 0
 
 
 def _show_stopped(session: _Session) -> bool:

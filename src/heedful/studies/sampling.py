@@ -9,20 +9,19 @@ from __future__ import annotations
 import copy
 import json
 
-from rich.console import Console
-
 from heedful.configuration import to_json
+from heedful.console import SafeConsole
 from heedful.envs.common.tasks import TaskStream
 from heedful.models.load import pick_device
 from heedful.policies import OpenPolicySource, Weights, open_with
 from heedful.report import write_report
 from heedful.rollout import Request, isolated
 from heedful.run.config import TrainConfig
-from heedful.run.loop import finish_the_step_first
 from heedful.run.parts import Parts, assemble
 from heedful.run.terminal import GrowthBar
 from heedful.seeds import derive, stream
 from heedful.statistics.group_statistics import values_on
+from heedful.stopping import exit_code, finish_the_step_first
 from heedful.storage import RunFolder, describe_environment, read_metrics, write_rollouts, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.studies.detector.forced_thoughts import forced_thought_success
@@ -30,7 +29,7 @@ from heedful.types import Metric
 
 
 def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFolder) -> int:
-    """Sample the batches that the folder lacks, then write its report; 0, or 130 when interrupted between batches.
+    """Sample the batches that the folder lacks, then write its report; 0, or 128 and the signal between batches.
 
     `forced`: tasks per batch for the direct test, 0 = none.
     """
@@ -40,7 +39,7 @@ def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFo
         found = describe_environment(str(pick_device(config.device)), config.threads)
         write_whole(folder.environment, json.dumps(found, indent=2) + "\n")
     first = _batches_done(folder)
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = SafeConsole(soft_wrap=True)
     with GrowthBar(console) as bar:
         parts = assemble(config, bar, None)
     blank = parts.diagnostician.state()
@@ -57,7 +56,7 @@ def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFo
                 tracker.write(batch, metrics + _force(forced, config, parts, source, batch))
                 console.print(f"batch {batch + 1}/{batches}")
                 if interrupt.asked:
-                    return 130
+                    return exit_code(interrupt.signal)
     finally:
         tracker.close()
     write_report(folder)

@@ -131,6 +131,88 @@ class StepsWithNothing(Right):
         return changed(lambda step, response, episode: None)(self)  # type: ignore[arg-type,return-value]
 
 
+def _raise_at_the_end(step: Step, response: str, episode: Attempt) -> Step:
+    if step.ending is not None:
+        raise RuntimeError("no score today")
+    return step
+
+
+@dataclass(frozen=True)
+class RaisesAtEveryStep(Right):
+    def episode(self) -> Any:
+        class Silent(Attempt):
+            def step(self, response: str) -> Step:
+                raise RuntimeError("no answer today")
+
+        return Silent(self)
+
+
+@dataclass(frozen=True)
+class RaisesAtTheLastStep(Right):
+    """Each episode is played well up to the reply that ends it."""
+
+    def episode(self) -> Any:
+        return changed(_raise_at_the_end)(self)
+
+
+@dataclass(frozen=True)
+class RaisesWhenSolved(Right):
+    """Guesses that happen to be right find it, and the solver does."""
+
+    def episode(self) -> Any:
+        def solve(step: Step, response: str, episode: Attempt) -> Step:
+            return _raise_at_the_end(step, response, episode) if step.ending is Ending.SOLVED else step
+
+        return changed(solve)(self)
+
+
+@dataclass(frozen=True)
+class RaisesWithoutAText(Right):
+    def episode(self) -> Any:
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise ValueError("not even that")
+
+        class Silent(Attempt):
+            def step(self, response: str) -> Step:
+                raise Mute
+
+        return Silent(self)
+
+
+@dataclass(frozen=True)
+class RaisesWhenAskedItsActions(Right):
+    @property
+    def actions(self) -> tuple[str, ...]:
+        raise RuntimeError("no list today")
+
+
+@dataclass(frozen=True)
+class HasTheTimeOfTheWorld(Right):
+    turns: int = 10**9
+
+
+@dataclass(frozen=True)
+class LeavesTheProcessAtEveryStep(Right):
+    def episode(self) -> Any:
+        class Leaving(Attempt):
+            def step(self, response: str) -> Step:
+                sys.exit(3)
+
+        return Leaving(self)
+
+
+@dataclass(frozen=True)
+class HangsAtEveryStep(Right):
+    def episode(self) -> Any:
+        class Asleep(Attempt):
+            def step(self, response: str) -> Step:
+                while True:
+                    time.sleep(0.01)
+
+        return Asleep(self)
+
+
 @dataclass(frozen=True)
 class ActionsInAList(Right):
     def episode(self) -> Any:

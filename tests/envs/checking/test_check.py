@@ -16,6 +16,7 @@ from test_every_environment import identify
 
 from heedful import envs
 from heedful.envs.adapters.extras import LIBRARIES, is_installed
+from heedful.envs.checking import play
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.episodes import tells
 from heedful.envs.checking.global_state import moved_generators
@@ -67,6 +68,12 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.EndsTooSoon, {"turns"}, "Ending.OUT_OF_TURNS at reply 2 of 3"),
     (broken.KeepsItsLimitsSecret, {"turns"}, "no 5 in"),
     (broken.TellsAnotherLimit, {"turns"}, "no 19 in"),
+    (broken.RaisesAtEveryStep, {"text"}, "`step` raised RuntimeError: no answer today"),
+    (broken.RaisesAtTheLastStep, {"text"}, "`step` raised RuntimeError: no score today"),
+    (broken.RaisesWhenSolved, {"text", "demonstrations"}, "`step` raised RuntimeError: no score today"),
+    (broken.RaisesWithoutAText, {"text"}, "`step` raised Mute: its text cannot be read"),
+    (broken.RaisesWhenAskedItsActions, {"protocol"}, "RuntimeError: no list today"),
+    (broken.LeavesTheProcessAtEveryStep, {"text"}, "`step` ended the process: SystemExit(3)"),
     (broken.FearsNul, {"text"}, "`step` raised ValueError: cannot read"),
     (broken.FearsLongNumbers, {"text"}, "integer string conversion"),
     (broken.LeavesTheProcess, {"text"}, "`step` ended the process: SystemExit(3); after 1 of "),
@@ -110,6 +117,27 @@ ELSEWHERE: list[tuple[type, str]] = [
     (broken.ReadsTheClock, "its clock 400 days ahead"),
     (broken.ReadsTheCalendar, "the answer to reply 1 differs"),
 ]
+
+
+DOUBTFUL: list[tuple[type, str, str]] = [
+    (broken.IdsThatHoldTheSeed, "splits", "pairs of tasks with different ids begin alike"),
+    (broken.AnswerAmongTheNumbers, "leak", "copying the last number as the answer solves 100%"),
+    (broken.TellsItsTag, "secrets", "'carrying' stands in the observations"),
+]
+
+ONLY_WARNS = {"speed"}
+"""Rules that nothing breaks. A fixture is warned of each, in a test of its own."""
+
+LIFELESS = [
+    broken.WithoutMake,
+    broken.StartsWithText,
+    broken.RaisesAtTheStart,
+    broken.StepsWithNothing,
+    broken.RaisesAtEveryStep,
+    broken.RaisesAtTheLastStep,
+    broken.LeavesTheProcessAtEveryStep,
+]
+"""Environments of which no ordinary episode reaches its end."""
 
 
 def told(report: Report, rule: str) -> str:
@@ -156,6 +184,40 @@ def test_what_depends_on_hashes_or_the_clock_is_found_in_other_processes(env: ty
     assert words in told(report, "processes")
 
 
+def test_every_rule_is_broken_by_an_environment_made_for_it() -> None:
+    found = {rule for _, rules, _ in BREAKS for rule in rules} | {"processes" for _ in ELSEWHERE}
+    assert found | ONLY_WARNS == {rule.name for rule in RULES}, "A new rule needs an environment that breaks it."
+
+
+@pytest.mark.parametrize("env", LIFELESS, ids=lambda env: env.__name__)
+def test_no_rule_is_inapplicable_for_lack_of_a_living_episode(env: type) -> None:
+    # Every rule applies to `Right`, of which these environments are copies with one fault.
+    report = check(env(), Effort(seeds=20, episodes=4, processes=1))
+    assert not report.ok
+    assert "not applicable" not in {finding.status for finding in report.findings}, str(report)
+    assert "not checked" in {finding.status for finding in report.findings}, str(report)
+
+
+def test_an_environment_whose_broken_rules_are_left_out_is_still_not_in_order() -> None:
+    report = check(broken.RaisesAtEveryStep(), Effort(seeds=20, episodes=4, processes=0), skip=["text"])
+    assert report.broken == ()
+    assert "no episode of ordinary replies reached its end" in told(report, "rewards")
+    assert not report.ok
+
+
+def test_steps_that_all_hang_are_found_before_the_patience_of_a_person_is_over() -> None:
+    report = check(broken.HangsAtEveryStep(), Effort(seeds=20, episodes=4, processes=0, patience=0.05))
+    assert report.broken == ("text",)
+    assert "`step` did not return within 50 ms" in told(report, "text")
+
+
+def test_an_environment_without_an_end_in_sight_is_played_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(play, "MOST_REPLIES", 20)
+    report = check(broken.HasTheTimeOfTheWorld(), Effort(seeds=20, episodes=4, processes=0), skip=["speed"])
+    assert "an episode was played for 20 of its 1,000,000,000 turns only" in told(report, "turns")
+    assert not report.ok
+
+
 @pytest.mark.proof
 @pytest.mark.parametrize("env", ENVIRONMENTS, ids=identify)
 def test_our_environments_keep_the_contract_at_full_size(
@@ -191,14 +253,7 @@ def test_a_reply_that_is_never_answered_counts_as_hanging() -> None:
     assert "`step` did not return within 0.2 s; after 1 of " in told(report, "text")
 
 
-@pytest.mark.parametrize(
-    ("env", "rule", "words"),
-    [
-        (broken.IdsThatHoldTheSeed, "splits", "pairs of tasks with different ids begin alike"),
-        (broken.AnswerAmongTheNumbers, "leak", "copying the last number as the answer solves 100%"),
-        (broken.TellsItsTag, "secrets", "'carrying' stands in the observations"),
-    ],
-)
+@pytest.mark.parametrize(("env", "rule", "words"), DOUBTFUL)
 def test_what_may_be_as_it_should_is_a_warning(env: type, rule: str, words: str) -> None:
     report = check(env(), SMALL)
     assert report.ok, str(report)
@@ -228,6 +283,12 @@ def test_an_environment_of_a_script_is_not_handed_to_other_processes(monkeypatch
     monkeypatch.setattr(broken.Right, "__module__", "__main__")
     report = check(broken.Right(), Effort(seeds=20, episodes=4, processes=1), skip=["pickle"])
     assert "which other processes cannot import" in told(report, "processes")
+
+
+def test_an_environment_that_cannot_be_pickled_is_not_called_checked_in_other_processes() -> None:
+    report = check(broken.NotForThePost(), Effort(seeds=20, episodes=4, processes=1))
+    assert report.broken == ("pickle",)
+    assert "so no other process can be handed it: see pickle" in told(report, "processes")
 
 
 def test_rules_are_left_out_by_name_and_no_others() -> None:

@@ -103,10 +103,10 @@ WHOLE = step_tree(Step(Observation("x"), {"a": 1.0}))
     [
         ({"observation": "x"}, "Expected 'observation' of a step as an object, found 'x'."),
         ({"observation": {"text": 1, "opening": ""}}, "Expected 'text' of an observation as text, found 1."),
-        ({"rewards": {"a": "much"}}, "Expected the reward 'a' of a step as a number, found 'much'."),
-        ({"rewards": {"a": True}}, "Expected the reward 'a' of a step as a number, found True."),
+        ({"rewards": {"a": "much"}}, "Expected the reward 'a' of a step as a finite number, found 'much'."),
+        ({"rewards": {"a": True}}, "Expected the reward 'a' of a step as a finite number, found True."),
         ({"ending": "over"}, "Expected the ending of a step among solved, failed"),
-        ({"outcome": True}, "Expected 'outcome' of a step as a number, found True."),
+        ({"outcome": True}, "Expected 'outcome' of a step as a finite number, found True."),
         ({"actions": [1]}, "Expected a step's actions as texts, found 1 among them."),
         ({"valid": 1}, "Expected 'valid' of a step as true or false, found 1."),
         ({"state": None}, "Expected 'state' of a step as text, found None."),

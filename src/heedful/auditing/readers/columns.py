@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from heedful.auditing.readers.reader import Hints
 from heedful.auditing.records import Row
-from heedful.auditing.values import names
+from heedful.configuration import listed
 
 SUCCESS_NAMES = ("success", "acc", "correct", "is_correct", "solved")
 """Columns that hold success by the custom of their trainers, if they hold nothing but 0, 1, true and false."""
@@ -37,8 +37,8 @@ def require(wanted: Iterable[str], columns: Iterable[str], flag: str) -> None:
     missing = [name for name in wanted if name not in there]
     if missing:
         raise ValueError(
-            f"Expected --{flag} to name columns of the log, found no {', '.join(missing)}. "
-            f"Its columns are {names(there)}."
+            f"Expected --{flag} to name columns of the log, found no {listed(missing)}. "
+            f"Its columns are {listed(there)}."
         )
 
 

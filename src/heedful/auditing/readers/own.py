@@ -25,7 +25,8 @@ from heedful.auditing.records import (
     Row,
     unknown_of,
 )
-from heedful.auditing.values import integer, mapping, names, number, outcome_of, shown, text_of
+from heedful.auditing.values import integer, mapping, number, outcome_of, shown, text_of
+from heedful.configuration import listed
 from heedful.storage.rollouts import COLUMNS, environment_in
 from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
@@ -96,7 +97,7 @@ class OwnRows:
     def _read(self, held: Sequence[Located]) -> LoggedEpisode:
         (place, head), rows = held[0], [row for _, row in held]
         if not self.fits(head):
-            raise Misfit("`new_prompt_text` and `reply_text`", f"columns {names(head)}")
+            raise Misfit("`new_prompt_text` and `reply_text`", f"columns {listed(head)}")
         numbers = [row.get("turn") for row in rows]
         if any(turn is not None for turn in numbers) and numbers not in ([0], list(range(1, len(rows) + 1))):
             raise Misfit("the turns of one episode, 1 and on, in order", f"turns {numbers}")

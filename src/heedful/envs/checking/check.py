@@ -26,7 +26,7 @@ from heedful.envs.checking import environment as env
 from heedful.envs.checking import episodes, leak, observations, offers, processes, scores, tasks
 from heedful.envs.checking.evidence import Evidence, gather, seeds_of
 from heedful.envs.checking.play import QUICK, Bench, Broke, Effort
-from heedful.envs.checking.report import Finding, Report, absent, broken
+from heedful.envs.checking.report import Finding, Report, absent, broken, unchecked
 from heedful.guarded import Raised, guarded_call
 
 __all__ = ["QUICK", "RULES", "Effort", "Report", "check"]
@@ -40,7 +40,7 @@ class Rule:
     says: str
     look: Callable[[Bench, Evidence], Finding]
     plays: bool = True
-    """Looks at episodes that went well: where no ordinary reply is ever answered, there is nothing to look at."""
+    """Looks at episodes that reached their end. Where there is none, the rule cannot be checked."""
 
 
 RULES = (
@@ -77,7 +77,12 @@ RULES = (
         "an episode ends by itself within its limits, and the first observation tells them",
         episodes.turns,
     ),
-    Rule("text", "any text is answered: empty, broken, a million characters, lone surrogates, ...", episodes.text),
+    Rule(
+        "text",
+        "any text is answered: empty, broken, a million characters, lone surrogates, ...",
+        episodes.text,
+        plays=False,
+    ),
     Rule("code", "code in a reply is never executed", episodes.code, plays=False),
     Rule("rewards", "rewards are named, finite numbers; their range is told", scores.rewards),
     Rule("outcome", "an outcome in [0, 1] exactly at the end; 1 if and only if it is solved", scores.outcome),
@@ -153,9 +158,9 @@ def _findings(
             finding = absent("left out, as asked")
         elif evidence is None:
             assert stopped is not None
-            finding = stopped if rule is RULES[0] else absent("the environment cannot be played: see protocol")
+            finding = stopped if rule is RULES[0] else unchecked("the environment cannot be played: see protocol")
         elif rule.plays and not evidence.sound:
-            finding = absent("no episode of ordinary replies could be played: see protocol and text")
+            finding = unchecked("no episode of ordinary replies reached its end: see protocol and text")
         else:
             finding = _look(rule, bench, evidence)
         findings.append(dataclasses.replace(finding, rule=rule.name))

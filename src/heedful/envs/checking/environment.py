@@ -15,7 +15,7 @@ from typing import Any
 from heedful.configuration import from_json, to_json
 from heedful.envs.checking.evidence import Evidence, seeds_of
 from heedful.envs.checking.play import Bench, Broke, made_anew
-from heedful.envs.checking.report import Finding, absent, broken, holds, shortened
+from heedful.envs.checking.report import Finding, absent, broken, holds, shortened, unchecked
 from heedful.envs.common.contract import missing_from
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Summarises
@@ -69,6 +69,8 @@ def _attributes(env: Any) -> str:
     """What is wrong with the four members. Empty if nothing is."""
     if isinstance(env, type):
         return f"the class {env.__name__} itself; an environment is an object of it, made without arguments"
+    for name in ("actions", "actions_per_turn", "summary"):
+        getattr(env, name, None)  # an environment may lack them, but reading them must not raise
     missing = missing_from(env)
     if missing:
         return missing
@@ -168,7 +170,7 @@ def knobs(bench: Bench, evidence: Evidence) -> Finding:
     """Every knob can be set by a flag, written into a run's configuration, and read back."""
     env = bench.env
     if not dataclasses.is_dataclass(env):
-        return absent("the environment is no dataclass: see frozen")
+        return unchecked("the environment is no dataclass: see frozen")
     read = guarded_call(lambda: from_json(type(env), to_json(env)))
     if isinstance(read, Raised) or not _same(read.value, env):
         return broken(

@@ -13,9 +13,9 @@ from typing import Any
 
 from heedful.envs.checking.environment import kinds_of
 from heedful.envs.checking.evidence import Evidence
-from heedful.envs.checking.play import Bench, Broke, Played, parting, scripted
+from heedful.envs.checking.play import MOST_REPLIES, Bench, Broke, Played, parting, scripted
 from heedful.envs.checking.replies import actions_per_turn, listed_actions
-from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, parted, seconds_text, shortened
+from heedful.envs.checking.report import Finding, broken, doubtful, holds, parted, seconds_text, shortened, unchecked
 from heedful.envs.common.actions import format_reply
 from heedful.guarded import Raised, guarded_call
 from heedful.types import Ending
@@ -56,7 +56,7 @@ def isolation(bench: Bench, evidence: Evidence) -> Finding:
     """Episodes that are played side by side go as they do alone."""
     whole = list(evidence.sound[:12])
     if any(_parting(played, bench.replay(played)) is not None for played in whole):
-        return absent("episodes do not even replay when they are played one after the other")
+        return unchecked("episodes do not even replay when they are played one after the other: see replay")
     # The first one twice, and another one on the same task: what is kept by task or by class shows there.
     side_by_side = [*whole, whole[0], bench.replay(whole[0])]
     running = [bench.start(played.task, played.member) for played in side_by_side]
@@ -98,6 +98,10 @@ def turns(bench: Bench, evidence: Evidence) -> Finding:
     expected = f"`turns` = {limit} is the most that an episode lasts, enforced by the environment and told to the agent"
     remedy = f"end with Ending.OUT_OF_TURNS at reply number {limit}, and state the number in the first observation"
     for played in evidence.whole:
+        if not played.ended and len(played.exchanges) < limit:
+            return unchecked(
+                f"an episode was played for {len(played.exchanges):,} of its {limit:,} turns only, unended"
+            )
         if len(played.exchanges) > limit or not played.ended:
             found = f"no ending after {min(len(played.exchanges), limit)} replies"
             return broken(
@@ -195,7 +199,7 @@ def _as_the_knob_says(bench: Bench, evidence: Evidence) -> Finding | None:
         return None  # and some knobs suit one another only
     expected = f"with the knob turns = {more} an episode lasts at most {more} turns, and its first observation says so"
     remedy = "use `self.turns` in both places"
-    if not played.ended or len(played.exchanges) > more:
+    if more <= MOST_REPLIES - 2 and (not played.ended or len(played.exchanges) > more):
         return broken(
             "the knob `turns` is not enforced",
             expected=expected,
@@ -260,7 +264,7 @@ def speed(bench: Bench, evidence: Evidence) -> Finding:
     plain = [(one.seconds, played, turn) for played, turn, one in evidence.exchanges() if len(one.reply) < 10_000]
     long = [one.seconds for _, _, one in evidence.exchanges() if len(one.reply) >= 10_000]
     if not plain:
-        return absent("no step was answered")
+        return unchecked("no step was answered: see text")
     times = sorted(seconds for seconds, _, _ in plain)
     slowest, played, turn = max(plain, key=lambda item: item[0])
     draw, start = (_median(bench.seconds[call]) for call in ("task", "start"))

@@ -7,7 +7,7 @@ of one episode. If there are several turns, it also follows a well-formed reply 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from heedful.types import Task
 
 HOSTILE_TURNS = 3
 """Most replies of a hostile episode: a million characters are read so often, and no more."""
+
+MOST_LATE = 5
+"""Hanging calls of one kind of episodes after which no more of them are played: each costs the whole patience."""
 
 MEMBERS = 4
 """Member numbers that occur."""
@@ -68,13 +71,29 @@ def seeds_of(count: int) -> list[int]:
 def gather(bench: Bench, tasks: Sequence[Task], canary: Path) -> Evidence:
     """Play everything that the rules look at. Raises Broke where an episode cannot be started."""
     most = bench.effort.episodes
-    played = tuple(play_ordinary(bench, tasks[number % len(tasks)], number % MEMBERS) for number in range(most))
-    idle = tuple(
+    played = _until_it_hangs(
+        play_ordinary(bench, tasks[number % len(tasks)], number % MEMBERS) for number in range(most)
+    )
+    kinds = hostile(example_answer(bench.env, tasks[0], played[0].first.text), canary)
+    if not any(one.fault is None or one.fault.kind != "late" for one in played):
+        return Evidence(tuple(tasks), played, (), (), canary)
+    idle = _until_it_hangs(
         bench.play(tasks[number % len(tasks)], number % MEMBERS, lambda shown, turn: ("unreadable", "<think>hm"))
         for number in range(max(2, most // 10))
     )
-    kinds = hostile(example_answer(bench.env, tasks[0], played[0].first.text), canary)
-    return Evidence(tuple(tasks), played, idle, tuple(_hostile_episodes(bench, tasks, kinds)), canary)
+    return Evidence(tuple(tasks), played, idle, _until_it_hangs(_hostile_episodes(bench, tasks, kinds)), canary)
+
+
+def _until_it_hangs(episodes: Iterable[Played]) -> tuple[Played, ...]:
+    """The episodes up to the one whose call is the last of `MOST_LATE` that did not return."""
+    played: list[Played] = []
+    late = 0
+    for one in episodes:
+        played.append(one)
+        late += one.fault is not None and one.fault.kind == "late"
+        if late == MOST_LATE:
+            break
+    return tuple(played)
 
 
 def play_ordinary(bench: Bench, task: Task, member: int) -> Played:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench, Played
 from heedful.envs.checking.replies import CHAT_TOKENS
-from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
+from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened, unchecked
 
 _LONGER = 4_000
 """Characters by which an observation may be longer after a long reply than after any short one."""
@@ -20,7 +20,9 @@ def echo(bench: Bench, evidence: Evidence) -> Finding:
         return absent("an episode has one turn, so nothing of a reply can come back")
     longest = 0
     if not any(any(token in played.replies[turn] for token in CHAT_TOKENS) for played, turn, _ in _shown(evidence)):
-        return absent("no episode went on after a reply that holds tokens of a chat template: see text")
+        if any(played.fault is not None for played in evidence.hostile):
+            return unchecked("no episode went on after a reply that holds tokens of a chat template: see text")
+        return absent("every episode ends with a reply that holds tokens of a chat template")
     for played, turn, text in _shown(evidence):
         token = next((token for token in CHAT_TOKENS if token in text and token not in played.first.text), "")
         if token:
@@ -78,7 +80,7 @@ def openings(bench: Bench, evidence: Evidence) -> Finding:
         if exchange.step.ending is None
     ]
     if not later:
-        return absent("no episode went on after its first reply")
+        return absent("every episode ends with its first reply")
     filled = [item for item in later if item[2].opening]
     if not filled:
         return absent("later observations have no `opening`: the environment is played with its full history only")

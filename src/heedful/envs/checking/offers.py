@@ -151,8 +151,6 @@ def players(bench: Bench, evidence: Evidence) -> Finding:
             remedy="see ListsActions and AnswersFreely in heedful.protocols",
         )
     count = len(evidence.sound)
-    if not count:
-        return absent("no episode of ordinary replies could be played")
     solved = sum(played.solved for played in evidence.sound)
     low, high = wilson(solved, count)
     sentence = f"a random player solves {solved / count:.0%} [{low:.0%}, {high:.0%}] of {count} episodes"

@@ -24,6 +24,10 @@ from heedful.guarded import Raised, guarded_call
 from heedful.types import Observation, Step, Task
 
 Answer = TypeVar("Answer")
+
+MOST_REPLIES = 2000
+"""Replies after which an episode is played no further, however many turns it may have."""
+
 Call = Literal["task", "episode", "start", "step", "demonstrate", "random_answer", "blind_answers"]
 
 
@@ -266,7 +270,7 @@ class Bench:
         episode, first = self.start(task, member)
         exchanges: list[Exchange] = []
         shown = first.text
-        while len(exchanges) < (self.turns + 2 if most is None else most):
+        while len(exchanges) < (min(self.turns + 2, MOST_REPLIES) if most is None else most):
             kind, reply = source(shown, len(exchanges))
             step, seconds, fault = self.step(episode, reply)
             if step is None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from heedful.envs.checking.evidence import Evidence, seeds_of
 from heedful.envs.checking.play import Bench, parting
-from heedful.envs.checking.report import Finding, absent, broken, holds, parted, seconds_text, shortened
+from heedful.envs.checking.report import Finding, absent, broken, holds, parted, seconds_text, shortened, unchecked
 from heedful.guarded import Raised, guarded_call
 from heedful.types import Task
 
@@ -78,7 +78,7 @@ def elsewhere(bench: Bench, evidence: Evidence) -> Finding:
         )
     sent = guarded_call(lambda: pickle.dumps(bench.env))
     if isinstance(sent, Raised) and not bench.origin:
-        return absent("the environment cannot be pickled, so no other process can be handed it")
+        return unchecked("the environment cannot be pickled, so no other process can be handed it: see pickle")
     played = evidence.sound[:MOST_EPISODES]
     request = Request(
         env=b"" if isinstance(sent, Raised) or bench.origin else sent.value,

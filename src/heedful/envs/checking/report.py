@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Status = Literal["pass", "warning", "broken", "not applicable"]
+Status = Literal["pass", "warning", "broken", "not checked", "not applicable"]
 
-STATUSES: tuple[Status, ...] = ("pass", "warning", "broken", "not applicable")
+STATUSES: tuple[Status, ...] = ("pass", "warning", "broken", "not checked", "not applicable")
 
 _STATUS_WIDTH = max(map(len, STATUSES))
 _RULE_WIDTH = 15
@@ -52,8 +52,13 @@ def holds(sentence: str) -> Finding:
 
 
 def absent(reason: str) -> Finding:
-    """The rule has nothing to look at."""
+    """The environment lacks what the rule is about, or the rule was not asked for."""
     return Finding("", "not applicable", reason)
+
+
+def unchecked(reason: str) -> Finding:
+    """The rule applies, but the environment broke before it could be looked at."""
+    return Finding("", "not checked", reason)
 
 
 def broken(sentence: str, *, expected: str, found: str, where: str = "", remedy: str) -> Finding:
@@ -78,8 +83,8 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """No rule is broken. (Warnings are for people to look at.)"""
-        return not self.broken
+        """No rule is broken, and each that applies was looked at. (Warnings are for people to look at.)"""
+        return not any(finding.status in ("broken", "not checked") for finding in self.findings)
 
     @property
     def broken(self) -> tuple[str, ...]:

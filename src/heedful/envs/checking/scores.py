@@ -11,7 +11,7 @@ from numbers import Real
 
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench
-from heedful.envs.checking.report import Finding, absent, broken, holds, shortened
+from heedful.envs.checking.report import Finding, broken, holds, shortened, unchecked
 from heedful.types import Ending
 
 
@@ -70,7 +70,7 @@ def outcome(bench: Bench, evidence: Evidence) -> Finding:
             return _outcome_broken("outcome and ending contradict each other", found, played.where(turn))
         seen[f"{float(value):g}"] += 1  # type: ignore[arg-type]  # it is a number
     if not seen:
-        return absent("no episode ended")
+        return unchecked("no episode ended: see turns")
     most = sorted(seen, key=float)
     shown = ", ".join(most) if len(most) <= 6 else f"{len(most)} values from {most[0]} to {most[-1]}"
     solved = "1 exactly where it is solved" if "1" in seen else "though none was solved, so 1 was not seen"
@@ -109,5 +109,5 @@ def endings(bench: Bench, evidence: Evidence) -> Finding:
             )
         seen[ending.value] += 1
     if not seen:
-        return absent("no episode ended")
+        return unchecked("no episode ended: see turns")
     return holds("seen: " + ", ".join(f"{name} {count}" for name, count in seen.most_common()))

@@ -8,10 +8,12 @@ A tree is what JSON can hold: dicts with text keys, lists, text, numbers, boolea
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
 import random
+import reprlib
 import socket
 import time
 from collections.abc import Mapping
@@ -86,6 +88,8 @@ def read_task(tree: Tree) -> Task:
     """Raises WireError."""
     fields = _fields(tree, "a task", {"id": str, "seed": int, "split": str, "tags": list}, {"environment": str})
     tags = _texts(fields["tags"], "a task's tags")
+    if not -(2**63) <= fields["seed"] < 2**63:
+        raise WireError(f"Expected the seed of a task in 64 bits, found {shown(fields['seed'])}.")
     return Task(fields["id"], fields["seed"], fields["split"], tags, fields["environment"] or "")
 
 
@@ -115,19 +119,17 @@ def step_tree(step: Step) -> Tree:
 
 
 def read_step(tree: Tree) -> Step:
-    """Raises WireError. Whether rewards are finite and the outcome in range is left to `checked_step`."""
+    """Raises WireError. Whether the outcome is in range is left to `checked_step`."""
     kinds = {"observation": dict, "rewards": dict, "actions": list, "valid": bool, "effect": str, "state": str}
     optional = {"ending": str, "outcome": float, "progress": float}
     fields = _fields(tree, "a step", kinds, optional)
     ending = fields["ending"]
     if ending is not None and ending not in _ENDINGS:
-        raise WireError(f"Expected the ending of a step among {', '.join(_ENDINGS)}, found {ending!r}.")
-    for name, value in fields["rewards"].items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise WireError(f"Expected the reward {name!r} of a step as a number, found {value!r}.")
+        raise WireError(f"Expected the ending of a step among {', '.join(_ENDINGS)}, found {shown(ending)}.")
+    rewards = {name: _number(value, f"the reward {shown(name)} of a step") for name, value in fields["rewards"].items()}
     return Step(
         observation=read_observation(fields["observation"]),
-        rewards={name: float(value) for name, value in fields["rewards"].items()},
+        rewards=rewards,
         ending=None if ending is None else _ENDINGS[ending],
         outcome=fields["outcome"],
         progress=fields["progress"],
@@ -141,23 +143,32 @@ def read_step(tree: Tree) -> Step:
 def _fields(tree: Tree, what: str, kinds: Mapping[str, type], optional: Mapping[str, type] | None = None) -> Tree:
     """The named fields of a tree, each of its kind. An optional one may be None, and is None if it is missing."""
     if not isinstance(tree, dict):
-        raise WireError(f"Expected {what} as an object, found {_short(tree)}.")
+        raise WireError(f"Expected {what} as an object, found {shown(tree)}.")
     found = {name: tree.get(name) for name in (*kinds, *(optional or {}))}
     for name, kind in (*kinds.items(), *(optional or {}).items()):
         value = found[name]
         if value is None and name not in kinds:
             continue
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = found[name] = float(value)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise WireError(f"Expected {name!r} of {what} as {_SPELLED[kind]}, found {_short(value)}.")
+        if kind is float:
+            found[name] = _number(value, f"{name!r} of {what}")
+        elif not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise WireError(f"Expected {name!r} of {what} as {_SPELLED[kind]}, found {shown(value)}.")
     return found
+
+
+def _number(value: object, what: str) -> float:
+    """A finite number as a float. Raises WireError."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):
+            number = float(value)
+            if math.isfinite(number):
+                return number
+    raise WireError(f"Expected {what} as a finite number, found {shown(value)}.")
 
 
 _SPELLED = {
     str: "text",
     int: "a whole number",
-    float: "a number",
     bool: "true or false",
     list: "a list",
     dict: "an object",
@@ -167,13 +178,25 @@ _SPELLED = {
 def _texts(items: list[Any], what: str) -> tuple[str, ...]:
     strange = next((item for item in items if not isinstance(item, str)), None)
     if strange is not None:
-        raise WireError(f"Expected {what} as texts, found {_short(strange)} among them.")
+        raise WireError(f"Expected {what} as texts, found {shown(strange)} among them.")
     return tuple(items)
 
 
-def _short(value: object) -> str:
-    text = repr(value)
+def shown(value: object) -> str:
+    """A value of a stranger as short text. Long and deep ones are cut before they are written out."""
+    text = _BRIEF.repr(value[:100] if isinstance(value, bytes) else value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _brief() -> reprlib.Repr:
+    brief = reprlib.Repr()
+    brief.maxlevel = 3
+    brief.maxlist = brief.maxtuple = brief.maxdict = 6
+    brief.maxstring = brief.maxother = brief.maxlong = 78
+    return brief
+
+
+_BRIEF = _brief()
 
 
 class Line:
@@ -239,7 +262,7 @@ def decode(message: bytes) -> Tree:
     try:
         return json.loads(message)
     except (ValueError, RecursionError) as error:
-        raise WireError(f"Expected JSON, found {_short(message)} ({type(error).__name__}: {error}).") from error
+        raise WireError(f"Expected JSON, found {shown(message)} ({type(error).__name__}: {error}).") from error
 
 
 def generator_tree(rng: random.Random) -> Tree:
@@ -253,7 +276,8 @@ def read_generator(tree: Tree) -> random.Random:
     rng = random.Random(0)
     try:
         version, words, gauss = tree
+        gauss = None if gauss is None else _number(gauss, "the kept draw of a random generator")
         rng.setstate((version, tuple(words), gauss))
     except (TypeError, ValueError, OverflowError) as error:
-        raise WireError(f"Expected the state of a random generator, found {_short(tree)} ({error}).") from error
+        raise WireError(f"Expected the state of a random generator, found {shown(tree)} ({error}).") from error
     return rng

@@ -24,6 +24,7 @@ MOST_MEMORY = 4 * 2**30
 def main() -> None:
     """Answer questions until the other end closes."""
     # What a library prints must not end up between the answers.
+    _leave_signals_to_the_parent()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
@@ -58,6 +59,12 @@ def main() -> None:
 def _write(answers: TextIO, line: dict[str, Any]) -> None:
     answers.write(json.dumps(line) + "\n")
     answers.flush()
+
+
+def _leave_signals_to_the_parent() -> None:
+    """A scheduler signals every process of a job, and the parent still asks until its step is done."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda number, frame: None)
 
 
 def _limit_memory() -> None:

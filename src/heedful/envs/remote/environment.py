@@ -22,8 +22,10 @@ from heedful.envs.common.wire import (
     read_observation,
     read_step,
     read_task,
+    shown,
     task_tree,
 )
+from heedful.envs.remote.answers import checked_description, pairs_of, session_of, text_of, texts_of
 from heedful.envs.remote.server_calls import ServerCalls, ServerRefused, ServerUnreachable, read_token
 from heedful.guarded import RaisedElsewhere
 from heedful.types import Observation, Step, Task
@@ -81,7 +83,8 @@ class Remote:
 
     @property
     def turns(self) -> int:
-        return int(self.served["turns"])
+        turns: int = self.served["turns"]
+        return turns
 
     def task(self, seed: int) -> Task:
         return _task(_host(self), seed)
@@ -112,19 +115,19 @@ class _Host:
         self.calls = calls
         self.abandoned: deque[str] = deque()
         """Sessions that are no longer played. The next request that opens one closes them."""
-        self.description = _checked_description(calls.call("GET", "/environment"), calls.url)
+        self.description = checked_description(calls.call("GET", "/environment"), calls.url)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
-        return str(self.drawing("/random-answer", task, rng, {})["answer"])
+        return text_of(self.drawing("/random-answer", task, rng, {}), "answer", self.calls.url)
 
     def blind_answers(self, tasks: Sequence[Task]) -> list[str]:
         trees = [task_tree(task) for task in tasks]
-        return [str(answer) for answer in self.calls.call("POST", "/blind-answers", {"tasks": trees}, True)["answers"]]
+        return texts_of(self.calls.call("POST", "/blind-answers", {"tasks": trees}, True), "answers", self.calls.url)
 
-    def drawing(self, path: str, task: Task, rng: random.Random, more: dict[str, Tree]) -> Tree:
+    def drawing(self, path: str, task: Task, rng: random.Random, more: dict[str, Tree]) -> dict[str, Tree]:
         """The answer to a request that draws from `rng`, which moves on as if it had been drawn from here."""
         body = {"task": task_tree(task), "rng": generator_tree(rng), **more}
-        answer = self.calls.call("POST", path, body, waits=True)
+        answer = _field_of(self.calls.call("POST", path, body, waits=True), "rng", self)
         rng.setstate(read_generator(answer["rng"]).getstate())
         return answer
 
@@ -150,7 +153,7 @@ class RemoteEpisode:
             "close": [host.abandoned.popleft() for _ in range(len(host.abandoned))],
         }
         answer = _field_of(host.calls.call("POST", "/sessions", body, waits=True), "observation", host)
-        self._session = str(answer["session"])
+        self._session = session_of(answer, host.calls.url)
         return read_observation(answer["observation"])
 
     def step(self, response: str) -> Step:
@@ -186,26 +189,15 @@ def _field_of(answer: Tree, name: str, host: _Host) -> dict[str, Tree]:
     if isinstance(answer, dict) and isinstance(answer.get("raised"), str):
         raise RaisedElsewhere(answer["raised"])
     if not isinstance(answer, dict) or name not in answer:
-        raise WireError(f"Expected {name!r} in an answer of the server at {host.calls.url}, found {str(answer)[:80]}.")
+        raise WireError(f"Expected {name!r} in an answer of the server at {host.calls.url}, found {shown(answer)}.")
     return answer
-
-
-def _checked_description(tree: Tree, url: str) -> dict[str, Tree]:
-    """Raises WireError for what is no description of an environment."""
-    kinds = {"name": str, "summary": str, "turns": int, "actions": list, "offers": list, "digest": str}
-    for name, kind in kinds.items():
-        if not isinstance(tree, dict) or not isinstance(tree.get(name), kind):
-            raise WireError(
-                f"Expected the environment server at {url} to describe its environment, found {str(tree)[:80]}."
-            )
-    return dict(tree)
 
 
 def _demonstration(remote: Remote, task: Task, rng: random.Random) -> list[tuple[str, str]]:
     """The served solver's."""
     faults = {knob: value for knob in ("imperfect", "template") if (value := getattr(remote, knob))}
-    answer = _host(remote).drawing("/demonstrate", task, rng, faults)
-    return [(str(observation), str(reply)) for observation, reply in answer["pairs"]]
+    host = _host(remote)
+    return pairs_of(host.drawing("/demonstrate", task, rng, faults), host.calls.url)
 
 
 def _host(remote: Remote) -> _Host:
@@ -221,4 +213,7 @@ def _host_at(url: str, timeout: float, wait: float, token_file: str, token: str)
 @lru_cache(maxsize=2**16)
 def _task(host: _Host, seed: int) -> Task:
     answer = host.calls.call("POST", "/tasks", {"seeds": [seed]}, waits=True)
-    return read_task(_field_of(answer, "tasks", host)["tasks"][0])
+    tasks = _field_of(answer, "tasks", host)["tasks"]
+    if not isinstance(tasks, list) or len(tasks) != 1:
+        raise WireError(f"Expected one task of the server at {host.calls.url}, found {shown(tasks)}.")
+    return read_task(tasks[0])

@@ -11,18 +11,25 @@ answer took too long.
 from __future__ import annotations
 
 import http.client
+import io
 import os
+import socket
 import time
 from collections import deque
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from heedful.envs.common.wire import LARGEST_FRAME, Tree, WireError, decode, encode
+from heedful.envs.common.deadline import DeadlineReader
+from heedful.envs.common.wire import LARGEST_FRAME, Tree, WireError, decode, encode, shown
 
 TOKEN_VARIABLE = "HEEDFUL_ENV_TOKEN"
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 """Seconds between two attempts to reach a missing server. They double from the first to the longest."""
+
+_LONGEST_REFUSAL = 2000
+"""Characters of a server's error that are told."""
 
 _BUSY = (502, 503, 504)
 """Statuses of a server, or of a proxy before it, with which nothing was done."""
@@ -44,11 +51,22 @@ class ServerRefused(ValueError):
         self.status = status
 
 
+class _Response(http.client.HTTPResponse):
+    """An answer that is read with one deadline, since a server may send a byte at a time."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
+        seconds = sock.gettimeout()
+        super().__init__(sock, *arguments, **named)
+        self.fp.close()
+        self.fp = io.BufferedReader(DeadlineReader(sock, float("inf") if seconds is None else seconds))
+
+
 class ServerCalls:
     """One server, as one process talks to it.
 
-    `timeout`: seconds for one answer. `wait`: seconds for which a server that has answered before and is away is
-    waited for, by requests that ask for it. The time runs from when it was first missed, for all of them together.
+    `timeout`: seconds in which a request is sent, and again in which its answer has arrived whole. `wait`: seconds for
+    which a server that has answered before and is away is waited for, by requests that ask for it. The time runs from
+    when it was first missed, for all of them together.
     """
 
     def __init__(self, url: str, timeout: float, wait: float, token: str) -> None:
@@ -113,16 +131,23 @@ class ServerCalls:
         tree = decode(answer)
         if status >= 400:
             self._has_answered, self._missed = True, None
-            said = (tree.get("error") if isinstance(tree, dict) else None) or str(tree)[:200]
+            told = tree.get("error") if isinstance(tree, dict) else None
+            said = told[:_LONGEST_REFUSAL] if isinstance(told, str) and told else shown(tree)
             raise ServerRefused(status, f"the server at {self.url} refused {method} {path} ({status}): {said}")
         return tree
 
     def _exchange(
         self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
     ) -> tuple[int, bytes]:
+        if connection.sock is not None:
+            connection.sock.settimeout(self._timeout)  # an earlier answer has left what remained of its time
         connection.request(method, self._parts.path.rstrip("/") + path, body, self._headers)
-        response = connection.getresponse()
-        answer = response.read(LARGEST_FRAME + 1)
+        try:
+            response = connection.getresponse()
+            answer = response.read(LARGEST_FRAME + 1)
+        except ValueError as error:
+            connection.close()
+            raise WireError(f"Expected an answer in HTTP from the server at {self.url}: {error}.") from error
         if len(answer) > LARGEST_FRAME:
             connection.close()
             raise WireError(
@@ -143,6 +168,7 @@ class ServerCalls:
     def _connect(self) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(str(self._parts.hostname), self._parts.port, timeout=self._timeout)
+        connection.response_class = _Response
         try:
             connection.connect()
         except OSError as error:

@@ -1,0 +1,87 @@
+"""Text that comes from outside, made safe for a terminal: logs, observations, replies, servers, flags, file names.
+
+A terminal obeys control characters. They can hide or forge lines, change the title, or answer in the user's name. Bidi
+controls and characters without width make a line read as another one. All of these are shown as escapes (`\\x1b`).
+Letters of every script, combining marks and emoji stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable
+from itertools import islice
+from typing import TextIO
+
+LONGEST_MESSAGE = 4000
+"""Characters of a message of error."""
+
+MOST_NAMES = 20
+"""Names of a list that are told."""
+
+_VISIBLE_FORMATS = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
+"""Signs of Arabic, Syriac and Kaithi that Unicode counts as formats and that are written."""
+
+_JOINERS = "\u200c\u200d"
+"""Between letters of some scripts and between emoji they belong to the spelling."""
+
+_FLAG = re.compile("(\U0001f3f4[\U000e0061-\U000e007a\U000e0030-\U000e0039]{1,8}\U000e007f)")
+"""A flag of a region, whose name is spelled in characters that are hidden everywhere else."""
+
+_SUSPECT = re.compile(
+    "[^\t\n\x20-\x7e\xa1-\xac\xae-\u05ff\u0606-\u061b\u061d-\u06dc\u06de-\u070e\u0710-\u0889\u0900-\u180d\u1810-\u1fff"
+    "\u2010-\u2027\u2030-\u205e\u2070-\ud7ff\uf900-\ufdff\ufe00-\ufefe\uff00-\uffef]"
+)
+"""Characters that may have to be escaped. Each is looked up, and most texts have none."""
+
+
+def clean(text: str) -> str:
+    """`text` with every control, bidi and hidden character written as an escape. Newlines and tabs stay."""
+    if _SUSPECT.search(text) is None:
+        return text
+    parts = _FLAG.split(text)
+    return "".join(part if place % 2 else _cleaned(part) for place, part in enumerate(parts))
+
+
+def _cleaned(text: str) -> str:
+    return _SUSPECT.sub(lambda found: found[0] if _is_plain(text, found.start()) else _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _is_plain(text: str, place: int) -> bool:
+    character = text[place]
+    if character in _JOINERS:
+        around = text[place - 1 : place] + text[place + 1 : place + 2]
+        return len(around) == 2 and all(map(_takes_joiners, around))
+    return character in _VISIBLE_FORMATS or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def _takes_joiners(character: str) -> bool:
+    """Whether a joiner beside it may be spelling: a letter or mark of a script beyond Latin and Greek, or a symbol."""
+    return character > "\u0590" and unicodedata.category(character) in ("Lo", "Mn", "Mc", "So", "Sk")
+
+
+def listed(names: Iterable[object], most: int = MOST_NAMES) -> str:
+    """Names with commas between them, a long list cut with the number of the others."""
+    names = list(names)
+    said = ", ".join(str(name) for name in islice(names, most))
+    return said if len(names) <= most else f"{said} and {len(names) - most:,} more"
+
+
+def cut(text: str, most: int = LONGEST_MESSAGE) -> str:
+    """`text`, or its beginning with the number of all characters."""
+    return text if len(text) <= most else f"{text[:most]} ... ({len(text):,} characters in all)"
+
+
+def tell(text: object, file: TextIO | None = None) -> None:
+    """Print a line that may hold foreign text. `file`: standard output, if not given."""
+    print(clean(str(text)), file=sys.stdout if file is None else file, flush=True)
+
+
+def complain(text: str) -> None:
+    """Print a message of error: cleaned, and not longer than a person reads."""
+    tell(cut(clean(text)), sys.stderr)

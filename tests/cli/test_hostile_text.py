@@ -1,0 +1,150 @@
+"""No command prints what a terminal obeys, wherever the text comes from: flags, names, logs, environments, servers."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful import cli
+from heedful.envs.toys.echo import Echo
+from hostile_text import NASTY, Hostile
+from served import serving
+
+TESTS = Path(__file__).parents[1]
+
+TYPED = NASTY.replace("\ud800", "\udcff")
+"""As Python gives the words of a command line that are not UTF-8."""
+
+
+def assert_clean(said: str) -> None:
+    found = {char for char in said if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - {"\n", "\t"}
+    assert not found, said[:2000]
+    assert len(said) < 60_000, "a screen is not flooded"
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+    """Runs a command, checks what it prints, and gives exit code and output."""
+    monkeypatch.syspath_prepend(str(TESTS))
+
+    def run(*words: str) -> tuple[int, str]:
+        code = cli.run(list(words))
+        captured = capsys.readouterr()
+        assert_clean(captured.out + captured.err)
+        return code, captured.out + captured.err
+
+    return run
+
+
+WORDS: list[Sequence[str]] = [
+    [TYPED],
+    *([name, TYPED] for name in cli.COMMANDS),
+    *([name, f"--{TYPED}", TYPED] for name in cli.COMMANDS),
+    *([name, f"--{TYPED}={TYPED}"] for name in cli.COMMANDS),
+    *([name, "echo", "--env.symbols", TYPED] for name in ("train", "play", "check-env", "serve-env")),
+    *([name, f"{TYPED}:X"] for name in ("train", "play", "check-env", "serve-env", "eval")),
+    *([name, f"hostile_text:{TYPED}"] for name in ("train", "play", "check-env", "serve-env")),
+    *([name, "hostile_text:Breaks"] for name in ("train", "play", "check-env", "serve-env")),
+    ["train", "--resume", TYPED],
+    ["train", "echo", "--filter", TYPED],
+    ["train", "echo", "--config", TYPED],
+    ["train", "echo", "--seeds", TYPED],
+    ["eval", TYPED, "echo"],
+    ["play", "echo", "--by", TYPED],
+    ["study", TYPED, "--print"],
+    ["report", TYPED, TYPED],
+    ["audit", "--model", TYPED, TYPED],
+    ["serve-env", "echo", "--token-file", TYPED],
+    ["check-env", "echo", "--skip", TYPED],
+    ["envs", TYPED],
+]
+
+
+@pytest.mark.parametrize("words", WORDS, ids=lambda words: ascii(" ".join(words).replace(TYPED, "NASTY")))
+def test_what_is_typed_is_told_cleaned(words: Sequence[str], told: Callable[..., tuple[int, str]]) -> None:
+    code, said = told(*words)
+    assert code != 0 or words[0] == "envs", said
+    assert said
+
+
+@pytest.mark.parametrize("name", ["Hostile", "NO_TASK", "NO_START", "NO_STEP"])
+@pytest.mark.parametrize("by", ["random", "solver", "person"])
+def test_an_environment_s_words_are_shown_cleaned(
+    name: str, by: str, told: Callable[..., tuple[int, str]], typed: Callable[..., None]
+) -> None:
+    typed("right", "help", NASTY, "right")
+    code, said = told("play", f"hostile_text:{name}", "--by", by)
+    assert "nasty" in said or code == 2
+
+
+@pytest.mark.parametrize("name", ["Hostile", "NO_TASK", "NO_START", "NO_STEP"])
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_check_of_a_hostile_environment_is_told_cleaned(
+    name: str, more: list[str], told: Callable[..., tuple[int, str]]
+) -> None:
+    words = ["--seeds", "20", "--episodes", "4", "--processes", "0"]
+    assert told("check-env", f"hostile_text:{name}", *words, *more)[0] == 1
+
+
+def rows(**more: Any) -> list[dict[str, Any]]:
+    row = {"step": 0, "prompt": f"p{NASTY}", "completion": f"<think>{NASTY}</think>x", "reward": 1.0, f"k{NASTY}": 1}
+    return [row | more, row | more | {"reward": 0.0}]
+
+
+LOGS: dict[str, Any] = {
+    "good": rows(),
+    "a wrong reward": rows(reward=NASTY),
+    "a wrong step": rows(step=NASTY),
+    "no format": [{f"c{NASTY}": 1}],
+    "many columns": [{f"column_{number}_{NASTY}": 1 for number in range(20_000)}],
+    "many reward columns": [row | {f"reward_{number}_{NASTY}": 1.0 for number in range(3000)} for row in rows()],
+    "no JSON": None,
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_s_words_are_told_cleaned_and_short(
+    name: str, told: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    file = tmp_path / f"log{NASTY}.jsonl".replace("\ud800", "\udcff").replace("/", "")
+    lines = [NASTY.encode("utf-8", "backslashreplace")] if LOGS[name] is None else []
+    file.write_bytes(b"\n".join([*lines, *(json.dumps(row).encode() for row in LOGS[name] or [])]))
+    for words in ([], ["--reward-columns", TYPED], ["--format", TYPED]):
+        _, said = told("audit", str(file), "--out", str(tmp_path / f"out{len(words)}"), *words)
+        assert said
+        assert len(said) < 12_000
+
+
+def test_a_server_s_words_are_told_cleaned(told: Callable[..., tuple[int, str]], typed: Callable[..., None]) -> None:
+    typed("right")
+    with serving(Hostile(mood="step")) as server:
+        assert told("play", "remote", "--env.url", server.url)[0] == 1
+    with serving(Hostile(mood="task")) as server:
+        assert told("play", "remote", "--env.url", server.url)[0] == 2
+    told("play", "remote", "--env.url", f"http://{TYPED}:1")
+    with serving(Echo(), token="secret") as server:
+        assert told("play", "remote", "--env.url", server.url)[0] == 2
+
+
+def test_warnings_and_errors_of_a_command_are_told_cleaned_and_cut(
+    told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Warns:
+        @staticmethod
+        def main(argv: list[str]) -> int:
+            print(warnings.formatwarning(NASTY * 1000, UserWarning, f"{NASTY}.py", 3, NASTY), end="")
+            raise OSError(2, NASTY, "x" * 10**6)
+
+    monkeypatch.setattr(cli.importlib, "import_module", lambda name: Warns)
+    before = warnings.formatwarning
+    code, said = told("report")
+    assert code == 2
+    assert "UserWarning" in said
+    assert len(said) < 9000
+    assert warnings.formatwarning is before

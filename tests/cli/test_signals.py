@@ -1,0 +1,286 @@
+"""What SIGTERM and SIGUSR1 do to the commands: they save where they can, and end with all that they started."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from heedful import cli, stopping  # noqa: E402
+from heedful.run.checkpoint import checkpoints  # noqa: E402
+from heedful.stopping import OF_SCHEDULERS  # noqa: E402
+from heedful.storage import RunFolder, read_rollouts  # noqa: E402
+from processes import free_ports  # noqa: E402
+
+LIMIT_S = 300.0
+"""Only a test that hangs takes so long."""
+
+TESTS = Path(__file__).parents[1]
+
+SMALL = [
+    *("--steps", "3", "--groups", "2", "--group-size", "2", "--checkpoint-every", "10"),
+    *("--evaluation.times", "0", "--diagnostics.enabled", "false", "--optimizer.warmup-steps", "0"),
+]
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "heedful", *words]
+
+
+def started(words: Sequence[str], folder: Path, **variables: str) -> subprocess.Popen[str]:
+    paths = os.pathsep.join([str(TESTS), *filter(None, sys.path)])
+    return subprocess.Popen(
+        words,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths, "WAITING_ECHO": str(folder)} | variables,
+    )
+
+
+def wait_for(found: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    """Until it is found. A process that has ended, or takes far too long, fails the test with its last words."""
+    until = time.monotonic() + LIMIT_S
+    while not found():
+        if process.poll() is not None or time.monotonic() > until:
+            process.kill()
+            raise AssertionError(f"exit code {process.poll()}: {process.communicate()[0][-3000:]}")
+        time.sleep(0.02)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit code and output."""
+    try:
+        said, _ = process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
+    return process.returncode, said
+
+
+def children_of(process: int) -> list[int]:
+    """The living processes whose parent it is."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(words[1]) == process and words[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def is_gone(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def wait_until_gone(processes: Sequence[int]) -> None:
+    until = time.monotonic() + LIMIT_S
+    while not all(map(is_gone, processes)):
+        assert time.monotonic() < until, f"still running: {processes}"
+        time.sleep(0.02)
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are listed in /proc")
+
+
+@pytest.fixture
+def model(echo_run: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model's folder, outside of any run."""
+    checkpoint = next(iter(sorted((echo_run / "checkpoints").iterdir())))
+    return str(shutil.copytree(checkpoint, tmp_path_factory.mktemp("model") / "echo"))
+
+
+@needs_proc
+def test_sigterm_lets_train_finish_its_step_with_its_workers_save_and_end_with_143(model: str, tmp_path: Path) -> None:
+    words = ["train", "waiting_echo:WaitingEcho", "--model", model, "--out", "run", "--env-workers", "2", *SMALL]
+    process = started(command(*words), tmp_path)
+    wait_for((tmp_path / "at_work").exists, process)
+    workers = children_of(process.pid)
+    assert len(workers) >= 2
+    for one in (process.pid, *workers):  # as Slurm does it: every process of the job
+        os.kill(one, signal.SIGTERM)
+    (tmp_path / "go_on").touch()
+    code, said = ended(process)
+    assert code == 143, said
+    assert "interrupted after step 1, saved; go on with: heedful train --resume run" in said
+    assert "Traceback" not in said
+    assert checkpoints(tmp_path / "run" / "checkpoints")[-1].version == 1
+    wait_until_gone(workers)
+    groups = read_rollouts(RunFolder(tmp_path / "run").rollouts(0)).groups
+    assert {member.error for group in groups for member in group.trajectories} == {""}
+
+
+def test_a_signal_to_one_rank_ends_all_ranks_after_the_step(model: str, tmp_path: Path) -> None:
+    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_ports(1)[0]}
+    words = command("train", "waiting_echo:WaitingEcho", "--model", model, "--out", "run", *SMALL)
+    ranks = [started(words, tmp_path, **common, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(2)]
+    try:
+        wait_for((tmp_path / "at_work").exists, ranks[1])
+        ranks[1].send_signal(signal.SIGTERM)
+        (tmp_path / "go_on").touch()
+        codes, said = zip(*map(ended, ranks), strict=True)
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert codes == (143, 143), said
+    assert checkpoints(tmp_path / "run" / "checkpoints")[-1].version == 1
+
+
+@needs_proc
+@pytest.mark.parametrize(
+    ("words", "numbers", "code"),
+    [
+        (["train", "waiting_echo:WaitingEcho", "--out", "run", *SMALL], [signal.SIGUSR1, signal.SIGTERM], 143),
+        (["eval", "MODEL", "waiting_echo:WaitingEcho", "--tasks", "4", "--json", "found.json"], [signal.SIGUSR1], 138),
+    ],
+    ids=["a second signal ends train", "eval"],
+)
+def test_a_command_that_ends_at_once_ends_its_workers(
+    words: list[str],
+    numbers: list[signal.Signals],
+    code: int,
+    model: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("WAITING_ECHO", str(Path.cwd()))
+    monkeypatch.syspath_prepend(str(TESTS))
+    # Closer signals than those of one request are apart are tried in test_stopping.py.
+    monkeypatch.setattr(stopping, "SAME_REQUEST", 0.0)
+    workers: list[int] = []
+    over = threading.Event()
+
+    def send_when_at_work() -> None:
+        until = time.monotonic() + LIMIT_S
+        while not Path("at_work").exists():
+            if over.wait(0.02) or time.monotonic() > until:
+                return
+        workers.extend(children_of(os.getpid()))
+        for number in numbers:
+            os.kill(os.getpid(), number)
+            time.sleep(0.05)
+
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in OF_SCHEDULERS}
+    thread = threading.Thread(target=send_when_at_work)
+    thread.start()
+    try:
+        typed = [model if word == "MODEL" else word for word in words]
+        given = ["--model", model] if words[0] == "train" else []
+        assert cli.run([*typed, *given, "--env-workers", "1"]) == code
+    finally:
+        over.set()
+        thread.join()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert "heedful: interrupted at once; " in capsys.readouterr().err
+    assert workers
+    wait_until_gone(workers)
+    assert not Path("found.json").exists()
+
+
+def logged(step: int, thought: str, reward: float) -> str:
+    """One row of a log."""
+    prompt = f"Name the colour of thing {step}."
+    row = {"step": step, "prompt": prompt, "completion": f"<think>{thought}</think>it", "reward": reward}
+    return json.dumps(row) + "\n"
+
+
+def test_sigterm_ends_an_audit_whose_steps_are_kept_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    with log.open("w") as lines:
+        for step in range(400):
+            lines.write(logged(step, "see it", 1.0) + logged(step, f"look at {step}", 0.0))
+    process = started(command("audit", "log.jsonl", "--out", "audited"), tmp_path)
+    metrics = tmp_path / "audited" / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 3, process)
+    process.send_signal(signal.SIGTERM)
+    code, said = ended(process)
+    assert code == 143, said
+    assert "heedful: interrupted at once; the steps measured so far are safe" in said
+    assert "Traceback" not in said
+    kept = len(metrics.read_text().splitlines())
+    assert 3 <= kept < 400
+    code, said = ended(started(command("audit", "log.jsonl", "--out", "audited"), tmp_path))
+    assert code == 0, said
+    assert "Going on with audited" in said
+    steps = [json.loads(line)["step"] for line in metrics.read_text().splitlines()]
+    assert steps == list(range(400))
+
+
+SRUN = """#!/bin/bash
+# Stands in for Slurm's: it runs the job step, and sends SIGUSR1 to it once it is at work, if it is asked to.
+"$@" & job=$!
+if [ -n "$SIGNAL_WHEN" ]; then
+  while [ ! -e "$SIGNAL_WHEN" ] && kill -0 $job 2>/dev/null; do sleep 0.05; done
+  kill -USR1 $job; touch go_on
+fi
+wait $job
+"""
+
+
+def test_the_script_for_slurm_in_the_docs_saves_is_requeued_and_goes_on(model: str, tmp_path: Path) -> None:
+    page = (TESTS.parent / "docs" / "training.md").read_text(encoding="utf-8")
+    script = re.search(r"```bash\n(#!/bin/bash\n#SBATCH.*?)```", page, flags=re.DOTALL)
+    assert script is not None
+    heedful = f"{sys.executable} -m heedful"
+    train = f"{heedful} train waiting_echo:WaitingEcho --model {model} {' '.join(SMALL)}"
+    text = (
+        script[1]
+        .replace("heedful train frozen_lake", train)
+        .replace("heedful train --resume", f"{heedful} train --resume")
+    )
+    assert text.count(heedful) == 2
+    (tmp_path / "job.sh").write_text(text)
+    (tmp_path / "srun").write_text(SRUN)
+    (tmp_path / "scontrol").write_text('#!/bin/bash\necho "$@" >> requeued\n')
+    for name in ("srun", "scontrol"):
+        (tmp_path / name).chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
+    code, said = ended(started(["bash", "job.sh"], tmp_path, **path, SIGNAL_WHEN="at_work"))
+    assert (tmp_path / "requeued").read_text() == "requeue 17\n", said
+    assert "interrupted after step 1, saved" in said
+    code, said = ended(started(["bash", "job.sh"], tmp_path, **path))
+    assert code == 0, said
+    assert "after step 1 of 3" in said
+    assert (tmp_path / "requeued").read_text() == "requeue 17\n"
+    assert checkpoints(next((tmp_path / "runs").iterdir()) / "checkpoints")[-1].version == 3
+
+
+def test_an_interrupted_command_says_what_it_leaves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        @staticmethod
+        def main(argv: list[str]) -> int:
+            signal.raise_signal(signal.SIGTERM)
+            return 0
+
+    monkeypatch.setattr(cli.importlib, "import_module", lambda name: Interrupted)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        for name in cli.COMMANDS:
+            assert cli.run([name]) == 143
+            said = capsys.readouterr().err
+            assert said.startswith("heedful: interrupted at once; ")
+            assert (cli.KEPT.get(name) or "nothing was kept") in said
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)

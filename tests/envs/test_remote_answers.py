@@ -1,0 +1,287 @@
+"""Hostile servers: an answer that drips has a deadline, and one of a wrong form is a sentence when it arrives."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from heedful import cli
+from heedful.envs.common.wire import WireError, generator_tree, read_generator, read_step, read_task, shown
+from heedful.envs.remote.answers import checked_description
+from heedful.envs.remote.environment import Remote
+from heedful.envs.remote.server_calls import ServerCalls, ServerRefused, ServerUnreachable
+from served import PATIENCE
+
+GOOD = {
+    "protocol": 1,
+    "name": "echo",
+    "summary": "Repeat.",
+    "turns": 2,
+    "actions": ["A", "B"],
+    "actions_per_turn": 1,
+    "offers": ["demonstrate", "random_answer", "blind_answers"],
+    "knobs": {},
+    "digest": "d",
+}
+TASK = {"id": "echo-1", "seed": 0, "split": "train", "tags": [], "environment": "echo"}
+STEP = {
+    "observation": {"text": "x", "opening": ""},
+    "rewards": {"solved": 1.0},
+    "ending": None,
+    "outcome": None,
+    "progress": None,
+    "actions": [],
+    "valid": True,
+    "effect": "",
+    "state": "",
+}
+DEEP = "[" * 900 + "]" * 900
+
+
+@contextlib.contextmanager
+def hostile(answer: Callable[[bytes, socket.socket], None]) -> Iterator[str]:
+    """A server that reads each request's head and then does what `answer` does. Yields its url."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.settimeout(0.05)
+    over = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(PATIENCE)
+            request = b""
+            while b"\r\n\r\n" not in request:
+                part = connection.recv(2**16)
+                if not part:
+                    return
+                request += part
+            answer(request, connection)
+
+    def listen() -> None:
+        while not over.is_set():
+            with contextlib.suppress(TimeoutError):
+                threading.Thread(target=serve, args=(listening.accept()[0],), daemon=True).start()
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        over.set()
+        thread.join()
+        listening.close()
+
+
+def telling(bodies: dict[str, Any]) -> Callable[[bytes, socket.socket], None]:
+    """Answers by the beginning of the path. A text is sent as it is, everything else as JSON."""
+
+    def answer(request: bytes, connection: socket.socket) -> None:
+        path = request.split(b" ")[1].decode()
+        name = "/step" if path.endswith("/step") else path
+        body = bodies[name] if isinstance(bodies[name], str) else json.dumps(bodies[name])
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body.encode())}\r\nConnection: close\r\n\r\n"
+        connection.sendall(head.encode() + body.encode())
+
+    return answer
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"HTTP/1.1 200 OK\r\nX-A: ", HEAD, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b""],
+    ids=["the head", "the body", "chunks", "the first line"],
+)
+def test_an_answer_that_drips_ends_at_the_deadline(begun: bytes) -> None:
+    def drip(request: bytes, connection: socket.socket) -> None:
+        connection.sendall(begun)
+        for _ in range(2000):
+            connection.sendall(b"1\r\n1\r\n" if b"chunked" in begun else b"1")
+            time.sleep(0.02)
+
+    with hostile(drip) as url, pytest.raises(ServerUnreachable, match=r"gave no answer within 0\.3 s"):
+        ServerCalls(url, 0.3, 0.0, "").call("GET", "/environment")
+
+
+def test_a_later_answer_on_the_same_connection_has_all_of_its_time() -> None:
+    body = b'{"a": 1}'
+
+    def slow(request: bytes, connection: socket.socket) -> None:
+        for _ in range(3):
+            time.sleep(0.4)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n" + body)
+            while b"\r\n\r\n" not in connection.recv(2**16):
+                pass
+
+    with hostile(slow) as url:
+        calls = ServerCalls(url, 1.0, 0.0, "")
+        assert [calls.call("GET", "/") for _ in range(3)] == [{"a": 1}] * 3
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"protocol": 2}, "protocol 1, found 2"),
+    ({"protocol": True}, "protocol 1, found True"),
+    ({"name": ""}, "'name' as a text of 1 to 200"),
+    ({"name": "x" * 10**6}, "'name' as a text of 1 to 200"),
+    ({"summary": None}, "'summary' as a text"),
+    ({"digest": 5}, "'digest' as a text"),
+    ({"turns": 0}, "'turns' as a whole number from 1"),
+    ({"turns": True}, "'turns' as a whole number from 1"),
+    ({"turns": 1.5}, "'turns' as a whole number from 1"),
+    ({"turns": 10**300}, "'turns' as a whole number from 1"),
+    ({"actions": {"A": 1}}, "'actions' as a list of short texts"),
+    ({"actions": ["A", 1]}, "'actions' as a list of short texts"),
+    ({"actions": ["A", ""]}, "'actions' as a list of short texts"),
+    ({"actions": ["A", "a"]}, "distinct actions"),
+    ({"actions": ["A"] * 20_000}, "'actions' as a list of short texts"),
+    ({"offers": None}, "'offers' as a list of short texts"),
+    ({"actions_per_turn": None}, "'actions_per_turn' as a whole number from 1"),
+    ({"actions_per_turn": "2"}, "'actions_per_turn' as a whole number from 1"),
+    ({"actions_per_turn": 0}, "'actions_per_turn' as a whole number from 1"),
+    ({"actions_per_turn": float("nan")}, "'actions_per_turn' as a whole number from 1"),
+    ({"actions_per_turn": 10**9}, "'actions_per_turn' as a whole number from 1"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), WRONG)
+def test_a_wrong_description_is_a_sentence_when_it_arrives(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(WireError) as told:
+        checked_description(GOOD | change, "http://there")
+    assert sentence in str(told.value)
+    assert len(str(told.value)) < 400
+
+
+@pytest.mark.parametrize("name", [name for name in GOOD if name != "knobs"])
+def test_a_description_without_a_field_is_a_sentence(name: str) -> None:
+    with pytest.raises(WireError, match=name):
+        checked_description({key: value for key, value in GOOD.items() if key != name}, "http://there")
+
+
+@pytest.mark.parametrize("body", [DEEP, "1" * 10_000, "null", '"x"', "[1]", "{", "\ud7ff", '{"name": NaN}'])
+def test_the_command_line_tells_a_strange_description_in_a_sentence(
+    body: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with hostile(telling({"/environment": body})) as url:
+        assert cli.run(["play", "remote", "--env.url", url]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("heedful: Expected ")
+    assert len(said) < 500
+
+
+def test_strange_answers_about_tasks_episodes_and_players_are_sentences() -> None:
+    bodies: dict[str, Any] = {"/environment": GOOD}
+    task = read_task(TASK)
+    with hostile(telling(bodies)) as url:
+        env = Remote(url, timeout=PATIENCE, wait=0.0)
+        rng = random.Random(0)
+        state = generator_tree(rng)
+        for path, ask, strange in (
+            ("/tasks", lambda: env.task(0), [{}, [], {"tasks": []}, {"tasks": None}, {"tasks": [TASK] * 2}]),
+            (
+                "/tasks",
+                lambda: env.task(0),
+                [{"tasks": [TASK | {"seed": value}]} for value in (10**30, 0.5, "0", True)],
+            ),
+            (
+                "/sessions",
+                lambda: env.episode().start(task, 0),
+                [{"session": value, "observation": STEP["observation"]} for value in (None, 3, "", "../x", "a\r\nb")]
+                + [{"session": "a"}, {"session": "a", "observation": {"text": None, "opening": ""}}],
+            ),
+            (
+                "/random-answer",
+                lambda: env.random_answer(task, rng),
+                [{}, {"answer": "A"}, {"answer": 1, "rng": state}, {"answer": "A", "rng": [3, [1], None]}],
+            ),
+            ("/blind-answers", lambda: env.blind_answers([task]), [{}, [], {"answers": []}, {"answers": "AB"}]),
+            (
+                "/demonstrate",
+                lambda: env.demonstrate(task, rng),
+                [{"rng": state}, {"rng": state, "pairs": [["a"]]}, {"rng": state, "pairs": ["ab"]}, {"pairs": []}],
+            ),
+        ):
+            for tree in strange:
+                bodies[path] = tree
+                with pytest.raises(WireError, match=r"^Expected .*found "):
+                    ask()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"rewards": {"solved": value}} for value in (10**400, float("nan"), float("inf"), "1", None, True, [])),
+        *({name: value} for name in ("outcome", "progress") for value in (10**400, float("nan"), "1", True)),
+        *({"ending": value} for value in ("won", 1, ["solved"])),
+        *({name: None} for name in ("observation", "rewards", "actions", "valid", "effect", "state")),
+        {"actions": [1]},
+    ],
+    ids=str,
+)
+def test_a_strange_step_is_a_sentence(change: dict[str, Any]) -> None:
+    assert read_step(STEP).rewards == {"solved": 1.0}
+    with pytest.raises(WireError, match=r"^Expected .* found "):
+        read_step(STEP | change)
+
+
+def test_a_generator_with_a_strange_kept_draw_is_refused() -> None:
+    version, words, _ = generator_tree(random.Random(0))
+    for gauss in ("x", float("nan"), [1]):
+        with pytest.raises(WireError):
+            read_generator([version, words, gauss])
+    assert read_generator([version, words, 0.5]).gauss(0, 1) == 0.5
+
+
+def test_values_of_strangers_are_shown_short_whatever_they_are() -> None:
+    for value in (json.loads(DEEP), "x" * 10**7, b"x" * 10**7, [10**4000] * 10**5, {"a": {"b": {"c": {"d": 1}}}}):
+        assert len(shown(value)) <= 80
+
+
+pieces = st.lists(
+    st.sampled_from(
+        [
+            *(
+                b"HTTP/1.1 ",
+                b"200 OK",
+                b"503",
+                b"404 x",
+                b"100 Continue",
+                b"\r\n",
+                b"\n",
+                b"\r\n\r\n",
+                b"-5\r\n",
+                b"5\r\n",
+            ),
+            *(b"Content-Length: 2", b"Content-Length: -2", b"Content-Length: x", b"Transfer-Encoding: chunked"),
+            *(b"{}", b"[]", b'{"error": 5}', b'{"error": "no"}', b"1e999", b"\xff", b"\0", b"[" * 2000, b"9" * 5000),
+        ]
+    )
+    | st.binary(max_size=8),
+    max_size=14,
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pieces=pieces)
+def test_no_bytes_of_a_server_break_the_client(pieces: list[bytes], answering: tuple[str, list[bytes]]) -> None:
+    url, said = answering
+    said[:] = [b"HTTP/1.1 200 OK\r\n" + b"".join(pieces) if len(pieces) % 2 else b"".join(pieces)]
+    with contextlib.suppress(ServerUnreachable, ServerRefused, WireError):
+        ServerCalls(url, PATIENCE, 0.0, "").call("GET", "/environment")
+
+
+@pytest.fixture(scope="module")
+def answering() -> Iterator[tuple[str, list[bytes]]]:
+    """A server that answers with the bytes in a list."""
+    said: list[bytes] = []
+    with hostile(lambda request, connection: connection.sendall(said[0])) as url:
+        yield url, said
