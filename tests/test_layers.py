@@ -42,6 +42,7 @@ HEAVY = ("torch", "transformers", "tokenizers", "safetensors")
 
 NEEDS_TORCH = {
     "algorithms.losses",
+    "distributed.joining",
     "distributed.sharding",
     "distributed.world",
     "gradients.meter",

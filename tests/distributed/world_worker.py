@@ -1,6 +1,6 @@
 """What two processes find out about each other; executed once per process.
 
-RANK=0 WORLD_SIZE=2 ... python world_worker.py FOLDER PORT PORT PORT PORT PORT
+RANK=0 WORLD_SIZE=2 ... python world_worker.py FOLDER
 """
 
 from __future__ import annotations
@@ -80,23 +80,21 @@ def second_vanishes(world: World) -> None:
 FAULTS: tuple[Callable[[World], None], ...] = (second_raises, first_raises, second_is_late)
 
 
-def main(folder: Path, ports: list[str]) -> None:
+def main(folder: Path) -> None:
     place = ProcessRank.of(os.environ)
     found: dict[str, Any] = {}
-    os.environ["MASTER_PORT"] = ports[0]
     with Joined(place, torch.device("cpu"), 60) as world:
         found["together"] = together(world)
     found["left standing"] = dist.is_initialized()
-    for fault, port in zip(FAULTS, ports[1:-1], strict=True):
-        found[fault.__name__] = met_with(fault, place, port)
+    for fault in FAULTS:
+        found[fault.__name__] = met_with(fault, place)
     torch.save(found, folder / f"found-{place.rank}.pt")
-    found[second_vanishes.__name__] = met_with(second_vanishes, place, ports[-1])
+    found[second_vanishes.__name__] = met_with(second_vanishes, place)
     torch.save(found, folder / f"found-{place.rank}.pt")
 
 
-def met_with(fault: Callable[[World], None], place: ProcessRank, port: str) -> tuple[str, float, bool]:
+def met_with(fault: Callable[[World], None], place: ProcessRank) -> tuple[str, float, bool]:
     """What was raised, after how many seconds, and whether a process group was left standing."""
-    os.environ["MASTER_PORT"] = port
     began = time.monotonic()
     said = ""
     try:
@@ -109,4 +107,4 @@ def met_with(fault: Callable[[World], None], place: ProcessRank, port: str) -> t
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]))
