@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
+
 PACKAGE = Path(__file__).parents[1] / "src" / "heedful"
 
 PAGE = PACKAGE.parents[1] / "docs" / "architecture.md"
@@ -216,7 +218,7 @@ def test_wall_b_integrations_never_load_our_training_nor_we_a_foreign_trainer() 
 
 
 def in_a_fresh_process(program: str) -> str:
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

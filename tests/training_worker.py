@@ -176,7 +176,7 @@ def train_alike(folder: Path, config: str) -> None:
 def main(folder: Path, config: str) -> None:
     torch.set_num_threads(1)
     place = ProcessRank.of(os.environ)
-    with Joined(place, torch.device("cpu"), 60) as world:
+    with Joined(place, torch.device("cpu"), 900) as world:
         found: dict[str, Any] = {
             "gradients": {name: gradient(world, name) for name in ALGORITHMS},
             "updates": {name: updates(world, name) for name in ALGORITHMS},

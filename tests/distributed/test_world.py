@@ -147,7 +147,7 @@ def test_a_process_that_fails_or_stays_away_is_named_by_the_others(
     assert told.startswith("ProcessLost: ")
     assert sentence in told
     assert own.startswith("ProcessLost: " if fault == "second_is_late" else "ValueError: ")
-    assert max(seconds, seconds_own) < 30
+    assert max(seconds, seconds_own) < 300  # not the 900 that it may take
 
 
 def test_a_process_that_vanishes_in_the_middle_of_a_meeting_is_named(two: list[Found]) -> None:
@@ -156,7 +156,7 @@ def test_a_process_that_vanishes_in_the_middle_of_a_meeting_is_named(two: list[F
         "ProcessLost: Process 1 of 2 did not come: killed, or busy for longer than --parallel.timeout."
     )
     assert "gloo" not in told  # nor a place in another project's source
-    assert seconds < 30
+    assert seconds < 300
     assert not standing
 
 

@@ -35,6 +35,7 @@ from heedful.storage import RunFolder, read_metrics, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
 from heedful.types import Metric, Trajectory, Verdict  # noqa: E402
+from patience import PATIENCE  # noqa: E402
 
 NO_EVALUATION = EvaluationConfig(times=0)
 UNMEASURED = DiagnosticsConfig(enabled=False)
@@ -200,7 +201,10 @@ sys.exit(code)
 def in_a_child(out: Path, moment: int, arguments: list[str]) -> tuple[int, int]:
     """Exit code, and the moments seen (0 if it was killed)."""
     ended = subprocess.run(
-        [sys.executable, "-c", CHILD, str(out), str(moment), *arguments], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", CHILD, str(out), str(moment), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     last = ended.stdout.splitlines()[-1:] if ended.returncode == 0 else []
     assert ended.returncode in (0, -signal.SIGKILL), ended.stderr

@@ -1,7 +1,7 @@
 """A sign of life for every rank on a machine, before the ranks are connected: a locked file.
 
 torch.distributed does not know a rank that has ended before it joined, so the others would wait for the whole
-`--parallel.timeout`. torchrun ends them, other launchers may not. Therefore each rank holds a lock on a file of its own.
+`--parallel.timeout`. torchrun ends them, other launchers may not. Therefore each rank holds a lock on its own file.
 The kernel frees the lock when the process ends, in whatever way. Ranks on other machines are not seen.
 """
 

@@ -214,7 +214,7 @@ class Joined:
         timeout: int = 1800,
         ended: Callable[[], str] = lambda: "",
     ) -> None:
-        """`timeout` in seconds. `ended` names ranks that ended before they joined (see `Presence.ended`), or is empty."""
+        """`timeout` in seconds. `ended` names ranks that ended before they joined, or is empty: `Presence.ended`."""
         self._world = World(process, device)
         self._timeout = timedelta(seconds=timeout)
         self._ended = ended

@@ -31,6 +31,7 @@ from heedful.envs.common.wire import (
     task_tree,
 )
 from heedful.types import Ending, Observation, Step, Task
+from patience import PATIENCE
 
 TEXTS = ("", "plain", "ü 漢字 \x00 \n", "\ud800 a lone surrogate", "<|im_end|>", '"}{', "\u2028")
 
@@ -150,7 +151,7 @@ def test_messages_arrive_whole_and_in_order_whatever_their_size(lines: Any) -> N
     messages = [b"", b"a", bytes(3_000_000), b"", b"end"]
     sender = threading.Thread(target=lambda: [here.send(message) for message in messages])
     sender.start()
-    assert [there.receive(time.monotonic() + 60) for _ in messages] == messages
+    assert [there.receive(time.monotonic() + PATIENCE) for _ in messages] == messages
     sender.join()
 
 
