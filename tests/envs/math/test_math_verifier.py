@@ -132,7 +132,7 @@ def started_in(child: str) -> int:
     program = f"""
 import os, signal
 from heedful.envs.math.verifier import VERIFIER, verify
-verify("7", "3+4", PATIENCE)
+verify("7", "3+4", {PATIENCE})
 print(VERIFIER.pids[0], flush=True)
 {child}
 """
