@@ -100,7 +100,7 @@ class _Audit:
     def run(self) -> None:
         run, done = RunFolder(self.folder), self._done()
         if self.judge is not None and "zscores" in self.record.state:
-            self.judge.reader.load_state(self.record.state)
+            self.judge.load_state(self.record.state)
         if "alarms" in self.record.state:  # an audit that goes on
             self.alarms.load_state(self.record.state["alarms"])
         self.record.save(self.folder)
@@ -200,7 +200,7 @@ class _Audit:
         record = self.record
         record.lines += not complete
         record.complete = complete
-        record.state = {**(self.judge.reader.state() if self.judge is not None else {}), "alarms": self.alarms.state()}
+        record.state = {**(self.judge.state() if self.judge is not None else {}), "alarms": self.alarms.state()}
         record.count(self.faults)
         record.save(self.folder)
 

@@ -70,6 +70,15 @@ class ModelJudge:
         name = judge_name(str(Path(source).resolve()) if Path(source).exists() else source)
         return cls(model, tokenizer, name, tags, seed, settings.max_tokens)
 
+    def state(self) -> dict[str, Any]:
+        """What an audit that goes on has to know: a JSON tree."""
+        return {**self.reader.state(), "retokenised": self.retokenised}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned. Older audits lack `retokenised`."""
+        self.reader.load_state(state)
+        self.retokenised = bool(state.get("retokenised", False))
+
     def reads(self, groups: Sequence[Group]) -> bool:
         """Whether the logged ids are this tokenizer's: the first prompt that has ids decodes to its logged text."""
         decode: Any = self.tokenizer.decode

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,7 +103,7 @@ def read_scores(path: Path | str) -> StoredScores:
             if missing:
                 raise ValueError(f"no array {', '.join(missing)}")
             arrays = {name: archive[name] for name in (*_ARRAYS, *_WORDS) if name in archive.files}
-    except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
             f"Expected cross-scores in {path}, found {error}. Delete the file to do without this heat map."
         ) from error
