@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from errno import ENOSPC
@@ -92,7 +93,10 @@ def run(request: dict[str, Any]) -> tuple[int, int]:
         code = 70
         try:
             code = _run_here(request, count)
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(code)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status), int(count.read_text()) if count.exists() else -1
