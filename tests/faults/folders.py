@@ -15,8 +15,8 @@ CLOCKS = re.compile(r"^(time(/.*)?|seconds|starts)$")
 DURATION = "A step took "
 """The beginning of a sentence of a verdict that holds durations."""
 
-PAGES = {"report.html", "study.html"}
-"""Made of the other files, and of the times in them."""
+PAGES = {"report.html", "study.html", "environment.json"}
+"""Made of the other files, and of the times in them. The last one names the machine and the commit."""
 
 LOGS = {".log", ".count"}
 """What a process printed: a resumed one says so."""
