@@ -28,7 +28,8 @@ def page(report: ElementTree.Element, origin: str) -> str:
         raise ValueError("Expected proofs in the report, found none: is anything marked with @pytest.mark.proof?")
     held = sum(_result(case) == "holds" for case in cases)
     rows = [
-        f"| {_sentence(case)} | {_size(case)} | {_result(case)}{_found(case)} | {float(case.get('time', 0)):.1f} |" for case in cases
+        f"| {_sentence(case)} | {_size(case)} | {_result(case)}{_found(case)} | {float(case.get('time', 0)):.1f} |"
+        for case in cases
     ]
     return "\n".join(
         [

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+_DAMAGED = (zipfile.BadZipFile, zlib.error, RuntimeError, OverflowError, MemoryError)
+"""Errors of a damaged archive. Some of its flags ask for what zipfile cannot do: RuntimeError."""
+
 _ARRAYS = ("scores", "lengths", "own", "thoughts", "prompts")
 _WORDS = ("words_row", "words_length", "words_text", "words_value")
 """Arrays that a file may lack, if the thoughts were stored without their tokens."""
@@ -103,7 +106,7 @@ def read_scores(path: Path | str) -> StoredScores:
             if missing:
                 raise ValueError(f"no array {', '.join(missing)}")
             arrays = {name: archive[name] for name in (*_ARRAYS, *_WORDS) if name in archive.files}
-    except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, *_DAMAGED) as error:
         raise ValueError(
             f"Expected cross-scores in {path}, found {error}. Delete the file to do without this heat map."
         ) from error
