@@ -15,7 +15,8 @@ from datetime import timedelta
 from queue import Queue
 from threading import Thread
 
-from torch.distributed import PrefixStore, Store, TCPStore
+from torch._C._distributed_c10d import TCPStore
+from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from heedful.distributed.parallel import ProcessRank
 
