@@ -61,10 +61,7 @@ def apply(fault: Fault) -> Callable[[], int]:
     def heard(event: str, arguments: tuple[Any, ...]) -> None:
         if event in CHANGES and not (full and event in ("os.remove", "os.rmdir", "shutil.rmtree")):
             happens(arguments[0])
-        elif event == "open" and isinstance(arguments[0], str | os.PathLike):
-            # A full disk can still be read.
-            if full and isinstance(arguments[2], int) and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
-                return
+        elif event == "open" and isinstance(arguments[0], str | os.PathLike) and _writes(arguments[2]):
             happens(arguments[0])
 
     sync = os.fsync
@@ -76,6 +73,11 @@ def apply(fault: Fault) -> Callable[[], int]:
     os.fsync = fsync
     sys.addaudithook(heard)
     return lambda: seen
+
+
+def _writes(flags: object) -> bool:
+    """Reading changes nothing, a full disk can still be read, and a study reads as often as it has time to."""
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR))
 
 
 def _jump() -> None:

@@ -23,6 +23,9 @@ KILLS = 50
 def after_a_kill(heedful: Runner, name: str, folder: Path, moment: int, whole: Path) -> str:
     """`equal`, or `named` where the resumed command ends in a sentence. Anything else fails."""
     killed = heedful(SUBJECTS[name].start.split(), folder, Fault("kill", moment, str(folder)))
+    if killed.code == 0:  # this time it had fewer file operations: a study writes as often as it has time to
+        assert not differences(whole, folder)
+        return "equal"
     assert killed.code == -signal.SIGKILL, killed.said
     resumed = heedful(SUBJECTS[name].resume.split(), folder)
     if resumed.code == 0:
