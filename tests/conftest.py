@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from heedful.envs.toys.echo import Echo
 from heedful.policies.sampling import Sampling
@@ -19,6 +20,10 @@ from heedful.training.optimizer_config import OptimizerConfig
 # Read when these packages are first imported: no test may reach the network, nor take a second core.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+"""A busy machine is slow. It is no fault of what is tested."""
 
 SEEDLING = replace(nano(), hidden=96, layers=2, heads=2, kv_heads=1, ffn=192, steps=120, lr=4e-3, imperfect=0.3)
 """Seconds to grow. Sampled it solves about half of Echo, greedily all of it: something to learn, and quickly."""

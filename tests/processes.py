@@ -1,48 +1,78 @@
-"""Starting one script in two processes that find each other, as torchrun does it."""
+"""Starting one program in two processes that find each other, as torchrun does it."""
 
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
+from subprocess import PIPE, STDOUT, Popen
 from typing import Any
 
 import torch
+from torch.distributed import TCPStore
 
 LIMIT_S = 900
 """Only a test that hangs takes so long."""
 
-
-def free_ports(count: int) -> list[str]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [str(one.getsockname()[1]) for one in sockets]
+ALONE_S = 60
+"""The time in which a process must notice that the other one has failed."""
 
 
-def run_in_two(script: str, folder: Path, arguments: Sequence[str]) -> list[dict[str, Any]]:
+def run_in_two(program: Sequence[str], folder: Path, variables: Mapping[str, str] | None = None) -> list[str]:
+    """What the two processes of `python PROGRAM...`, started in `folder`, print. Both must end with 0.
+
+    The store is kept here, as torchrun keeps it. It takes a free port, so no port can be taken by somebody else.
+    """
+    store = TCPStore("127.0.0.1", 0, 2, True, timedelta(seconds=LIMIT_S), wait_for_workers=False)
+    kept = {"MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    with started(range(2), program, folder, kept | dict(variables or {})) as ranks:
+        said = ended(ranks)
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(text[-3000:] for text in said)
+    return said
+
+
+def found_in_two(script: str, folder: Path, arguments: Sequence[str] = ()) -> list[dict[str, Any]]:
     """What the two processes of `script FOLDER ARGUMENTS...` left in `found-<rank>.pt`."""
-    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_ports(1)[0]}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, script, str(folder), *arguments],
-            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [worker.communicate(timeout=LIMIT_S)[0] for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-    for worker, text in zip(workers, said, strict=True):
-        assert worker.returncode == 0, text[-3000:]
+    run_in_two([script, str(folder), *arguments], folder)
     return [torch.load(folder / f"found-{rank}.pt", weights_only=False) for rank in range(2)]
+
+
+@contextmanager
+def started(
+    ranks: Sequence[int], program: Sequence[str], folder: Path, variables: Mapping[str, str]
+) -> Iterator[list[Popen[str]]]:
+    """These ranks of two, killed with the context."""
+    paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    common = {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    common |= {"PYTHONPATH": paths, **variables}
+    processes: list[Popen[str]] = []
+    try:
+        for rank in ranks:
+            environment = os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            command = [sys.executable, *program]
+            processes.append(Popen(command, cwd=folder, env=environment, stdout=PIPE, stderr=STDOUT, text=True))
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def ended(processes: Sequence[Popen[str]]) -> list[str]:
+    """What they print until they end. When one fails, the others have `ALONE_S` to notice, so no failure takes long."""
+    with ThreadPoolExecutor(len(processes)) as pool:
+        printed = [pool.submit(process.communicate) for process in processes]
+        try:
+            end = time.monotonic() + LIMIT_S
+            while time.monotonic() < end and not all(each.done() for each in printed):
+                if any(process.poll() for process in processes):
+                    end = min(end, time.monotonic() + ALONE_S)
+                wait(printed, 0.2)
+        finally:
+            for process in processes:
+                process.kill()
+        return [each.result()[0] for each in printed]

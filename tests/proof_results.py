@@ -2,7 +2,7 @@
 
 The page shows every proof of the report, failures included, and refuses a report without a single proof.
 
-A proof states its size with `record_property("cases", 10_000)`.
+A proof states its size with `record_property("cases", 10_000)`, and may add a result in words under the name `found`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def page(report: ElementTree.Element, origin: str) -> str:
         raise ValueError("Expected proofs in the report, found none: is anything marked with @pytest.mark.proof?")
     held = sum(_result(case) == "holds" for case in cases)
     rows = [
-        f"| {_sentence(case)} | {_size(case)} | {_result(case)} | {float(case.get('time', 0)):.1f} |" for case in cases
+        f"| {_sentence(case)} | {_size(case)} | {_result(case)}{_found(case)} | {float(case.get('time', 0)):.1f} |"
+        for case in cases
     ]
     return "\n".join(
         [
@@ -55,6 +56,11 @@ def main(arguments: Sequence[str]) -> int:
 def _sentence(case: ElementTree.Element) -> str:
     name, bracket, parameters = case.get("name", "").removeprefix("test_").partition("[")
     return name.replace("_", " ") + (f" ({parameters.removesuffix(']')})" if bracket else "")
+
+
+def _found(case: ElementTree.Element) -> str:
+    values = [each.get("value", "") for each in case.iter("property") if each.get("name") == "found"]
+    return f": {values[0]}" if values else ""
 
 
 def _size(case: ElementTree.Element) -> str:

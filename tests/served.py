@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
+import socket
 import subprocess
 import sys
 import threading
@@ -18,9 +20,7 @@ from heedful.serving.connections import Limits
 from heedful.serving.server import EnvironmentServer
 from heedful.serving.service import Service
 from heedful.serving.sessions import Sessions
-
-PATIENCE = 60.0
-"""Seconds that a loaded machine may take over what takes milliseconds."""
+from patience import PATIENCE
 
 JSON = {"Content-Type": "application/json"}
 
@@ -36,13 +36,14 @@ def serving(
     workers: int = 0,
     timeout: float = PATIENCE,
     names: Sequence[str] = (),
+    port: int = 0,
 ) -> Iterator[EnvironmentServer]:
-    """A server in a thread of this process, on a free port."""
+    """A server in a thread of this process, by default on a free port."""
     with isolated(env, workers, timeout) as played:
         sessions = Sessions(played.episode, most, idle)
         tell = [].append if told is None else told.append
         service, kept = Service(env, sessions), limits or Limits()
-        server = EnvironmentServer(("127.0.0.1", 0), service, sessions, token, kept, tell, names)
+        server = EnvironmentServer(("127.0.0.1", port), service, sessions, token, kept, tell, names)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
@@ -51,6 +52,18 @@ def serving(
             server.shutdown()
             server.server_close()
             thread.join(PATIENCE)
+
+
+def lasting_port() -> int:
+    """A port for a server that comes back to it: none that the system gives to whoever asks for any free port."""
+    for port in random.Random(os.getpid()).sample(range(20_000, 32_000), 100):
+        with socket.socket() as found:
+            try:
+                found.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no port is free between 20000 and 32000")
 
 
 class Asker:

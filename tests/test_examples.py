@@ -22,6 +22,7 @@ from heedful.rollout import LockStep, Request
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.types import Conversation, Ending
+from patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -85,7 +86,7 @@ def test_the_example_can_be_trained_on_by_name(game: Any) -> None:
 def test_the_flat_loop_trains_and_measures() -> None:
     pytest.importorskip("torch")
     command = [sys.executable, str(ROOT / "examples" / "loop.py"), "2"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr
     line = r"step {}: success 0\.\d\d, kept \d of 8 groups, mutual information \d\.\d\d of 2\.08 nats, gradient norm \d"
     for step, printed in enumerate(ended.stdout.splitlines()):

@@ -15,6 +15,7 @@ import pytest
 
 import heedful
 from heedful.types import CrossScores, Metric
+from patience import PATIENCE
 
 
 def small(seed: int = 0) -> heedful.TrainConfig:
@@ -49,7 +50,9 @@ def test_the_public_names_are_listed_documented_and_found() -> None:
 
 def test_importing_heedful_loads_neither_torch_nor_numpy_and_warns_of_nothing() -> None:
     program = "import heedful, sys; print(sorted({'torch', 'numpy', 'rich'} & set(sys.modules)), heedful.filters.TopP)"
-    ended = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("[] ")
 

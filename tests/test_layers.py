@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
+
 PACKAGE = Path(__file__).parents[1] / "src" / "heedful"
 
 PAGE = PACKAGE.parents[1] / "docs" / "architecture.md"
@@ -42,6 +44,7 @@ HEAVY = ("torch", "transformers", "tokenizers", "safetensors")
 
 NEEDS_TORCH = {
     "algorithms.losses",
+    "distributed.joining",
     "distributed.sharding",
     "distributed.world",
     "gradients.meter",
@@ -217,7 +220,7 @@ def test_wall_b_integrations_never_load_our_training_nor_we_a_foreign_trainer() 
 
 
 def in_a_fresh_process(program: str) -> str:
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

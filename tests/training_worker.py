@@ -1,6 +1,6 @@
 """Updates and runs that one process or two make alike; executed once per process.
 
-    RANK=0 WORLD_SIZE=2 ... python training_worker.py FOLDER PORT PORT PORT PORT CONFIG
+    RANK=0 WORLD_SIZE=2 ... python training_worker.py FOLDER CONFIG
 
 Nine trajectories in three groups, of 4 to 17 tokens. Micro-batches of 40 padded tokens, so that the processes have
 different numbers of them.
@@ -161,12 +161,11 @@ def killed(run: Path, copy: Path) -> None:
     shutil.copytree(run, copy, ignore=shutil.ignore_patterns("step_000004", "report.html", "verdict.json"))
 
 
-def train_alike(folder: Path, ports: Sequence[str], config: str) -> None:
+def train_alike(folder: Path, config: str) -> None:
     """A run of each kind, and two that go on where a kill left them: one of two processes, and one of one."""
     ways = [["echo", "--config", config, "--parallel", name, "--out", str(folder / name)] for name in ("data", "fsdp2")]
     ways += [["--resume", str(folder / name)] for name in ("again", "from-one")]
-    for way, port in zip(ways, ports, strict=True):
-        os.environ["MASTER_PORT"] = port
+    for way in ways:
         if "--resume" in way and os.environ["RANK"] == "0" and not (folder / "again").exists():
             killed(folder / "data", folder / "again")
         while "--resume" in way and not (folder / "again" / "config.json").exists():
@@ -174,10 +173,10 @@ def train_alike(folder: Path, ports: Sequence[str], config: str) -> None:
         assert cli.run(["train", *way]) == 0
 
 
-def main(folder: Path, ports: Sequence[str], config: str) -> None:
+def main(folder: Path, config: str) -> None:
     torch.set_num_threads(1)
     place = ProcessRank.of(os.environ)
-    with Joined(place, torch.device("cpu"), 60) as world:
+    with Joined(place, torch.device("cpu"), 900) as world:
         found: dict[str, Any] = {
             "gradients": {name: gradient(world, name) for name in ALGORITHMS},
             "updates": {name: updates(world, name) for name in ALGORITHMS},
@@ -189,8 +188,8 @@ def main(folder: Path, ports: Sequence[str], config: str) -> None:
             "windows": windows(world),
         }
     torch.save(found, folder / f"found-{place.rank}.pt")
-    train_alike(folder, ports, config)
+    train_alike(folder, config)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:-1], sys.argv[-1])
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -13,6 +13,7 @@ import pytest
 
 from heedful import cli
 from heedful.envs.checking.check import RULES
+from patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -146,5 +147,5 @@ sys.modules["transformers"] = None
 from heedful import cli
 raise SystemExit(cli.run(["check-env", "--help"]))
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr

@@ -9,6 +9,7 @@ import pytest
 
 from heedful import cli, envs
 from heedful.run.presets import PRESETS
+from patience import PATIENCE
 
 
 def test_every_environment_and_preset_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,7 +79,7 @@ for command in ("eval", "play", "envs", "report"):
 for words in (["eval", "echo"], ["play", "bandit"], ["play", "echo", "--by", "seedling"]):
     assert cli.run([*words, "--help"]) == 0, words
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stderr
     for usage in ("heedful eval RUN", "heedful play [ENV]", "heedful envs", "heedful report RUN", "--env.names"):
         assert usage in ended.stdout

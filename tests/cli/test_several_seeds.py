@@ -6,7 +6,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from heedful.studies.progress import TAIL_BYTES, RunRow, RunsView, tail, wide_co
 from heedful.studies.runner import Request, run_study
 from heedful.studies.study_folder import StudyFolder
 from heedful.types import Metric
+from patience import comes
 
 STAND_IN = """
 import json, signal, sys, time
@@ -125,9 +125,7 @@ def test_ctrl_c_reaches_every_running_seed_once_and_starts_no_other(
     stand_in(monkeypatch, dict.fromkeys((0, 1, 2), "waits"), at_once=2)
 
     def interrupt_when_both_listen() -> None:
-        limit = time.time() + 20
-        while time.time() < limit and not all(Path(f"out/s{seed}/listening").exists() for seed in (0, 1)):
-            time.sleep(0.02)
+        comes(lambda: all(Path(f"out/s{seed}/listening").exists() for seed in (0, 1)))
         os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)

@@ -329,3 +329,9 @@ def test_what_can_never_be_configured_is_refused_when_the_class_is_read() -> Non
 @pytest.mark.parametrize("cls", [*FILTERS.values(), *ALGORITHMS.values()], ids=lambda cls: cls.__name__)
 def test_every_filter_and_algorithm_can_be_configured(cls: type) -> None:
     assert from_json(cls, json.loads(json.dumps(to_json(cls())))) == cls()
+
+
+def test_a_whole_number_that_no_float_can_hold_is_a_problem_of_its_setting() -> None:
+    assert [
+        said.partition(", found")[0] for said in problems_of(Run, {"chooser": {"type": "share", "p": 10**400}})
+    ] == ["chooser.p: expected a number"]

@@ -35,7 +35,7 @@ def test_what_was_already_told_is_not_told_again() -> None:
     assert told.tolist() == pytest.approx([math.log(2), 0.0], abs=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 60), st.floats(0.1, 30))
 def test_the_tokens_add_to_matched_minus_marginal(seed: int, prompts: int, tokens: int, size: float) -> None:
     rng = np.random.default_rng(seed)

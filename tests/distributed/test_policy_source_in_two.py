@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +16,7 @@ from heedful.configuration import to_json
 from heedful.distributed.parallel import DataParallel, Fsdp2, Parallel
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
 from heedful.storage import read_metrics
-from processes import LIMIT_S, free_ports
+from processes import run_in_two
 
 
 @pytest.mark.parametrize("parallel", [DataParallel(), Fsdp2()], ids=["data", "fsdp2"])
@@ -36,26 +33,7 @@ def test_every_rank_is_handed_the_weights_and_samples_from_them(
         diagnostics=DiagnosticsConfig(enabled=False),
     )
     (tmp_path / "settings.json").write_text(json.dumps(to_json(config)))
-    command = ["-m", "heedful", "train", "echo", "--config", str(tmp_path / "settings.json"), "--out", "run"]
-    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_ports(1)[0]}
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, *command],
-            cwd=tmp_path,
-            env=os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank), "PYTHONPATH": paths},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(said)[-3000:]
+    run_in_two(["-m", "heedful", "train", "echo", "--config", "settings.json", "--out", "run"], tmp_path)
     steps = ["weights 0", "policy 0 sampled", "weights 1", "policy 1 sampled"]
     after = ["weights 2", "policy 2 sampled", "policy 2 greedy"]
     assert [events(source, rank) for rank in range(2)] == [

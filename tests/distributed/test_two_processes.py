@@ -32,7 +32,7 @@ from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts,
 from heedful.training.batch import UpdateSettings  # noqa: E402
 from heedful.training.learner import Learner  # noqa: E402
 from heedful.training.lora_config import LoraConfig  # noqa: E402
-from processes import free_ports, run_in_two  # noqa: E402
+from processes import found_in_two  # noqa: E402
 
 Found = dict[str, Any]
 
@@ -51,7 +51,7 @@ def runs(echo_run: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Pat
 @pytest.fixture(scope="module")
 def two(runs: Path) -> list[Found]:
     """What each of two processes finds; their runs lie beside the other one."""
-    return run_in_two(worker.__file__, runs, [*free_ports(4), str(runs / "config.json")])
+    return found_in_two(worker.__file__, runs, [str(runs / "config.json")])
 
 
 @pytest.fixture

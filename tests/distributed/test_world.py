@@ -15,7 +15,7 @@ from hypothesis import strategies as st  # noqa: E402
 from heedful.distributed import world as distributed  # noqa: E402
 from heedful.distributed.parallel import DataParallel, ProcessRank  # noqa: E402
 from heedful.distributed.world import Joined, World, local_device, shares_by_tokens  # noqa: E402
-from processes import free_ports, run_in_two  # noqa: E402
+from processes import found_in_two  # noqa: E402
 
 Found = dict[str, Any]
 FOUR = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
@@ -24,7 +24,7 @@ FOUR = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "local
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
     """What each of two processes finds."""
-    return run_in_two(world_worker.__file__, tmp_path_factory.mktemp("world"), free_ports(5))
+    return found_in_two(world_worker.__file__, tmp_path_factory.mktemp("world"))
 
 
 def test_one_process_is_given_back_what_it_puts_in() -> None:
@@ -147,7 +147,7 @@ def test_a_process_that_fails_or_stays_away_is_named_by_the_others(
     assert told.startswith("ProcessLost: ")
     assert sentence in told
     assert own.startswith("ProcessLost: " if fault == "second_is_late" else "ValueError: ")
-    assert max(seconds, seconds_own) < 30
+    assert max(seconds, seconds_own) < 300  # not the 900 that it may take
 
 
 def test_a_process_that_vanishes_in_the_middle_of_a_meeting_is_named(two: list[Found]) -> None:
@@ -156,7 +156,7 @@ def test_a_process_that_vanishes_in_the_middle_of_a_meeting_is_named(two: list[F
         "ProcessLost: Process 1 of 2 did not come: killed, or busy for longer than --parallel.timeout."
     )
     assert "gloo" not in told  # nor a place in another project's source
-    assert seconds < 30
+    assert seconds < 300
     assert not standing
 
 

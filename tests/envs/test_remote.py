@@ -31,8 +31,9 @@ from heedful.run.evaluation import measure_baselines
 from heedful.serving.connections import Limits
 from heedful.serving.server import EnvironmentServer
 from heedful.types import Conversation, Ending, Group, Reply
+from patience import PATIENCE
 from perilous import Perilous
-from served import PATIENCE, serving, start_server
+from served import lasting_port, serving, start_server
 
 WORDS = ("Left", "down || RIGHT", "Up || Up || Up", "Fox", "Jump", "")
 
@@ -157,11 +158,11 @@ def test_what_the_environment_raises_there_reads_the_same_here(word: str) -> Non
 
 
 def test_an_environment_that_dies_or_hangs_there_ends_with_the_servers_word() -> None:
-    with serving(Perilous(), workers=1, timeout=1.0) as server:
+    with serving(Perilous(), workers=1, timeout=2.0) as server:
         env = remote(server)
         for word, error in (
             ("die", "WorkerDied: the process died over this step (exit status 7)"),
-            ("hang", "WorkerTimedOut: this step took longer than 1 s; its process was killed"),
+            ("hang", "WorkerTimedOut: this step took longer than 2 s; its process was killed"),
         ):
             episode = Player(env.episode(), env.task(0), 0, 5)
             episode.advance(said(word))
@@ -243,10 +244,10 @@ def test_the_command_line_plays_it(lake: EnvironmentServer, capsys: pytest.Captu
 
 
 def test_another_environment_at_the_same_address_is_refused() -> None:
-    with serving(FrozenLake()) as server:
+    port = lasting_port()
+    with serving(FrozenLake(), port=port) as server:
         env = remote(server)
         task = env.task(0)
-        port = server.server_address[1]
     process, _ = start_server("frozen_lake", "--env.slip", "0.1", "--port", str(port))
     try:
         episode = Player(env.episode(), task, 0, 5)
@@ -260,7 +261,7 @@ def test_another_environment_at_the_same_address_is_refused() -> None:
 
 def test_a_killed_server_costs_only_the_episodes_that_it_held() -> None:
     knobs = ("frozen_lake", "--env.turns", "6", "--env.actions-per-turn", "1")
-    processes = [start_server(*knobs, "--port", "0")]
+    processes = [start_server(*knobs, "--port", str(lasting_port()))]
     url = processes[0][1]
     env: Any = Remote(url, timeout=PATIENCE, wait=PATIENCE)
     tasks = [env.task(seed) for seed in range(6)]

@@ -15,7 +15,7 @@ import torch
 import trl_worker
 
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts
-from processes import run_in_two
+from processes import found_in_two
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 
@@ -26,7 +26,7 @@ Found = dict[str, dict[str, Any]]
 def two(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Found]]:
     """Output folder, and what each of the two processes found."""
     folder = tmp_path_factory.mktemp("two")
-    return folder, run_in_two(trl_worker.__file__, folder, [str(tiny_model)])
+    return folder, found_in_two(trl_worker.__file__, folder, [str(tiny_model)])
 
 
 @pytest.fixture(scope="module")

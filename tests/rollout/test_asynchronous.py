@@ -19,6 +19,7 @@ from heedful.protocols import AnswersSubsets, Episode
 from heedful.rollout import COLLECTORS, Asynchronous, Collector, Context, LockStep, Request
 from heedful.rollout.workers import isolated
 from heedful.types import Conversation, Ending, Observation, Reply, Step, Task
+from patience import PATIENCE, comes
 from slow_environments import AtWork, slow, up_to
 
 LAKE = FrozenLake(instructions="brief", turns=4, slip=0.3)
@@ -80,7 +81,7 @@ def test_a_straggler_holds_nobody() -> None:
 
     def wait(place: str) -> None:
         if place == "a/0 turn 1":
-            assert all(event.wait(20) for event in ended.values()), "the straggler held the others"
+            assert all(event.wait(PATIENCE) for event in ended.values()), "the straggler held the others"
         elif place in ended:
             ended[place].set()
 
@@ -96,7 +97,7 @@ def test_a_slow_start_holds_nobody_either_and_runs_in_the_pool() -> None:
         def start(self, task: Task, member: int) -> Observation:
             seen[f"{member}"] = threading.current_thread().name
             if member == 0:
-                assert ended.wait(20), "the others waited for a start"
+                assert ended.wait(PATIENCE), "the others waited for a start"
             return super().start(task, member)
 
     def wait(place: str) -> None:
@@ -144,7 +145,7 @@ def test_the_policy_is_asked_in_the_callers_thread_alone() -> None:
 
 
 def test_whoever_becomes_ready_while_the_policy_answers_is_asked_together() -> None:
-    policy = Noting(lambda _: "x", seconds=0.05)
+    policy = Noting(lambda _: "x", seconds=0.3)
     Asynchronous(16)(policy, Request(lambda: Gate(lambda _: None), [Task("a", 0, "train")], 16, 3))
     # Steps take no time: the sixteen may begin in two batches, and are together from then on.
     assert len(policy.batches) <= 5
@@ -183,7 +184,7 @@ def test_the_first_who_are_ready_are_dealt_to_all_idle_samplers() -> None:
 
     def answer(conversation: Conversation) -> str:
         if conversation.turn == 0:
-            began.wait(20)  # passes when four calls are under way
+            began.wait(PATIENCE)  # passes when four calls are under way
         return "x"
 
     policy = Noting(answer, parallel=4)
@@ -232,13 +233,6 @@ def threads_left() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(("environment", "sampler"))]
 
 
-def wait_for(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 10
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.005)
-    return condition()
-
-
 @pytest.mark.parametrize("parallel", [1, 3])
 @pytest.mark.parametrize("error", [RuntimeError("no memory"), KeyboardInterrupt(), SystemExit(2)])
 def test_what_the_policy_raises_ends_the_collection_and_its_threads(error: BaseException, parallel: int) -> None:
@@ -252,7 +246,7 @@ def test_what_the_policy_raises_ends_the_collection_and_its_threads(error: BaseE
     with pytest.raises(type(error)):
         Asynchronous(2)(Noting(answer, parallel), Request(make, TASKS, 4, LAKE.turns))
     begun = at_work.starts + at_work.steps
-    assert wait_for(lambda: not threads_left())
+    assert comes(lambda: not threads_left())
     assert at_work.starts + at_work.steps <= begun + 2, "only calls that had been taken up go on"
 
 
@@ -264,13 +258,13 @@ def test_what_interrupts_an_environment_ends_the_collection(collector: Collector
 
     with pytest.raises(KeyboardInterrupt):
         collector(ScriptedPolicy(lambda _: "x"), Request(lambda: Gate(interrupt), [Task("a", 0, "train")], 3, 3))
-    assert wait_for(lambda: not threads_left())
+    assert comes(lambda: not threads_left())
 
 
 def test_threads_end_with_the_collection() -> None:
     Asynchronous(4)(Noting(wander, parallel=3), Request(slow(LAKE, up_to(0.01)), TASKS, 2, LAKE.turns))
     gc.collect()
-    assert wait_for(lambda: not threads_left())
+    assert comes(lambda: not threads_left())
 
 
 def test_a_policy_that_draws_for_the_whole_batch_is_refused() -> None:

@@ -25,10 +25,8 @@ from heedful.rollout import LockStep, Request
 from heedful.rollout.player import Player
 from heedful.rollout.workers import WorkerPool, isolated
 from heedful.types import Conversation, Ending, Group, Reply
+from patience import PATIENCE, comes
 from perilous import Perilous, Unloadable
-
-PATIENCE = 60.0
-"""Seconds that a loaded machine may take over what takes milliseconds."""
 
 WORDS = ("Left", "down || RIGHT", "Up || Up || Up", "A", "Jump", "", "fox")
 
@@ -45,10 +43,7 @@ def varied(conversation: Conversation) -> str:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
+    assert comes(true), "it did not happen"
 
 
 def is_gone(process: int) -> bool:
@@ -165,16 +160,16 @@ def test_a_worker_that_dies_takes_its_own_episodes_and_no_others(word: str, stat
 
 @pytest.mark.parametrize("word", ["hang", "spin"])
 def test_a_worker_that_hangs_is_killed_at_the_time_out(word: str) -> None:
-    with WorkerPool(Perilous(), 1, timeout=1.0) as pool:
+    with WorkerPool(Perilous(), 1, timeout=2.0) as pool:
         hung, other = begin(pool, 2)
         (process,) = pool.process_ids()
         hung.advance(reply(word))
         other.advance(reply("on"))
         assert hung.trajectory(1.0, 0).error == (
-            "WorkerTimedOut: this step took longer than 1 s; its process was killed"
+            "WorkerTimedOut: this step took longer than 2 s; its process was killed"
         )
         assert other.trajectory(1.0, 0).error == (
-            "WorkerTimedOut: the process that held this episode took longer than 1 s over a step and was killed"
+            "WorkerTimedOut: the process that held this episode took longer than 2 s over a step and was killed"
         )
         assert is_gone(process)
         assert begin(pool, 1)[0].ending is None
@@ -223,7 +218,7 @@ def test_a_start_that_kills_its_process_is_tried_once(tmp_path: Path) -> None:
 
 
 def test_an_environment_that_writes_between_the_lines_loses_its_process_only() -> None:
-    with WorkerPool(Perilous(), 1, timeout=5.0) as pool:
+    with WorkerPool(Perilous(), 1, timeout=20.0) as pool:
         (episode,) = begin(pool, 1)
         for _ in range(2):
             if episode.ending is None:
@@ -295,6 +290,7 @@ def test_closing_a_pool_ends_its_processes_and_what_they_have_started(tmp_path: 
 
 PARENT = """
 import signal, sys
+from patience import PATIENCE, comes
 from perilous import Perilous
 from heedful.rollout.player import Player
 from heedful.rollout.workers import WorkerPool

@@ -7,8 +7,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -173,78 +171,7 @@ def test_the_learner_sees_the_log_probabilities_of_the_sampler(echo_run: TrainCo
     assert max(read) < 1e-4
 
 
-# A run that was killed ------------------------------------------------------------------------------------------------
-
-CHILD = """
-import os, signal, sys
-folder, moment, seen = sys.argv[1], int(sys.argv[2]), 0
-CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree")
-
-def watch(event, arguments):
-    global seen
-    if event in CHANGES or (event == "open" and str(arguments[0]).startswith(folder)):
-        seen += 1
-        if seen == moment:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-from heedful import cli
-import heedful.run.loop, heedful.report
-sys.addaudithook(watch)
-code = cli.run(sys.argv[3:])
-print("moments", seen)
-sys.exit(code)
-"""
-"""Runs heedful and counts the moments at which files of the run change; kills itself at the one it was given."""
-
-
-def in_a_child(out: Path, moment: int, arguments: list[str]) -> tuple[int, int]:
-    """Exit code, and the moments seen (0 if it was killed)."""
-    ended = subprocess.run(
-        [sys.executable, "-c", CHILD, str(out), str(moment), *arguments], capture_output=True, text=True, timeout=300
-    )
-    last = ended.stdout.splitlines()[-1:] if ended.returncode == 0 else []
-    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-    return ended.returncode, int(last[0].split()[1]) if last else 0
-
-
-def assert_a_kill_changes_nothing(config: TrainConfig, reference: Path, folder: Path, moment: int) -> None:
-    out = folder / "killed"
-    code, _ = in_a_child(out, moment, command(config, out))
-    assert code == -signal.SIGKILL
-    resumed = cli.run(["train", "--resume", str(out)])
-    if not (out / "config.json").exists():  # killed before it had begun
-        assert resumed == 2
-        return
-    assert resumed == 0
-    assert_the_same_run(reference, out)
-    assert not list((out / "checkpoints").glob(".*")), "what a kill left behind goes with the next checkpoint"
-
-
-@pytest.fixture(scope="module")
-def whole_run(echo_run: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """An uninterrupted run, and how many moments it has."""
-    out = tmp_path_factory.mktemp("reference") / "whole"
-    code, moments = in_a_child(out, 0, command(echo_run, out))
-    assert code == 0
-    assert moments > 50
-    return out, moments
-
-
-def test_a_killed_run_resumes_with_the_same_bytes(
-    echo_run: TrainConfig, whole_run: tuple[Path, int], tmp_path: Path
-) -> None:
-    reference, moments = whole_run
-    moment = random.Random(20).randint(moments // 4, 3 * moments // 4)
-    assert_a_kill_changes_nothing(echo_run, reference, tmp_path, moment)
-
-
-@pytest.mark.proof
-def test_a_run_killed_at_any_moment_resumes_with_the_same_bytes(
-    echo_run: TrainConfig, whole_run: tuple[Path, int], tmp_path: Path
-) -> None:
-    reference, moments = whole_run
-    for moment in random.Random(21).sample(range(1, moments + 1), 30):
-        assert_a_kill_changes_nothing(echo_run, reference, tmp_path / str(moment), moment)
+# A run that goes on; tests/faults kills runs --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

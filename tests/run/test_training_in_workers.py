@@ -18,7 +18,8 @@ from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.rollout import LockStep  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
 from heedful.storage import read_rollouts  # noqa: E402
-from served import PATIENCE, serving  # noqa: E402
+from patience import PATIENCE  # noqa: E402
+from served import serving  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import random
 import signal
 import socket
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from heedful.serving.connections import Limits
 from heedful.serving.server import check_address
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.types import Ending
-from served import JSON, PATIENCE, Asker, server_process, serving
+from patience import PATIENCE, comes
+from served import JSON, Asker, server_process, serving
 
 ENV = FrozenLake(slip=0.4, turns=4)
 LEFT = format_reply(["Left", "Down"], "so")
@@ -117,9 +117,7 @@ def test_a_server_closes_idle_sessions_by_itself_and_says_so() -> None:
     told: list[str] = []
     with serving(ENV, idle=0.2, told=told) as server:
         Asker(server)("POST", "/sessions", {"seed": 0})
-        deadline = time.monotonic() + PATIENCE
-        while not told and time.monotonic() < deadline:
-            time.sleep(0.05)
+        assert comes(lambda: told)
     assert told[0].startswith("1 idle session closed; 1 episodes begun, 0 open, 1 closed as idle")
 
 
@@ -184,10 +182,7 @@ def test_more_connections_than_allowed_are_told_to_come_again() -> None:
         status, refused = third("GET", "/health")
         assert (status, refused["error"].startswith("All 2 connections")) == (503, True)
         first.connection.close()
-        deadline = time.monotonic() + PATIENCE
-        while Asker(server)("GET", "/health")[0] != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        assert comes(lambda: Asker(server)("GET", "/health")[0] == 200)
 
 
 def test_without_the_token_nothing_but_the_health_check_is_answered() -> None:

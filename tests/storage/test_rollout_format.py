@@ -83,7 +83,7 @@ def _groups(draw: st.DrawFn) -> Group:
     return Group(task, tuple(trajectories))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(_groups(), max_size=3), st.data())
 def test_any_rollout_survives_the_round_trip(tmp_path_factory: pytest.TempPathFactory, groups, data) -> None:
     verdict = st.builds(Verdict, st.floats(0, 5), _texts, st.none() | _reals)

@@ -157,6 +157,7 @@ def test_only_the_last_line_may_be_torn(tmp_path: Path) -> None:
         ('{"step": 1}', "`metrics` of type NoneType"),
         ('{"step": 1, "time": "noon", "metrics": {}}', "a `time` of 'noon'"),
         ('{"step": 1, "metrics": {"a": [1]}}', r"`a` with \[1\] for a number"),
+        (f'{{"step": 1, "metrics": {{"a": {10**400}}}}}', "`a` with a whole number that no float can hold"),
         ('{"step": 1, "metrics": {"a": {"valu": 1}}}', r"`a` with unknown fields \['valu'\]"),
         ('{"step": 1, "metrics": {"a": {"n": 1}}}', "`a` with no `value`"),
         ('{"step": 1, "metrics": {"a": {"value": 1, "n": "many"}}}', "`n` of 'many'"),

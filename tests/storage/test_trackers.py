@@ -17,6 +17,7 @@ import pytest
 from heedful.storage.measurements import read_metrics
 from heedful.storage.trackers import TRACKERS, JsonlTracker, guarded, open_trackers
 from heedful.types import Metric
+from patience import PATIENCE
 
 READINGS = [
     Metric("reward/mean", 0.25),
@@ -54,7 +55,7 @@ tracker.close()
     environment = {name: value for name, value in os.environ.items() if name not in foreign}
     environment |= {name: str(folder / name) for name in homes} | {"HF_HUB_OFFLINE": "1"}
     ended = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
     assert ended.returncode == 0, ended.stderr
 

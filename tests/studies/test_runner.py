@@ -20,6 +20,7 @@ from heedful.studies.jobs import SamplingJob
 from heedful.studies.processes import Child
 from heedful.studies.runner import Request, estimate, run_study
 from heedful.studies.study_folder import StudyFolder
+from patience import comes
 
 STAND_IN = """
 import json, os, signal, sys, time
@@ -142,9 +143,7 @@ def test_ctrl_c_reaches_the_runs_and_the_same_command_goes_on(
     behaviours |= {"a/s0": "waits", "b/s0": "waits"}
 
     def interrupt() -> None:
-        limit = time.time() + 20
-        while time.time() < limit and not Path("out/a/s0/listening").exists():
-            time.sleep(0.02)
+        comes(Path("out/a/s0/listening").exists)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)

@@ -17,6 +17,8 @@ def test_without_warm_up_the_first_step_takes_the_full_rate() -> None:
     [
         ("lr", 0.0),
         ("lr", -1.0),
+        ("lr", 1e38),
+        ("lr", float("inf")),
         ("gradient_clip", 0.0),
         ("warmup_steps", -1),
         ("weight_decay", -0.1),

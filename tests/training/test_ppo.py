@@ -156,7 +156,7 @@ def test_a_group_of_one_needs_a_critic_and_a_filter_that_keeps_it(echo_run: Trai
 
 @pytest.mark.parametrize(
     ("groups", "group_size", "critic"),
-    [(16, 16, CriticConfig(lr=1e-3)), (256, 1, CriticConfig(kind="head", lr=1e-2))],
+    [(16, 8, CriticConfig(lr=1e-3)), (128, 1, CriticConfig(kind="head", lr=1e-2))],
     ids=["groups, a model", "no groups, a head"],
 )
 def test_ppo_learns_echo(
@@ -170,7 +170,7 @@ def test_ppo_learns_echo(
         critic=critic,
     )
     rates = trained(config, tmp_path / "run")[1].values["success/rate"]
-    # 1,024 episodes each: a standard error of .016. With other seeds and no learning the difference stays below .05.
+    # 512 episodes each: a standard error of .031 for the difference, which was .22 to .27 with two seeds.
     assert fmean(rates[-4:]) > fmean(rates[:4]) + 0.15, rates
 
 

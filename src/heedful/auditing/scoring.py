@@ -86,14 +86,6 @@ class ModelJudge:
         name = judge_name(str(Path(source).resolve()) if Path(source).exists() else source)
         return cls(model, read.tokenizer, name, tags, seed, settings.max_tokens, note=read.note)
 
-    def state(self) -> dict[str, Any]:
-        """What an audit that goes on needs."""
-        return {**self.reader.state(), "nats": self.nats, "read_bytes": self.read_bytes}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.reader.load_state(state)
-        self.nats, self.read_bytes = float(state.get("nats", 0.0)), int(state.get("read_bytes", 0))
-
     def warnings(self) -> list[str]:
         """Sentences about the fit of model and log: another tokenizer, or text that the model finds improbable."""
         bits = self.nats / math.log(2) / max(1, self.read_bytes)
@@ -105,6 +97,17 @@ class ModelJudge:
             f"{IMPROBABLE:g} is no text of this model. Model or tokenizer are probably not those of the log: do not "
             "rely on the readings of this model.",
         ]
+
+    def state(self) -> dict[str, Any]:
+        """What an audit that goes on has to know: a JSON tree."""
+        kept = {"retokenised": self.retokenised, "nats": self.nats, "read_bytes": self.read_bytes}
+        return {**self.reader.state(), **kept}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned. Older audits lack all but the reader's state."""
+        self.reader.load_state(state)
+        self.nats, self.read_bytes = float(state.get("nats", 0.0)), int(state.get("read_bytes", 0))
+        self.retokenised = bool(state.get("retokenised", False))
 
     def reads(self, groups: Sequence[Group]) -> bool:
         """Whether the logged ids are this tokenizer's: the first prompt that has ids decodes to its logged text."""

@@ -203,7 +203,12 @@ def _read_plain(plain: type, value: Any) -> object:
     if plain is float:
         if isinstance(value, str) and value in _NOT_FINITE:
             return _NOT_FINITE[value]
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _BROKEN
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return _BROKEN
+        try:
+            return float(value)
+        except OverflowError:  # a whole number that no float can hold
+            return _BROKEN
     if plain is Path:
         return Path(value) if isinstance(value, str) else _BROKEN
     return value if type(value) is plain else _BROKEN

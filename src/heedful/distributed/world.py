@@ -25,8 +25,8 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
-from torch.distributed.rendezvous import rendezvous
 
+from heedful.distributed.joining import ProcessLost, meet
 from heedful.distributed.parallel import ProcessRank
 
 Item = TypeVar("Item")
@@ -36,10 +36,6 @@ SECONDS_TO_NOTICE = 1.0
 
 BUCKET_BYTES = 1 << 26
 """Gradients are summed in flat buckets of about this size: few messages, little memory."""
-
-
-class ProcessLost(ConnectionError):
-    """Another rank has failed or does not answer. The sentence names it where it is known."""
 
 
 class World:
@@ -211,9 +207,17 @@ class Joined:
     that exits with open groups.
     """
 
-    def __init__(self, process: ProcessRank, device: torch.device, timeout: int = 1800) -> None:
+    def __init__(
+        self,
+        process: ProcessRank,
+        device: torch.device,
+        timeout: int = 1800,
+        ended: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`timeout` in seconds. `ended` names ranks that ended before they joined, or is empty: `Presence.ended`."""
         self._world = World(process, device)
         self._timeout = timedelta(seconds=timeout)
+        self._ended = ended
 
     def __enter__(self) -> World:
         world = self._world
@@ -250,7 +254,7 @@ class Joined:
         on_gpu = world.device.type == "cuda"
         if on_gpu:
             torch.cuda.set_device(world.device)
-        store, _, _ = next(iter(rendezvous("env://", timeout=self._timeout)))
+        store = meet(world.process, self._timeout, self._ended)
         world._store = PrefixStore("heedful", store)
         dist.init_process_group(
             "nccl" if on_gpu else "gloo",

@@ -112,9 +112,7 @@ def save(
         try:
             unfinished.mkdir(parents=True)
             write_pretrained(unfinished, model, tokenizer)
-            # Given a path, torch's own writer raises an error that does not mention the full disk.
-            with create(unfinished / "learner.pt") as stream:
-                torch.save(dict(learner_state), stream)
+            _save_tensors(unfinished / "learner.pt", learner_state)
             own = {name: value for name, value in state.items() if name != "config"}
             write_whole(unfinished / "state.json", json.dumps(own, indent=1, sort_keys=True))
             if "config" in state:
@@ -125,6 +123,19 @@ def save(
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
     return Checkpoint(target, version)
+
+
+def _save_tensors(path: Path, tree: Mapping[str, Any]) -> None:
+    """torch.save, with the system's own error where there is no room."""
+    # Given a path, torch's own writer raises an error that does not mention the full disk.
+    with create(path) as stream:
+        try:
+            torch.save(dict(tree), stream)
+        except RuntimeError as error:
+            # torch closes its archive after a write that failed, and fails again, without the first error's words.
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
 
 
 def prune(folder: Path, keep_last: int, best: int | None) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from heedful.configuration import code_named_in, from_json, to_json, trust_flags, trusting
 from heedful.configuration.jsontext import read_json
 from heedful.distributed.parallel import ProcessRank
+from heedful.distributed.presence import Presence
 from heedful.run.config import TrainConfig
 from heedful.run.edits import refuse_edits
 from heedful.run.presets import preset
@@ -219,21 +220,22 @@ def _run(config: TrainConfig, find_folder: Callable[[Hold], RunFolder], told: _R
 
 def _computed(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _Reporting, resumed: bool) -> Run:
     """The run after its last step. All ranks have left each other."""
-    # Torch is loaded here, after all checks that do not need it.
-    from heedful.distributed.world import Joined, local_device
-    from heedful.models.load import pick_device
-
     process = ProcessRank.of(os.environ)
-    device = local_device(pick_device(config.device), process)
-    with Joined(process, device, config.parallel.timeout) as world:
-        folder = RunFolder(world.broadcast(find_folder().path if world.is_rank_0 else Path()))
-        try:
-            with advising(f"heedful train --resume {folder.path}"):
-                outcome = _train(config, folder, world, told, resumed)
-        except ValueError:
-            if world.is_rank_0 and not resumed and not _has_begun(folder):
-                shutil.rmtree(folder.path)  # refused before anything was computed
-            raise
+    with Presence(process, os.environ) as presence:
+        # Torch is loaded here, after all checks that do not need it.
+        from heedful.distributed.world import Joined, local_device
+        from heedful.models.load import pick_device
+
+        device = local_device(pick_device(config.device), process)
+        with Joined(process, device, config.parallel.timeout, presence.ended) as world:
+            folder = RunFolder(world.broadcast(find_folder().path if world.is_rank_0 else Path()))
+            try:
+                with advising(f"heedful train --resume {folder.path}"):
+                    outcome = _train(config, folder, world, told, resumed)
+            except ValueError:
+                if world.is_rank_0 and not resumed and not _has_begun(folder):
+                    shutil.rmtree(folder.path)  # refused before anything was computed
+                raise
     return Run(folder.path, config, outcome)
 
 

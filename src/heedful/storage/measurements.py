@@ -101,4 +101,7 @@ def _number(name: str, value: object) -> float | None:
         return None
     if not isinstance(value, int | float):
         raise ValueError(f"`{name}` with {value!r} for a number")
-    return value if math.isfinite(value) else None
+    try:
+        return value if math.isfinite(value) else None
+    except OverflowError as error:
+        raise ValueError(f"`{name}` with a whole number that no float can hold") from error

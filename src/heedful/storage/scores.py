@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ from heedful.types import CrossScores
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+_DAMAGED = (zipfile.BadZipFile, zlib.error, RuntimeError, OverflowError, MemoryError)
+"""Errors of a damaged archive. Some of its flags ask for what zipfile cannot do: RuntimeError."""
 
 _ARRAYS = ("scores", "lengths", "own", "thoughts", "prompts")
 _WORDS = ("words_row", "words_length", "words_text", "words_value")
@@ -102,7 +106,7 @@ def read_scores(path: Path | str) -> StoredScores:
             if missing:
                 raise ValueError(f"no array {', '.join(missing)}")
             arrays = {name: archive[name] for name in (*_ARRAYS, *_WORDS) if name in archive.files}
-    except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, *_DAMAGED) as error:
         raise ValueError(
             f"Expected cross-scores in {path}, found {error}. Delete the file to do without this heat map."
         ) from error

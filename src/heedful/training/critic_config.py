@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from heedful.training.optimizer_config import LARGEST_LR
+
 Kind = Literal["model", "head"]
 
 
@@ -33,6 +35,8 @@ class CriticConfig:
         for name, value in (("lr", self.lr), ("coefficient", self.coefficient)):
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"Expected the critic's {name} to be a number above 0, found {value}.")
+        if self.lr > LARGEST_LR:
+            raise ValueError(f"Expected the critic's lr to be at most {LARGEST_LR:g}, found {self.lr}.")
         if self.clip is not None and not self.clip > 0:
             raise ValueError(f"Expected the critic's clip to be above 0 (none = no clip), found {self.clip}.")
         if not (math.isfinite(self.trunk) and self.trunk >= 0):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LARGEST_LR = 1e6
+"""Far above every use. AdamW divides the learning rate, and the quotient has to fit into float32."""
+
 
 @dataclass(frozen=True, slots=True)
 class OptimizerConfig:
@@ -21,6 +24,8 @@ class OptimizerConfig:
         for name, value in (("lr", self.lr), ("gradient_clip", self.gradient_clip)):
             if not value > 0:
                 raise ValueError(f"Expected the optimizer's {name} to be above 0, found {value}.")
+        if not self.lr <= LARGEST_LR:
+            raise ValueError(f"Expected the optimizer's lr to be at most {LARGEST_LR:g}, found {self.lr}.")
         for name, value in (("warmup_steps", self.warmup_steps), ("weight_decay", self.weight_decay)):
             if not value >= 0:
                 raise ValueError(f"Expected the optimizer's {name} to be at least 0, found {value}.")

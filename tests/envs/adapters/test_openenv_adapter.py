@@ -15,6 +15,7 @@ from heedful.envs.adapters.openenv.environment import OpenEnv, ServerError
 from heedful.envs.common.actions import format_reply
 from heedful.rollout.baselines import play, random_reply
 from heedful.types import Ending
+from patience import PATIENCE
 
 openenv = pytest.importorskip("openenv.core", reason="the extra openenv is not installed")
 uvicorn = pytest.importorskip("uvicorn")
@@ -59,17 +60,17 @@ class Word(openenv.Environment):
 def url() -> Iterator[str]:
     app = fastapi.FastAPI()
     openenv.HTTPEnvServer(Word, Said, Heard, max_concurrent_envs=8).register_routes(app)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.02)
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
-    thread.join(10)
+    thread.join(PATIENCE)
 
 
 def served_env(url: str, **knobs: Any) -> OpenEnv:

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import broken_environments as broken
@@ -16,7 +17,7 @@ from test_every_environment import identify
 
 from heedful import envs
 from heedful.envs.adapters.extras import LIBRARIES, is_installed
-from heedful.envs.checking import play
+from heedful.envs.checking import play, processes
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.episodes import tells
 from heedful.envs.checking.global_state import moved_generators
@@ -25,14 +26,15 @@ from heedful.envs.checking.report import Report, shortened
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.remote.environment import Remote
 from heedful.run.presets import PRESETS
-from served import PATIENCE, serving
+from patience import PATIENCE
+from served import serving
 
 SERVED = ("remote", "openenv")
 
 OF_A_LIBRARY = Effort(seeds=20, episodes=4, processes=1)
 """Libraries take seconds to load, in every process, and milliseconds to begin an episode."""
 
-SMALL = Effort(seeds=40, episodes=16, processes=0)
+SMALL = Effort(seeds=40, episodes=16, processes=0, slowest=PATIENCE, patience=PATIENCE)
 
 BREAKS: list[tuple[type, set[str], str]] = [
     (broken.WithoutMake, {"protocol"}, "a WithoutMake without `episode`"),
@@ -140,6 +142,12 @@ LIFELESS = [
 """Environments of which no ordinary episode reaches its end."""
 
 
+@pytest.fixture(autouse=True)
+def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may take as long as it needs to load a library."""
+    monkeypatch.setattr(processes, "LIMIT", PATIENCE)
+
+
 def told(report: Report, rule: str) -> str:
     finding = next(each for each in report.findings if each.rule == rule)
     return " ".join([finding.sentence, *(text for _, text in finding.details)])
@@ -150,7 +158,7 @@ def warnings_of(report: Report) -> set[str]:
 
 
 def test_an_environment_that_keeps_every_rule_passes_them_all() -> None:
-    report = check(broken.Right(), QUICK)
+    report = check(broken.Right(), replace(QUICK, slowest=PATIENCE))
     assert {finding.rule: finding.status for finding in report.findings} == {rule.name: "pass" for rule in RULES}
 
 
@@ -160,8 +168,8 @@ def test_every_environment_of_ours_keeps_the_contract(name: str) -> None:
         pytest.skip(f"{name} plays what a server serves, and none is running")
     if name in LIBRARIES and not is_installed(name):
         pytest.skip(f"the extra {name} is not installed")
-    env = envs.get(name)()
-    report = check(env, OF_A_LIBRARY if name in LIBRARIES else QUICK, origin=envs.REGISTRY[name])
+    effort = OF_A_LIBRARY if name in LIBRARIES else QUICK
+    report = check(envs.get(name)(), replace(effort, patience=PATIENCE), origin=envs.REGISTRY[name])
     assert report.ok, str(report)
 
 
@@ -248,9 +256,9 @@ def test_the_presets_keep_the_contract_with_their_own_knobs() -> None:
 
 
 def test_a_reply_that_is_never_answered_counts_as_hanging() -> None:
-    report = check(broken.HangsOnLongReplies(), Effort(seeds=20, episodes=4, processes=0, patience=0.2))
+    report = check(broken.HangsOnLongReplies(), Effort(seeds=20, episodes=4, processes=0, patience=5.0))
     assert report.broken == ("text",)
-    assert "`step` did not return within 0.2 s; after 1 of " in told(report, "text")
+    assert "`step` did not return within 5 s; after 1 of " in told(report, "text")
 
 
 @pytest.mark.parametrize(("env", "rule", "words"), DOUBTFUL)
@@ -359,11 +367,12 @@ def test_the_check_needs_no_torch() -> None:
 import sys
 sys.modules["torch"] = None
 sys.modules["transformers"] = None
+from heedful.envs.checking import processes
 from heedful.envs.checking.check import Effort, check
 from heedful.envs.toys.echo import Echo
 print(check(Echo(), Effort(seeds=60, episodes=4, processes=0)).ok)
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert ended.stdout == "True\n", ended.stderr
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import socket
 import struct
@@ -16,6 +15,7 @@ import pytest
 
 from heedful.envs.common.wire import (
     LARGEST_FRAME,
+    LARGEST_REWARD,
     Line,
     WireError,
     checked_step,
@@ -31,6 +31,7 @@ from heedful.envs.common.wire import (
     task_tree,
 )
 from heedful.types import Ending, Observation, Step, Task
+from patience import PATIENCE
 
 TEXTS = ("", "plain", "ü 漢字 \x00 \n", "\ud800 a lone surrogate", "<|im_end|>", '"}{', "\u2028")
 
@@ -43,7 +44,7 @@ def test_what_is_read_is_what_was_written() -> None:
     rng = random.Random(0)
     for number in range(300):
         floats = [struct.unpack("d", rng.randbytes(8))[0] for _ in range(2)]
-        floats = [value if math.isfinite(value) else 0.1 for value in floats]
+        floats = [value if abs(value) <= LARGEST_REWARD else 0.1 for value in floats]
         texts = [rng.choice(TEXTS) for _ in range(6)]
         task = Task(texts[0], rng.getrandbits(64) - 2**63, texts[1], tuple(texts[2:4]), texts[4])
         assert read_task(over(task_tree(task))) == task
@@ -129,6 +130,7 @@ def test_a_tree_that_is_no_step_is_refused(change: dict[str, Any], sentence: str
         (Step(Observation("x"), progress="half"), "progress as 'half'; expected a number"),
         (Step(Observation("x"), effect=None), "effect as None; expected text"),
         (Step(Observation("x"), state=3), "state as 3; expected text"),
+        (Step(Observation("x"), {"a": -2e30}), "the reward 'a' as -2e\\+30; expected at most 1e\\+30 in size"),
         (Step(Observation("x"), actions="Up"), "actions as 'Up'; expected a tuple"),
     ],
 )
@@ -150,7 +152,7 @@ def test_messages_arrive_whole_and_in_order_whatever_their_size(lines: Any) -> N
     messages = [b"", b"a", bytes(3_000_000), b"", b"end"]
     sender = threading.Thread(target=lambda: [here.send(message) for message in messages])
     sender.start()
-    assert [there.receive(time.monotonic() + 60) for _ in messages] == messages
+    assert [there.receive(time.monotonic() + PATIENCE) for _ in messages] == messages
     sender.join()
 
 

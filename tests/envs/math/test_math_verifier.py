@@ -18,6 +18,7 @@ import pytest
 from heedful.envs.math import verifier as math_verifier
 from heedful.envs.math.answers import Judgement
 from heedful.envs.math.verifier import MOST_WORKERS, VERIFIER, Verifier, Worker, verify
+from patience import PATIENCE, comes
 
 pytest.importorskip("math_verify", reason='pip install "heedful[math]"')
 
@@ -40,11 +41,8 @@ def alive(pid: int) -> bool:
     return bool(state) and not state.startswith("Z")
 
 
-def gone_within(pid: int, seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and alive(pid):
-        time.sleep(0.05)
-    return not alive(pid)
+def gone(pid: int) -> bool:
+    return comes(lambda: not alive(pid))
 
 
 @pytest.mark.parametrize(
@@ -62,36 +60,34 @@ def gone_within(pid: int, seconds: float) -> bool:
     ],
 )
 def test_math_verify_decides_what_takes_algebra(right: str, answer: str, judgement: Judgement) -> None:
-    assert verify(right, answer, 30.0) is judgement
+    assert verify(right, answer, PATIENCE) is judgement
 
 
 def test_a_question_that_hangs_is_not_verified_in_its_time_and_the_next_one_is_answered(verifier: Verifier) -> None:
-    verifier.ask("1", "1", 30.0)
+    verifier.ask("1", "1", PATIENCE)
     (before,) = verifier.pids
-    began = time.monotonic()
-    assert verifier.ask("7", "9^{9^{9^{9}}}", 1.0) is None
-    assert time.monotonic() - began < 1.0 + math_verifier.GRACE + 2.0
-    assert gone_within(before, 2.0)
-    assert verifier.ask("7", "3+4", 30.0) == {"read": True, "equal": True}
+    assert verifier.ask("7", "9^{9^{9^{9}}}", 1.0) is None  # unasked for, it would take more than all the time there is
+    assert gone(before)
+    assert verifier.ask("7", "3+4", PATIENCE) == {"read": True, "equal": True}
     assert before not in verifier.pids
 
 
 def test_a_worker_that_dies_of_a_question_costs_that_one_and_is_replaced(verifier: Verifier) -> None:
-    verifier.ask("1", "1", 30.0)
+    verifier.ask("1", "1", PATIENCE)
     (victim,) = verifier.pids
     threading.Timer(0.5, os.kill, (victim, signal.SIGKILL)).start()
     began = time.monotonic()
-    assert verifier.ask("7", "9^{9^{9^{9}}}", 30.0) is None
-    assert time.monotonic() - began < 15.0
-    assert verifier.ask("7", "3+4", 30.0) == {"read": True, "equal": True}
+    assert verifier.ask("7", "9^{9^{9^{9}}}", PATIENCE) is None
+    assert time.monotonic() - began < PATIENCE / 2
+    assert verifier.ask("7", "3+4", PATIENCE) == {"read": True, "equal": True}
 
 
 def test_a_worker_that_was_killed_while_idle_costs_nothing(verifier: Verifier) -> None:
-    verifier.ask("1", "1", 30.0)
+    verifier.ask("1", "1", PATIENCE)
     (victim,) = verifier.pids
     os.kill(victim, signal.SIGKILL)
-    assert gone_within(victim, 5.0)
-    assert verifier.ask("7", "3+4", 30.0) == {"read": True, "equal": True}
+    assert gone(victim)
+    assert verifier.ask("7", "3+4", PATIENCE) == {"read": True, "equal": True}
     assert victim not in verifier.pids
 
 
@@ -100,7 +96,7 @@ def test_a_process_with_many_open_files_can_ask() -> None:
     spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(min(allowed - 200, 1500))]
     try:
         one = Verifier()
-        assert one.ask("7", "3+4", 30.0) == {"read": True, "equal": True}
+        assert one.ask("7", "3+4", PATIENCE) == {"read": True, "equal": True}
         one.close()
     finally:
         for number in spare:
@@ -112,7 +108,7 @@ def test_a_worker_ends_itself_when_its_question_hangs_and_nobody_kills_it() -> N
     assert worker._process.stdin is not None
     worker._process.stdin.write(b'{"right": "7", "answer": "9^{9^{9^{9}}}", "seconds": 0.5}\n')
     worker._process.stdin.flush()
-    assert worker._process.wait(timeout=10) == -signal.SIGALRM
+    assert worker._process.wait(timeout=PATIENCE) == -signal.SIGALRM
     worker.close()
 
 
@@ -120,7 +116,7 @@ def test_threads_share_a_few_workers_and_each_gets_its_own_answer(verifier: Veri
     said: dict[int, object] = {}
 
     def ask(number: int) -> None:
-        said[number] = verifier.ask(str(number), f"{number - 1}+{1 + number % 2}", 30.0)
+        said[number] = verifier.ask(str(number), f"{number - 1}+{1 + number % 2}", PATIENCE)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(2, 14)]
     for thread in threads:
@@ -136,28 +132,28 @@ def started_in(child: str) -> int:
     program = f"""
 import os, signal
 from heedful.envs.math.verifier import VERIFIER, verify
-verify("7", "3+4", 30.0)
+verify("7", "3+4", {PATIENCE})
 print(VERIFIER.pids[0], flush=True)
 {child}
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=90)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert ended.stdout.strip(), ended.stderr
     return int(ended.stdout)
 
 
 @pytest.mark.parametrize("end", ["", "os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)", "1 / 0"])
 def test_no_worker_outlives_the_process_that_started_it(end: str) -> None:
-    assert gone_within(started_in(end), 5.0)
+    assert gone(started_in(end))
 
 
 def _verify_here(_: int) -> tuple[str, list[int]]:
-    return verify("7", "3+4", 30.0).value, VERIFIER.pids
+    return verify("7", "3+4", PATIENCE).value, VERIFIER.pids
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_worker_processes_of_environments_have_verifiers_of_their_own(method: str) -> None:
     verify.cache_clear()
-    verify("7", "3+4", 30.0)
+    verify("7", "3+4", PATIENCE)
     mine = list(VERIFIER.pids)
     verify.cache_clear()  # a fork would find the answer there
     with get_context(method).Pool(1) as pool:
@@ -166,7 +162,7 @@ def test_worker_processes_of_environments_have_verifiers_of_their_own(method: st
     assert theirs
     assert not set(theirs) & set(mine)
     assert all(alive(pid) for pid in mine)
-    assert all(gone_within(pid, 5.0) for pid in theirs)
+    assert all(gone(pid) for pid in theirs)
 
 
 def test_without_the_library_a_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

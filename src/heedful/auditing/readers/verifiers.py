@@ -63,7 +63,7 @@ class VerifiersTraces(RowReader):
 
     def _trace(self, place: Location, step: int, row: Row, trace: Row, agent: str) -> LoggedEpisode:
         tags = self.hints.tags
-        path = _last_branch(trace.get("nodes") or [])
+        path = [mapping(node, "nodes") for node in _last_branch(trace.get("nodes") or [])]
         first = next((at for at, node in enumerate(path) if node.get("sampled")), len(path))
         messages = messages_of([node.get("message") for node in path], "nodes", tags) if path else ()
         prompt, turns = messages[:first], _sampled_turns(messages, path, first, tags)

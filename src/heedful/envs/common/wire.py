@@ -31,6 +31,10 @@ _HEADER = 4
 _ENDINGS = {ending.value: ending for ending in Ending}
 
 
+LARGEST_REWARD = 1e30
+"""Sums and squares of rewards have to stay finite, in float32 as well after they were standardized."""
+
+
 class WireError(ValueError):
     """What came over the border is not what was agreed."""
 
@@ -53,6 +57,10 @@ def checked_step(step: object) -> Step:
     for name, value in step.rewards.items():
         if not isinstance(value, Real) or not math.isfinite(value):
             raise ValueError(f"the environment gave the reward {name!r} as {value!r}; expected a finite number")
+        if abs(value) > LARGEST_REWARD:
+            raise ValueError(
+                f"the environment gave the reward {name!r} as {value!r}; expected at most {LARGEST_REWARD:g} in size"
+            )
     outcome = step.outcome
     if outcome is None and (step.ending is None or step.ending is Ending.ERROR):
         return step
