@@ -120,7 +120,6 @@ ESTIMATORS = (
     _row(
         "`text/judge_accuracy`", "text/judge_accuracy", "text/judge_accuracy", "thoughts without any information: 1/N"
     ),
-    _row("`text/judge_accuracy_8way`", "text/judge_accuracy_8way", "text/judge_accuracy_8way", "the same: 1/8"),
     _row("`text/template_share`", "text/template_share", "text/template_share", "exact, from the share of templates"),
     _row(
         "`input_to_action`",

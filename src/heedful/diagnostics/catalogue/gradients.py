@@ -55,10 +55,12 @@ GRADIENT = read_entries(
     sorted_variance
     Sample variance of rewards within groups, of the members that sorted the groups.
     Missing: no group
+    Covers: 77% in buckets of about five groups
 
     reward_variance
     Sample variance of rewards within groups, of the members that were measured.
     Missing: no group
+    Covers: 77% in buckets of about five groups
     """,
     prefix="gradient/<bucket>/",
     missing="fewer than two groups",
