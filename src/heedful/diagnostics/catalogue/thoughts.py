@@ -133,6 +133,7 @@ TEXT = read_entries(
     found in thoughts of other prompts, over the share found in other thoughts of the same prompt. Both sides have equal
     numbers of thoughts. The mean over all draws is exact.
     Missing: no prompt with two thoughts
+    Covers: 81% where nearly all thoughts are templates
     """,
     prefix="text/",
     cadence="full measurement",
