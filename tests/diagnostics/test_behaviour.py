@@ -6,7 +6,7 @@ import pytest
 from episodes import by_name, episode, group, outcomes, turn
 
 from heedful.diagnostics.behaviour import behaviour
-from heedful.statistics.intervals import mean_interval, wilson
+from heedful.statistics.intervals import wilson
 
 
 def test_rewards_are_means_over_scored_episodes():
@@ -21,11 +21,21 @@ def test_rewards_are_means_over_scored_episodes():
     assert (found["success/rate"].value, found["success/rate"].n) == (0.5, 2)
 
 
-def test_success_of_several_episodes_a_task_has_the_interval_of_the_task_means():
+def test_success_of_several_episodes_a_task_has_wilsons_interval_for_as_many_trials_as_the_tasks_agree_on():
     groups = [outcomes("a", 1.0, 1.0, 0.0, 1.0), outcomes("b", 0.0, 0.0, 0.0, 1.0), outcomes("c", 1.0, 1.0, 0.0, 0.0)]
     rate = by_name(behaviour(groups))["success/rate"]
     assert (rate.value, rate.n) == (0.5, 12)
-    assert (rate.low, rate.high) == pytest.approx(mean_interval([0.75, 0.25, 0.5]).cut(0.0, 1.0))
+    # Squared error of the mean of .75, .25 and .5: .0625 / 3. That of 12 independent trials: .25 / 12, the same.
+    t2 = 4.302653**2
+    half = math.sqrt(t2 * (0.25 / 12 + t2 / (4 * 12**2))) / (1 + t2 / 12)
+    assert (rate.low, rate.high) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
+
+
+def test_values_that_all_agree_give_no_interval_because_its_width_would_be_zero():
+    metrics = by_name(behaviour([outcomes(task, 0.0, 0.0, progress=[0.5, 0.5]) for task in "abc"]))
+    progress = metrics["success/progress"]
+    assert (progress.value, progress.low, progress.high) == (0.5, None, None)
+    assert progress.why == "no interval: all tasks agree"
 
 
 def test_success_of_one_episode_a_task_has_wilsons_interval():

@@ -10,7 +10,7 @@ from channels import balanced, by_name, cross_scores, delete_prompt, gaussian_ch
 from heedful.diagnostics.cross_scores import mixture
 from heedful.diagnostics.cross_scores.information import ZScoreState, information
 from heedful.diagnostics.cross_scores.score_matrix import score_matrix, select_rows
-from heedful.statistics.intervals import jackknife_interval
+from heedful.statistics.intervals import jackknife_interval, rate_interval
 from heedful.types import CrossScores
 
 LOG = math.log
@@ -117,10 +117,18 @@ def test_perfectly_diagonal_scores_saturate_without_an_interval():
     assert found["mi_saturated"].value == 1.0
     assert found["gap_per_token"].value == pytest.approx(495.0)
     assert found["gap_per_token"].low is not None, "the gap is the one to watch while the mi is saturated"
-    for name in ("mi", "mi_per_token", "mi_tempered", "mi_head_16", "zscore", "accuracy", "accuracy_2way"):
+    for name in ("mi", "mi_per_token", "mi_tempered", "mi_head_16", "zscore"):
         assert (found[name].low, found[name].high) == (None, None)
         assert "saturated" in found[name].why
-    assert found["accuracy"].value == 1.0
+
+
+def test_all_thoughts_retrieved_are_as_many_successes_as_there_are_prompts():
+    own = balanced(4, 2)
+    found = values(cross_scores(np.where(np.arange(4) == np.array(own)[:, None], -5.0, -500.0), own))
+    # Wilson's limit of 4 of 4, with Student's t at 3 degrees of freedom: 4 / (4 + 3.182446^2).
+    for name in ("accuracy", "accuracy_2way"):
+        assert (found[name].value, found[name].high) == (1.0, 1.0)
+        assert found[name].low == pytest.approx(4 / (4 + 3.182446**2), abs=1e-6)
 
 
 def test_saturation_begins_at_95_percent_of_the_ceiling():
@@ -213,14 +221,12 @@ def test_every_interval_equals_the_one_recomputed_without_each_prompt_in_turn(se
     found = values(scores, state)
     deleted = [values(delete_prompt(scores, prompt), state) for prompt in range(6)]
     for name in JACKKNIFED:
-        low, high = jackknife_interval(found[name].value, np.array([without[name].value for without in deleted]))
+        values_without = np.array([without[name].value for without in deleted])
+        low, high = jackknife_interval(found[name].value, values_without)
         if name.startswith("accuracy"):
-            low, high = max(low, 0.0), min(high, 1.0)
+            low, high = rate_interval(found[name].value, values_without, len(scores.own_M))
         if name in ("mi", "mi_tempered", "mi_head_16", "mi_head_32"):
             high = min(high, found["mi_ceiling"].value)
-        if name.startswith("accuracy") and low == high == 1.0:
-            assert "saturated" in found[name].why
-            continue
         assert (found[name].low, found[name].high) == pytest.approx((low, high), rel=1e-9, abs=1e-12), name
 
 
@@ -229,8 +235,8 @@ def test_every_eight_way_interval_equals_the_one_recomputed_without_each_prompt_
     found = values(scores)
     deleted = [values(delete_prompt(scores, prompt)) for prompt in range(10)]
     for name in ("accuracy_8way", "accuracy@8"):
-        low, high = jackknife_interval(found[name].value, np.array([without[name].value for without in deleted]))
-        assert (found[name].low, found[name].high) == pytest.approx((max(low, 0.0), min(high, 1.0)))
+        limits = rate_interval(found[name].value, np.array([without[name].value for without in deleted]), 15)
+        assert (found[name].low, found[name].high) == pytest.approx(tuple(limits))
 
 
 def test_the_order_of_thoughts_and_prompts_does_not_matter():

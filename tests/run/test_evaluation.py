@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,11 +33,15 @@ def test_one_episode_a_task_has_wilsons_interval() -> None:
     assert (metric.low, metric.high) == (pytest.approx(0.300642, abs=1e-6), pytest.approx(0.954413, abs=1e-6))
 
 
-def test_several_episodes_a_task_have_students_interval_over_tasks() -> None:
+def test_several_episodes_a_task_have_wilsons_interval_for_fewer_trials_than_episodes() -> None:
     metric = success_metric("s", groups({name: [1.0, 1.0] if name in "abc" else [1.0, 0.0] for name in "abcdef"}))
-    # Means of tasks 1 1 1 .5 .5 .5: standard error .111803, t with 5 degrees of freedom 2.570582; cut at 1.
+    # Means of tasks 1 1 1 .5 .5 .5: squared error .0125. So 12 episodes are worth .75 x .25 / .0125 = 15, at most 12.
+    # t with 5 degrees of freedom 2.570582.
     assert (metric.value, metric.n) == (0.75, 12)
-    assert (metric.low, metric.high) == (pytest.approx(0.75 - 0.287399, abs=1e-6), 1.0)
+    t2 = 2.570582**2
+    centre, scale = 0.75 + t2 / 24, 1 + t2 / 12
+    half = math.sqrt(t2 * (0.75 * 0.25 / 12 + t2 / (4 * 12**2)))
+    assert (metric.low, metric.high) == pytest.approx(((centre - half) / scale, (centre + half) / scale), abs=1e-6)
 
 
 def test_partial_credit_is_no_success() -> None:

@@ -9,8 +9,10 @@ from scipy.stats import binom
 from heedful.statistics.intervals import (
     Interval,
     cluster_interval,
+    cluster_rate_interval,
     jackknife_interval,
     mean_interval,
+    rate_interval,
     ratio_interval,
     wilson,
 )
@@ -91,3 +93,27 @@ def test_there_is_no_interval_of_a_ratio_whose_divisor_may_be_zero():
     near_zero = np.array([-0.5, 0.5, 1.5])
     assert ratio_interval(1.0, 0.5, np.array([0.9, 1.0, 1.1]), near_zero) is None
     assert ratio_interval(1.0, -5.0, np.array([0.9, 1.0, 1.1]), np.array([-5.1, -5.0, -4.9])) is None
+
+
+def test_a_rate_of_correlated_trials_is_wilsons_for_the_trials_that_give_the_same_error():
+    # Two of four tasks solve all of 8 trials: the squared error of the mean of 1 1 0 0 is 1/12, as of 3 trials.
+    t2 = 3.182446**2
+    half = math.sqrt(t2 * (0.25 / 3 + t2 / (4 * 9))) / (1 + t2 / 3)
+    assert cluster_rate_interval([8.0, 8.0, 0.0, 0.0], [8] * 4) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
+
+
+def test_a_rate_that_all_clusters_agree_on_has_a_width():
+    assert cluster_rate_interval([4.0] * 5, [8] * 5) == rate_interval(0.5, np.full(5, 0.5), 40)
+    low, high = cluster_rate_interval([4.0] * 5, [8] * 5)
+    assert high - low > 0.3
+    assert cluster_rate_interval([8.0] * 5, [8] * 5) == pytest.approx((5 / (5 + 2.776445**2), 1.0), abs=1e-6)
+    assert cluster_rate_interval([3.0], [8]) is None
+
+
+def test_a_rare_success_is_covered_though_few_tasks_ever_solve():
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(400):
+        sums = rng.binomial(8, rng.beta(0.1, 4.9, 32)).astype(float).tolist()
+        low, high = cluster_rate_interval(sums, [8] * 32)
+        held += low <= 0.02 <= high
+    assert held / 400 > 0.92, "the jackknife's interval holds the truth in 82%"

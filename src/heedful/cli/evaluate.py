@@ -14,6 +14,7 @@ from rich.table import Table
 
 from heedful.configuration import CommandLine, Positional, Shown, to_json
 from heedful.console import SafeConsole
+from heedful.diagnostics.catalogue import legend_of, mark_of
 from heedful.run.evaluate import Evaluated, EvaluateSettings, evaluate_subject, settings_of
 from heedful.run.subjects import Subject, find_subject, with_settings
 from heedful.types import Metric
@@ -59,6 +60,9 @@ def main(argv: list[str]) -> int:
     evaluated = evaluate_subject(subject, settings, console)
     console.print(f"{settings.env.name}, {settings.tasks} tasks of {settings.split}", style="bold")
     console.print(_table(evaluated, settings))
+    legend = legend_of(metric.name for metric in evaluated.metrics if metric.low is not None)
+    if legend:
+        console.print(legend, soft_wrap=True)
     if evaluated.sequence:
         console.print(f"best fixed sequence: {' || '.join(evaluated.sequence)}", soft_wrap=True)
     if settings.json is not None:
@@ -96,7 +100,9 @@ def _cells(metric: Metric, unit: str) -> tuple[str, str, str]:
     """Value, interval and n. A missing value shows the reason."""
     if not isinstance(metric.value, int | float):
         return "-", metric.why, ""
-    interval = metric.why if metric.low is None or metric.high is None else f"[{metric.low:.3f}, {metric.high:.3f}]"
+    if metric.low is None or metric.high is None:
+        return f"{metric.value:.3f}", metric.why, f"{metric.n} {unit}"
+    interval = f"[{metric.low:.3f}, {metric.high:.3f}]{mark_of(metric.name)}"
     return f"{metric.value:.3f}", interval, f"{metric.n} {unit}"
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from heedful.statistics.group_statistics import scored
-from heedful.statistics.intervals import Interval, cluster_interval, wilson
+from heedful.statistics.intervals import Interval, cluster_interval, cluster_rate_interval, wilson
 from heedful.types import Group, Metric, Reply, Span, Trajectory
 
 Cluster = list[Trajectory]
@@ -142,7 +142,10 @@ def _as_number(success: bool | None) -> float | None:
 def mean(
     name: str, values_by_task: Sequence[Sequence[float]], why: str, floor: float = -math.inf, ceiling: float = math.inf
 ) -> Metric:
-    """The mean of values with an interval clustered by task, cut to the range. `why`: the reason if there are none."""
+    """The mean of values with an interval clustered by task, cut to the range. `why`: the reason if there are none.
+
+    Tasks that all agree give no interval: its width would be zero, which is not certainty.
+    """
     sums, counts = [math.fsum(values) for values in values_by_task], [len(values) for values in values_by_task]
     if not sum(counts):
         return Metric(name, None, 0, why=why)
@@ -150,8 +153,8 @@ def mean(
 
 
 def rate(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Metric:
-    """The rate of binary values. Wilson's interval when each task has one value, and when all tasks agree on 0 or
-    on 1. The clustered interval would then have no width, so every task counts as a single trial."""
+    """The rate of binary values with Wilson's interval for as many trials as the tasks' agreement leaves. Every task
+    counts as one trial when each has one value, and when all tasks agree on 0 or on 1."""
     filled = [values for values in values_by_task if values]
     sums, counts = [math.fsum(values) for values in filled], [len(values) for values in filled]
     if not counts:
@@ -159,7 +162,7 @@ def rate(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Metr
     if max(counts) == 1 or math.fsum(sums) in (0, sum(counts)):
         agreed = math.fsum(total / count for total, count in zip(sums, counts, strict=True))
         return _pooled(name, sums, counts, wilson(agreed, len(counts)))
-    return _pooled(name, sums, counts, cluster_interval(sums, counts), floor=0.0, ceiling=1.0)
+    return _pooled(name, sums, counts, cluster_rate_interval(sums, counts))
 
 
 def _pooled(
@@ -173,4 +176,6 @@ def _pooled(
     value = math.fsum(sums) / sum(counts)
     if interval is None:
         return Metric(name, value, sum(counts), why="no interval: a single task")
+    if interval.low == interval.high:
+        return Metric(name, value, sum(counts), why="no interval: all tasks agree")
     return Metric(name, value, sum(counts), *interval.cut(floor, ceiling))

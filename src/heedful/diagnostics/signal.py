@@ -102,6 +102,8 @@ def _group_mean(name: str, values: Sequence[float]) -> Metric:
     interval = mean_interval(values)
     if interval is None:
         return Metric(name, fmean(values), 1, why="no interval: a single group")
+    if interval.low == interval.high:
+        return Metric(name, fmean(values), len(values), why="no interval: all groups agree")
     return Metric(name, fmean(values), len(values), *interval.cut(floor=0.0))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from heedful.diagnostics.catalogue import legend_of, mark_of
 from heedful.report.bars import Bars, common_range, draw_bars
 from heedful.report.chart import Curve, key
 from heedful.report.numerals import numeral
@@ -121,7 +122,7 @@ def write_gradients_page(folder: RunFolder) -> Path:
         {
             "name": name,
             "version": __version__,
-            "sentences": [sentence for one in stored for sentence in sentences(one)],
+            "sentences": list(dict.fromkeys(sentence for one in stored for sentence in sentences(one))),
             "rows": [(title, lead, panels(stored, series)) for title, lead, series in FIGURES],
             "tables": tables,
             "measured": [
@@ -148,7 +149,9 @@ def sentences(stored: StoredGradients) -> list[str]:
     else:
         needed = signal.n * noise.value / signal.value
         found += f" A batch of about {numeral(float(round(needed)))} such groups would hold as much signal as noise."
-    return [found, f"Step {stored.step}: a prompt's own expected gradient has the squared norm {cell(prompts)}."]
+    shown = [f"gradient/bucket_1/{name}" for _, columns in TABLES for name in columns.values() if name not in _BARE]
+    said = [found, f"Step {stored.step}: a prompt's own expected gradient has the squared norm {cell(prompts)}."]
+    return [sentence for sentence in (*said, legend_of(shown)) if sentence]
 
 
 def buckets(stored: StoredGradients) -> list[str]:
@@ -178,7 +181,7 @@ def cell(metric: Metric) -> str:
         return "–"
     if metric.low is None or metric.high is None:
         return numeral(float(metric.value))
-    return f"{numeral(float(metric.value))} [{numeral(metric.low)}, {numeral(metric.high)}]"
+    return f"{numeral(float(metric.value))} [{numeral(metric.low)}, {numeral(metric.high)}{mark_of(metric.name)}]"
 
 
 def panels(stored: Sequence[StoredGradients], series: Sequence[tuple[str, str, int]]) -> list[DrawnPanel]:

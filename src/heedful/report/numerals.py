@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from heedful.diagnostics.catalogue import covers_of, mark_of
 from heedful.types import Metric
 
 
@@ -26,10 +27,16 @@ def numeral(value: float) -> str:
 
 
 def interval(metric: Metric) -> str:
-    """`0.42 to 0.55`, or nothing where the metric has no interval."""
+    """`0.42 to 0.55`, or nothing where the metric has no interval. A mark where it covers less than it says."""
     if metric.low is None or metric.high is None:
         return ""
-    return f"{numeral(metric.low)} to {numeral(metric.high)}"
+    return f"{numeral(metric.low)} to {numeral(metric.high)}{mark_of(metric.name)}"
+
+
+def covers(metric: Metric) -> str:
+    """How often such an interval held the truth in simulations, where that is less than 90%; else empty."""
+    known = covers_of(metric.name)
+    return f"Such intervals held the truth in {known}." if known and metric.low is not None else ""
 
 
 def in_full(metric: Metric) -> str:

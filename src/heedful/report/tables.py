@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from heedful.diagnostics.catalogue import entry_of, unit_of
 from heedful.report.chart import Mark, draw_sparkline
-from heedful.report.numerals import interval, numeral
+from heedful.report.numerals import covers, interval, numeral
 from heedful.report.panels import splits
 from heedful.report.record import Point, RunRecord, Series
 from heedful.types import Metric
@@ -31,6 +31,8 @@ class KeyFigure:
     after_interval: str
     no_interval: str
     """Why the last value has no interval."""
+    covers: str
+    """How often such intervals hold the truth, where that is less than 90%."""
     n: str
     why: str
     """Why there is no figure."""
@@ -78,6 +80,7 @@ class Measurement:
     first: str
     last: str
     interval: str
+    covers: str
     n: str
     values: str
     why: str
@@ -106,7 +109,7 @@ def _key_figure(label: str, series: Series) -> KeyFigure:
     points = series.numeric
     if not points:
         why = _why_absent(series)
-        return KeyFigure(label, unit, "", "", "", "", "", "", "", why, Markup(""))
+        return KeyFigure(label, unit, "", "", "", "", "", "", "", "", why, Markup(""))
     first, last = points[0], points[-1]
     moved = len(points) > 1
     return KeyFigure(
@@ -118,6 +121,7 @@ def _key_figure(label: str, series: Series) -> KeyFigure:
         str(last.step) if moved else f"step {last.step}",
         interval(last.metric),
         last.metric.why or "no interval",
+        covers(last.metric),
         "" if last.metric.n is None else f"n {last.metric.n:,}",
         "",
         draw_sparkline(series),
@@ -253,6 +257,7 @@ def _measurement(series: Series) -> Measurement:
         _value(taken[0].metric) if taken else "–",
         _value(last) if last else "–",
         interval(last) if last else "",
+        covers(last) if last else "",
         "" if last is None or last.n is None else f"{last.n:,}",
         f"{len(taken)}" + (f" of {len(series.points)}" if missing else ""),
         "; ".join(dict.fromkeys(point.metric.why or "no reason given" for point in missing)),

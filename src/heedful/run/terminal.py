@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heedful.console import SafeConsole
-from heedful.diagnostics.catalogue import LIVE_COLUMNS, Column, entry_of
+from heedful.diagnostics.catalogue import LIVE_COLUMNS, Column, entry_of, mark_of
 from heedful.models.replies import Tags
 from heedful.types import Metric, Trajectory
 
@@ -221,7 +221,7 @@ def _interval(metric: Metric) -> str:
         return f"- ({metric.why})"
     if metric.low is None or metric.high is None:
         return f"{metric.value:.3f}"
-    return f"{metric.value:.3f} [{metric.low:.3f}, {metric.high:.3f}]"
+    return f"{metric.value:.3f} [{metric.low:.3f}, {metric.high:.3f}]{mark_of(metric.name)}"
 
 
 def duration(seconds: float) -> str:

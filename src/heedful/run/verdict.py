@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heedful.diagnostics.catalogue import legend_of, mark_of
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation import paired_gain
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts, write_whole
 from heedful.types import Metric
 
 _SCOPE = "information/first_turn"
+_ACCURACY = "retrieval/first_turn/accuracy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
         _filtering(lines, config),
         _cost(lines),
     ]
+    sentences.append(_legend(sentences, config.evaluation.split))
     conclusion = Conclusion(
         tuple(sentence for sentence in sentences if sentence),
         str(regime.value) if regime and regime.value else "not determined",
@@ -82,6 +85,14 @@ def _last(lines: Sequence[StepMetrics], name: str) -> Metric | None:
     return readings[-1][1] if readings else None
 
 
+def _legend(sentences: Sequence[str], split: str) -> str:
+    """What the marks behind intervals mean, where a sentence has one."""
+    if not any("†" in sentence for sentence in sentences):
+        return ""
+    evaluated = [f"eval/{split}/{kind}/success" for kind in ("sampled", "greedy")]
+    return legend_of([*evaluated, "gain/sampled", f"{_SCOPE}/mi", f"{_SCOPE}/gap_per_token", _ACCURACY])
+
+
 def _number(metric: Metric | None) -> float | None:
     return float(metric.value) if metric is not None and isinstance(metric.value, int | float) else None
 
@@ -92,7 +103,9 @@ def shown(metric: Metric, signed: bool = False) -> str:
         return f"unknown ({metric.why})"
     form = "+.3f" if signed else ".3f"
     text = f"{metric.value:{form}}"
-    return text if metric.low is None or metric.high is None else f"{text} [{metric.low:{form}}, {metric.high:{form}}]"
+    if metric.low is None or metric.high is None:
+        return text
+    return f"{text} [{metric.low:{form}}, {metric.high:{form}}]{mark_of(metric.name)}"
 
 
 def _success(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str, Metric]) -> list[str]:
@@ -178,7 +191,7 @@ def _per_thought(lines: Sequence[StepMetrics]) -> str:
 def _heeding(lines: Sequence[StepMetrics], regime: Metric | None) -> list[str]:
     mi, gap = _readings(lines, f"{_SCOPE}/mi"), _readings(lines, f"{_SCOPE}/gap_per_token")
     ceiling, saturated = _last(lines, f"{_SCOPE}/mi_ceiling"), _last(lines, f"{_SCOPE}/mi_saturated")
-    accuracy, chance = _last(lines, "retrieval/first_turn/accuracy"), _last(lines, "retrieval/first_turn/chance")
+    accuracy, chance = _last(lines, _ACCURACY), _last(lines, "retrieval/first_turn/chance")
     p_value = _last(lines, "retrieval/first_turn/p_value")
     if not mi or not gap or ceiling is None or accuracy is None or chance is None:
         return ["Whether the reasoning depends on the input is unknown: it was not measured."]

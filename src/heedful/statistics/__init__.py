@@ -2,11 +2,19 @@
 
 from heedful.statistics.change_point import largest_shift
 from heedful.statistics.group_statistics import is_constant, sample_variance, scored, values_on
-from heedful.statistics.intervals import Interval, cluster_interval, jackknife_interval, mean_interval, wilson
+from heedful.statistics.intervals import (
+    Interval,
+    cluster_interval,
+    cluster_rate_interval,
+    jackknife_interval,
+    mean_interval,
+    wilson,
+)
 
 __all__ = [
     "Interval",
     "cluster_interval",
+    "cluster_rate_interval",
     "is_constant",
     "jackknife_interval",
     "largest_shift",

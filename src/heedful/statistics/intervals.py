@@ -32,8 +32,11 @@ def wilson(successes: float, n: int) -> Interval:
     """
     if not (n >= 1 and 0 <= successes <= n):
         raise ValueError(f"Expected 0 <= successes <= n with n >= 1, found {successes} successes of {n}.")
-    z2 = float(ndtri((1 + LEVEL) / 2)) ** 2
-    rate = successes / n
+    return _wilson(successes, n, float(ndtri((1 + LEVEL) / 2)))
+
+
+def _wilson(successes: float, n: float, quantile: float) -> Interval:
+    z2, rate = quantile**2, successes / n
     centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
     half = math.sqrt(z2 * (rate * (1 - rate) / n + z2 / (4 * n * n))) / (1 + z2 / n)
     # At the ends the formula gives 0 and 1 exactly but for rounding.
@@ -53,13 +56,28 @@ def cluster_interval(sums_C: Sequence[float], counts_C: Sequence[float]) -> Inte
     Delete-one-cluster jackknife with Student's t at C - 1 degrees of freedom. With clusters of equal size exactly the
     t interval over the cluster means. Clusters without values are left out; `None` for fewer than two clusters.
     """
+    value, deleted_C = _pooled(sums_C, counts_C)
+    return None if len(deleted_C) < 2 else jackknife_interval(value, deleted_C)
+
+
+def cluster_rate_interval(sums_C: Sequence[float], counts_C: Sequence[float]) -> Interval | None:
+    """Interval of a rate, sum(sums) / sum(counts), where the trials of one cluster are correlated (`rate_interval`).
+
+    Clusters without trials are left out; `None` for fewer than two clusters.
+    """
+    rate, deleted_C = _pooled(sums_C, counts_C)
+    return None if len(deleted_C) < 2 else rate_interval(rate, deleted_C, math.fsum(counts_C))
+
+
+def _pooled(sums_C: Sequence[float], counts_C: Sequence[float]) -> tuple[float, npt.NDArray[np.float64]]:
+    """The mean of all values, and without each cluster that has values."""
     counts = np.asarray(counts_C, dtype=np.float64)
     filled = counts > 0
     counts, sums = counts[filled], np.asarray(sums_C, dtype=np.float64)[filled]
-    if len(counts) < 2:
-        return None
     total, count = math.fsum(sums), math.fsum(counts)
-    return jackknife_interval(total / count, (total - sums) / (count - counts))
+    if len(counts) < 2:
+        return (total / count if count else math.nan), np.empty(0)
+    return total / count, (total - sums) / (count - counts)
 
 
 def jackknife_interval(value: float, deleted_C: npt.NDArray[np.float64], degrees: float | None = None) -> Interval:
@@ -72,6 +90,23 @@ def jackknife_interval(value: float, deleted_C: npt.NDArray[np.float64], degrees
     error = math.sqrt((clusters - 1) / clusters * float(np.sum((deleted_C - deleted_C.mean()) ** 2)))
     half = _quantile(degrees or clusters - 1) * error
     return Interval(value - half, value + half)
+
+
+def rate_interval(rate: float, deleted_C: npt.NDArray[np.float64], trials: float) -> Interval:
+    """Interval of a rate whose trials are correlated within clusters, from its C >= 2 values with one deleted each.
+
+    Wilson's interval for as many independent trials as would give the jackknife's standard error, but never more than
+    `trials`. The quantile is Student's t with C - 1 degrees of freedom. Source: Rao and Scott 1992 (effective number
+    of trials).
+    The jackknife's own interval is too narrow where the rate is near 0 or 1.
+    """
+    clusters = len(deleted_C)
+    error2 = (clusters - 1) / clusters * float(np.sum((deleted_C - deleted_C.mean()) ** 2))
+    rate = min(max(rate, 0.0), 1.0)
+    effective = min(trials, rate * (1 - rate) / error2) if error2 > 0 else trials
+    # At the ends nothing is known of the correlation: each cluster is one trial.
+    effective = effective if 0 < rate < 1 else min(trials, clusters)
+    return _wilson(rate * effective, effective, _quantile(clusters - 1))
 
 
 def ratio_interval(

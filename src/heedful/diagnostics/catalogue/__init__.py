@@ -7,6 +7,7 @@ To add a metric, write the code that computes it and one entry; `make metrics` b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from heedful.diagnostics.catalogue import actions, behaviour, gradients, groups, thoughts, update
@@ -21,8 +22,11 @@ __all__ = [
     "Column",
     "Entry",
     "Trend",
+    "covers_of",
     "direction_of",
     "entry_of",
+    "legend_of",
+    "mark_of",
     "unit_of",
 ]
 
@@ -52,6 +56,26 @@ CATALOGUE = tuple(entry for entries in TABLES.values() for entry in entries)
 def entry_of(name: str) -> Entry | None:
     """The entry of a metric by its full name, such as `information/first_turn/mi`; `None` for an unknown name."""
     return next((entry for entry in CATALOGUE if entry.stands_for(name)), None)
+
+
+def covers_of(name: str) -> str:
+    """What simulations say of a metric's 95% interval where it covers less than 90%; else empty."""
+    entry = entry_of(name)
+    return entry.covers if entry else ""
+
+
+def mark_of(name: str) -> str:
+    """` †` behind the interval of a metric that covers less than it says; else empty."""
+    return " †" if covers_of(name) else ""
+
+
+def legend_of(names: Iterable[str]) -> str:
+    """A sentence that explains the marks behind the intervals of these metrics; empty where none has a mark."""
+    known = {name: covers_of(name) for name in dict.fromkeys(names)}
+    listed = "; ".join(f"{name}: {covers}" for name, covers in known.items() if covers)
+    return (
+        f"† In simulations such an interval held the truth in less than 90% of some cases. {listed}." if listed else ""
+    )
 
 
 def unit_of(name: str) -> str:

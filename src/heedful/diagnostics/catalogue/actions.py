@@ -12,6 +12,7 @@ COUNTED = read_entries(
     of actions that occur. May be negative.
     Missing: fewer than two prompts with 4 actions; free text
     Cadence: measurement
+    Covers: 78% with 8 prompts that mostly agree
 
     grounding[/<environment>]/input_to_action_plugin | nats
     I(X;A) as counted, with the part that chance adds when a prompt has few actions.
@@ -49,6 +50,7 @@ ASKED = read_entries(
     p(s_i, own(i), thought i) - log mean over m of p(s_i, own(i), thought m). m runs over the measured thoughts of the
     same prompt, its own included. At most the ceiling.
     Missing: every prompt has one distinct thought; all actions equal
+    Covers: 74% with 8 prompts of 2 thoughts
 
     reasoning_to_action_ceiling | nats
     The entropy of a group's thoughts, the largest value that I(Z;A given X) can take. Equal thoughts are counted
@@ -59,6 +61,7 @@ ASKED = read_entries(
     I(Z;A given X) with the own thought left out of the mixture, an upper bracket. Thoughts equal to the own one are
     left out too. It is a bracket in expectation. Only rows with a rival count.
     Missing: as `grounding/reasoning_to_action`
+    Covers: 54% with 8 prompts of 2 thoughts
 
     direct_input_to_action | nats
     How much the action still depends on the prompt when the thought is kept; 0 = it follows the thought alone. The
@@ -82,6 +85,7 @@ ASKED = read_entries(
     How far the distribution of the first action moves with another thought of the same prompt. The other thought may be
     an equal one, at distance 0.
     Missing: no prompt has two thoughts; free text
+    Covers: 85% with 8 prompts of 2 thoughts
     """,
     prefix="grounding[@<scorer>][/<environment>]/",
     cadence="full measurement",

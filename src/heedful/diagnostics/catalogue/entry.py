@@ -51,6 +51,9 @@ class Entry:
     """Where a collapse of the reasoning should move the metric. Declared before the studies read any value, and not
     extended since. `None`: no direction was declared."""
     cadence: Cadence = "step"
+    covers: str = ""
+    """Where simulations put its 95% interval below 90% of the truths: the lowest share, and the case. Empty: nowhere.
+    The source is the table of `docs/coverage.md`, and a test compares the two."""
 
     def __post_init__(self) -> None:
         if self.collapse not in (None, *get_args(Trend)) or self.cadence not in get_args(Cadence):
@@ -70,8 +73,8 @@ def read_entries(
     """The entries of a text in which a blank line separates one from the next.
 
     The first line of an entry is `name | unit | collapse`. The next lines are its text, which ends with the first
-    sentence, and its detail. `Missing:` and `Cadence:` begin what differs from the arguments. `prefix` is put before
-    every name.
+    sentence, and its detail. `Missing:`, `Cadence:` and `Covers:` begin what differs from the arguments. `prefix` is
+    put before every name.
 
     Raises ValueError for a collapse or a cadence that does not exist.
     """
@@ -79,7 +82,7 @@ def read_entries(
     for paragraph in textwrap.dedent(block).strip().split("\n\n"):
         head, *lines = paragraph.splitlines()
         name, own_unit, collapse = (part.strip() for part in f"{head}||".split("|")[:3])
-        prose, *labelled = re.split(" (Missing|Cadence): ", " ".join(lines))
+        prose, *labelled = re.split(" (Missing|Cadence|Covers): ", " ".join(lines))
         text, _, detail = prose.replace(". ", ".\n", 1).partition("\n")
         fields: dict[str, Any] = {"missing": missing, "cadence": cadence, "collapse": collapse or None}
         fields |= zip(map(str.lower, labelled[::2]), labelled[1::2], strict=True)

@@ -13,6 +13,7 @@ GRADIENT = read_entries(
     <part>_noise2
     Variance of the mean gradient of n groups, summed over parameters. Trace of the covariance. With `signal2` it adds
     up to `norm` squared (in a bucket: up to the averaging over the two halves).
+    Covers: 82% for the divided gradient, with 16 groups of which few are constant
 
     snr
     Squared signal over squared noise of the task gradient of n groups. `task_signal2` over `task_noise2`.
@@ -28,6 +29,7 @@ GRADIENT = read_entries(
 
     <part>_group_norm
     Norm of this part of a single group's gradient (root mean square), noise included.
+    Covers: 74% for the divided gradient, with 16 groups of which few are constant
 
     <regulariser>_weighted_norm
     Norm of this part of the gradient times the run's own coefficient. Written where the coefficient is above 0.
@@ -53,10 +55,12 @@ GRADIENT = read_entries(
     sorted_variance
     Sample variance of rewards within groups, of the members that sorted the groups.
     Missing: no group
+    Covers: 77% in buckets of about five groups
 
     reward_variance
     Sample variance of rewards within groups, of the members that were measured.
     Missing: no group
+    Covers: 77% in buckets of about five groups
     """,
     prefix="gradient/<bucket>/",
     missing="fewer than two groups",

@@ -48,6 +48,7 @@ def _table(entries: Sequence[Entry]) -> list[str]:
         "in a collapse": lambda entry: entry.collapse or "",
         "written at": lambda entry: entry.cadence if len(cadences) > 1 else "",
         "effect": _effect,
+        "its interval holds": lambda entry: entry.covers,
     }
     shown = {head: cell for head, cell in columns.items() if any(map(cell, entries))}
     rows = [" | ".join(cell(entry).replace("|", "\\|") for cell in shown.values()) for entry in entries]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from heedful.diagnostics.cross_scores import mixture
-from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from, over_tasks
+from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from, over_tasks, rate_from
 from heedful.diagnostics.cross_scores.mixture import Mixture
 from heedful.diagnostics.cross_scores.retrieval import RETRIEVAL_NAMES, accuracies, retrieval
 from heedful.diagnostics.cross_scores.score_matrix import ScoreMatrix, score_matrix, select_rows
@@ -167,14 +167,14 @@ def _over_tasks(
         deleted.append({name: metric.value for name, metric in found.items()})
     ceiling = mixture.ceiling(score_matrix(scores))
 
-    def bounds(name: str) -> tuple[float, float]:
+    def metric_of(name: str, estimate: Estimate, rows: int) -> Metric:
         if name.startswith("accuracy"):
-            return 0.0, 1.0
+            return rate_from(name, estimate, rows)
         capped = name in ("mi", "mi_tempered") or name.startswith("mi_head_")
-        return -math.inf, ceiling if capped else math.inf
+        return metric_from(name, estimate, rows, ceiling=ceiling if capped else math.inf)
 
     return [
-        {name: over_tasks(metric, deleted, len(tasks), bounds(name)) for name, metric in family.items()}
+        {name: over_tasks(metric, deleted, len(tasks), metric_of) for name, metric in family.items()}
         for family in families
     ]
 

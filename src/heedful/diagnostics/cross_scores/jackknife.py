@@ -7,13 +7,13 @@ for all prompts together.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from heedful.diagnostics.cross_scores.score_matrix import Floats, ScoreMatrix
-from heedful.statistics.intervals import jackknife_interval
+from heedful.statistics.intervals import jackknife_interval, rate_interval
 from heedful.types import Metric
 
 
@@ -78,12 +78,23 @@ def metric_from(
     return Metric(name, estimate.value, n, low, high)
 
 
+def rate_from(name: str, estimate: Estimate, n: int) -> Metric:
+    """The rate of n rows as a metric, with Wilson's interval for correlated trials (`rate_interval`)."""
+    if estimate.deleted_N is None:
+        return Metric(name, estimate.value, n, why=f"no interval: {estimate.why}")
+    return Metric(name, estimate.value, n, *rate_interval(estimate.value, estimate.deleted_N, n))
+
+
 def over_tasks(
-    metric: Metric, deleted: Sequence[Mapping[str, float | str | None]], tasks: int, bounds: tuple[float, float]
+    metric: Metric,
+    deleted: Sequence[Mapping[str, float | str | None]],
+    tasks: int,
+    metric_of: Callable[[str, Estimate, int], Metric],
 ) -> Metric:
     """The metric with an interval over tasks in place of the one over prompts, where it has one.
 
-    `deleted`: for each task all values without its thoughts; empty for fewer than three tasks.
+    `deleted`: for each task all values without its thoughts; empty for fewer than three tasks. `metric_of` makes the
+    metric from its name, the estimate and n.
     """
     if metric.low is None or not isinstance(metric.value, float):
         return metric
@@ -93,4 +104,4 @@ def over_tasks(
     if deleted and len(numbers) < len(values):
         numbers, why = [], "without one of the tasks too few prompts are left"
     estimate = Estimate(metric.value, np.array(numbers) if numbers else None, why)
-    return metric_from(metric.name, estimate, metric.n or 0, floor=bounds[0], ceiling=bounds[1])
+    return metric_of(metric.name, estimate, metric.n or 0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from heedful.diagnostics.cross_scores.jackknife import mean_over_rows, metric_from
+from heedful.diagnostics.cross_scores.jackknife import mean_over_rows, rate_from
 from heedful.diagnostics.cross_scores.score_matrix import Floats, Integers, ScoreMatrix
 from heedful.types import Metric
 
@@ -130,7 +130,7 @@ def _accuracy(matrix: ScoreMatrix, name: str, fewest: int, credit: Credit) -> Me
         deleted_MN = credit(above_MN, tied_MN, matrix.prompts - 1)
     rows_M = credit(above_M, tied_M, matrix.prompts)
     why = f"an interval needs at least {fewest + 1} prompts"
-    return metric_from(name, mean_over_rows(matrix, rows_M, deleted_MN, why), matrix.rows, floor=0.0, ceiling=1.0)
+    return rate_from(name, mean_over_rows(matrix, rows_M, deleted_MN, why), matrix.rows)
 
 
 def _chance(matrix: ScoreMatrix, name: str, k: int) -> Metric:

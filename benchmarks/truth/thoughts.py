@@ -1,0 +1,128 @@
+"""Cases of `information/*`, `retrieval/*` and `text/*`."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+from benchmarks.truth.channels import HEAD, Bits, Channel, Gaussian, integral
+from benchmarks.truth.simulation import Case
+from scipy.stats import norm
+
+from heedful.diagnostics.cross_scores.information import ZScoreState, information
+from heedful.diagnostics.text import _template_share, text_metrics
+from heedful.types import CrossScores, Metric
+
+SCOPE = "first_turn"
+
+
+def _measured(channel: Channel, prompts: int, members: int) -> Case:
+    at_n, length = integral(channel, prompts), channel.length
+    state = ZScoreState(at_n.deviation, at_n.deviation_tempered)
+
+    def draw(rng: np.random.Generator) -> list[Metric]:
+        return information(channel.scores(rng, prompts, members), SCOPE, rng, state).metrics
+
+    marginal = channel.conditional + at_n.mi
+    informations = {
+        "mi": at_n.mi,
+        "mi#population": channel.nats,
+        "mi_loo": at_n.loo,
+        "mi_per_token": at_n.mi / length,
+        "mi_tempered": at_n.tempered,
+        "gap_per_token": channel.gap,
+        "entropy_conditional": channel.conditional,
+        "entropy_conditional_per_token": channel.conditional / length,
+        "entropy_marginal": marginal,
+        "entropy_marginal_per_token": marginal / length,
+        "zscore": at_n.zscore,
+        "zscore_ema": at_n.zscore,
+        "zscore_tempered": at_n.zscore_tempered,
+        "zscore_ema_tempered": at_n.zscore_tempered,
+    }
+    if isinstance(channel, Bits):
+        informations[f"mi_head_{HEAD}"] = at_n.head
+    retrievals = {"accuracy": channel.accuracy(prompts, 1)}
+    retrievals |= {f"accuracy@{k}": channel.accuracy(prompts, k) for k in (2, 4, 8)}
+    retrievals |= {f"accuracy_{ways}way": channel.accuracy(ways, 1) for ways in (2, 8)}
+    truths = {f"information/{SCOPE}/{name}": value for name, value in informations.items()}
+    truths |= {f"retrieval/{SCOPE}/{name}": value for name, value in retrievals.items()}
+    kind = "templates" if getattr(channel, "share", 0) else type(channel).__name__.lower()
+    return Case(f"{kind}, {channel.nats:g} nats, {prompts} x {members}", draw, truths)
+
+
+CONTEXTS = 32
+LEAD = 1.0
+"""What the own context adds to a thought's score, mean over tasks."""
+
+
+def _contexts(tasks: int) -> Case:
+    """One thought for each context. Contexts of one task lead by about as much as each other."""
+    task_M = np.arange(CONTEXTS) % tasks
+
+    def draw(rng: np.random.Generator) -> list[Metric]:
+        scores_MN = rng.normal(scale=0.3, size=(CONTEXTS, CONTEXTS))
+        scores_MN[np.arange(CONTEXTS), np.arange(CONTEXTS)] += LEAD + rng.normal(scale=0.5, size=tasks)[task_M]
+        names = [f"task-{task}" for task in task_M]
+        scores = CrossScores(scores_MN, [1] * CONTEXTS, list(range(CONTEXTS)), tasks_M=names)  # type: ignore[arg-type]
+        return information(scores, "any_turn", rng).metrics
+
+    # The lead of a context over one other: N(1, .5^2 + 2 x .3^2).
+    beaten = float(norm.cdf(LEAD / math.sqrt(0.25 + 0.18)))
+    truths = {
+        "information/any_turn/gap_per_token": LEAD,
+        "information/any_turn/entropy_conditional": -LEAD,
+        "retrieval/any_turn/accuracy_2way": beaten,
+    }
+    return Case(f"any_turn, 32 contexts of {tasks} tasks", draw, truths, batches=400, small=25)
+
+
+WORDS = 40
+"""Words of a vocabulary that says nothing about prompts."""
+
+
+def _random_thoughts(prompts: int, members: int, rng: np.random.Generator) -> list[Metric]:
+    """Thoughts that are independent of their prompts: each is 12 words of one vocabulary."""
+    drawn = rng.integers(WORDS, size=(prompts, members, 12))
+    thoughts = [[" ".join(f"w{word:02d}" for word in words) for words in group] for group in drawn]
+    return text_metrics(thoughts, rng)
+
+
+def _blind(prompts: int, members: int) -> Case:
+    truths = {"text/judge_accuracy": 1 / prompts, "text/judge_accuracy_8way": 1 / 8, "text/template_share": 1.0}
+    draw = partial(_random_thoughts, prompts, members)
+    return Case(f"blind thoughts, {prompts} x {members}", draw, truths, batches=400, small=4)
+
+
+TEMPLATE = "the goal is near so i go on and on until it is reached"
+
+
+def _templates(share: float, prompts: int, members: int) -> Case:
+    """A thought is a template with this probability, and else its prompt's own sentence: no word is in both."""
+
+    def draw(rng: np.random.Generator) -> list[Metric]:
+        own = [" ".join(f"p{prompt}w{word}" for word in range(13)) for prompt in range(prompts)]
+        thoughts = [
+            [TEMPLATE if rng.random() < share else own[prompt] for _ in range(members)] for prompt in range(prompts)
+        ]
+        return [_template_share(thoughts)]
+
+    found = 1 - (1 - share) ** (members - 1)
+    found_own = 1 - share ** (members - 1)
+    truth = share * found / (share * found + (1 - share) * found_own)
+    return Case(
+        f"{share:.0%} templates, {prompts} x {members}", draw, {"text/template_share": truth}, batches=400, small=10
+    )
+
+
+CASES = (
+    *(_measured(Gaussian(nats), 16, 8) for nats in (0.1, 0.5, 1.0, 2.0, 4.0)),
+    *(_measured(Bits(nats), 16, 8) for nats in (0.1, 0.5, 2.0, 6.0)),
+    *(_measured(Bits(nats, share=0.5), 16, 8) for nats in (0.1, 1.0, 4.0)),
+    *(_measured(channel, 16, 2) for channel in (Gaussian(0.5), Gaussian(2.0), Bits(1.0), Bits(1.0, share=0.5))),
+    *(_measured(channel, 32, 8) for channel in (Gaussian(1.0), Bits(2.0), Bits(4.0, share=0.5))),
+    *(_contexts(tasks) for tasks in (16, 8, 4)),
+    *(_blind(prompts, members) for prompts, members in ((8, 4),)),
+    *(_templates(share, 16, 8) for share in (0.1, 0.5, 0.9)),
+)
