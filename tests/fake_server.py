@@ -7,6 +7,7 @@ real server. Faults are queued: each one hits the next request whose path it nam
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import threading
 import time
@@ -63,9 +64,13 @@ class ModelBrain:
         """Report log-probabilities at temperature 1, as vLLM does by default."""
 
     def load(self, folder: str) -> None:
-        from transformers import AutoModelForCausalLM
+        from safetensors.torch import load_file
 
-        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=self.first.dtype).eval()
+        # Not `from_pretrained`, which threads must not call at the same time.
+        model = copy.deepcopy(self.first)
+        unexpected = model.load_state_dict(load_file(f"{folder}/model.safetensors"), strict=False).unexpected_keys
+        assert not unexpected
+        self.model = model
 
     def restart(self) -> None:
         self.model = self.first

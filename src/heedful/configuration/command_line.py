@@ -38,6 +38,9 @@ from heedful.configuration.tree import Problem, Tree, class_in, fits, merge, rea
 
 T = TypeVar("T")
 
+SYNONYMS: Mapping[str, str] = {"sampler": "policy"}
+"""Second names of settings, as first part of a flag."""
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -48,7 +51,8 @@ class Given:
 
     @property
     def path(self) -> tuple[str, ...]:
-        return tuple(self.flag.removeprefix("--").replace("-", "_").split("."))
+        first, *rest = self.flag.removeprefix("--").replace("-", "_").split(".")
+        return (SYNONYMS.get(first, first), *rest)
 
 
 @dataclass(frozen=True, slots=True)

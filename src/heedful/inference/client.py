@@ -19,7 +19,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -116,11 +116,19 @@ class Client:
         self._closing = threading.Event()
         self._told = -LONGEST_PAUSE
 
-    def ask(self, call: Call, read: Callable[[Tree], Answer], *, conversation: str = "") -> Answer:
+    @property
+    def most_at_once(self) -> int:
+        """The most requests that all servers together get at once."""
+        return self.limits.connections * len(self.servers)
+
+    def ask(
+        self, call: Call, read: Callable[[Tree], Answer], *, conversation: str = "", stale: Collection[int] = ()
+    ) -> Answer:
         """The answer to one request, as `read` reads it.
 
         `read` raises ForeignAnswer for an answer of another form, and OtherWeights for a reply of other weights.
-        `conversation`: requests of one conversation go to one server, while it is there.
+        `conversation`: requests of one conversation go to one server, while it is there. `stale`: statuses with which
+        a server refuses weights that it does not hold. It is then restored, as after a reply of other weights.
 
         Raises ServerUnreachable or ServerRefused, with a sentence.
         """
@@ -137,10 +145,14 @@ class Client:
                 if error.kind == "busy":
                     self._halve(server, sent)
                 avoid, failure = server, error
+            except ServerRefused as error:
+                if error.status not in stale:
+                    raise
+                failure = Failed("stale", str(error))
             except OtherWeights as error:
                 failure = Failed("stale", f"the server at {server.url} answered with other weights: {error}")
             except ForeignAnswer as error:
-                failure = Failed("garbled", f"the server at {server.url} answered {call.path} in another form: {error}")
+                failure = self._foreign(server, call, error)
             finally:
                 self._give_back(server)
             self._count(tries, failure)
@@ -153,6 +165,29 @@ class Client:
         """The answer of one server to one request, sent once. Raises Failed or ServerRefused."""
         return server.connections.exchange(call, self.limits.timeout if timeout is None else timeout)
 
+    def insist(self, server: Server, call: Call, read: Callable[[Tree], Answer]) -> Answer:
+        """The answer of this one server, repeated as `ask` repeats, for what its weights are not to be restored for.
+
+        Raises ServerUnreachable or ServerRefused.
+        """
+        tries = _Tries(time.monotonic(), self.limits.pause)
+        while True:
+            try:
+                return read(self.tell(server, call))
+            except Failed as error:
+                failure = error
+            except ForeignAnswer as error:
+                failure = self._foreign(server, call, error)
+            self._count(tries, failure)
+            self._wait(tries, failure)
+
+    def admit_all(self) -> None:
+        """Send requests to all servers again, whatever they failed at, and to any of them at first."""
+        with self._changed:
+            self._homes.clear()
+            for server in self.servers:
+                server.lost = ""
+
     def wait_until_healthy(self, server: Server) -> None:
         """Return once the server answers. Raises ServerUnreachable when it does not within the patience."""
         tries = _Tries(time.monotonic(), self.limits.pause)
@@ -163,8 +198,8 @@ class Client:
             except ServerRefused:
                 return  # it is there; not every server has this endpoint
             except Failed as error:
-                # A server whose engine has died answers 503 until somebody starts it again.
-                self._wait(tries, error)
+                # Whatever it says: a server whose engine has died may answer until somebody starts it again.
+                self._wait(tries, Failed("away", str(error)))
 
     def close(self) -> None:
         """Close all connections. A thread that waits for an answer gets a ServerUnreachable at once."""
@@ -270,6 +305,9 @@ class Client:
                 with self._changed:
                     server.restoring = False
                     self._changed.notify_all()
+
+    def _foreign(self, server: Server, call: Call, error: ForeignAnswer) -> Failed:
+        return Failed("garbled", f"the server at {server.url} answered {call.path} in another form: {error}")
 
     def _check_open(self) -> None:
         if self._closing.is_set():

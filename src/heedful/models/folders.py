@@ -67,6 +67,13 @@ class WholeWeights:
 
 def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Write both into `folder`. Raises OSError, with its number, when the disk does not take them."""
+    write_weights(folder, model)
+    with _quiet(folder):
+        tokenizer.save_pretrained(folder)
+
+
+def write_weights(folder: Path, model: Saveable | PreTrainedModel) -> None:
+    """Write the model alone into `folder`. Raises OSError, with its number, when the disk does not take it."""
     with _quiet(folder):
         try:
             model.save_pretrained(folder)
@@ -76,7 +83,6 @@ def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer:
             if number is None:
                 raise
             raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder)) from error
-        tokenizer.save_pretrained(folder)
 
 
 @contextmanager

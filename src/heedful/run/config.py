@@ -110,7 +110,7 @@ class TrainConfig:
     env_timeout: float = DEFAULT_TIMEOUT
     """Seconds for one start or step of an environment in such a process. 0 = no limit."""
     policy: Annotated[PolicySource, Choice(POLICIES)] = field(default_factory=Local)
-    """The sampler of replies: local = the model in this process."""
+    """The sampler of replies, typed --sampler NAME as well: local = the model in this process, vllm = servers."""
     sampling: Sampling = field(default_factory=Sampling)
     tags: Tags = field(default_factory=Tags)
     template_options: tuple[str, ...] = ()
