@@ -158,9 +158,7 @@ def test_whatever_fails_in_between_the_episodes_are_those_of_a_run_without_failu
 
 
 def replace_version(group: Group, version: int) -> Group:
-    return replace(
-        group, trajectories=tuple(replace(each, policy_version=version) for each in group.trajectories)
-    )
+    return replace(group, trajectories=tuple(replace(each, policy_version=version) for each in group.trajectories))
 
 
 def test_a_run_begins_with_a_push_of_everything_and_measures_it(loaded: Any) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from safetensors import SafetensorError
@@ -63,6 +63,19 @@ class WholeWeights:
 
     def save_pretrained(self, folder: Path) -> None:
         self.model.save_pretrained(folder, state_dict=dict(self.weights))
+
+
+def whole_tensors(saveable: Saveable | PreTrainedModel) -> dict[str, torch.Tensor]:
+    """The tensors that a model folder would have. One that several names share is given once, under its first name."""
+    if isinstance(saveable, WholeWeights):
+        named = saveable.weights
+    else:
+        merged = getattr(saveable, "merged", None)
+        named = cast(torch.nn.Module, saveable).state_dict() if merged is None else merged()
+    found: dict[int, str] = {}
+    for name, tensor in named.items():
+        found.setdefault(tensor.data_ptr(), name)
+    return {name: named[name] for name in found.values()}
 
 
 def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -14,6 +14,12 @@ from heedful.inference.dialects import MODELS, SERVER_INFO, models
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+BACKEND = "heedful"
+"""The server's side of a broadcast, in `--weight-transfer-config`."""
+
+WORKER = "heedful.integrations.vllm.worker.Worker"
+"""What a server imports into its workers (`--worker-extension-cls`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -27,10 +33,10 @@ class Facts:
     """It was started with heedful's worker module."""
 
 
-def meet(client: Client, server: Server, model: PreTrainedModel, *, adapters: bool) -> Facts:
+def meet(client: Client, server: Server, model: PreTrainedModel, sync: str) -> Facts:
     """Ask a server for its facts. Raises ValueError where it cannot sample for this model as it was started.
 
-    `adapters`: it only loads adapters, for which no endpoint for weights is needed.
+    `sync`: the way of the weights. To load adapters, a server needs no endpoint for weights.
     """
     from heedful.models.attention import longest_context
 
@@ -42,7 +48,7 @@ def meet(client: Client, server: Server, model: PreTrainedModel, *, adapters: bo
     try:
         info = client.tell(server, SERVER_INFO)
     except ServerRefused as error:
-        if adapters and error.status == 404:
+        if sync == "adapters" and error.status == 404:
             return Facts(name, window, extended=False)
         raise
     config = info.get("vllm_config") if isinstance(info, dict) else None
@@ -59,6 +65,12 @@ def meet(client: Client, server: Server, model: PreTrainedModel, *, adapters: bo
         raise ValueError(
             f"Expected the server at {server.url} to report log-probabilities at the temperature of the sampling, found "
             f"{mode}; start it with --logprobs-mode processed_logprobs."
+        )
+    backend = _within(config, "weight_transfer_config", "backend")
+    if sync == "broadcast" and backend != BACKEND:
+        raise ValueError(
+            f"Expected the server at {server.url} to receive broadcasts of heedful, found the backend {backend}; start it "
+            f"""with --worker-extension-cls {WORKER} --weight-transfer-config '{{"backend": "{BACKEND}"}}'."""
         )
     return Facts(name, window, extension.startswith("heedful."))
 

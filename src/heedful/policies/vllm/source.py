@@ -82,9 +82,7 @@ class Vllm:
 class OpenVllm:
     """The servers of one run, and the version of the weights that they hold."""
 
-    def __init__(
-        self, config: Vllm, client: Client, folder: Path, rank: int, note: Callable[[str], None]
-    ) -> None:
+    def __init__(self, config: Vllm, client: Client, folder: Path, rank: int, note: Callable[[str], None]) -> None:
         self._config, self._client, self._rank, self._note = config, client, rank, note
         self._pool = ThreadPoolExecutor(client.most_at_once, thread_name_prefix="request")
         self._name = uuid.uuid4().hex[:8]
@@ -149,7 +147,7 @@ class OpenVllm:
 
     def _met(self, server: Server, weights: Weights) -> Facts:
         self._client.wait_until_healthy(server)
-        return meet(self._client, server, weights.model, adapters=self._config.sync == "adapters")
+        return meet(self._client, server, weights.model, self._config.sync)
 
     def _way(self, folder: Path) -> WeightsOut:
         from heedful.policies.vllm.weights_out import AdaptersOut, FolderOut
