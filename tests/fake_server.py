@@ -292,6 +292,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _refusal(self, ids: Sequence[int], body: Any) -> tuple[int, Any] | None:
         if body.get("model") not in (None, "policy", *self.server.adapters):
             return 404, {"error": {"message": f"The model `{body['model']}` does not exist."}}
+        if set(body.get("cache_salt", "")) & set("@/\\"):
+            return 400, {"error": {"message": "Parameter 'cache_salt' must not contain '@', '/' or a backslash"}}
         if len(ids) >= self.server.window:
             return 400, {"error": {"message": f"the prompt has {len(ids)} tokens, the window {self.server.window}"}}
         return None

@@ -72,6 +72,7 @@ NEEDS_TORCH = {
     "seedlings.tokenizer",
     "studies.sampling",
     "training.batch",
+    "training.correction",
     "training.critic",
     "training.learner",
     "training.lora",

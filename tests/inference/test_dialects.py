@@ -11,7 +11,7 @@ import pytest
 from heedful.inference import Draw, ForeignAnswer, OpenAIText, OpenAITokens, Usage, Vllm
 from heedful.inference.dialects import models
 
-DRAW = Draw(temperature=0.7, greedy=False, most=3, seed=2**31 + 5, stop_ids=(9, 2), salt="run/4")
+DRAW = Draw(temperature=0.7, greedy=False, most=3, seed=2**31 + 5, stop_ids=(9, 2), salt="run-4")
 
 ANSWER = {
     "choices": [
@@ -33,7 +33,7 @@ def test_a_request_to_vllm_sends_every_sampling_field() -> None:
     assert call.body == {
         "model": "policy",
         "token_ids": [1, 2],
-        "cache_salt": "run/4",
+        "cache_salt": "run-4",
         "sampling_params": {
             "temperature": 0.7,
             "top_p": 1.0,
@@ -137,7 +137,7 @@ def test_completions_with_ids_are_read_and_a_server_of_text_alone_is_named() -> 
     assert (drawn.ids, drawn.logprobs, drawn.versions, drawn.usage) == ((5, 9), (-0.5, -0.25), (), Usage())
     body = OpenAITokens().draw((1, 2), DRAW, "policy").body
     assert body is not None
-    assert (body["prompt"], body["return_token_ids"], body["cache_salt"]) == ([1, 2], True, "run/4")
+    assert (body["prompt"], body["return_token_ids"], body["cache_salt"]) == ([1, 2], True, "run-4")
     with pytest.raises(ForeignAnswer, match="returns text alone"):
         OpenAITokens().drawn({"choices": [{"text": "x"}]}, 3)
 

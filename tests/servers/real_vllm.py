@@ -29,6 +29,8 @@ FLAGS = (
     *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--enable-scale-out"),
     # On a CPU, a request with a seed whose prompt is read in pieces ends the engine.
     *("--no-enable-chunked-prefill", "--max-num-batched-tokens", "8192", "--enable-prompt-tokens-details"),
+    *("--worker-extension-cls", "heedful.integrations.vllm.worker.Worker"),
+    *("--weight-transfer-config", '{"backend": "heedful"}'),
 )
 """What docs/servers.md tells users to start with on a CPU, and why."""
 

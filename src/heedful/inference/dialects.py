@@ -47,7 +47,8 @@ class Draw:
     stop_ids: tuple[int, ...] = ()
     """The ids that end the reply. They are its last id."""
     salt: str = ""
-    """Entries of a prefix cache are shared only under the same salt."""
+    """Entries of a prefix cache are shared only under the same salt. vLLM takes at most 128 characters, and none of
+    `@`, `/` and a backslash."""
 
     @property
     def sent_temperature(self) -> float:

@@ -104,7 +104,7 @@ class OpenVllm:
         self._client.admit_all()
         if not self._facts:
             self._facts = {server.url: self._met(server, weights) for server in self._client.servers}
-        self._version, self._label = weights.version, f"{self._name}/{weights.version}"
+        self._version, self._label = weights.version, f"{self._name}-{weights.version}"
         self._probes = probes_of(weights.model, self._window)
         self._out.prepare(weights, self._label, self._rank)
         self._errors.clear()
@@ -213,6 +213,6 @@ class OpenVllm:
         """The version that rank 0 has given to the servers."""
         found = self._client.tell(self._client.servers[0], WEIGHT_INFO)
         label = str(found.get("weight_version")) if isinstance(found, dict) else ""
-        if not label.endswith(f"/{self._version}"):
+        if not label.endswith(f"-{self._version}"):
             raise ServerUnreachable(f"Expected weights of version {self._version} on the servers, found {label!r}.")
         return label

@@ -51,7 +51,7 @@ class FolderOut:
         if rank:
             return
         self.close()
-        self._current = (self._folder / label.replace("/", "-")).absolute()
+        self._current = (self._folder / label).absolute()
         self._current.mkdir(parents=True)
         write_weights(self._current, saveable)
 
@@ -86,7 +86,7 @@ class AdaptersOut:
         if rank:
             return
         self.close()
-        self._current = (self._folder / label.replace("/", "-")).absolute()
+        self._current = (self._folder / label).absolute()
         self._current.mkdir(parents=True)
         save(self._current)
 
