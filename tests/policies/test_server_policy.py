@@ -189,9 +189,9 @@ def test_the_folder_of_a_version_is_deleted_when_the_next_one_is_written_and_at_
 
 def test_a_server_with_old_weights_is_caught_by_measurement(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ModelBrain, "load", lambda self, folder: None)  # it answers 200 and loads nothing
-    with served(loaded) as [server], pytest.raises(WrongWeights, match="does not hold the learner's weights"):
-        with opened([server], changed(loaded[0])):
-            pass
+    caught = pytest.raises(WrongWeights, match="does not hold the learner's weights")
+    with served(loaded) as [server], caught, opened([server], changed(loaded[0])):
+        pass
 
 
 def test_a_server_that_ignores_the_temperature_is_caught_by_measurement(loaded: Any) -> None:
@@ -262,3 +262,42 @@ def test_what_a_server_cannot_do_is_refused() -> None:
     for wrong in ({"timeout": 0.0}, {"patience": -1.0}, {"tolerance": float("inf")}, {"connections": 0}):
         with pytest.raises(ValueError, match="must be"):
             Vllm(**wrong)  # type: ignore[arg-type]
+
+
+def test_adapters_have_a_name_per_version_and_are_loaded_again_when_they_are_lost(
+    loaded: Any, seedling_folder: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("peft")
+    from heedful.training.lora import Adapters
+    from heedful.training.lora_config import LoraConfig
+
+    learner, _ = load_model(str(seedling_folder), torch.device("cpu"))
+    adapters = Adapters(learner, LoraConfig(rank=2), seed=0)  # they add nothing before the first update
+    with served(loaded) as [server]:
+        url = (server.url,)
+        with Vllm(url, sync="adapters", patience=5.0).open(note=lambda sentence: None) as source:
+            for version in (0, 1):
+                source.weights_changed(Weights(learner, version, lambda: adapters))
+                (name,) = server.adapters
+                assert name.endswith(f"-{version}")
+                written = {file.name for file in Path(server.adapters[name]).iterdir()}
+                assert written == {"adapter_config.json", "adapter_model.safetensors"}
+            assert "/collective_rpc" not in server.paths()
+            before = episodes(source, loaded[1])
+            assert {body["model"] for body in server.bodies()[-3:]} == {name}
+            server.restart()
+            assert not server.adapters
+            assert episodes(source, loaded[1]) == before
+            assert name in server.adapters
+    with (
+        served(loaded) as [server],
+        pytest.raises(ValueError, match=r"needs LoRA \(--lora.rank\)"),
+        opened([server], loaded[0], sync="adapters"),
+    ):
+        pass
+
+
+def test_a_broadcast_needs_a_server_that_was_started_for_it(loaded: Any) -> None:
+    refused = pytest.raises(ValueError, match="--weight-transfer-config")
+    with served(loaded) as [server], refused, opened([server], loaded[0], sync="broadcast"):
+        pass

@@ -96,7 +96,7 @@ def test_a_server_that_stays_away_ends_the_run_with_a_sentence_and_all_steps_sav
         return play(policy, request)  # type: ignore[arg-type]
 
     failing = replace(config, collect=Collecting(collect), policy=replace(config.policy, patience=0.2))
-    with pytest.raises(ServerUnreachable, match="patience is 0.2 s"):
+    with pytest.raises(ServerUnreachable, match=r"patience is 0\.2 s"):
         trained(failing, tmp_path / "run")
     server.faults.clear()
     (saved,) = checkpoint.checkpoints(tmp_path / "run" / "checkpoints")

@@ -58,7 +58,7 @@ class Algorithm:
     importance_floor: float = 0.0
     """The same below: the smallest weight learner / sampler that counts as it is."""
     importance_outside: Outside = "truncate"
-    """Weights beyond cap or floor. truncate: they become cap or floor. mask: the token leaves the loss and its averages."""
+    """Weights beyond cap or floor. truncate: they become cap or floor. mask: the token leaves loss and averages."""
     importance_level: Level = "token"
     """The weight of a token: its own, or the product over the tokens of its turn."""
     average: Average = "sequence"

@@ -117,7 +117,7 @@ class Connections:
     def _send(
         self, connection: http.client.HTTPConnection, call: Call, body: bytes | None, deadline: float
     ) -> tuple[int, Any, bytes]:
-        connection.response_class = _timed_response(deadline)  # type: ignore[assignment]
+        connection.response_class = _timed_response(deadline)
         connection.request(call.method, self._parts.path.rstrip("/") + call.path, body, self._headers)
         response = connection.getresponse()
         answer = response.read(LARGEST_ANSWER + 1)

@@ -259,8 +259,8 @@ def _warnings_of_groups(config: AlarmConfig) -> tuple[Rule, ...]:
         Rule(
             "sampler_mismatch",
             ((Beyond(IMPORTANCE_KL, config.sampler, True, 2),),),
-            "The sampler is not the policy that learns: other weights, another temperature or another template. Look at "
-            "sampler/probe_error and at the server's flags.",
+            "The sampler is not the policy that learns: other weights, another temperature or another template. Look "
+            "at sampler/probe_error and at the server's flags.",
             of_update=True,
         ),
     )

@@ -24,6 +24,7 @@ BACKEND = "heedful"
 class GroupInit(WeightTransferInitInfo):
     """The process group: the learner is rank 0, and the server's workers follow from 1 on."""
 
+    name: str
     address: str
     port: int
     size: int
@@ -35,6 +36,8 @@ class GroupInit(WeightTransferInitInfo):
 class TensorsToCome(WeightTransferUpdateInfo):
     """The tensors of one update, in the order in which they are broadcast."""
 
+    group: str
+    """The group over which they come. The workers may be in another one by now, whose learner would send nothing."""
     names: list[str]
     dtypes: list[str]
     shapes: list[list[int]]
@@ -49,12 +52,13 @@ class GroupEngine(WeightTransferEngine[GroupInit, TensorsToCome]):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._group: Any = None
+        self._name = ""
 
     def init_transfer_engine(self, init_info: GroupInit) -> None:
         self._group = None  # leave an earlier group before joining the next one
         parallel = self.parallel_config
         rank = 1 + parallel.data_parallel_index * parallel.world_size + parallel.rank
-        self._group = joined(init_info, rank, self.device)
+        self._group, self._name = joined(init_info, rank), init_info.name
 
     def start_weight_update(self) -> None:
         from vllm.model_executor.model_loader.reload import initialize_layerwise_reload
@@ -62,8 +66,11 @@ class GroupEngine(WeightTransferEngine[GroupInit, TensorsToCome]):
         initialize_layerwise_reload(self.model)
 
     def receive_weights(self, update_info: TensorsToCome) -> None:
-        if self._group is None:
-            raise RuntimeError("The group of the broadcast was not joined; call init_weight_transfer_engine first.")
+        if self._group is None or self._name != update_info.group:
+            raise RuntimeError(
+                f"Expected the workers in the group {update_info.group}, found them in {self._name or 'none'}; call "
+                "init_weight_transfer_engine first."
+            )
         for name, dtype, shape in zip(update_info.names, update_info.dtypes, update_info.shapes, strict=True):
             tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=self.device)
             broadcast(self._group, tensor)
@@ -102,7 +109,7 @@ def pack_output_layer(model: Any) -> None:
         method.process_weights_after_loading(head)
 
 
-def joined(init: GroupInit, rank: int, device: torch.device) -> Any:
+def joined(init: GroupInit, rank: int) -> Any:
     """A process group beside vLLM's own ones. Blocks until all members have joined."""
     distributed: Any = torch.distributed
     limit = timedelta(seconds=init.timeout)

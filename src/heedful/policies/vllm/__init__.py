@@ -1,4 +1,4 @@
-"""Sampling with vLLM servers: `--sampler vllm`. The learner owns the weights, and servers hold copies with a version."""
+"""Sampling with vLLM servers: `--sampler vllm`. The learner owns the weights, and servers hold copies of them."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ has an end: a process that dies in the middle of a broadcast must not hold the l
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,8 @@ class BroadcastOut:
 
     def __init__(self, address: str, timeout: float) -> None:
         self._address, self._timeout = address, timeout
-        self._groups: dict[str, Any] = {}
+        self._groups: dict[str, tuple[str, Any]] = {}
+        """The name and the group of each server, by its URL."""
         self._tensors: Mapping[str, torch.Tensor] = {}
 
     def prepare(self, weights: Weights, label: str, rank: int) -> None:
@@ -38,7 +40,7 @@ class BroadcastOut:
 
     def send(self, client: Client, server: Server, label: str) -> None:
         """Raises ServerUnreachable or ServerRefused. After an error, the next call begins with a group of its own."""
-        group = self._groups.pop(server.url, None) or self._joined(client, server)
+        name, group = self._groups.pop(server.url, None) or self._joined(client, server)
         try:
             client.tell(server, Call("/start_weight_update", {}), self._timeout)
         except Failed as error:
@@ -48,6 +50,7 @@ class BroadcastOut:
             client.tell(server, Call("/finish_weight_update", {}), self._timeout)
             client.tell(server, Call("/start_weight_update", {}), self._timeout)
         update = {
+            "group": name,
             "names": list(self._tensors),
             "dtypes": [str(tensor.dtype).removeprefix("torch.") for tensor in self._tensors.values()],
             "shapes": [list(tensor.shape) for tensor in self._tensors.values()],
@@ -56,7 +59,7 @@ class BroadcastOut:
         client.tell(server, Call("/update_weights", {"update_info": update}), self._timeout)
         sent.result(self._timeout, f"the broadcast to {server.url}")
         client.tell(server, Call("/finish_weight_update", {"weight_version": label}), self._timeout)
-        self._groups[server.url] = group
+        self._groups[server.url] = name, group
 
     def model(self, served: str, label: str) -> str:
         return served
@@ -73,8 +76,8 @@ class BroadcastOut:
         for tensor in self._tensors.values():
             group.broadcast([tensor.detach().contiguous()], options).wait()
 
-    def _joined(self, client: Client, server: Server) -> Any:
-        """A new group with the workers of a server."""
+    def _joined(self, client: Client, server: Server) -> tuple[str, Any]:
+        """A new group with the workers of a server, and its name."""
         import torch
 
         found = client.tell(server, Call("/get_world_size"))
@@ -88,7 +91,9 @@ class BroadcastOut:
             self._address, 0, 1 + workers, is_master=True, timeout=limit, wait_for_workers=False
         )
         kind = distributed.ProcessGroupNCCL if on_gpu else distributed.ProcessGroupGloo
+        name = uuid.uuid4().hex
         init = {
+            "name": name,
             "address": self._address,
             "port": store.port,
             "size": 1 + workers,
@@ -97,7 +102,7 @@ class BroadcastOut:
         }
         joining = _Background(lambda: kind(store, 0, 1 + workers, limit))
         client.tell(server, Call("/init_weight_transfer_engine", {"init_info": init}), self._timeout)
-        return joining.result(self._timeout, f"the group with the workers of {server.url}")
+        return name, joining.result(self._timeout, f"the group with the workers of {server.url}")
 
 
 class _Background:

@@ -63,14 +63,14 @@ def meet(client: Client, server: Server, model: PreTrainedModel, sync: str) -> F
         )
     if mode not in ("processed_logprobs", None):
         raise ValueError(
-            f"Expected the server at {server.url} to report log-probabilities at the temperature of the sampling, found "
-            f"{mode}; start it with --logprobs-mode processed_logprobs."
+            f"Expected the server at {server.url} to report log-probabilities at the temperature of the sampling, "
+            f"found {mode}; start it with --logprobs-mode processed_logprobs."
         )
     backend = _within(config, "weight_transfer_config", "backend")
     if sync == "broadcast" and backend != BACKEND:
         raise ValueError(
-            f"Expected the server at {server.url} to receive broadcasts of heedful, found the backend {backend}; start it "
-            f"""with --worker-extension-cls {WORKER} --weight-transfer-config '{{"backend": "{BACKEND}"}}'."""
+            f"Expected the server at {server.url} to receive broadcasts of heedful, found the backend {backend}; "
+            f"""start it with --worker-extension-cls {WORKER} --weight-transfer-config '{{"backend": "{BACKEND}"}}'."""
         )
     return Facts(name, window, extension.startswith("heedful."))
 

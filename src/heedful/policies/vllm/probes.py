@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from heedful.inference import Client, Drawn, Server, Vllm
 from heedful.inference.dialects import Tree
+from heedful.policies.vllm.handshake import WORKER
 from heedful.seeds import stream
 
 if TYPE_CHECKING:
@@ -91,7 +92,6 @@ def complaint(server: Server, error: float, tolerance: float) -> str:
         f"The server at {server.url} does not hold the learner's weights: on {len(TEMPERATURES)} probes its "
         f"log-probabilities differ by up to {error:.2g} nats from the learner's, and --sampler.tolerance is "
         f"{tolerance:g}. Likely causes: it serves another model; its dtype is another one (--dtype); it reports "
-        "log-probabilities without the temperature (start it with --logprobs-mode processed_logprobs); on a CPU, a tied "
-        "output layer that keeps its old weights (start it with --worker-extension-cls "
-        "heedful.integrations.vllm.worker.Worker)."
+        "log-probabilities without the temperature (start it with --logprobs-mode processed_logprobs); on a CPU, a "
+        f"tied output layer that keeps its old weights (start it with --worker-extension-cls {WORKER})."
     )
