@@ -222,7 +222,8 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _send(self, status: int, tree: Any, headers: dict[str, str] | None = None) -> None:
-        self._raw(b"" if tree is None else json.dumps(tree).encode(), status, headers or {})
+        text = tree if isinstance(tree, str) else "" if tree is None else json.dumps(tree)
+        self._raw(text.encode(), status, headers or {})
 
     def _raw(
         self,
@@ -286,8 +287,10 @@ class _Handler(BaseHTTPRequestHandler):
         if path.endswith("/load_lora_adapter"):
             self.server.adapters[body["lora_name"]] = body["lora_path"]
         else:
-            self.server.adapters.pop(body["lora_name"], None)
-        return 200, None
+            if body["lora_name"] not in self.server.adapters:
+                return 404, {"error": {"message": f"The lora adapter '{body['lora_name']}' cannot be found."}}
+            del self.server.adapters[body["lora_name"]]
+        return 200, f"Success: LoRA adapter '{body['lora_name']}' done."
 
     def _refusal(self, ids: Sequence[int], body: Any) -> tuple[int, Any] | None:
         if body.get("model") not in (None, "policy", *self.server.adapters):

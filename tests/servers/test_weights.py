@@ -31,6 +31,7 @@ from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig 
 from heedful.run.train import train  # noqa: E402
 from heedful.training.lora import Adapters  # noqa: E402
 from heedful.training.lora_config import LoraConfig  # noqa: E402
+from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
 
 SAMPLING = Sampling(tokens_per_turn=16)
 
@@ -112,20 +113,25 @@ def test_another_temperature_is_caught(vllm: RealVllm, loaded: Any, monkeypatch:
 
 @pytest.fixture(scope="module")
 def config(echo_run: TrainConfig) -> TrainConfig:
+    """A run that learns: 14 steps of 128 episodes."""
     return replace(
         echo_run,
-        steps=6,
-        groups=6,
-        evaluation=EvaluationConfig(tasks=48, samples=2, times=3, search_tasks=0),
+        steps=14,
+        groups=16,
+        group_size=8,
+        optimizer=OptimizerConfig(lr=1e-3, betas=(0.9, 0.99), warmup_steps=2),
+        evaluation=EvaluationConfig(times=0),
         diagnostics=DiagnosticsConfig(enabled=False),
-        checkpoint_every=2,
+        keep_rollouts="none",
+        checkpoint_every=100,
     )
 
 
 def curve(config: TrainConfig, out: Path) -> list[float]:
-    """Sampled success on held-out tasks, at the start, in the middle and at the end."""
+    """Success in the first, the middle and the last four steps: 512 episodes each, a deviation of .022."""
     run = train(config, out=out, show=False)
-    return [float(metric.value) for _, metric in run.series("eval/val/sampled/success")]  # type: ignore[arg-type]
+    rates = [float(metric.value) for _, metric in run.series("success/rate")]  # type: ignore[arg-type]
+    return [fmean(rates[start : start + 4]) for start in (0, 5, 10)]
 
 
 def test_whole_runs_learn_as_they_do_with_the_local_sampler(
@@ -134,12 +140,12 @@ def test_whole_runs_learn_as_they_do_with_the_local_sampler(
     seeds = range(3)
     served = [curve(replace(config, seed=s, policy=Vllm((vllm.url,))), tmp_path / f"served-{s}") for s in seeds]
     local = [curve(replace(config, seed=s, policy=Local()), tmp_path / f"local-{s}") for s in seeds]
+    print("success through the server", served, "and locally", local)
     for place in range(3):
         ours, theirs = [[one[place] for one in each] for each in (served, local)]
         noise = ((stdev(ours) ** 2 + stdev(theirs) ** 2) / len(seeds)) ** 0.5
-        # 96 episodes per evaluation: a deviation of .05 by themselves.
-        assert abs(fmean(ours) - fmean(theirs)) < 4 * max(noise, 0.05 / len(seeds) ** 0.5), (served, local)
-    assert fmean(one[-1] for one in served) > fmean(one[0] for one in served) + 0.1, "they learn"
+        assert abs(fmean(ours) - fmean(theirs)) < 4 * max(noise, 0.022 * (2 / len(seeds)) ** 0.5), (served, local)
+    assert fmean(one[-1] for one in served) > fmean(one[0] for one in served) + 0.1, (served, local)
 
 
 def restart(vllm: RealVllm) -> None:
@@ -153,7 +159,8 @@ def restart(vllm: RealVllm) -> None:
 def test_a_server_that_is_killed_in_mid_step_costs_time_and_nothing_else(
     vllm: RealVllm, config: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = replace(config, steps=3, evaluation=EvaluationConfig(times=0), policy=Vllm((vllm.url,), patience=1200.0))
+    sampler = Vllm((vllm.url,), patience=1200.0)
+    short = replace(config, steps=3, groups=6, group_size=4, policy=sampler, keep_rollouts="all")
     straight = train(short, out=tmp_path / "straight", show=False)
     asked = threading.Semaphore(short.groups * short.group_size + short.groups)  # in the middle of the second step
     exchange, killed = Client.ask, threading.Event()
@@ -191,8 +198,8 @@ def test_adapters_are_loaded_under_a_name_of_their_own_and_lost_ones_are_loaded_
     learner, _ = load_model(str(seedling_folder), torch.device("cpu"))
     adapters = Adapters(learner, LoraConfig(rank=4), seed=0)
     generator = torch.Generator().manual_seed(0)
-    vllm.wait_until_healthy()
-    restart(vllm)  # an adapter is added to the weights that the server started with
+    with opened(vllm) as source:
+        source.weights_changed(Weights(loaded[0]))  # an adapter is added to the weights that the server started with
     with opened(vllm, sync="adapters") as source:
         for version in range(3):
             with torch.no_grad():
@@ -210,4 +217,4 @@ def test_adapters_are_loaded_under_a_name_of_their_own_and_lost_ones_are_loaded_
 def unload(client: Client, server: Server, name: str) -> None:
     from heedful.inference.dialects import Call
 
-    client.tell(server, Call("/v1/unload_lora_adapter", {"lora_name": name}))
+    client.tell(server, Call("/v1/unload_lora_adapter", {"lora_name": name}, plain=True))

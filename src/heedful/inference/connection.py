@@ -79,7 +79,7 @@ class Connections:
         self._closed = False
 
     def exchange(self, call: Call, timeout: float) -> Tree:
-        """The answer to one request, as a JSON tree, or `None` for an empty answer.
+        """The answer to one request: a JSON tree, `None` for an empty answer, or the text of a plain one.
 
         `timeout`: seconds for the whole answer. A connection that is too slow is closed, upon which the server drops
         the request. Raises Failed or ServerRefused.
@@ -147,6 +147,8 @@ class Connections:
             raise ServerRefused(
                 status, f"the server at {self.url} refused {call.path} ({status}): {said}{_advice(status, call.path)}"
             )
+        if call.plain:
+            return answer.decode(errors="replace")
         if not answer.strip():
             return None
         try:

@@ -29,6 +29,8 @@ class Call:
 
     path: str
     body: Mapping[str, Tree] | None = None
+    plain: bool = False
+    """The answer is a sentence instead of JSON."""
 
     @property
     def method(self) -> str:

@@ -40,7 +40,8 @@ class BroadcastOut:
 
     def send(self, client: Client, server: Server, label: str) -> None:
         """Raises ServerUnreachable or ServerRefused. After an error, the next call begins with a group of its own."""
-        name, group = self._groups.pop(server.url, None) or self._joined(client, server)
+        known = self._groups.pop(server.url) if server.url in self._groups else None
+        name, group = known or self._joined(client, server)
         try:
             client.tell(server, Call("/start_weight_update", {}), self._timeout)
         except Failed as error:

@@ -94,11 +94,12 @@ class AdaptersOut:
         earlier = self._loaded.pop(server.url, "")
         for name in {earlier, label} - {""}:
             try:
-                client.tell(server, Call("/v1/unload_lora_adapter", {"lora_name": name}))
+                client.tell(server, Call("/v1/unload_lora_adapter", {"lora_name": name}, plain=True))
             except ServerRefused as error:
                 if error.status not in (400, 404):  # a server that was started again does not have it
                     raise
-        client.tell(server, Call("/v1/load_lora_adapter", {"lora_name": label, "lora_path": str(self._current)}))
+        body = {"lora_name": label, "lora_path": str(self._current)}
+        client.tell(server, Call("/v1/load_lora_adapter", body, plain=True))
         self._loaded[server.url] = label
 
     def model(self, served: str, label: str) -> str:
