@@ -1,6 +1,6 @@
 """One real vLLM server for all tests of a session, with the small seedling of the tests.
 
-Every test of this folder has the marker `servers`. They are skipped, with the reason, where vLLM's environment is absent.
+Every test of this folder has the marker `servers`, and is skipped, with the reason, where vLLM's environment is absent.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from real_vllm import RealVllm, alone, missing
 
+from heedful.inference import Call, Client
+
 HERE = Path(__file__).parent
 
 
@@ -22,6 +24,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("servers")
             if reason:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def first_weights(vllm: RealVllm, seedling_folder: Path) -> None:
+    """The server holds the weights that it started with, whatever other tests have pushed to it."""
+    client = Client([vllm.url])
+    for path, body in (
+        ("/collective_rpc", {"method": "heedful_reload", "kwargs": {"weights_path": str(seedling_folder)}}),
+        ("/reset_prefix_cache", {}),
+    ):
+        client.tell(client.servers[0], Call(path, body))
+    client.close()
 
 
 @pytest.fixture(scope="session")
