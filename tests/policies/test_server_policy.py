@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -301,3 +304,30 @@ def test_a_broadcast_needs_a_server_that_was_started_for_it(loaded: Any) -> None
     refused = pytest.raises(ValueError, match="--weight-transfer-config")
     with served(loaded) as [server], refused, opened([server], loaded[0], sync="broadcast"):
         pass
+
+
+def test_an_interrupt_waits_for_no_answer(loaded: Any) -> None:
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    earlier = signal.signal(signal.SIGALRM, interrupt)
+    began = time.monotonic()
+    try:
+        with served(loaded) as [server], opened([server], loaded[0], timeout=600.0) as source:
+            policy = source.policy(loaded[1], SAMPLING, seed=3)
+            server.delay = 30.0
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(KeyboardInterrupt):
+                policy.respond([Conversation(f"a/{number}", (Message("user", "b"),)) for number in range(3)])
+            source.close()
+            server.delay = 0.0
+    finally:
+        signal.signal(signal.SIGALRM, earlier)
+    assert time.monotonic() - began < 15
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("request") and waits(thread)]
+
+
+def waits(thread: threading.Thread) -> bool:
+    """Whether a thread is still there after a moment."""
+    thread.join(5)
+    return thread.is_alive()
