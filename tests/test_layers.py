@@ -77,6 +77,7 @@ NEEDS_TORCH = {
     "seedlings.tokenizer",
     "studies.sampling",
     "training.batch",
+    "training.correction",
     "training.critic",
     "training.learner",
     "training.lora",

@@ -20,6 +20,8 @@ from heedful.protocols import Estimator
 Average = Literal["token", "sequence", "fixed"]
 Surrogate = Literal["clip", "weight"]
 Ratio = Literal["token", "sequence"]
+Outside = Literal["truncate", "mask"]
+Level = Literal["token", "turn"]
 KlKind = Literal["k2", "k3", "k3_straight"]
 
 
@@ -51,7 +53,14 @@ class Algorithm:
     """The probability ratio is clipped above at 1 + clip_high."""
     importance_cap: float | None = None
     """For a sampler that is not the learner: weigh tokens by min(learner / sampler, cap), and take ratios against the
-    learner before the update. none = the sampler is the learner. No correction is made while the two agree."""
+    learner before the update. none = the sampler is the learner, and 2 with --sampler vllm. No correction is made while
+    the two agree."""
+    importance_floor: float = 0.0
+    """The same below: the smallest weight learner / sampler that counts as it is."""
+    importance_outside: Outside = "truncate"
+    """Weights beyond cap or floor. truncate: they become cap or floor. mask: the token leaves loss and averages."""
+    importance_level: Level = "token"
+    """The weight of a token: its own, or the product over the tokens of its turn."""
     average: Average = "sequence"
     """token: over all sampled tokens. sequence: over trajectories, of the mean over a trajectory's tokens.
     fixed: the sum over tokens, divided by trajectories x the most tokens a trajectory could sample."""
@@ -85,6 +94,8 @@ class Algorithm:
             ("average", self.average, get_args(Average)),
             ("surrogate", self.surrogate, get_args(Surrogate)),
             ("ratio", self.ratio, get_args(Ratio)),
+            ("importance_outside", self.importance_outside, get_args(Outside)),
+            ("importance_level", self.importance_level, get_args(Level)),
         ):
             if chosen not in kinds:
                 raise ValueError(f"Expected {field_name} to be one of {', '.join(kinds)}, found {chosen!r}.")
@@ -98,6 +109,11 @@ class Algorithm:
         if self.importance_cap is not None and not self.importance_cap >= 1:
             raise ValueError(
                 f"Expected importance_cap of at least 1 (a weight of 1 is no correction), found {self.importance_cap}."
+            )
+        if not 0 <= self.importance_floor <= 1:
+            raise ValueError(
+                f"Expected importance_floor between 0 and 1 (a weight of 1 is no correction), found "
+                f"{self.importance_floor}."
             )
         if self.epochs < 1 or self.minibatches < 1:
             raise ValueError(

@@ -40,6 +40,9 @@ from heedful.configuration.trust import TRUST_FLAGS, trust_typed
 
 T = TypeVar("T")
 
+SYNONYMS: Mapping[str, str] = {"sampler": "policy"}
+"""Second names of settings, as first part of a flag."""
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -52,7 +55,8 @@ class Given:
 
     @property
     def path(self) -> tuple[str, ...]:
-        return tuple(self.flag.removeprefix("--").replace("-", "_").split("."))
+        first, *rest = self.flag.removeprefix("--").replace("-", "_").split(".")
+        return (SYNONYMS.get(first, first), *rest)
 
 
 @dataclass(frozen=True, slots=True)

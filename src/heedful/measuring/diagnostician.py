@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heedful.diagnostics.alarms.early_check import EarlyCheck, cheap_rows, check_gap
-from heedful.diagnostics.alarms.watch import Alarm, Alarms
+from heedful.diagnostics.alarms.watch import Alarm, Alarms, StepAlarms
 from heedful.diagnostics.cross_scores.mixture import gap_per_token
 from heedful.diagnostics.cross_scores.score_matrix import score_matrix, select_rows
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, by_environment
@@ -98,8 +98,12 @@ class Diagnostician:
         due = self.config.enabled and (self._full_is_due(step) or step % self.config.every == 0)
         diagnosis = self._thoughts(step, groups[:read]) if due else Diagnosis([])
         metrics += diagnosis.metrics
-        seen = self.alarms.observe(step, metrics)
+        seen = self.alarms.observe(step, metrics, of_update=False)
         return replace(diagnosis, metrics=[*metrics, *seen.metrics], raised=seen.raised)
+
+    def watch_update(self, step: int, metrics: Sequence[Metric]) -> StepAlarms:
+        """The alarms on the metrics of the update, which ended after `measure`."""
+        return self.alarms.observe(step, metrics, of_update=True)
 
     def _full_is_due(self, step: int) -> bool:
         return step % self.config.full_every == 0

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from safetensors import SafetensorError
@@ -87,8 +87,28 @@ class WholeWeights:
         self.model.save_pretrained(folder, state_dict=dict(self.weights))
 
 
+def whole_tensors(saveable: Saveable | PreTrainedModel) -> dict[str, torch.Tensor]:
+    """The tensors that a model folder would have. One that several names share is given once, under its first name."""
+    if isinstance(saveable, WholeWeights):
+        named = saveable.weights
+    else:
+        merged = getattr(saveable, "merged", None)
+        named = cast(torch.nn.Module, saveable).state_dict() if merged is None else merged()
+    found: dict[int, str] = {}
+    for name, tensor in named.items():
+        found.setdefault(tensor.data_ptr(), name)
+    return {name: named[name] for name in found.values()}
+
+
 def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Write both into `folder`. Raises OSError, with its number, when the disk does not take them."""
+    write_weights(folder, model)
+    with _quiet(folder):
+        tokenizer.save_pretrained(folder)
+
+
+def write_weights(folder: Path, model: Saveable | PreTrainedModel) -> None:
+    """Write the model alone into `folder`. Raises OSError, with its number, when the disk does not take it."""
     with _quiet(folder):
         try:
             model.save_pretrained(folder)
@@ -98,7 +118,6 @@ def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer:
             if number is None:
                 raise
             raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder)) from error
-        tokenizer.save_pretrained(folder)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from heedful.policies.rows import ReplyRenderer
 from heedful.policies.sampling import Sampling
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.policies.source import OpenPolicySource, PolicySource, Weights, open_with
+from heedful.policies.vllm.source import Vllm
 
 if TYPE_CHECKING:
     from heedful.policies.hf import HFPolicy
@@ -24,11 +25,12 @@ __all__ = [
     "ReplyRenderer",
     "Sampling",
     "ScriptedPolicy",
+    "Vllm",
     "Weights",
     "open_with",
 ]
 
-POLICIES: Mapping[str, type] = {"local": Local}
+POLICIES: Mapping[str, type] = {"local": Local, "vllm": Vllm}
 """Policy sources by the name that configurations and the command line use."""
 
 

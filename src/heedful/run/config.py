@@ -6,7 +6,7 @@ Torch-free. A run's resolved configuration, written as JSON, can be read back an
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from heedful import envs
@@ -18,7 +18,7 @@ from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, TopP, check_filter
 from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.models.replies import Tags
-from heedful.policies import POLICIES, Local, PolicySource
+from heedful.policies import POLICIES, Local, PolicySource, Vllm
 from heedful.policies.sampling import Sampling
 from heedful.protocols import CreditsTokens, Filter, UsesCritic
 from heedful.rollout import COLLECTORS, Collector, Context, LockStep
@@ -30,6 +30,9 @@ from heedful.storage.trackers import TRACKERS
 from heedful.training.critic_config import CriticConfig
 from heedful.training.lora_config import LoraConfig
 from heedful.training.optimizer_config import OptimizerConfig
+
+SERVED_CAP = 2.0
+"""The importance cap where servers sample and none is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class TrainConfig:
     env_timeout: float = DEFAULT_TIMEOUT
     """Seconds for one start or step of an environment in such a process. 0 = no limit."""
     policy: Annotated[PolicySource, Choice(POLICIES)] = field(default_factory=Local)
-    """The sampler of replies: local = the model in this process."""
+    """The sampler of replies, typed --sampler NAME as well: local = the model in this process, vllm = servers."""
     sampling: Sampling = field(default_factory=Sampling)
     tags: Tags = field(default_factory=Tags)
     template_options: tuple[str, ...] = ()
@@ -216,6 +219,13 @@ class TrainConfig:
                 f"group_size 1 needs a filter that keeps groups of one, but {type(self.filter).__name__} drops them, "
                 "since they have no spread; choose the filter keep_all, or a group_size of at least 2"
             )
+
+    @property
+    def learning(self) -> Algorithm:
+        """The algorithm of the update. Where servers sample, their log-probabilities are corrected by default."""
+        if isinstance(self.policy, Vllm) and self.algorithm.importance_cap is None:
+            return replace(self.algorithm, importance_cap=SERVED_CAP)
+        return self.algorithm
 
     def asked(self, sampling: Sampling) -> Sampling:
         """The sampling settings of this run's policy for its collector. Raises ValueError where they cannot work."""

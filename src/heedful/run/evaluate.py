@@ -51,7 +51,7 @@ class EvaluateSettings:
     env_timeout: float
     """Seconds for one start or step of an environment in such a process. 0 = no limit."""
     policy: Annotated[PolicySource, Choice(POLICIES)]
-    """The sampler of replies: local = the model in this process."""
+    """The sampler of replies, typed --sampler NAME as well: local = the model in this process, vllm = servers."""
     sampling: Sampling
     tags: Tags
     template_options: tuple[str, ...]

@@ -16,11 +16,15 @@ from typing import Protocol
 
 from heedful.algorithms.loss_scale import loss_scale_factor
 from heedful.configuration import to_json
+from heedful.diagnostics.alarms import Alarm
+from heedful.diagnostics.alarms.watch import StepAlarms
 from heedful.diagnostics.gradient import gradient_metrics
 from heedful.distributed.world import World
 from heedful.envs.common.tasks import evaluation_tasks
+from heedful.inference import ServerRefused, ServerUnreachable
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
+from heedful.policies.vllm import WrongWeights
 from heedful.protocols import Environment, Policy, Tracker, UsesCritic
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
 from heedful.run import checkpoint
@@ -33,6 +37,9 @@ from heedful.storage import RunFolder, write_rollouts, write_scores, write_whole
 from heedful.training.critic import value_metrics
 from heedful.training.samples import credit, merge_rows
 from heedful.types import Group, Metric, Task, TrainingSample, Trajectory, Verdict
+
+SAMPLER_ERRORS = (ServerUnreachable, ServerRefused, WrongWeights)
+"""A server that samples is away for good, refuses, or holds other weights."""
 
 
 class Watcher(Tracker, Protocol):
@@ -106,10 +113,11 @@ def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
     with finish_the_step_first() as interrupt:
         for step in range(parts.version, config.steps):
             clock = Clock()
-            metrics = run.hand_over_weights(step, clock)
-            metrics += run.evaluate(step, clock, baselines)
-            with clock.stage("collect"):
-                collection = run.collect(step)
+            with run.saving_what_was_learned(step):
+                metrics = run.hand_over_weights(step, clock)
+                metrics += run.evaluate(step, clock, baselines)
+                with clock.stage("collect"):
+                    collection = run.collect(step)
             groups = collection.groups
             verdicts = parts.selection.choose(step, collection, stream(config.seed, "filter", step))
             metrics += [*collection.metrics(), *parts.selection.metrics(verdicts)]
@@ -124,12 +132,14 @@ def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
                 diagnosis = run.diagnose(step, groups, verdicts)
             metrics += run.measure_gradients(step, groups, clock)
             with clock.stage("update"):
-                metrics += run.update(groups, verdicts)
+                updated = run.update(groups, verdicts)
+            late = run.watch_update(step, updated)
+            metrics += [*updated, *late.metrics]
             with clock.stage("store"):
                 run.store(step, groups, verdicts, diagnosis)
             run.write(step, [*metrics, *diagnosis.metrics], clock, groups)
             asked = interrupt.signal or (signal.SIGINT if stop() else 0)
-            asked, stopped_by = run.agree(asked, run.warn(diagnosis, watch))
+            asked, stopped_by = run.agree(asked, run.warn([*diagnosis.raised, *late.raised], watch))
             if run.due(step + 1) or asked or stopped_by:
                 run.save(step + 1)
             if asked or stopped_by:
@@ -179,6 +189,19 @@ class _Run:
             metrics = self.source.weights_changed(Weights(self.parts.model, version, self.parts.saveable))
             self.world.gather(None)  # no rank samples before all have handed over
         return metrics
+
+    @contextmanager
+    def saving_what_was_learned(self, step: int) -> Iterator[None]:
+        """If the servers that sample fail for good, save the steps so far before the error ends the run."""
+        cursor = self.parts.tasks.cursor
+        try:
+            yield
+        except SAMPLER_ERRORS:
+            # The other ranks cannot be asked for their shards, since they wait elsewhere.
+            if step > self.parts.version and self.world.size == 1:
+                self.parts.tasks.cursor = cursor
+                self.save(step)
+            raise
 
     def policy(self, sampling: Sampling, seed: int) -> Policy:
         sampling = self.config.asked(sampling)
@@ -298,12 +321,18 @@ class _Run:
         for tracker in self.trackers:
             tracker.write(step, [*metrics, *tokens, *clock.metrics()])
 
-    def warn(self, diagnosis: Diagnosis, watch: Watcher) -> tuple[str, ...]:
+    def watch_update(self, step: int, updated: Sequence[Metric]) -> StepAlarms:
+        """The alarms on the metrics of the update, on rank 0."""
+        if not self.world.is_rank_0:
+            return StepAlarms(step, (), ())
+        return self.parts.diagnostician.watch_update(step, updated)
+
+    def warn(self, raised: Sequence[Alarm], watch: Watcher) -> tuple[str, ...]:
         """Report the alarms that were raised in this step, and return the names of those that end the run."""
-        for alarm in diagnosis.raised:
+        for alarm in raised:
             watch.note(alarm.sentence())
         stops = self.config.on_collapse == "stop"
-        return tuple(alarm.name for alarm in diagnosis.raised if alarm.collapse and stops)
+        return tuple(alarm.name for alarm in raised if alarm.collapse and stops)
 
     def agree(self, asked: int, stopped_by: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
         """The signal that interrupted any rank, and the alarms that stop rank 0. The same answer on every rank."""

@@ -121,7 +121,7 @@ def assemble(
     )
     learner = Learner(
         model,
-        config.algorithm,
+        config.learning,
         config.optimizer,
         settings,
         reference=reference if config.algorithm.kl > 0 else None,

@@ -18,19 +18,24 @@ from heedful.algorithms.table import Algorithm
 from heedful.models.token_logits import TokenLogits, token_logits
 from heedful.seeds import stream
 from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches
+from heedful.training.correction import Correction, corrected
 from heedful.training.critic import Critic, CriticPass, empty_critic_metrics
 from heedful.training.objective import picked, token_terms
 from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.optimizer_step import OptimizerStep
 from heedful.training.recompute import recomputed
-from heedful.training.update_metrics import EMPTY, Pass, empty_metrics, update_metrics, warmup_metrics
+from heedful.training.update_metrics import (
+    EMPTY,
+    Pass,
+    empty_metrics,
+    masked_metrics,
+    update_metrics,
+    warmup_metrics,
+)
 from heedful.types import Metric, TrainingSample
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-_EXACT = 1e-3
-"""Sampler and learner count as one policy where their log-probabilities differ by at most this, in nats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,12 @@ class Batch:
     token_budget: int | None
     reference: Sequence[torch.Tensor] | None
     """Log-probabilities under the reference, if there is one."""
-    learner: Sequence[torch.Tensor] | None
+    learner: Sequence[torch.Tensor] | None = None
     """Log-probabilities under the learner before the update, where it is not the sampler."""
+    importance: Sequence[torch.Tensor] | None = None
+    """The weights of the tokens, where the learner is not the sampler."""
+    metrics: Sequence[Metric] = ()
+    """Of the correction, if there is one."""
 
 
 class Learner:
@@ -111,6 +120,9 @@ class Learner:
         with self.whole():
             batch = self._batch(samples, scale, token_budget)
         warming = self.critic is not None and self.critic.warming
+        if not warming and not any(any(sample.trained) for sample in batch.samples):
+            # Nothing but masked tokens. The critic learns from the next batch.
+            return masked_metrics(batch.metrics) + ([] if self.critic is None else empty_critic_metrics(EMPTY))
         if self.critic is not None:
             self.critic.begin(samples)
         passes: list[Pass] = []
@@ -119,12 +131,13 @@ class Learner:
         for epoch in range(self.algorithm.epochs):
             for places in self._deal(samples, epoch):
                 self.model.zero_grad(set_to_none=True)
-                if not warming:
+                trains = not warming and any(any(batch.samples[place].trained) for place in places)  # not all masked
+                if trains:
                     passes.append(self._backward(batch, places))
                 if self.critic is not None:
                     cut = self._cut([samples[place] for place in places], token_budget, share_prompts=self._shares)
                     critic_passes.append(self.critic.learn(cut, scale, through_trunk=not warming))
-                if not warming:
+                if trains:
                     norms.append(self._optimizer_step.take("policy"))
         self.model.zero_grad(set_to_none=True)
         tokens = sum(len(sample.ids) for sample in samples) * self.algorithm.epochs
@@ -137,8 +150,8 @@ class Learner:
             norms,
             lr=self.config.lr_at(self._optimizer_step.steps - 1),
             entropy=self.entropy_coefficient,
-            capped=capped,
             tokens=tokens,
+            correction=batch.metrics,
         )
         self.entropy_coefficient = self.algorithm.entropy_control.next(
             self.algorithm.entropy, self.entropy_coefficient, self.updates, passes[0].mean_entropy or 0.0
@@ -226,20 +239,11 @@ class Learner:
         return logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32)) / self.settings.temperature
 
     def _batch(self, samples: Sequence[TrainingSample], scale: float, token_budget: int | None) -> Batch:
-        reference = None if self._reference_logits is None else self._score(self._reference_logits, samples)
-        return Batch(samples, scale, token_budget, reference, self._learner_scores(samples))
-
-    def _learner_scores(self, samples: Sequence[TrainingSample]) -> list[torch.Tensor] | None:
-        """The learner's own log-probabilities before the update, if they may differ from the sampler's and do."""
-        if self.algorithm.importance_cap is None:
-            return None
-        scores = self._score(self._token_logits, samples)
-        largest = 0.0
-        for sample, learner_T in zip(samples, scores, strict=True):
-            pairs = zip(sample.logprobs, sample.trained, strict=True)
-            sampled_T = learner_T.new_tensor([logprob for logprob, trained in pairs if trained])
-            largest = max([largest, *(learner_T - sampled_T).abs().tolist()])
-        return None if largest <= _EXACT else scores
+        found = Correction(samples, None, None, ())
+        if self.algorithm.importance_cap is not None:
+            found = corrected(self.algorithm, samples, self._score(self._token_logits, samples))
+        reference = None if self._reference_logits is None else self._score(self._reference_logits, found.samples)
+        return Batch(found.samples, scale, token_budget, reference, found.learner, found.weights, found.metrics)
 
     def _score(self, rows: TokenLogits, samples: Sequence[TrainingSample]) -> list[torch.Tensor]:
         """For each sample the log-probabilities of its trained tokens under the model behind `rows`."""
@@ -274,6 +278,7 @@ class Learner:
             at = [places[place] for place in micro.places_B]
             reference_N = None if batch.reference is None else torch.cat([batch.reference[place] for place in at])
             learner_N = None if batch.learner is None else torch.cat([batch.learner[place] for place in at])
+            importance_N = None if batch.importance is None else torch.cat([batch.importance[place] for place in at])
             try:
                 terms = token_terms(
                     self.algorithm,
@@ -281,6 +286,7 @@ class Learner:
                     self._logits(self._token_logits, micro),
                     reference_N=reference_N,
                     learner_N=learner_N,
+                    importance_N=importance_N,
                     with_entropy=self._reads_entropy,
                 )
                 loss = batch.scale * terms.loss(self.algorithm.kl, self.entropy_coefficient)

@@ -116,12 +116,16 @@ class Adapters:
         """An ordinary model directory with the merged weights, and the additions alone in its folder `adapter`."""
         self.model.save_pretrained(folder, state_dict=self.merged())
         (folder / FOLDER).mkdir()
+        self.save_additions(folder / FOLDER)
+
+    def save_additions(self, folder: Path) -> None:
+        """The additions alone, in peft's own format, which inference servers load as well."""
         # The resolved targets are a set, and its order differs between processes. The file must not.
         resolved = {**self._config.to_dict(), "inference_mode": True}
         text = json.dumps(resolved, indent=2, sort_keys=True, default=lambda value: sorted(value))
-        (folder / FOLDER / "adapter_config.json").write_text(text + "\n")
+        (folder / "adapter_config.json").write_text(text + "\n")
         tensors = {_public(name): parameter.detach().cpu().contiguous() for name, parameter in self._parameters.items()}
-        save_file(tensors, folder / FOLDER / "adapter_model.safetensors")
+        save_file(tensors, folder / "adapter_model.safetensors")
 
     @torch.no_grad()
     def load(self, folder: Path) -> None:

@@ -25,8 +25,6 @@ class TokenTerms:
     policy_N: torch.Tensor
     """The surrogate loss."""
     clip_binds_N: torch.Tensor
-    truncated_N: torch.Tensor
-    """True where the importance weight was cut to the cap."""
     kl_N: torch.Tensor | None
     """The KL penalty, before its coefficient. `None` without a reference."""
     entropy_N: torch.Tensor | None
@@ -51,14 +49,14 @@ def token_terms(
     *,
     reference_N: torch.Tensor | None = None,
     learner_N: torch.Tensor | None = None,
+    importance_N: torch.Tensor | None = None,
     with_entropy: bool = False,
 ) -> TokenTerms:
     """The terms of `batch`, given the learner's logits (over the temperature) where its trained tokens are predicted.
 
     `reference_N`: the reference's log-probabilities. `learner_N`: the learner's own before the update, where they
-    differ from the sampler's. Then ratios are taken against them, and tokens are weighed by min(learner / sampler,
-    cap). This is decoupled PPO (Hilton et al. 2021, arXiv:2110.00641) with truncated importance sampling (Ionides
-    2008).
+    differ from the sampler's. Then ratios are taken against them, and tokens are weighed by `importance_N`. This is
+    decoupled PPO (Hilton et al. 2021, arXiv:2110.00641) with the weights of `training.correction`.
     """
     logprobs_N = picked(logits_NV, batch)
     sampled_N = at_trained(batch.logprobs_BT, batch).to(logprobs_N.dtype)
@@ -71,17 +69,11 @@ def token_terms(
         surrogate = losses.clipped(log_ratios_N, advantages_N, algorithm.clip_low, algorithm.clip_high)
     else:
         surrogate = losses.weighted(log_ratios_N, logprobs_N, advantages_N, algorithm.clip_low, algorithm.clip_high)
-    policy_N, truncated_N = surrogate.loss, torch.zeros_like(surrogate.clip_binds)
-    if learner_N is not None and algorithm.importance_cap is not None:
-        importance_N = (learner_N - sampled_N).exp()
-        truncated_N = importance_N > algorithm.importance_cap
-        policy_N = importance_N.clamp(max=algorithm.importance_cap) * policy_N
     return TokenTerms(
         logprobs_N=logprobs_N,
         sampled_N=sampled_N,
-        policy_N=policy_N,
+        policy_N=surrogate.loss if importance_N is None else importance_N * surrogate.loss,
         clip_binds_N=surrogate.clip_binds,
-        truncated_N=truncated_N,
         kl_N=None if reference_N is None else losses.kl(algorithm.kl_kind, logprobs_N, reference_N),
         entropy_N=losses.entropy(logits_NV) if with_entropy else None,
         weights_N=weights_N,

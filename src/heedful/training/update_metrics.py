@@ -13,11 +13,13 @@ import torch
 
 from heedful.algorithms import losses
 from heedful.distributed.world import World
+from heedful.training.correction import METRICS
 from heedful.training.objective import TokenTerms
 from heedful.types import Metric
 
 EMPTY = "no sample to train on: the filter kept nothing, or nothing was scored"
 _WARMUP = "the critic warms up: the policy was not updated"
+_MASKED = "every token's importance weight lies outside floor and cap: all were masked"
 _NO_REFERENCE = "no reference model"
 _OF_THE_POLICY = (
     "loss",
@@ -38,7 +40,6 @@ class Pass:
     loss: float = 0.0
     tokens: int = 0
     clipped: int = 0
-    truncated: int = 0
     kl_to_sampler: float = 0.0
     logprob_error: float = 0.0
     """The largest absolute difference."""
@@ -52,7 +53,6 @@ class Pass:
         self.loss += loss
         self.tokens += len(difference_N)
         self.clipped += int(terms.clip_binds_N.sum())
-        self.truncated += int(terms.truncated_N.sum())
         self.kl_to_sampler += float(difference_N.sum())
         self.logprob_error = max([self.logprob_error, *difference_N.abs().max(dim=0, keepdim=True)[0].tolist()])
         if reference_N is not None:
@@ -70,7 +70,6 @@ class Pass:
             loss=math.fsum(reading.loss for reading in readings),
             tokens=sum(reading.tokens for reading in readings),
             clipped=sum(reading.clipped for reading in readings),
-            truncated=sum(reading.truncated for reading in readings),
             kl_to_sampler=math.fsum(reading.kl_to_sampler for reading in readings),
             logprob_error=max(reading.logprob_error for reading in readings),
             kl_to_reference=_sum_of_known([reading.kl_to_reference for reading in readings]),
@@ -90,12 +89,18 @@ def _sum_of_known(values: Sequence[float | None]) -> float | None:
 
 
 def update_metrics(
-    passes: Sequence[Pass], norms: Sequence[float], *, lr: float, entropy: float, capped: bool, tokens: int
+    passes: Sequence[Pass],
+    norms: Sequence[float],
+    *,
+    lr: float,
+    entropy: float,
+    tokens: int,
+    correction: Sequence[Metric] = (),
 ) -> list[Metric]:
     """The metrics of one update.
 
-    `passes` and gradient `norms` belong to its optimizer steps, `entropy` is the entropy bonus's coefficient. `capped`:
-    whether importance weights were capped. `kl_*` and `logprob_error` come from the first step's batch.
+    `passes` and gradient `norms` belong to its optimizer steps, `entropy` is the entropy bonus's coefficient.
+    `correction`: the metrics of `training.correction`. `kl_*` and `logprob_error` come from the first step's batch.
     """
     first, n = passes[0], passes[0].tokens
     if first.kl_to_reference is None:
@@ -103,7 +108,7 @@ def update_metrics(
     else:
         kl_to_reference = Metric("policy/kl_to_reference", first.kl_to_reference / n, n=n)
     counted = sum(reading.tokens for reading in passes)
-    metrics = [
+    return [
         Metric("filter/empty", 0.0),
         Metric("policy/loss", math.fsum(reading.loss for reading in passes) / len(passes)),
         Metric("policy/gradient_norm", math.fsum(norms) / len(norms)),
@@ -114,16 +119,18 @@ def update_metrics(
         kl_to_reference,
         Metric("policy/entropy_coefficient", entropy),
         Metric("tokens/update", float(tokens)),
+        *correction,
     ]
-    if capped:
-        truncated = sum(reading.truncated for reading in passes) / counted
-        metrics.append(Metric("policy/importance_truncated", truncated, n=n))
-    return metrics
 
 
 def empty_metrics(capped: bool) -> list[Metric]:
     """The metrics of a step without samples."""
     return [Metric("filter/empty", 1.0), *_unread(EMPTY, capped), Metric("tokens/update", 0.0)]
+
+
+def masked_metrics(correction: Sequence[Metric]) -> list[Metric]:
+    """The metrics of a step in which the correction masked every token."""
+    return [Metric("filter/empty", 0.0), *_unread(_MASKED, False), Metric("tokens/update", 0.0), *correction]
 
 
 def warmup_metrics(capped: bool, tokens: int) -> list[Metric]:
@@ -132,5 +139,5 @@ def warmup_metrics(capped: bool, tokens: int) -> list[Metric]:
 
 
 def _unread(why: str, capped: bool) -> list[Metric]:
-    names = [*_OF_THE_POLICY, *(["importance_truncated"] if capped else [])]
+    names = [*_OF_THE_POLICY, *(METRICS if capped else [])]
     return [Metric(f"policy/{name}", None, why=why) for name in names]

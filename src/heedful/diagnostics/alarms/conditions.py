@@ -62,6 +62,8 @@ class Rule:
     unless: tuple[Condition, ...] = ()
     collapse: bool = False
     """With `--on-collapse stop` the run ends here."""
+    of_update: bool = False
+    """It watches metrics of the update, so it is judged after it. Not written where they were never recorded."""
 
 
 def sibling(name: str, last: str) -> str:

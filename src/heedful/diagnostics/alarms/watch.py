@@ -69,13 +69,20 @@ class Alarms:
     def __post_init__(self) -> None:
         self.rules = self.rules or standard_rules(self.config)
 
-    def observe(self, step: int, metrics: Sequence[Metric]) -> StepAlarms:
-        """The alarms after this step's metrics. Metrics that no rule watches may be among them, or missing."""
+    def observe(self, step: int, metrics: Sequence[Metric], of_update: bool | None = None) -> StepAlarms:
+        """The alarms after this step's metrics. Metrics that no rule watches may be among them, or missing.
+
+        `of_update`: only the rules on metrics of the update, or only the others. `None`: all, for recorded steps.
+        """
         seen = {metric.name: metric for metric in metrics}
         self._remember(step, metrics)
         found, raised = [], []
         for rule in self.rules:
+            if of_update is not None and rule.of_update is not of_update:
+                continue
             finding = self._judge_rule(rule, step, seen)
+            if rule.of_update and finding.holds is None:
+                continue
             if not finding.holds:
                 self._raised.pop(rule.name, None)
             elif rule.name not in self._raised:

@@ -32,8 +32,24 @@ UPDATE = read_entries(
     Coefficient of the entropy bonus in this update. An [entropy control](training.md#advantage-and-loss) moves it.
 
     policy/importance_truncated | share
-    Trained tokens whose importance weight was cut to `--algorithm.importance-cap`. Written only with a cap. 0 where
-    sampler and learner agree.
+    Trained tokens whose importance weight was cut to `--algorithm.importance-cap` or `-floor`. Written only with a cap.
+    0 where sampler and learner agree.
+
+    policy/importance_masked | share
+    Trained tokens that left the loss, since their importance weight lies beyond cap or floor. With
+    `--algorithm.importance-outside mask`. Written only with a cap.
+
+    policy/importance_kl | nats per token
+    Mean of k3 between sampler and learner before the update: r - 1 - log r, with r = learner / sampler. Above .01 they
+    are not the same policy. Written only with a cap.
+
+    policy/importance_ess | share
+    Effective share of the tokens under their importance weights w: (sum w)^2 / (n sum w^2), before anything is cut. 1
+    where sampler and learner agree. Written only with a cap.
+
+    sampler/probe_error | nats
+    Largest difference between the servers' and the learner's log-probabilities on fixed probes, after the weights of
+    this step went out. Written with `--sampler vllm`. Above `--sampler.tolerance` the run stops.
 
     policy/explained_variance | at most 1
     Part of the variance of future rewards that the critic predicted; 0 = no better than a constant. 1 - variance(R - V)
@@ -112,6 +128,10 @@ ALARMS = read_entries(
     reward_blind
     The reward gives the same to episodes that got differently far. `signal/blind`, pooled over ten steps, is 5 standard
     errors above .1.
+
+    sampler_mismatch
+    The sampler is not the policy that learns. `policy/importance_kl` is above .01 at two steps in a row. Judged after
+    the update, and written only where importance weights are.
 
     success_drop
     Success or progress has fallen by .05: the decline itself, not a warning of it. `success/rate` or

@@ -1,0 +1,40 @@
+"""Inference servers: requests and answers (`dialects`), and the client that sends them. Torch-free."""
+
+from __future__ import annotations
+
+from heedful.inference.client import Client, Limits, Server, read_key
+from heedful.inference.connection import Failed, ServerRefused, ServerUnreachable
+from heedful.inference.dialects import (
+    Call,
+    Draw,
+    Drawn,
+    ForeignAnswer,
+    OpenAIText,
+    OpenAITokens,
+    OtherWeights,
+    TokenDialect,
+    Usage,
+    Vllm,
+    Written,
+)
+
+__all__ = [
+    "Call",
+    "Client",
+    "Draw",
+    "Drawn",
+    "Failed",
+    "ForeignAnswer",
+    "Limits",
+    "OpenAIText",
+    "OpenAITokens",
+    "OtherWeights",
+    "Server",
+    "ServerRefused",
+    "ServerUnreachable",
+    "TokenDialect",
+    "Usage",
+    "Vllm",
+    "Written",
+    "read_key",
+]

@@ -1,0 +1,264 @@
+"""One inference server over HTTP: one request, one answer, one kind of failure. Standard library only.
+
+Nothing is repeated here, except a request on a kept connection that the server had closed meanwhile. The choice of a
+server and all repetitions are in `client.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import http.client
+import io
+import json
+import socket
+import threading
+import time
+from collections import deque
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from heedful.inference.dialects import Call, Tree
+
+LARGEST_ANSWER = 2**28
+"""Bytes. An answer of 100,000 tokens with their log-probabilities has about 2^24."""
+
+Kind = Literal["away", "busy", "slow", "dead", "stale", "garbled"]
+"""away: refused, reset, or a gateway's 502 to 504. busy: 429. slow: no whole answer in time. dead: the server says that
+its engine has died. stale: a reply of other weights. garbled: an answer that is no JSON, not of the dialect, or another
+error of the server."""
+
+_AWAY = (502, 503, 504)
+_DEAD = ("enginecore", "enginedead", "engine is dead")
+"""Words of vLLM's answers after its engine has died."""
+
+
+class ServerUnreachable(ConnectionError):
+    """No usable answer came. The sentence names the server."""
+
+
+class ServerRefused(ValueError):
+    """The server answered, with a refusal that a repetition cannot change."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Failed(ServerUnreachable):
+    """One attempt failed in a way that may pass."""
+
+    def __init__(self, kind: Kind, sentence: str, retry_after: float = 0.0) -> None:
+        super().__init__(sentence)
+        self.kind = kind
+        self.retry_after = retry_after
+        """Seconds that the server asks to be left alone."""
+
+
+class Connections:
+    """The connections to one server. Safe for several threads, and for `close` from any of them.
+
+    `key`: the API key, sent in a header and shown nowhere. Raises ValueError for what is no URL of a server.
+    """
+
+    def __init__(self, url: str, key: str = "") -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"Expected the URL of an inference server, such as http://127.0.0.1:8000, found {url!r}.")
+        if parts.username or parts.password:
+            raise ValueError(
+                f"Expected the URL of {parts.hostname} without a user or a password, since URLs are written into files "
+                "and messages. Put the key into an environment variable, and name the variable with api_key_env."
+            )
+        self.url = url.rstrip("/")
+        self._parts, self._key = parts, key
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._idle: deque[http.client.HTTPConnection] = deque()
+        self._open: set[http.client.HTTPConnection] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def exchange(self, call: Call, timeout: float) -> Tree:
+        """The answer to one request: a JSON tree, `None` for an empty answer, or the text of a plain one.
+
+        `timeout`: seconds for the whole answer. A connection that is too slow is closed, upon which the server drops
+        the request. Raises Failed or ServerRefused.
+        """
+        body = None if call.body is None else json.dumps(call.body, allow_nan=False).encode()
+        deadline = time.monotonic() + timeout
+        connection = self._take()
+        kept = connection is not None
+        while True:
+            try:
+                connection = connection or self._connect(timeout)
+                status, headers, answer = self._send(connection, call, body, deadline)
+            except TimeoutError:
+                self._drop(connection)
+                raise Failed("slow", f"the server at {self.url} gave no whole answer within {timeout:g} s") from None
+            except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
+                # A connection that `close` has shut down in another thread fails with one of the last two.
+                self._drop(connection)
+                if not kept or self._closed:
+                    raise Failed("away", self._sentence("broke off the connection", error)) from None
+                connection, kept = None, False
+                continue
+            return self._read(call, status, headers, answer)
+
+    def close(self) -> None:
+        """Close all connections, also those on which a thread waits. The thread gets a `Failed`."""
+        with self._lock:
+            self._closed = True
+            for connection in self._open:
+                with contextlib.suppress(OSError, AttributeError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+        while self._idle:
+            self._idle.pop().close()
+
+    def _send(
+        self, connection: http.client.HTTPConnection, call: Call, body: bytes | None, deadline: float
+    ) -> tuple[int, Any, bytes]:
+        connection.response_class = _timed_response(deadline)
+        connection.request(call.method, self._parts.path.rstrip("/") + call.path, body, self._headers)
+        response = connection.getresponse()
+        answer = response.read(LARGEST_ANSWER + 1)
+        if len(answer) > LARGEST_ANSWER:
+            raise http.client.HTTPException(f"an answer of more than {LARGEST_ANSWER:,} bytes")
+        if response.will_close:
+            self._drop(connection)
+        else:
+            self._keep(connection)
+        return response.status, response.headers, answer
+
+    def _read(self, call: Call, status: int, headers: Any, answer: bytes) -> Tree:
+        said = self._said(answer)
+        if status == 429:
+            asked = _seconds(headers.get("Retry-After", ""))
+            raise Failed("busy", f"the server at {self.url} takes no more requests now (429: {said})", asked)
+        if status in _AWAY:
+            raise Failed(
+                "away",
+                f"the server at {self.url} takes no requests now ({status})",
+                _seconds(headers.get("Retry-After", "")),
+            )
+        if status >= 500:
+            dead = any(word in said.lower() for word in _DEAD)
+            raise Failed("dead" if dead else "garbled", f"the server at {self.url} failed ({status}): {said}")
+        if status >= 400:
+            raise ServerRefused(
+                status, f"the server at {self.url} refused {call.path} ({status}): {said}{_advice(status, call.path)}"
+            )
+        if call.plain:
+            return answer.decode(errors="replace")
+        if not answer.strip():
+            return None
+        try:
+            return json.loads(answer, parse_constant=_no_number)
+        except ValueError as error:
+            raise Failed("garbled", self._sentence(f"answered {call.path} with what is no JSON", error)) from None
+
+    def _said(self, answer: bytes) -> str:
+        """The server's own words, without the key."""
+        text = answer[:2000].decode(errors="replace")
+        with contextlib.suppress(ValueError):
+            tree = json.loads(answer)
+            found = tree.get("error") or tree.get("detail") or tree.get("message") if isinstance(tree, dict) else None
+            text = str(found.get("message", found) if isinstance(found, dict) else found or text)
+        text = " ".join(text.split())[:300]
+        return text.replace(self._key, "(the key)") if self._key else text
+
+    def _sentence(self, what: str, error: Exception) -> str:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return f"the server at {self.url} {what}: {reason}"
+
+    def _take(self) -> http.client.HTTPConnection | None:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            return None
+        with self._lock:
+            self._open.add(connection)
+        return connection
+
+    def _keep(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            self._open.discard(connection)
+            if not self._closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _drop(self, connection: http.client.HTTPConnection | None) -> None:
+        if connection is None:
+            return
+        with self._lock:
+            self._open.discard(connection)
+        connection.close()
+
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(str(self._parts.hostname), self._parts.port, timeout=timeout)
+        with self._lock:
+            if self._closed:
+                raise ConnectionError("the client was closed")
+            self._open.add(connection)
+        try:
+            connection.connect()
+        except OSError:
+            self._drop(connection)
+            raise
+        return connection
+
+
+class _Timed(io.RawIOBase):
+    """The bytes of a socket until a deadline. A server that sends a byte now and then is too slow, too."""
+
+    def __init__(self, connected: socket.socket, deadline: float) -> None:
+        self._socket, self._deadline = connected, deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._socket.recv_into(buffer)
+
+
+def _timed_response(deadline: float) -> type[http.client.HTTPResponse]:
+    class TimedResponse(http.client.HTTPResponse):
+        def __init__(self, sock: socket.socket, *given: Any, **named: Any) -> None:
+            super().__init__(sock, *given, **named)
+            self.fp.close()
+            self.fp = io.BufferedReader(_Timed(sock, deadline))
+
+    return TimedResponse
+
+
+def _seconds(retry_after: str) -> float:
+    """The seconds of a Retry-After header: a number, or a date. 0 for none, or for what is neither."""
+    if not retry_after:
+        return 0.0
+    with contextlib.suppress(ValueError):
+        return max(0.0, float(retry_after))
+    with contextlib.suppress(ValueError, TypeError):
+        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
+    return 0.0
+
+
+def _no_number(constant: str) -> float:
+    raise ValueError(f"{constant} is no number")
+
+
+def _advice(status: int, path: str) -> str:
+    """What to do about a refusal, as a sentence."""
+    if status in (401, 403) and not path.startswith("/inference/"):
+        return " Put the key into an environment variable, and name the variable with api_key_env."
+    if path.startswith("/inference/") and status in (403, 404):
+        return " Start vLLM with --enable-scale-out: without it there is no endpoint for token ids."
+    if path.startswith("/v1/") and "lora" in path:
+        return " Start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1."
+    if status == 404 and not path.startswith("/v1/"):
+        return " Start vLLM with VLLM_SERVER_DEV_MODE=1: without it there are no endpoints for weights."
+    return ""

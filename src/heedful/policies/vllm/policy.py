@@ -1,0 +1,113 @@
+"""A policy whose replies come from inference servers: ids out, ids and log-probabilities back. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from heedful.inference import Client, Draw, Drawn, OtherWeights, TokenDialect
+from heedful.inference.dialects import Tree
+from heedful.policies.rows import ReplyRenderer, Row
+from heedful.policies.sampling import Sampling
+from heedful.seeds import derive
+from heedful.types import Conversation, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The servers of a policy, and what they hold."""
+
+    client: Client
+    dialect: TokenDialect
+    pool: Executor
+    """The threads of requests that are sent together."""
+    model: str
+    """The name under which the servers know the weights."""
+    window: int
+    """Most tokens of a context and its reply together."""
+    label: str = ""
+    """The version that each reply must name, and the salt of the prefix cache. Empty: any weights are right."""
+    stale: tuple[int, ...] = ()
+    """Statuses with which a server refuses weights that it does not hold."""
+
+
+class ServerPolicy:
+    """One collection's policy over servers with fixed weights.
+
+    Each conversation is one request, with a seed made of `seed`, its key and its turn. So a reply does not depend on
+    the other conversations, on the order of the calls, or on failures in between. Entropies are unknown.
+
+    Greedy replies are reported at temperature 1, and `temperature` says so.
+    """
+
+    def __init__(
+        self, served: Served, renderer: ReplyRenderer, sampling: Sampling, *, seed: int, version: int = 0
+    ) -> None:
+        self.version = version
+        self.sampling = sampling
+        self._served, self._renderer, self._seed = served, renderer, seed
+        self._stops = tuple(sorted(renderer.stop_ids))
+
+    @property
+    def temperature(self) -> float:
+        return 1.0 if self.sampling.greedy else self.sampling.temperature
+
+    @property
+    def parallel(self) -> int:
+        return self._served.client.most_at_once
+
+    @property
+    def draws_together(self) -> bool:
+        return False
+
+    def keep(self, keys: Collection[str]) -> None:
+        """The server's own prefix cache keeps what it has room for."""
+
+    def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
+        """One reply per conversation, in order. A context that fills the window gets an empty, cut reply.
+
+        Raises ServerUnreachable or ServerRefused, with a sentence.
+        """
+        if len(conversations) == 1:
+            return [self._reply(conversations[0])]
+        waiting = [self._served.pool.submit(self._reply, conversation) for conversation in conversations]
+        try:
+            return [future.result() for future in waiting]
+        finally:
+            for future in waiting:  # after an error, no further request begins
+                future.cancel()
+
+    def _reply(self, conversation: Conversation) -> Reply:
+        row = self._row(conversation)
+        if row.allowed < 1:
+            return row.reply(self._renderer)
+        served = self._served
+        draw = Draw(
+            self.sampling.temperature, self.sampling.greedy, row.allowed, row.noise, self._stops, salt=served.label
+        )
+        call = served.dialect.draw(row.context, draw, served.model)
+        drawn = served.client.ask(call, self._reader(row.allowed), conversation=row.key, stale=served.stale)
+        row.ids, row.logprobs = list(drawn.ids), list(drawn.logprobs)
+        return row.reply(self._renderer)
+
+    def _reader(self, most: int) -> Callable[[Tree], Drawn]:
+        label = self._served.label
+
+        def read(tree: Tree) -> Drawn:
+            drawn = self._served.dialect.drawn(tree, most)
+            if label and not self._served.stale and drawn.versions != (label,):
+                raise OtherWeights(f"expected one span of {label}, found {', '.join(drawn.versions) or 'no version'}")
+            return drawn
+
+        return read
+
+    def _row(self, conversation: Conversation) -> Row:
+        context = self._renderer.context_ids(conversation)
+        return Row(
+            key=conversation.key,
+            prompt=self._renderer.next_prompt(conversation),
+            context=context,
+            allowed=min(self.sampling.tokens_per_turn, self._served.window - len(context)),
+            noise=derive(self._seed, conversation.key, conversation.turn),
+        )

@@ -1,0 +1,218 @@
+"""`--sampler vllm`: the source of policies over vLLM servers. Torch-free until it is opened."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from heedful.configuration import refuse_below
+from heedful.inference import Client, Limits, Server, ServerUnreachable, read_key
+from heedful.inference import Vllm as VllmDialect
+from heedful.inference.dialects import WEIGHT_INFO, Call
+from heedful.policies.rows import ReplyRenderer
+from heedful.policies.sampling import Sampling
+from heedful.policies.source import OpenPolicySource, Weights
+from heedful.policies.vllm.handshake import Facts, meet
+from heedful.policies.vllm.policy import Served, ServerPolicy
+from heedful.types import Metric
+
+if TYPE_CHECKING:
+    from heedful.policies.vllm.probes import Probes
+    from heedful.policies.vllm.weights_out import WeightsOut
+
+Sync = Literal["folder", "broadcast", "adapters"]
+
+
+@dataclass(frozen=True, slots=True)
+class Vllm:
+    """vLLM servers sample. They get the weights after each update, and are measured against the learner."""
+
+    url: tuple[str, ...] = ("http://127.0.0.1:8000",)
+    """The servers, such as http://10.0.0.7:8000. Each holds a copy of the weights."""
+    sync: Sync = "folder"
+    """The way of the weights: a folder that both sides see, a broadcast, or LoRA adapters (with --lora.rank)."""
+    folder: str = ""
+    """Where weights are written for the servers. Empty = a temporary folder of this machine."""
+    address: str = "127.0.0.1"
+    """With the broadcast: the address of this machine, as the servers see it."""
+    connections: int = 256
+    """Most requests that one server gets at once."""
+    timeout: float = 600.0
+    """Seconds for one whole answer."""
+    patience: float = 900.0
+    """Seconds for which servers that are away or busy are waited for."""
+    tolerance: float = 1e-3
+    """The run stops if the servers' log-probabilities of the probes differ by more from the learner's, in nats."""
+    api_key_env: str = ""
+    """The environment variable with the servers' API key."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, connections=1)
+        for name in ("timeout", "patience", "tolerance"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be a number above 0, found {getattr(self, name)}")
+
+    def sampling(self, sampling: Sampling) -> Sampling:
+        if sampling.noise == "batch" or sampling.precision == "double":
+            refused = "--sampling.noise batch" if sampling.noise == "batch" else "--sampling.precision double"
+            raise ValueError(
+                f"--sampler vllm samples each conversation by itself, in the server's precision; leave {refused} out"
+            )
+        return replace(sampling, noise="conversation")
+
+    @contextmanager
+    def open(self, *, rank: int = 0, note: Callable[[str], None] = print) -> Iterator[OpenPolicySource]:
+        limits = Limits(self.connections, self.timeout, self.patience)
+        client = Client(self.url, limits, key=read_key(self.api_key_env), note=note)
+        with tempfile.TemporaryDirectory(prefix="heedful-weights-") as temporary:
+            opened = OpenVllm(self, client, Path(self.folder or temporary), rank, note)
+            try:
+                yield opened
+            finally:
+                opened.close()
+
+
+class OpenVllm:
+    """The servers of one run, and the version of the weights that they hold."""
+
+    def __init__(self, config: Vllm, client: Client, folder: Path, rank: int, note: Callable[[str], None]) -> None:
+        self._config, self._client, self._rank, self._note = config, client, rank, note
+        self._pool = ThreadPoolExecutor(client.most_at_once, thread_name_prefix="request")
+        self._name = uuid.uuid4().hex[:8]
+        """The name of this run in the servers' versions."""
+        self._facts: dict[str, Facts] = {}
+        self._version, self._label = 0, ""
+        self._probes: Probes | None = None
+        self._errors: dict[str, float] = {}
+        self._out = self._way(folder)
+        client.restore = self._restore
+
+    def weights_changed(self, weights: Weights) -> list[Metric]:
+        """Push the weights to all servers, and measure them. A server that fails is left out until the next push.
+
+        Raises WrongWeights for a server with other weights, and ServerUnreachable where no server is left.
+        """
+        from heedful.policies.vllm.probes import probes_of
+
+        self._client.admit_all()
+        if not self._facts:
+            self._facts = {server.url: self._met(server, weights) for server in self._client.servers}
+        self._version, self._label = weights.version, f"{self._name}-{weights.version}"
+        self._probes = probes_of(weights.model, self._window)
+        self._out.prepare(weights, self._label, self._rank)
+        self._errors.clear()
+        if self._rank:
+            self._label = ""  # rank 0 names it
+            return []
+        self._push_to_all()
+        worst = max(self._errors.values())
+        return [Metric("sampler/probe_error", worst, n=self._probes.count * len(self._errors))]
+
+    def policy(self, renderer: ReplyRenderer, sampling: Sampling, seed: int) -> ServerPolicy:
+        assert self._probes is not None, "a policy was asked for before any weights were handed over"
+        if not self._label:
+            self._label = self._label_of_rank_0()
+        served = Served(
+            self._client,
+            VllmDialect(),
+            self._pool,
+            self._model,
+            self._window,
+            self._label,
+            (404,) if self._config.sync == "adapters" else (),
+        )
+        return ServerPolicy(served, renderer, sampling, seed=seed, version=self._version)
+
+    def close(self) -> None:
+        """Close all connections, also of requests that still wait for their answers."""
+        self._client.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._out.close()
+
+    @property
+    def _window(self) -> int:
+        return min(facts.window for facts in self._facts.values())
+
+    @property
+    def _model(self) -> str:
+        names = {facts.model for facts in self._facts.values()}
+        return self._out.model(sorted(names)[0], self._label)
+
+    def _met(self, server: Server, weights: Weights) -> Facts:
+        self._client.wait_until_healthy(server)
+        return meet(self._client, server, weights.model, self._config.sync)
+
+    def _way(self, folder: Path) -> WeightsOut:
+        from heedful.policies.vllm.weights_out import AdaptersOut, FolderOut
+
+        if self._config.sync == "adapters":
+            return AdaptersOut(folder)
+        if self._config.sync == "broadcast":
+            from heedful.policies.vllm.broadcast import BroadcastOut
+
+            return BroadcastOut(self._config.address, self._config.timeout)
+        return FolderOut(folder, lambda server: self._facts[server.url].extended)
+
+    def _push_to_all(self) -> None:
+        """Push to all servers at once. One that fails gets no requests, unless it is the last one."""
+        failures: dict[str, OSError | ValueError] = {}
+
+        def push(server: Server) -> None:
+            try:
+                self._push(server)
+            except (OSError, ValueError) as error:
+                failures[server.url] = error
+                server.lost = str(error)
+
+        threads = [threading.Thread(target=push, args=(server,), daemon=True) for server in self._client.servers[1:]]
+        for thread in threads:
+            thread.start()
+        push(self._client.servers[0])
+        for thread in threads:
+            thread.join()
+        wrong = [error for error in failures.values() if isinstance(error, ValueError)]
+        if wrong or len(failures) == len(self._client.servers):
+            raise [*wrong, *failures.values()][0]
+        for error in failures.values():
+            self._note(f"going on without it: {error}")
+
+    def _push(self, server: Server) -> None:
+        """Bring the weights to one server, twice if need be, and measure them there."""
+        from heedful.policies.vllm.probes import WrongWeights, complaint
+
+        for attempt in (1, 2):
+            try:
+                self._out.send(self._client, server, self._label)
+                self._client.tell(server, Call("/reset_prefix_cache", {}))
+                break
+            except (OSError, ValueError):
+                if attempt == 2:
+                    raise
+                self._client.wait_until_healthy(server)
+        assert self._probes is not None
+        error = self._probes.error(self._client, server, self._model)
+        self._errors[server.url] = error
+        if not error <= self._config.tolerance:
+            raise WrongWeights(complaint(server, error, self._config.tolerance))
+
+    def _restore(self, server: Server) -> None:
+        """Give one server the weights of this version again. Ranks other than 0 wait until rank 0 has done it."""
+        if self._rank == 0:
+            self._push(server)
+            return
+        raise ServerUnreachable(f"The server at {server.url} lost its weights, and only rank 0 can bring them back.")
+
+    def _label_of_rank_0(self) -> str:
+        """The version that rank 0 has given to the servers."""
+        found = self._client.tell(self._client.servers[0], WEIGHT_INFO)
+        label = str(found.get("weight_version")) if isinstance(found, dict) else ""
+        if not label.endswith(f"-{self._version}"):
+            raise ServerUnreachable(f"Expected weights of version {self._version} on the servers, found {label!r}.")
+        return label

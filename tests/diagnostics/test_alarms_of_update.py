@@ -1,0 +1,35 @@
+"""The alarm that watches the update: judged after it, and silent where importance weights were never recorded."""
+
+from __future__ import annotations
+
+from heedful.diagnostics.alarms.watch import Alarms, replay
+from heedful.types import Metric
+
+NAME = "alarm/sampler_mismatch"
+KL = [0.0, 0.02, 0.005, 0.02, 0.03, 0.03, 0.0, 0.0]
+RAISED = [None, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0]
+"""Two steps in a row are beyond .01, and two in a row end it."""
+
+
+def test_a_sampler_that_is_another_policy_is_an_alarm_after_two_steps() -> None:
+    alarms, seen = Alarms(), []
+    for step, value in enumerate(KL):
+        before = alarms.observe(step, [Metric("success/rate", 0.5, n=10)], of_update=False)
+        assert NAME not in [metric.name for metric in before.metrics]
+        after = alarms.observe(step, [Metric("policy/importance_kl", value, n=10)], of_update=True)
+        seen.append({metric.name: metric.value for metric in after.metrics}.get(NAME))
+        assert [alarm.name for alarm in after.raised] == (["sampler_mismatch"] if step == 4 else [])
+    assert seen == RAISED
+
+
+def test_a_replay_of_recorded_steps_raises_it_at_the_same_steps() -> None:
+    recorded = [
+        (step, {"policy/importance_kl": Metric("policy/importance_kl", value, n=10)}) for step, value in enumerate(KL)
+    ]
+    found = [{metric.name: metric.value for metric in step.metrics}.get(NAME) for step in replay(recorded)]
+    assert found == RAISED
+
+
+def test_runs_without_importance_weights_have_no_such_metric() -> None:
+    (step,) = replay([(0, {"success/rate": Metric("success/rate", 0.5, n=10)})])
+    assert NAME not in [metric.name for metric in step.metrics]

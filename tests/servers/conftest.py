@@ -1,0 +1,51 @@
+"""One real vLLM server for all tests of a session, with the small seedling of the tests.
+
+Every test of this folder has the marker `servers`, and is skipped, with the reason, where vLLM's environment is absent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_vllm import RealVllm, alone, missing
+
+from heedful.inference import Call, Client
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    reason = missing()
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("servers")
+            if reason:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def first_weights(vllm: RealVllm, seedling_folder: Path) -> None:
+    """The server holds the weights that it started with, whatever other tests have pushed to it."""
+    client = Client([vllm.url])
+    for path, body in (
+        ("/collective_rpc", {"method": "heedful_reload", "kwargs": {"weights_path": str(seedling_folder)}}),
+        ("/reset_prefix_cache", {}),
+    ):
+        client.tell(client.servers[0], Call(path, body))
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def vllm(seedling_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealVllm]:
+    """A running server. A test that stops it starts it again."""
+    log = os.environ.get("HEEDFUL_VLLM_LOG")
+    server = RealVllm(seedling_folder, Path(log) if log else tmp_path_factory.mktemp("vllm") / "server.log")
+    with alone():
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
