@@ -20,7 +20,7 @@ from heedful.storage import claim_folder, write_whole
 
 RECORD = "audit.json"
 VERSION = 1
-_FREE = frozenset({"device", "threads", "max_tokens"})
+_FREE = frozenset({"device", "threads", "max_tokens", "api_key_env", "connections"})
 """Settings that change speed and memory, and may differ when an audit goes on."""
 
 

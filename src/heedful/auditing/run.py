@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from heedful.auditing.files import rows_of
+from heedful.auditing.judges import judge_of
 from heedful.auditing.measure import judged, sampled_groups, step_metrics
 from heedful.auditing.recognised import RecognisedLog, counted
 from heedful.auditing.record import RECORD, AuditRecord, fingerprints, new_folder, resume
@@ -68,9 +69,13 @@ def measure_log(log: RecognisedLog, settings: AuditSettings, out: Path | None, w
         ValueError: nothing could be read, or `out` holds another audit.
     """
     # Loaded first: a name that leads nowhere should cost neither time nor a folder.
-    judge = None
-    if settings.model is not None:
-        judge = ModelJudge.load(settings.model, settings, log.tags, log.seed)
+    with judge_of(settings, log.tags, log.seed) as judge:
+        return _measure(log, settings, out, watch, judge)
+
+
+def _measure(
+    log: RecognisedLog, settings: AuditSettings, out: Path | None, watch: Watcher, judge: ModelJudge | None
+) -> Path:
     fresh = _fresh_record(log, settings)
     folder = new_folder(Path("audits"), log.source) if out is None else out
     record = resume(folder, fresh)
@@ -246,10 +251,10 @@ class _Audit:
 def _fresh_record(log: RecognisedLog, settings: AuditSettings) -> AuditRecord:
     knowledge = log.reader.knowledge
     assumed = list(knowledge.assumed)
-    if settings.model and not knowledge.temperature:
+    if settings.scores and not knowledge.temperature:
         given = "as --temperature says" if settings.temperature else "the log does not hold it"
         assumed.append(f"Temperature of sampling: {settings.temperature or 1:g} ({given}).")
-    if settings.model:
+    if settings.scores:
         assumed.append("Sampling was not truncated (top-p 1, no top-k): no log says so.")
     resolved = {"tags": [log.tags.open, log.tags.close], "on": log.on, "seed": log.seed}
     return AuditRecord(

@@ -7,14 +7,12 @@ reason in place of numbers, and the rest of the log goes on.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.actions import Exchange
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
 from heedful.diagnostics.grounding import grounding
@@ -24,51 +22,31 @@ from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThought
 from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
+
+    from heedful.measuring.swapped import TokenScorer
 
 Ids = tuple[int, ...]
 Messages = Sequence[Mapping[str, str]]
-
-_REMEDY = "Give --model a folder with config.json, weights and tokenizer files, or a Hugging Face name."
 
 
 @dataclass(slots=True)
 class ModelJudge:
     """A causal language model that reads a log, with the few numbers that connect its measurements."""
 
-    model: PreTrainedModel
+    make_scorer: Callable[[str], TokenScorer]
+    """A scorer with the model's weights. It is given its name, which is empty for the policy that sampled."""
     tokenizer: PreTrainedTokenizerBase
     name: str
     """Names the model in metrics of steps that it did not sample."""
     tags: ThoughtTags
     seed: int
-    max_tokens: int = 4096
     retokenised: bool = False
     """Ids were made from text."""
     reader: ScopeReader = field(init=False)
 
     def __post_init__(self) -> None:
         self.reader = ScopeReader(self.seed)
-
-    @classmethod
-    def load(cls, source: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> ModelJudge:
-        """Raises ValueError, a sentence, if there is no such model or it cannot be scored exactly."""
-        import torch
-
-        from heedful.models.attention import refuse_unless_plain_causal
-        from heedful.models.folders import read_model, read_tokenizer
-        from heedful.models.load import pick_device
-        from heedful.scorers.judge import judge_name
-
-        if settings.threads is not None:
-            torch.set_num_threads(settings.threads)
-        model = read_model(source, {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.dtype], _REMEDY)
-        refuse_unless_plain_causal(model)
-        tokenizer = read_tokenizer(source, _REMEDY)
-        moved: Any = model
-        moved.to(pick_device(settings.device))
-        name = judge_name(str(Path(source).resolve()) if Path(source).exists() else source)
-        return cls(model, tokenizer, name, tags, seed, settings.max_tokens)
 
     def reads(self, groups: Sequence[Group]) -> bool:
         """Whether the logged ids are this tokenizer's: the first prompt that has ids decodes to its logged text."""
@@ -113,9 +91,7 @@ class ModelJudge:
     def _scores(self, thoughts: Thoughts, temperature: float) -> tuple[str, CrossScores]:
         from torch import OutOfMemoryError
 
-        from heedful.scorers.hf import HFScorer
-
-        scorer = HFScorer(self.model, name=self.name, max_tokens=self.max_tokens)
+        scorer = self.make_scorer(self.name)
         try:
             return "", scorer.cross_score(thoughts.prompts_N, thoughts.thoughts_M, thoughts.own_M, temperature)
         except ValueError as error:
@@ -130,11 +106,9 @@ class ModelJudge:
 
     def _grounding(self, groups: Sequence[Group], name: str, why: str) -> list[Metric]:
         """Thoughts exchanged between prompts; not asked where the thoughts themselves could not be scored (`why`)."""
-        from heedful.scorers.hf import HFScorer
-
         if why:
             return grounding(Exchange(why=why), np.zeros((0, 0, 0)), scorer=name)
-        scorer = HFScorer(self.model, name=name, max_tokens=self.max_tokens)
+        scorer = self.make_scorer(name)
         temperature = next((member.temperature for group in groups for member in group.trajectories), 1.0)
         return grounding_metrics(scorer, groups, temperature)
 
