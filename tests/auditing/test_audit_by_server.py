@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_server import ModelBrain, fake_server
 
+from fake_server import ModelBrain, fake_server
 from heedful import cli
 from heedful.auditing import AuditSettings
 from heedful.storage import read_metrics
