@@ -120,6 +120,8 @@ class FakeServer(ThreadingHTTPServer):
         self.at_once = self.most_at_once = 0
         self.delay = 0.0
         self.adapters: dict[str, Any] = {}
+        self.tokens: list[int] | None = None
+        """The answer of /tokenize, which is not there without."""
         self.info: dict[str, Any] = {
             "model_config": {"dtype": "torch.float32", "logprobs_mode": "processed_logprobs", "max_model_len": window}
         }
@@ -260,6 +262,8 @@ class _Handler(BaseHTTPRequestHandler):
             }
         if path == "/health":
             return 200, None
+        if path == "/tokenize" and server.tokens is not None:
+            return 200, {"tokens": server.tokens}
         if path == "/version":
             return 200, {"version": "0.32.0"}
         if "lora_adapter" in path:

@@ -10,6 +10,7 @@ from audit_watching import Witness, by_step, read
 
 from heedful.auditing import AuditSettings, measure_log, open_log
 from heedful.auditing.conversations import text_turn
+from heedful.auditing.judges import model_judge
 from heedful.auditing.measure import sampled_groups
 from heedful.auditing.readers.reader import prompt_task, text_trajectory
 from heedful.auditing.scoring import ModelJudge
@@ -23,7 +24,7 @@ TAGS = ThoughtTags()
 
 @pytest.fixture(scope="module")
 def judge(own_run: Path) -> ModelJudge:
-    return ModelJudge.load(str(RunFolder(own_run).checkpoint(3)), AuditSettings(device="cpu"), TAGS, seed=0)
+    return model_judge(str(RunFolder(own_run).checkpoint(3)), AuditSettings(device="cpu"), TAGS, seed=0)
 
 
 def group(prompt: str, replies: Sequence[str], temperature: float = 1.0) -> Group:

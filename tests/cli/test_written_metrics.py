@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fake_server import ModelBrain, fake_server
 from heedful import cli
 from heedful.diagnostics.catalogue import CATALOGUE, entry_of
 from heedful.report.panels import sections
@@ -77,12 +78,26 @@ def by_a_study(run: Path) -> set[str]:
     return of_a_folder(folder.path)
 
 
+def by_a_run_and_an_evaluation_over_a_server(run: Path) -> set[str]:
+    from transformers import AutoModelForCausalLM
+
+    checkpoint = RunFolder(run).checkpoint(1)
+    with fake_server(ModelBrain(AutoModelForCausalLM.from_pretrained(checkpoint).eval())) as server:
+        train = f"train {ECHO} --steps 3 --filter keep_all --evaluation.times 0 --out over --sampler vllm"
+        assert cli.run([*train.split(), "--sampler.url", server.url]) == 0
+        served = f"--server {server.url} --model-name policy --tokenizer {checkpoint} --env.instructions brief"
+        small = "--tasks 3 --samples 2 --search-tasks 0 --sampling.tokens-per-turn 8 --out served"
+        assert cli.run(["eval", "echo", *served.split(), *small.split()]) == 0
+    return of_a_folder(Path("over")) | of_a_folder(Path("served"))
+
+
 SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_a_run,
     by_an_audit,
     by_a_gradient_measurement,
     by_an_evaluation,
     by_a_study,
+    by_a_run_and_an_evaluation_over_a_server,
 )
 
 

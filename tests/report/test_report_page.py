@@ -256,6 +256,15 @@ def test_replies_are_split_by_role() -> None:
     assert pieces(_reply("board", "hm, Up", Span(0, 2)), Tags()) == [("prompt", "board"), ("reply", "hm, Up")]
 
 
+def test_a_reply_that_is_known_as_text_alone_is_split_at_its_closing_tag_or_whole() -> None:
+    def text(reply: str) -> Reply:
+        return _reply("board\n", reply, Span(0, 0), closed="</think>" in reply, tokens=0)
+
+    assert pieces(text("<think>go up</think>Up"), Tags())[1:] == [("thought", "<think>go up</think>"), ("answer", "Up")]
+    assert pieces(text("go up"), Tags())[1:] == [("reply", "go up")]
+    assert pieces(text("<think>go up"), Tags("<think>", "</think>"))[1:] == [("reply", "<think>go up")]
+
+
 def _series(*values: float | None) -> Series:
     return Series("m", tuple(Point(step, Metric("m", value)) for step, value in enumerate(values)))
 

@@ -5,13 +5,14 @@ import json
 import math
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_groups import DROPPED, KEPT, broken_group, group, turn
 
 from heedful.storage import DiskFull, Rollouts, read_rollouts, rollout_rows, write_rollouts
-from heedful.storage.rollouts import COLUMNS
+from heedful.storage.rollouts import COLUMNS, OF_IDS
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 
@@ -120,6 +121,18 @@ def test_a_reward_that_is_not_a_number_survives_as_such(tmp_path: Path) -> None:
     write_rollouts(tmp_path / "r", 0, "train", [Group(original.task, (first,))], None)
     (read,) = read_rollouts(tmp_path / "r").groups
     assert math.isnan(read.trajectories[0].turns[0].rewards["step"])
+
+
+def test_a_turn_that_is_known_as_text_alone_has_no_ids_in_its_row(tmp_path: Path) -> None:
+    nothing = Span(0, 0)
+    reply = Reply(Prompt("go", ()), (), "<think>so</think>Up", (), (), nothing, nothing, closed=True, cut=False)
+    task = Task("echo-0123456789abcdef", 1, "val", environment="echo")
+    groups = [Group(task, (Trajectory(task, 0, (Turn(reply, {}, (), True, "", ""),), Ending.SOLVED, 1.0),))]
+    write_rollouts(tmp_path / "r", 0, "val", groups, None, "echo")
+    (row,) = pyarrow.parquet.read_table(tmp_path / "r").to_pylist()
+    assert {name for name, value in row.items() if value is None} >= OF_IDS  # unknown, which is not empty
+    assert (row["reply_text"], row["closed"]) == ("<think>so</think>Up", True)
+    assert list(read_rollouts(tmp_path / "r").groups) == groups
 
 
 def test_rows_are_turns_numbered_from_one_with_the_groups_facts_on_each() -> None:

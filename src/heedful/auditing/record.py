@@ -24,7 +24,7 @@ RECORD = "audit.json"
 PROGRESS = "audit-progress.json"
 """How far an audit is, while it goes on."""
 VERSION = 1
-_FREE = frozenset({"device", "threads", "max_tokens"})
+_FREE = frozenset({"device", "threads", "max_tokens", "api_key_env", "connections"})
 """Settings that change speed and memory, and may differ when an audit goes on."""
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from heedful.auditing.files import rows_of
+from heedful.auditing.judges import judge_of
 from heedful.auditing.measure import judged, sampled_groups, step_metrics
 from heedful.auditing.recognised import RecognisedLog, counted
 from heedful.auditing.record import PROGRESS, RECORD, AuditRecord, Fingerprints, new_folder, resume
@@ -72,9 +73,18 @@ def measure_log(
         ValueError: nothing could be read, `out` holds another audit, or another process is at work there.
     """
     # Loaded first: a name that leads nowhere should cost neither time nor a folder.
-    judge = None
-    if settings.model is not None:
-        judge = ModelJudge.load(settings.model, settings, log.tags, log.seed)
+    with judge_of(settings, log.tags, log.seed) as judge:
+        return _measure(log, settings, out, watch, judge, take_over)
+
+
+def _measure(
+    log: RecognisedLog,
+    settings: AuditSettings,
+    out: Path | None,
+    watch: Watcher,
+    judge: ModelJudge | None,
+    take_over: bool,
+) -> Path:
     prints = Fingerprints.of(log.files)
     fresh = _fresh_record(log, settings, prints)
     folder = new_folder(Path("audits"), log.source) if out is None else out
@@ -264,10 +274,10 @@ class _Audit:
 def _fresh_record(log: RecognisedLog, settings: AuditSettings, prints: Fingerprints) -> AuditRecord:
     knowledge = log.reader.knowledge
     assumed = list(knowledge.assumed)
-    if settings.model and not knowledge.temperature:
+    if settings.scores and not knowledge.temperature:
         given = "as --temperature says" if settings.temperature else "the log does not hold it"
         assumed.append(f"Temperature of sampling: {settings.temperature or 1:g} ({given}).")
-    if settings.model:
+    if settings.scores:
         assumed.append("Sampling was not truncated (top-p 1, no top-k): no log says so.")
     resolved = {"tags": [log.tags.open, log.tags.close], "on": log.on, "seed": log.seed}
     return AuditRecord(

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.actions import Exchange
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
 from heedful.diagnostics.grounding import grounding
@@ -25,7 +23,9 @@ from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThought
 from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
+
+    from heedful.measuring.swapped import TokenScorer
 
 Ids = tuple[int, ...]
 Messages = Sequence[Mapping[str, str]]
@@ -39,20 +39,18 @@ random weights, 4.6 to 15 with the ids of another tokenizer, 15 to 20 on text of
 _LEAST_BYTES = 64
 """Less text says nothing about the fit."""
 
-_REMEDY = "Give --model a folder with config.json, weights and tokenizer files, or a Hugging Face name."
-
 
 @dataclass(slots=True)
 class ModelJudge:
     """A causal language model that reads a log, with the few numbers that connect its measurements."""
 
-    model: PreTrainedModel
+    make_scorer: Callable[[str], TokenScorer]
+    """A scorer with the model's weights. It is given its name, which is empty for the policy that sampled."""
     tokenizer: PreTrainedTokenizerBase
     name: str
     """Names the model in metrics of steps that it did not sample."""
     tags: ThoughtTags
     seed: int
-    max_tokens: int = 4096
     retokenised: bool = False
     """Ids were made from text."""
     note: str = ""
@@ -65,26 +63,6 @@ class ModelJudge:
 
     def __post_init__(self) -> None:
         self.reader = ScopeReader(self.seed)
-
-    @classmethod
-    def load(cls, source: str, settings: AuditSettings, tags: ThoughtTags, seed: int) -> ModelJudge:
-        """Raises ValueError, a sentence, if there is no such model or it cannot be scored exactly."""
-        import torch
-
-        from heedful.models.attention import refuse_unless_plain_causal
-        from heedful.models.folders import read_model, read_own_tokenizer
-        from heedful.models.load import pick_device
-        from heedful.scorers.judge import judge_name
-
-        if settings.threads is not None:
-            torch.set_num_threads(settings.threads)
-        model = read_model(source, {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.dtype], _REMEDY)
-        refuse_unless_plain_causal(model)
-        read = read_own_tokenizer(source, _REMEDY)
-        moved: Any = model
-        moved.to(pick_device(settings.device))
-        name = judge_name(str(Path(source).resolve()) if Path(source).exists() else source)
-        return cls(model, read.tokenizer, name, tags, seed, settings.max_tokens, note=read.note)
 
     def warnings(self) -> list[str]:
         """Sentences about the fit of model and log: another tokenizer, or text that the model finds improbable."""
@@ -156,9 +134,7 @@ class ModelJudge:
     def _scores(self, thoughts: Thoughts, temperature: float) -> tuple[str, CrossScores]:
         from torch import OutOfMemoryError
 
-        from heedful.scorers.hf import HFScorer
-
-        scorer = HFScorer(self.model, name=self.name, max_tokens=self.max_tokens)
+        scorer = self.make_scorer(self.name)
         try:
             return "", scorer.cross_score(thoughts.prompts_N, thoughts.thoughts_M, thoughts.own_M, temperature)
         except ValueError as error:
@@ -173,11 +149,9 @@ class ModelJudge:
 
     def _grounding(self, groups: Sequence[Group], name: str, why: str) -> list[Metric]:
         """Thoughts exchanged between prompts; not asked where the thoughts themselves could not be scored (`why`)."""
-        from heedful.scorers.hf import HFScorer
-
         if why:
             return grounding(Exchange(why=why), np.zeros((0, 0, 0)), scorer=name)
-        scorer = HFScorer(self.model, name=name, max_tokens=self.max_tokens)
+        scorer = self.make_scorer(name)
         temperature = next((member.temperature for group in groups for member in group.trajectories), 1.0)
         return grounding_metrics(scorer, groups, temperature)
 

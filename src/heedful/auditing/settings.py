@@ -28,6 +28,16 @@ class AuditSettings:
 
     model: str | None = None
     """A causal model, folder or Hugging Face name, that reads prompts and thoughts; none = what needs no model."""
+    server: str | None = None
+    """A server's URL: its model reads prompts and thoughts, in place of --model. Only logs sampled at temperature 1."""
+    model_name: str | None = None
+    """The name of the model on that server."""
+    tokenizer: str | None = None
+    """The tokenizer of that model, a folder or a Hugging Face name."""
+    api_key_env: str = ""
+    """The environment variable that holds that server's API key. The key itself is written nowhere."""
+    connections: int = 32
+    """Most requests to that server at once."""
     tags: tuple[str, str] | None = None
     """What opens and closes a thought; none = <think>,</think>, or the run's own."""
     temperature: float | None = None
@@ -55,13 +65,25 @@ class AuditSettings:
     """Most padded tokens scored in one forward pass: changes speed and memory."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, every=1, prompts=1, thoughts=1, threads=1, max_tokens=1)
+        refuse_below(self, every=1, prompts=1, thoughts=1, threads=1, max_tokens=1, connections=1)
         if self.temperature is not None and not self.temperature > 0:
             raise ValueError(
                 f"temperature must be above 0 (a greedy policy has no distribution), found {self.temperature}"
             )
+        of_server = (self.server, self.model_name, self.tokenizer)
+        if any(of_server) and not all(of_server):
+            raise ValueError("server, model_name and tokenizer belong together: give all three, or none")
+        if self.server and self.model:
+            raise ValueError("give a model that scores in this process, or a server that scores, and not both")
+        if self.api_key_env and not self.server:
+            raise ValueError("api_key_env belongs to a server; name it with --server URL")
         if self.tags is not None and (not all(self.tags) or self.tags[0] == self.tags[1]):
             raise ValueError(f"tags must be two different texts, found {self.tags}")
+
+    @property
+    def scores(self) -> bool:
+        """Whether a model scores the thoughts, in this process or on a server."""
+        return self.model is not None or self.server is not None
 
 
 @dataclass(frozen=True, slots=True)

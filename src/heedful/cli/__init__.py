@@ -1,9 +1,11 @@
 """The command line: `heedful train | eval | play | audit | study | gradients | envs | check-env | serve-env | report`.
 
+`heedful doctor` shows what is installed.
+
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
-Exit codes: 0 done, 1 a run among several failed or a rule of check-env is broken, 2 bad input, 3 stopped by an alarm,
-130 interrupted by Ctrl-C, 143 by SIGTERM, 138 by SIGUSR1: saved, if the command can save.
+Exit codes: 0 done, 1 a run among several failed, a rule of check-env is broken or doctor found a fault, 2 bad input,
+3 stopped by an alarm, 130 interrupted by Ctrl-C, 143 by SIGTERM, 138 by SIGUSR1: saved, if the command can save.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ COMMANDS = {
     "serve-env": ("heedful.cli.serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
     "envs": ("heedful.cli.environments", "list the environments and presets"),
     "check-env": ("heedful.cli.check_env", "play anyone's environment and say which rules of the contract it breaks"),
+    "doctor": ("heedful.cli.doctor", "what is installed, and what an inference server offers and lacks"),
     "report": ("heedful.cli.report", "write the page of a run again, or compare runs"),
 }
 """Name -> module with `main(argv) -> exit code`, and one line of help."""

@@ -5,19 +5,17 @@ With a run's own settings it gives the numbers of the run's own evaluation: same
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.table import Table
-
 from heedful.configuration import CommandLine, Positional, Shown, to_json
 from heedful.console import SafeConsole
-from heedful.diagnostics.catalogue import legend_of, mark_of
-from heedful.run.evaluate import Evaluated, EvaluateSettings, evaluate_subject, settings_of
-from heedful.run.subjects import Subject, find_subject, with_settings
-from heedful.types import Metric
+from heedful.diagnostics.catalogue import legend_of
+from heedful.run.evaluate import evaluate_subject, settings_of
+from heedful.run.evaluation import write_numbers
+from heedful.run.subjects import find_subject, with_settings
+from heedful.run.terminal import success_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +29,10 @@ class EvaluateWords:
       heedful eval runs/frozen_lake-grpo-s0-1 --env.slip 0.2
       heedful eval my_game:Maze --seedling.steps 500
       heedful eval Qwen/Qwen2.5-0.5B-Instruct frozen_lake --device auto --tasks 64
+      heedful eval bandit --server http://127.0.0.1:8000 --model-name policy --tokenizer Qwen/Qwen2.5-0.5B-Instruct
 
-    A run has its own settings. An environment uses its preset's. Keep the split `test` for the end.
+    A run has its own settings. An environment uses its preset's. Keep the split `test` for the end. With --server, a
+    model of any OpenAI-compatible server plays ENV, and its episodes are kept in a folder to be audited.
     """
 
     subject: Annotated[str, Positional("RUN|ENV|MODEL", example="frozen_lake")]
@@ -44,11 +44,28 @@ class EvaluateWords:
     """The checkpoint of a RUN: last (default), best (by the success that the run itself measured), or a step."""
     temperature: Annotated[float | None, Shown("T")] = None
     """Temperature of the sampled episodes, short for --sampling.temperature."""
+    server: Annotated[str | None, Shown("URL")] = None
+    """An OpenAI-compatible server, such as http://127.0.0.1:8000, whose model plays ENV."""
+    model_name: Annotated[str | None, Shown("NAME")] = None
+    """The name of the model on the server."""
+    tokenizer: Annotated[str | None, Shown("DIR")] = None
+    """The tokenizer of the served model, a folder or a Hugging Face name: then ids go out and come back, with
+    log-probabilities. Without it, messages go out and text comes back, and nothing of ids is measured."""
+    out: Annotated[Path | None, Shown("FOLDER")] = None
+    """With --server: where to write. Default: evals/<env>-<model>-<n>. An interrupted evaluation goes on in its
+    folder."""
 
 
 def main(argv: list[str]) -> int:
     line = CommandLine(EvaluateWords, argv, "heedful eval")
     words = line.words
+    if words.server is not None:
+        from heedful.cli.served import evaluate_server
+
+        return evaluate_server(line)
+    alone = [name for name in ("model_name", "tokenizer", "out") if getattr(words, name) is not None]
+    if alone:
+        raise ValueError(f"--{alone[0].replace('_', '-')} is for a served model; name its server with --server URL.")
     subject = find_subject(words.subject, words.environment, words.checkpoint)
     defaults = settings_of(subject)
     settings = line.settings(type(defaults), defaults, {"sampling.temperature": words.temperature})
@@ -59,63 +76,19 @@ def main(argv: list[str]) -> int:
         console.print(note, soft_wrap=True)
     evaluated = evaluate_subject(subject, settings, console)
     console.print(f"{settings.env.name}, {settings.tasks} tasks of {settings.split}", style="bold")
-    console.print(_table(evaluated, settings))
+    console.print(success_table(evaluated.metrics, settings.samples, settings.sampling.temperature))
     legend = legend_of(metric.name for metric in evaluated.metrics if metric.low is not None)
     if legend:
         console.print(legend, soft_wrap=True)
     if evaluated.sequence:
         console.print(f"best fixed sequence: {' || '.join(evaluated.sequence)}", soft_wrap=True)
     if settings.json is not None:
-        _write(settings.json, subject, settings, evaluated)
+        about = {
+            "subject": subject.label,
+            "model": str(subject.weights or subject.config.model),
+            "version": subject.version,
+            "settings": {name: value for name, value in to_json(settings).items() if name != "json"},
+        }
+        write_numbers(settings.json, about, evaluated.metrics, evaluated.sequence)
         console.print(f"written to {settings.json}", soft_wrap=True)
     return 0
-
-
-def _table(evaluated: Evaluated, settings: EvaluateSettings) -> Table:
-    k = settings.samples
-    rows = [
-        ("sampled/success", f"sampled, temperature {settings.sampling.temperature:g}", "episodes"),
-        ("sampled/any_of_group", f"solved in any of {k} samples (pass@{k})", "tasks"),
-        ("greedy/success", "greedy", "tasks"),
-        ("random/success", "random player", "tasks"),
-        ("fixed/success", "best fixed sequence", "tasks"),
-        ("sampled/valid_rate", "replies executable as written", "turns"),
-        ("sampled/closed_rate", "thoughts closed", "turns"),
-        ("sampled/turns", "turns per episode", "episodes"),
-    ]
-    readings = {metric.name.split("/", 2)[2]: metric for metric in evaluated.metrics}
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("")
-    table.add_column("value", justify="right")
-    table.add_column("95% interval", justify="right")
-    table.add_column("n", justify="right")
-    for name, label, unit in rows:
-        if k == 1 and name == "sampled/any_of_group":
-            continue
-        table.add_row(label, *_cells(readings[name], unit))
-    return table
-
-
-def _cells(metric: Metric, unit: str) -> tuple[str, str, str]:
-    """Value, interval and n. A missing value shows the reason."""
-    if not isinstance(metric.value, int | float):
-        return "-", metric.why, ""
-    if metric.low is None or metric.high is None:
-        return f"{metric.value:.3f}", metric.why, f"{metric.n} {unit}"
-    interval = f"[{metric.low:.3f}, {metric.high:.3f}]{mark_of(metric.name)}"
-    return f"{metric.value:.3f}", interval, f"{metric.n} {unit}"
-
-
-def _write(path: Path, subject: Subject, settings: EvaluateSettings, evaluated: Evaluated) -> None:
-    from heedful.storage import write_whole
-
-    fields = ("value", "low", "high", "n", "why")
-    tree = {
-        "subject": subject.label,
-        "model": str(subject.weights or subject.config.model),
-        "version": subject.version,
-        "settings": {name: value for name, value in to_json(settings).items() if name != "json"},
-        "metrics": {metric.name: {field: getattr(metric, field) for field in fields} for metric in evaluated.metrics},
-        "fixed_sequence": evaluated.sequence,
-    }
-    write_whole(path, json.dumps(tree, indent=1) + "\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from heedful import envs
+from heedful.cli.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
 from heedful.cli.human_reply import reply_of, ways_to_answer
 from heedful.configuration import Choice, CommandLine, Positional, Shown
 from heedful.models.replies import Tags
@@ -18,13 +18,12 @@ from heedful.rollout.context import Context
 from heedful.run.presets import preset, starting_points
 from heedful.run.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
 from heedful.seedlings.recipe import Seedling
-from heedful.types import Observation, Reply, Step, Task, Turn
+from heedful.types import Observation, Reply, Step, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from rich.console import Console
-    from rich.table import Table
 
     from heedful.rollout.player import Player
 
@@ -41,32 +40,23 @@ class PlayWords:
       heedful play frozen_lake --by solver
       heedful play --by runs/frozen_lake-grpo-s0-1 --seed 3 --sampling.greedy
       heedful play my_game:Maze --by seedling --seedling.steps 500
+      heedful play bandit --by http://127.0.0.1:8000 --model-name policy
     """
 
     env: Annotated[str | None, Positional("ENV")] = None
     """An environment or preset (heedful envs lists them), or your own as module:Class. Leave it out for a run."""
     by: Annotated[str, Shown("WHO")] = "person"
     """The player: person, solver (a seedling learns from its demonstrations), random, or seedling (the untrained one of
-    ENV's preset). Or a run's folder, a checkpoint, a model's folder or a Hugging Face name."""
+    ENV's preset). Or a run's folder, a checkpoint, a model's folder, a Hugging Face name, or the URL of a server."""
     checkpoint: Annotated[str | None, Shown("WHICH")] = None
     """The checkpoint of a run: last (default), best, or a step."""
+    model_name: Annotated[str | None, Shown("NAME")] = None
+    """With a server: the name of its model."""
+    tokenizer: Annotated[str | None, Shown("DIR")] = None
+    """With a server: the tokenizer of its model, so that ids come back, with log-probabilities."""
 
 
 SCRIPTED = ("person", "solver", "random")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptedSettings:
-    """Settings of an episode that no model plays."""
-
-    seed: int = 0
-    """Seed of the task, and of the random draws of the player."""
-    split: Literal["train", "val", "test"] = "val"
-    """The split of the task."""
-    member: int = 0
-    """Number of the member: another noise of the environment on the same task, and other draws of a model."""
-    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
-    """The environment and its knobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +95,12 @@ def main(argv: list[str]) -> int:
             known = ", ".join(starting_points())
             raise ValueError(f"Expected an environment after `heedful play`: one of {known}, or module:Class.")
         name = "frozen_lake"
+    if by.startswith(("http://", "https://")):
+        from heedful.cli.served import play_server
+
+        return play_server(line)
+    if line.words.model_name or line.words.tokenizer:
+        raise ValueError("--model-name and --tokenizer are for a served model; name its server with --by URL.")
     if by not in SCRIPTED:
         subject = find_subject(by, name, checkpoint)
         kind = SeedlingSettings if subject.is_seedling else ModelSettings
@@ -120,18 +116,6 @@ def _in_full(env: Any) -> Any:
     """The environment with its rules in full: the presets of seedlings leave them out, and people need them."""
     spoken = any(field.name == "instructions" for field in fields(env))
     return replace(env, instructions="full") if spoken else env
-
-
-def _task(settings: ScriptedSettings) -> Task:
-    from heedful.envs.common.tasks import TaskStream
-
-    if settings.member < 0:
-        raise ValueError(f"--member must be at least 0, found {settings.member}.")
-    return TaskStream(settings.env, settings.split, settings.seed).next(1)[0]
-
-
-def _named(task: Task, member: int) -> str:
-    return f"task {task.id} of {task.split}, member {member}"
 
 
 class _Watched:
@@ -157,11 +141,11 @@ def _play_scripted(by: str, settings: ScriptedSettings) -> int:
     from heedful.console import SafeConsole
     from heedful.rollout.player import Player
 
-    console, env, task = SafeConsole(), settings.env, _task(settings)
+    console, env, task = SafeConsole(), settings.env, drawn_task(settings)
     answer = _player(by, settings, task, console)
     episode = _Watched(env.episode())
     player = Player(episode, task, settings.member, env.turns)
-    console.print(f"{env.name}, {_named(task, settings.member)}", style="bold", soft_wrap=True)
+    console.print(f"{env.name}, {named(task, settings.member)}", style="bold", soft_wrap=True)
     turn = 0
     while player.ending is None:
         turn += 1
@@ -237,20 +221,15 @@ def _show_end(player: Player, console: Console) -> int:
     if trajectory.outcome is None:
         console.print(f"\nthe environment broke: {trajectory.error}", style="red", markup=False)
         return 1
-    console.print(f"\n{_ended(trajectory.ending.value, trajectory.outcome, trajectory.reward)}", style="bold")
+    console.print(f"\n{ended(trajectory.ending.value, trajectory.outcome, trajectory.reward)}", style="bold")
     return 0
-
-
-def _ended(ending: str, outcome: float | None, reward: float | None) -> str:
-    success = " (success)" if outcome == 1.0 else ""
-    return f"ended: {ending.replace('_', ' ')}, outcome {outcome:g}{success}, reward {reward:g}"
 
 
 def _play_model(subject: Subject, settings: ModelSettings) -> int:
     from heedful.console import SafeConsole
 
-    console, task = SafeConsole(), _task(settings)
-    console.print(f"{subject.label}: {_named(task, settings.member)}", style="bold", soft_wrap=True)
+    console, task = SafeConsole(), drawn_task(settings)
+    console.print(f"{subject.label}: {named(task, settings.member)}", style="bold", soft_wrap=True)
     for note in subject.notes:
         console.print(note, soft_wrap=True)
     with load(subject, console) as loaded:
@@ -272,38 +251,11 @@ def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, conso
     legend = "cyan: prompt, magenta: forced tag, green: thought, yellow: answer, blue: appended between"
     console.print(legend, soft_wrap=True)
     console.print(episode_text(trajectory, settings.tags))
-    console.print(_turns(trajectory.turns))
+    console.print(table_of_turns(trajectory.turns))
     if trajectory.outcome is None:
         console.print(f"the environment broke: {trajectory.error}", style="red", markup=False)
         return 1
     if settings.references > 0:
         show_listening(trajectory, loaded, env, sampling, settings.references, console)
-    console.print(_ended(trajectory.ending.value, trajectory.outcome, trajectory.reward), style="bold")
+    console.print(ended(trajectory.ending.value, trajectory.outcome, trajectory.reward), style="bold")
     return 0
-
-
-def _turns(turns: Sequence[Turn]) -> Table:
-    """A table of the turns: length of the reply, probability and entropy of its tokens, reward and effect."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("turn", "tokens", "thought", "log p / token", "entropy / token", "reward"):
-        table.add_column(column, justify="right")
-    table.add_column("effect")
-    for number, turn in enumerate(turns, start=1):
-        reply = turn.reply
-        table.add_row(
-            str(number),
-            str(len(reply.ids)),
-            str(len(reply.thought)),
-            _mean(reply.logprobs),
-            _mean(reply.entropies),
-            f"{turn.reward:g}",
-            Text(turn.effect or ", ".join(turn.actions) or "nothing executed"),
-        )
-    return table
-
-
-def _mean(values: tuple[float, ...]) -> str:
-    return f"{sum(values) / len(values):.3f}" if values else "-"

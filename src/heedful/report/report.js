@@ -219,7 +219,7 @@ function showTurn(turn, number) {
   const facts = element("table", {},
     row("actions", turn.actions.join(" · ") || "none"), row("effect", turn.effect),
     row("reward", `${numeral(turn.reward)}${parts ? ` (${parts})` : ""}`),
-    row("tokens", `${turn.tokens[2]}: thought ${turn.tokens[0]}, answer ${turn.tokens[1]}`),
+    turn.tokens ? row("tokens", `${turn.tokens[2]}: thought ${turn.tokens[0]}, answer ${turn.tokens[1]}`) : null,
     flags ? row("fault", element("span", { class: "flag" }, flags)) : null);
   const after = turn.state ? element("div", {}, element("h4", {}, "State after"), element("pre", { class: "state" }, turn.state)) : null;
   return element("div", { class: "turn" }, element("h4", {}, `Turn ${number}${turn.restarts ? ", read anew" : ""}`),

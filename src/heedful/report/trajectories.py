@@ -115,7 +115,7 @@ def _turn(turn: Turn, tags: Tags, most: int) -> dict[str, object]:
         "state": shortened(turn.state, most),
         "reward": turn.reward,
         "components": dict(turn.rewards),
-        "tokens": [len(turn.reply.thought), len(turn.reply.answer), len(turn.reply.ids)],
+        "tokens": [len(turn.reply.thought), len(turn.reply.answer), len(turn.reply.ids)] if turn.reply.ids else None,
         "closed": turn.reply.closed,
         "cut": turn.reply.cut,
     }
@@ -124,7 +124,8 @@ def _turn(turn: Turn, tags: Tags, most: int) -> dict[str, object]:
 def pieces(reply: Reply, tags: Tags) -> list[tuple[str, str]]:
     """Prompt and reply split by role: `prompt`, `forced`, `thought`, `answer`; `reply` where the roles are not certain.
 
-    The stored ranges count tokens, which only the tokenizer can turn into text, so the text is split at the tags.
+    The stored ranges count tokens, which only the tokenizer can turn into text, so the text is split at the tags. A
+    reply that is known as text alone has no ranges. It is split at the closing tag, or whole.
     """
     prompt, text, forced = reply.prompt.text, reply.text, ""
     opening = tags.open or (match[1] if (match := _OPENING_TAG.search(prompt)) else "")
@@ -132,12 +133,12 @@ def pieces(reply: Reply, tags: Tags) -> list[tuple[str, str]]:
         forced, text = opening, text[len(opening) :]
         prompt = prompt.rstrip().removesuffix(opening)
     closing = tags.close or _closing(forced or _leading_tag(text))
-    if not len(reply.thought):
+    if reply.ids and not len(reply.thought):
         parts = [("answer", text)]
     elif closing and closing in text and reply.closed:
         end = text.index(closing) + len(closing)
         parts = [("thought", text[:end]), ("answer", text[end:])]
-    elif not reply.closed and reply.thought.end >= len(reply.ids) - 1:
+    elif reply.ids and not reply.closed and reply.thought.end >= len(reply.ids) - 1:
         parts = [("thought", text)]
     else:
         parts = [("reply", text)]

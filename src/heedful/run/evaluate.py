@@ -156,9 +156,8 @@ def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Cons
 
 def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, console: Console) -> Evaluated:
     """Play the held-out tasks, sampled and greedily, and the baselines. `env`: the settings' environment, isolated."""
-    from heedful.diagnostics.behaviour import behaviour
     from heedful.envs.common.tasks import evaluation_tasks
-    from heedful.run.evaluation import evaluation_seed, measure_baselines, play_tasks, success_metric
+    from heedful.run.evaluation import evaluation_metrics, evaluation_seed, measure_baselines, play_tasks
 
     prefix = f"eval/{settings.split}"
     tasks = evaluation_tasks(env, settings.split, settings.tasks)
@@ -186,17 +185,7 @@ def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, 
     sampled, greedy = play("sampled", settings.samples), play("greedy", 1)
     with _Progress(console, "random player, and search of the best fixed sequence on training tasks"):
         baselines = measure_baselines(env, settings.split, settings.tasks, settings.search_tasks)
-    seen = {metric.name: metric for metric in behaviour(sampled)}
-    metrics = [
-        success_metric(f"{prefix}/sampled/success", sampled),
-        success_metric(f"{prefix}/greedy/success", greedy),
-        *baselines.metrics,
-        *(
-            replace(seen[name], name=f"{prefix}/sampled/{name.partition('/')[2]}")
-            for name in ("success/any_of_group", "format/valid_rate", "format/closed_rate", "length/turns")
-        ),
-    ]
-    return Evaluated(tuple(metrics), baselines.sequence)
+    return Evaluated(tuple(evaluation_metrics(prefix, sampled, greedy, baselines)), baselines.sequence)
 
 
 def _told(policy: Policy, tell: Callable[[str], None], turns: int) -> Policy:

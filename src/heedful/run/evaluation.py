@@ -5,12 +5,14 @@ Every number is computed over tasks. Samples of one task are never counted as in
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from heedful.diagnostics.behaviour import rate
+from heedful.diagnostics.behaviour import behaviour, rate
 from heedful.envs.common.tasks import TaskStream, evaluation_tasks
 from heedful.protocols import CountsStartStates, Environment, Policy
 from heedful.rollout import FULL_HISTORY, Collector, Context, LockStep, Request
@@ -24,6 +26,7 @@ from heedful.rollout.baselines import (
 )
 from heedful.seeds import derive
 from heedful.statistics.intervals import mean_interval, wilson
+from heedful.storage import write_whole
 from heedful.types import Group, Metric, Task
 
 _LOCK_STEP = LockStep()
@@ -51,6 +54,25 @@ def success_metric(name: str, groups: Sequence[Group]) -> Metric:
     """The success rate over scored episodes, with an interval over tasks."""
     successes = [[float(t.success) for t in group.trajectories if t.success is not None] for group in groups]
     return rate(name, successes, "no episode was scored")
+
+
+def evaluation_metrics(
+    prefix: str, sampled: Sequence[Group], greedy: Sequence[Group] | None, baselines: Baselines
+) -> list[Metric]:
+    """The metrics of an evaluation under `eval/<split>`. `greedy`: `None` if no greedy episode was played."""
+    seen = {metric.name: metric for metric in behaviour(sampled)}
+    name = f"{prefix}/greedy/success"
+    return [
+        success_metric(f"{prefix}/sampled/success", sampled),
+        Metric(name, None, why="greedy episodes were not asked for")
+        if greedy is None
+        else success_metric(name, greedy),
+        *baselines.metrics,
+        *(
+            replace(seen[name], name=f"{prefix}/sampled/{name.partition('/')[2]}")
+            for name in ("success/any_of_group", "format/valid_rate", "format/closed_rate", "length/turns")
+        ),
+    ]
 
 
 def evaluation_seed(seed: int, kind: str, version: int) -> int:
@@ -138,3 +160,14 @@ def _rate_metric(name: str, count: SuccessCount) -> Metric:
         return Metric(name, None, 0, why="the environment broke in every episode")
     low, high = wilson(count.solved, count.episodes)
     return Metric(name, count.rate, count.episodes, low, high)
+
+
+def write_numbers(path: Path, about: Mapping[str, object], metrics: Sequence[Metric], sequence: Sequence[str]) -> None:
+    """Write the numbers of an evaluation as JSON. `about`: the entries that say what was evaluated, and how."""
+    fields = ("value", "low", "high", "n", "why")
+    tree = {
+        **about,
+        "metrics": {metric.name: {field: getattr(metric, field) for field in fields} for metric in metrics},
+        "fixed_sequence": sequence,
+    }
+    write_whole(path, json.dumps(tree, indent=1) + "\n")

@@ -230,3 +230,39 @@ def duration(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
     return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"
+
+
+def success_table(metrics: Sequence[Metric], samples: int, temperature: float) -> Table:
+    """Success, sampled and greedy, with its baselines and what the replies were like. `samples`: per task."""
+    k = samples
+    rows = [
+        ("sampled/success", f"sampled, temperature {temperature:g}", "episodes"),
+        ("sampled/any_of_group", f"solved in any of {k} samples (pass@{k})", "tasks"),
+        ("greedy/success", "greedy", "tasks"),
+        ("random/success", "random player", "tasks"),
+        ("fixed/success", "best fixed sequence", "tasks"),
+        ("sampled/valid_rate", "replies executable as written", "turns"),
+        ("sampled/closed_rate", "thoughts closed", "turns"),
+        ("sampled/turns", "turns per episode", "episodes"),
+    ]
+    readings = {metric.name.split("/", 2)[2]: metric for metric in metrics}
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("")
+    table.add_column("value", justify="right")
+    table.add_column("95% interval", justify="right")
+    table.add_column("n", justify="right")
+    for name, label, unit in rows:
+        if k == 1 and name == "sampled/any_of_group":
+            continue
+        table.add_row(label, *_cells(readings[name], unit))
+    return table
+
+
+def _cells(metric: Metric, unit: str) -> tuple[str, str, str]:
+    """Value, interval and n. A missing value shows the reason."""
+    if not isinstance(metric.value, int | float):
+        return "-", metric.why, ""
+    if metric.low is None or metric.high is None:
+        return f"{metric.value:.3f}", metric.why, f"{metric.n} {unit}"
+    interval = f"[{metric.low:.3f}, {metric.high:.3f}]{mark_of(metric.name)}"
+    return f"{metric.value:.3f}", interval, f"{metric.n} {unit}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heedful.configuration import code_named_in, from_json, to_json, trust_flags, trusting
+from heedful.configuration import code_named_in, from_json, tell, to_json, trust_flags, trusting
 from heedful.configuration.jsontext import read_json
 from heedful.distributed.parallel import ProcessRank
 from heedful.distributed.presence import Presence
@@ -200,7 +200,7 @@ class _Reporting:
 
     def note(self, sentence: str) -> None:
         if self.show:
-            print(sentence)
+            tell(sentence)
 
     def close(self) -> None: ...
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from heedful.configuration import complain
 from heedful.sandbox.pool import Limits, SandboxError
 from heedful.sandbox.proof import LEVELS, opened
 
@@ -35,15 +36,12 @@ def main() -> int:
         with opened(typed.level, limits) as sandbox:
             outcome = sandbox.run(source, b"" if sys.stdin.isatty() else sys.stdin.buffer.read())
     except (SandboxError, OSError, ValueError) as error:
-        print(error, file=sys.stderr)
+        complain(str(error))
         return 2
     sys.stdout.buffer.write(outcome.stdout)
     sys.stderr.buffer.write(outcome.stderr)
     sys.stderr.flush()
-    print(
-        f"{outcome.ending} (level {sandbox.level}): {outcome.cpu:.3f} s of CPU, {outcome.memory >> 20} MiB",
-        file=sys.stderr,
-    )
+    complain(f"{outcome.ending} (level {sandbox.level}): {outcome.cpu:.3f} s of CPU, {outcome.memory >> 20} MiB")
     code = _EXIT[outcome.ending]
     return outcome.status if code is None else code
 

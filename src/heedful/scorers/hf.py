@@ -19,10 +19,10 @@ from heedful.protocols import WindowExceeded
 from heedful.scorers import cached, packed, plain
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import worth_sharing
+from heedful.scorers.pairs import Ids, refuse_malformed
 from heedful.scorers.score_sums import ScoreSums
 from heedful.types import CrossScores
 
-Ids = tuple[int, ...]
 Method = Literal["auto", "packed", "trie", "cached", "plain"]
 
 _NOT_FINITE = (
@@ -160,7 +160,7 @@ class HFScorer:
         """
         prompts: list[Ids] = [tuple(map(int, ids)) for ids in prompts_N]
         thoughts: list[Ids] = [tuple(map(int, ids)) for ids in thoughts_M]
-        _refuse_malformed(prompts, thoughts, own_M, temperature)
+        refuse_malformed("HFScorer", prompts, thoughts, own_M, temperature)
         _refuse_unreadable(self._model, prompts, thoughts)
         row_of = {ids: row for row, ids in enumerate(dict.fromkeys(thoughts))}
         rows_M = [row_of[ids] for ids in thoughts]
@@ -227,28 +227,6 @@ def _refusal(asked: Method, obstacle: str, model: str) -> str:
         f"HFScorer expected a model that can be read {read} for method={asked!r}, found that {obstacle} ({model}): "
         "pass method='auto', which falls back to a slower method."
     )
-
-
-def _refuse_malformed(prompts: list[Ids], thoughts: list[Ids], own_M: Sequence[int], temperature: float) -> None:
-    if not temperature > 0:
-        raise ValueError(f"HFScorer expects a temperature above 0, found {temperature}: pass the one sampled with.")
-    if not prompts or not all(prompts):
-        raise ValueError(
-            f"HFScorer expects prompts of at least one token, found {len(prompts)} prompts with lengths "
-            f"{sorted(set(map(len, prompts)))}: leave out what was not prompted."
-        )
-    column_of: dict[Ids, int] = {}
-    for column, ids in enumerate(prompts):
-        if column_of.setdefault(ids, column) != column:
-            raise ValueError(
-                f"HFScorer expects distinct prompts, found the same {len(ids)} token ids as prompts {column_of[ids]} "
-                f"and {column}: pass one of them and let own_M point both prompts' thoughts at it."
-            )
-    if len(own_M) != len(thoughts) or not all(0 <= own < len(prompts) for own in own_M):
-        raise ValueError(
-            f"HFScorer expects own_M to name a column from 0 to {len(prompts) - 1} for each of {len(thoughts)} "
-            f"thoughts, found {len(own_M)} entries {sorted(set(own_M))}."
-        )
 
 
 def _refuse_unreadable(model: PreTrainedModel, prompts: list[Ids], thoughts: list[Ids]) -> None:

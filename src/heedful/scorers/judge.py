@@ -11,7 +11,8 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from heedful.scorers.hf import HFScorer, Ids
+from heedful.scorers.hf import HFScorer
+from heedful.scorers.pairs import Ids
 from heedful.types import CrossScores
 
 

@@ -6,7 +6,6 @@ The same recipe gives the same bytes on one machine and thread count. An interru
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +26,7 @@ from heedful.models.token_logits import token_logits
 from heedful.protocols import Demonstrates, Environment, PlayedElsewhere
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.rollout.player import Player
-from heedful.seedlings.recipe import Seedling
+from heedful.seedlings.recipe import Seedling, cache_root
 from heedful.seedlings.tokenizer import grow_tokenizer
 from heedful.seeds import derive, stream
 from heedful.storage import naming_a_full_disk
@@ -40,12 +39,6 @@ TOKENIZER_EPISODES = 200
 
 Progress = Callable[[int, int, float], None]
 """Called with (step, steps, loss)."""
-
-
-def cache_root() -> Path:
-    """`$HEEDFUL_CACHE`, or `heedful` under the user's cache directory."""
-    base = os.environ.get("HEEDFUL_CACHE")
-    return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "heedful"
 
 
 def seedling_path(

@@ -70,6 +70,20 @@ _LAYOUT: Mapping[str, tuple[str, str]] = {
 COLUMNS: Mapping[str, str] = {name: kind for name, (kind, _) in _LAYOUT.items()}
 """Every column of the format with its kind, in order."""
 
+OF_IDS = frozenset(
+    {
+        "new_prompt_ids",
+        "reply_ids",
+        "logprobs",
+        "entropies",
+        "thought_start",
+        "thought_end",
+        "answer_start",
+        "answer_end",
+    }
+)
+"""Columns that are null in a turn that is known as text alone, such as one of a server that returns no ids."""
+
 _ADDED: Mapping[str, Any] = {"restarts": False, "history": 0}
 """Columns that older files lack -> the value that their absence means."""
 
@@ -203,7 +217,10 @@ def rollout_rows(rollouts: Rollouts) -> list[Row]:
             turns: Sequence[Turn | None] = trajectory.turns or (None,)
             for place, turn in enumerate(turns, start=1 if trajectory.turns else 0):
                 row = _Place(rollouts, number, group, verdict, trajectory, place, turn)
-                rows.append({name: _written(row, held) for name, (_, held) in _LAYOUT.items()})
+                hidden = OF_IDS if turn is not None and _text_alone(turn.reply) else frozenset()
+                rows.append(
+                    {name: None if name in hidden else _written(row, held) for name, (_, held) in _LAYOUT.items()}
+                )
     return rows
 
 
@@ -235,6 +252,12 @@ class _Place:
     turn: Turn | None
     """`None` for a trajectory that broke before its first turn."""
     version: int = SCHEMA_VERSION
+
+
+def _text_alone(reply: Reply) -> bool:
+    """Whether nothing but texts is known of a reply and its prompt."""
+    of_ids = (reply.ids, reply.prompt.ids, reply.logprobs, reply.entropies)
+    return not any(of_ids) and reply.thought == reply.answer == Span(0, 0)
 
 
 def _written(row: _Place, held: str) -> Any:
@@ -337,13 +360,13 @@ def _trajectory(task: Task, rows: Sequence[Row]) -> Trajectory:
 
 def _turn(row: Row) -> Turn:
     reply = Reply(
-        Prompt(row["new_prompt_text"], tuple(row["new_prompt_ids"]), row["restarts"], row["history"]),
-        tuple(row["reply_ids"]),
+        Prompt(row["new_prompt_text"], tuple(row["new_prompt_ids"] or ()), row["restarts"], row["history"]),
+        tuple(row["reply_ids"] or ()),
         row["reply_text"],
-        tuple(row["logprobs"]),
-        tuple(row["entropies"]),
-        Span(row["thought_start"], row["thought_end"]),
-        Span(row["answer_start"], row["answer_end"]),
+        tuple(row["logprobs"] or ()),
+        tuple(row["entropies"] or ()),
+        Span(row["thought_start"] or 0, row["thought_end"] or 0),
+        Span(row["answer_start"] or 0, row["answer_end"] or 0),
         row["closed"],
         row["cut"],
     )

@@ -1,0 +1,140 @@
+"""A model that a server holds: `heedful eval ENV --server URL` and `heedful play ENV --by URL`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from heedful.cli.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
+from heedful.configuration import CommandLine, to_json
+from heedful.console import SafeConsole
+from heedful.models.replies import Tags
+from heedful.policies import Sampling
+from heedful.rollout.context import Context
+from heedful.run.evaluation import write_numbers
+from heedful.run.served.settings import ServedSettings, served_settings
+from heedful.run.terminal import success_table
+
+if TYPE_CHECKING:
+    from heedful.run.served import ServedModel
+
+
+def _scorer(words: Any, settings: ServedSettings) -> str:
+    """The flags with which an audit scores by the evaluated model, as far as they are known."""
+    if words.tokenizer is None or settings.sampling.temperature != 1:
+        return "--model MODEL"
+    key = f" --api-key-env {settings.api_key_env}" if settings.api_key_env else ""
+    return f"--server {words.server} --model-name {words.model_name} --tokenizer {words.tokenizer}{key}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedPlaySettings(ScriptedSettings):
+    """Settings of an episode that a served model plays."""
+
+    api_key_env: str = ""
+    """The environment variable that holds the server's API key."""
+    context: Context
+    sampling: Sampling
+    tags: Tags
+    template_options: tuple[str, ...]
+    """Options of the chat template as name=value. They need --tokenizer."""
+
+
+def evaluate_server(line: CommandLine[Any]) -> int:
+    """Evaluate as the line says. Returns the exit code."""
+    words = line.words
+    if words.environment is not None or words.checkpoint is not None:
+        raise ValueError(
+            "With --server, the server's model plays: give one environment and --model-name, and neither a MODEL nor "
+            "--checkpoint."
+        )
+    if words.model_name is None and not line.helping:
+        raise ValueError("--server needs --model-name NAME; `heedful doctor --server URL` lists the names.")
+    defaults = served_settings(words.subject, words.model_name or "model")
+    settings = line.settings(ServedSettings, defaults, {"sampling.temperature": words.temperature})
+    return _evaluate(line.words, settings)
+
+
+def _evaluate(words: Any, settings: ServedSettings) -> int:
+    from heedful.run.served import evaluate_served, open_served
+
+    console = SafeConsole(soft_wrap=True)
+    with open_served(str(words.server), str(words.model_name), words.tokenizer, settings, console.print) as model:
+        said = model.description
+        console.print(f"Evaluating {said['model']} at {said['url']} ({said['server']}; {said['dialect']})")
+        evaluation = evaluate_served(model, settings, words.out, console)
+        about = {
+            "subject": f"{said['model']} at {said['url']}",
+            "model": said["model"],
+            "served": dict(said),
+            "settings": {name: value for name, value in to_json(settings).items() if name != "json"},
+        }
+    console.print(success_table(evaluation.metrics, settings.samples, settings.sampling.temperature))
+    if evaluation.sequence:
+        console.print(f"best fixed sequence: {' || '.join(evaluation.sequence)}")
+    for sentence in evaluation.sentences[2:]:
+        console.print(sentence)
+    if settings.json is not None:
+        write_numbers(settings.json, about, evaluation.metrics, evaluation.sequence)
+        console.print(f"written to {settings.json}")
+    folder = evaluation.folder.path
+    console.print(f"page: {evaluation.folder.report}")
+    console.print(f"does its reasoning heed its input? heedful audit {folder} {_scorer(words, settings)}")
+    return 0
+
+
+def play_server(line: CommandLine[Any]) -> int:
+    """Play as the line says. Returns the exit code."""
+    words = line.words
+    if words.env is None or (words.model_name is None and not line.helping):
+        raise ValueError(
+            "A served model needs an environment and its name: heedful play ENV --by URL --model-name NAME."
+        )
+    defaults = served_settings(words.env, words.model_name or "model")
+    settings = line.settings(
+        ServedPlaySettings,
+        ServedPlaySettings(
+            env=defaults.env,
+            context=defaults.context,
+            sampling=defaults.sampling,
+            tags=defaults.tags,
+            template_options=defaults.template_options,
+        ),
+    )
+    from heedful.run.served import open_served
+
+    console = SafeConsole()
+    shared = {name: getattr(settings, name) for name in ("api_key_env", "context", "tags", "template_options")}
+    # A greedy episode is played as one, which an evaluation plays besides the sampled ones.
+    asked = replace(defaults, **shared, env=settings.env, sampling=replace(settings.sampling, greedy=False))
+    with open_served(words.by, str(words.model_name), words.tokenizer, asked, console.print) as model:
+        return _play(model, settings, console)
+
+
+def _play(model: ServedModel, settings: ServedPlaySettings, console: Console) -> int:
+    from heedful.policies.served_text import text_alone
+    from heedful.rollout.player import Player
+    from heedful.run.terminal import episode_text
+    from heedful.seeds import derive
+    from heedful.types import Group
+
+    env, task = settings.env, drawn_task(settings)
+    console.print(f"{model.name} at {model.facts.url}: {named(task, settings.member)}", style="bold", soft_wrap=True)
+    policy = model.policy(settings.sampling, derive(settings.seed, "play", settings.member))
+    player = Player(env.episode(), task, settings.member, env.turns, settings.context)
+    while player.ending is None:
+        player.advance(policy.answer(player.conversation)[0])
+    trajectory = player.trajectory(policy.temperature, policy.version)
+    if model.text_only:
+        (group,) = text_alone([Group(task, (trajectory,))])
+        (trajectory,) = group.trajectories
+    console.print(episode_text(trajectory, settings.tags))
+    if not model.text_only:
+        console.print(table_of_turns(trajectory.turns))
+    if trajectory.outcome is None:
+        console.print(f"the environment broke: {trajectory.error}", style="red", markup=False)
+        return 1
+    console.print(ended(trajectory.ending.value, trajectory.outcome, trajectory.reward), style="bold")
+    return 0

@@ -1,0 +1,193 @@
+"""What is installed on this machine: packages, extras, processors, and the folders in which heedful keeps copies.
+
+Nothing large is imported. torch is asked for its devices only if it is installed, and a torch that cannot be loaded is
+a finding, not an error.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.seedlings.recipe import cache_root
+from heedful.version import __version__
+
+DEVELOPMENT = ("dev", "docs", "release")
+"""Extras for work on heedful itself. A user misses nothing without them."""
+
+_REQUIREMENT = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*\])?\s*([^;]*)(?:;.*extra\s*==\s*['\"]([\w-]+)['\"])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """One extra of heedful, such as `train`."""
+
+    name: str
+    missing: tuple[str, ...]
+    """Packages that are not installed, or are older than the extra needs, as they stand in its requirements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A folder with copies that can be made or downloaded again."""
+
+    path: str
+    holds: str
+    bytes: int | None
+    """`None`: there is no such folder yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Everything that `heedful doctor` says about this machine."""
+
+    heedful: str
+    python: str
+    system: str
+    cores: int
+    threads: Mapping[str, str]
+    """The variables that limit the threads of numerical libraries, as far as they are set."""
+    torch: str
+    """The version, or why torch is not there."""
+    gpus: tuple[str, ...]
+    extras: tuple[Extra, ...]
+    caches: tuple[Cache, ...]
+    faults: tuple[str, ...] = ()
+    """Sentences about what is broken. Extras that are not installed are no faults."""
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """The extras for users that are not complete."""
+        return tuple(extra.name for extra in self.extras if extra.missing and extra.name not in DEVELOPMENT)
+
+
+def examine_machine() -> Machine:
+    """Look at this machine. Takes a few seconds where torch is installed, because torch is then imported."""
+    requirements, faults = _requirements()
+    torch, gpus, fault = _torch()
+    broken = _broken(requirements.get("", ()))
+    return Machine(
+        heedful=__version__,
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.machine()}",
+        cores=_cores(),
+        threads={name: os.environ[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS") if name in os.environ},
+        torch=torch,
+        gpus=gpus,
+        extras=tuple(Extra(name, _unmet(of)) for name, of in requirements.items() if name),
+        caches=tuple(Cache(str(path), holds, size_of(path)) for path, holds in _cache_folders()),
+        faults=(*faults, *broken, *([fault] if fault else [])),
+    )
+
+
+def how_to_add(extras: Sequence[str]) -> str:
+    """The command that adds extras to this installation: in a checkout, from it."""
+    checkout = Path(__file__).parents[3]
+    if (checkout / "pyproject.toml").is_file():
+        return f'pip install -e "{checkout}[{",".join(extras)}]"'
+    return f'pip install "heedful[{",".join(extras)}]"'
+
+
+def size_of(folder: Path) -> int | None:
+    """Bytes of all files under a folder, each counted once. `None` if there is no such folder."""
+    if not folder.is_dir():
+        return None
+    seen: set[tuple[int, int]] = set()
+    total = 0
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            try:
+                status = os.lstat(os.path.join(parent, name))
+            except OSError:
+                continue  # removed meanwhile
+            if (status.st_dev, status.st_ino) not in seen:
+                seen.add((status.st_dev, status.st_ino))
+                total += status.st_size
+    return total
+
+
+def requirements_of(lines: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Requirements as `name>=1.2`, by extra. The empty name has what is always needed.
+
+    >>> requirements_of(['numpy>=1.26', 'torch>=2.6; extra == "train"'])
+    {'': ('numpy>=1.26',), 'train': ('torch>=2.6',)}
+    """
+    found: dict[str, tuple[str, ...]] = {"": ()}
+    for line in lines:
+        parts = _REQUIREMENT.match(line)
+        if parts is not None:
+            name, versions, extra = parts[1], parts[2].replace(" ", ""), parts[3] or ""
+            found[extra] = (*found.get(extra, ()), f"{name}{versions}")
+    return found
+
+
+def satisfies(version: str, requirement: str) -> bool:
+    """Whether a version has at least the lower bound of a requirement. Upper bounds are left to pip.
+
+    >>> satisfies("2.13.0+cpu", "torch>=2.6"), satisfies("1.9", "numpy>=1.26,<3")
+    (True, False)
+    """
+    bound = re.search(r">=([\d.]+)", requirement)
+    return bound is None or _release(version) >= _release(bound[1])
+
+
+def _release(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3]]
+
+
+def _requirements() -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    try:
+        return requirements_of(importlib.metadata.requires("heedful") or []), []
+    except importlib.metadata.PackageNotFoundError:
+        fault = "heedful runs from its source but is not installed, so its extras are unknown: pip install -e ."
+        return {"": ()}, [fault]
+
+
+def _unmet(requirements: Sequence[str]) -> tuple[str, ...]:
+    return tuple(requirement for requirement in requirements if not _met(requirement))
+
+
+def _met(requirement: str) -> bool:
+    name = re.split(r"[<>=!~]", requirement)[0]
+    try:
+        return satisfies(importlib.metadata.version(name), requirement)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+def _broken(core: Sequence[str]) -> list[str]:
+    return [
+        f"heedful needs {requirement}, which is not installed: {how_to_add(['train'])}" for requirement in _unmet(core)
+    ]
+
+
+def _torch() -> tuple[str, tuple[str, ...], str]:
+    """The version of torch, the names of its GPUs, and the sentence about a torch that cannot be loaded."""
+    if importlib.util.find_spec("torch") is None:
+        return "not installed", (), ""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        return "cannot be loaded", (), f"torch is installed but cannot be loaded ({reason}): install it again."
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        gpus.append("mps")
+    return str(torch.__version__), tuple(gpus), ""
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cache_folders() -> list[tuple[Path, str]]:
+    user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    vllm = Path(os.environ.get("HEEDFUL_VLLM_ENV") or user / "heedful" / "vllm-env")
+    hub = Path(os.environ.get("HF_HOME") or user / "huggingface")
+    return [(cache_root() / "seedlings", "seedlings"), (vllm, "vLLM for tests"), (hub, "models and data sets")]

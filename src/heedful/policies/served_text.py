@@ -1,0 +1,98 @@
+"""A policy that asks an OpenAI-compatible chat endpoint: messages go out, and text alone comes back.
+
+Ids and log-probabilities of such replies are unknown. While an episode runs, a reply has one placeholder id per
+character, so that thought and answer are found as in replies of ids. `text_alone` takes the placeholders away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from heedful.inference import Client, Draw, OpenAIText, ServerRefused, Usage, Written
+from heedful.models.replies import ReplyParser, Tags
+from heedful.policies.sampling import Sampling
+from heedful.seeds import derive
+from heedful.types import Conversation, Group, Prompt, Reply, Span, Turn
+
+_END = 0x110000
+"""One past the last code point: the placeholder of the end of a reply."""
+
+_TOO_LONG = ("context length", "context_length", "max_model_len", "too many tokens")
+"""Words of servers that refuse a conversation because it fills the model's window."""
+
+
+class TextPolicy:
+    """Replies of one model behind `/v1/chat/completions`.
+
+    A thought that the server gives apart from the text is put before it, between the tags of thoughts. Where the
+    conversation fills the model's window, the reply is empty and cut, as with other policies.
+    """
+
+    version = 0
+    draws_together = False
+
+    def __init__(self, client: Client, model: str, sampling: Sampling, tags: Tags, seed: int) -> None:
+        """`model`: the name that the server gives it. `seed`: sent with each request, derived per turn."""
+        self.temperature = sampling.temperature
+        self.parallel = client.limits.connections
+        self._client, self._model, self._sampling, self._tags, self._seed = client, model, sampling, tags, seed
+        self._dialect = OpenAIText()
+        self._parser = ReplyParser(lambda ids: "".join(map(chr, ids)), tags, {_END})
+
+    def keep(self, keys: Collection[str]) -> None:
+        """Do nothing: the server has its own cache."""
+
+    def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
+        return [self.answer(conversation)[0] for conversation in conversations]
+
+    def answer(self, conversation: Conversation) -> tuple[Reply, Usage]:
+        """One reply, and the tokens that the server counted for it."""
+        prompt = _new_text(conversation)
+        messages = [(message.role, message.content) for message in conversation.messages]
+        seed = derive(self._seed, conversation.key, conversation.turn)
+        draw = Draw(self.temperature, self._sampling.greedy, self._sampling.tokens_per_turn, seed)
+        call = self._dialect.draw(messages, draw, self._model)
+        try:
+            written = self._client.ask(call, self._dialect.written, conversation=conversation.key)
+        except ServerRefused as refusal:
+            if refusal.status == 400 and any(words in str(refusal).lower() for words in _TOO_LONG):
+                return Reply(prompt, (), "", (), (), Span(0, 0), Span(0, 0), closed=False, cut=True), Usage()
+            raise
+        return self._reply(prompt, written), written.usage
+
+    def _reply(self, prompt: Prompt, written: Written) -> Reply:
+        text = written.text
+        if written.thought and self._tags.open not in text:
+            text = f"{self._tags.open}{written.thought}{self._tags.close}{text}"
+        characters = tuple(map(ord, text))
+        ids = characters if written.cut and text else (*characters, _END)
+        return replace(self._parser.parse(prompt, ids, (), (), opening=""), cut=written.cut)
+
+
+def text_alone(groups: Sequence[Group]) -> list[Group]:
+    """The same episodes without placeholders: a reply has its text, and neither ids nor ranges."""
+    return [
+        replace(
+            group,
+            trajectories=tuple(
+                replace(trajectory, turns=tuple(map(_text_turn, trajectory.turns))) for trajectory in group.trajectories
+            ),
+        )
+        for group in groups
+    ]
+
+
+def _text_turn(turn: Turn) -> Turn:
+    nothing = Span(0, 0)
+    return replace(turn, reply=replace(turn.reply, ids=(), logprobs=(), entropies=(), thought=nothing, answer=nothing))
+
+
+def _new_text(conversation: Conversation) -> Prompt:
+    """The texts since the last reply, or all of them where the conversation restarts."""
+    shown = []
+    for message in reversed(conversation.messages):
+        if message.role == "assistant" and not conversation.restarts:
+            break
+        shown.append(message.content)
+    return Prompt("\n".join(reversed(shown)) + "\n", (), conversation.restarts)

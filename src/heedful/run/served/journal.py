@@ -1,0 +1,181 @@
+"""The journal of an evaluation: every reply is written when it arrives.
+
+So an interrupted evaluation asks for none twice. An environment is a pure function of its task and the replies. The
+episodes are played again from the journal, up to the replies that are missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from heedful.inference import Usage
+from heedful.types import Conversation, Prompt, Reply, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The cost of all replies so far, interrupted sessions included."""
+
+    replies: int = 0
+    prompt_tokens: int = 0
+    sampled_tokens: int = 0
+    cached_tokens: int = 0
+    """Tokens of prompts that the server had in its prefix cache. They are counted in `prompt_tokens`, too."""
+    uncounted: int = 0
+    """Replies for which the server named no tokens."""
+    seconds: float = 0.0
+    """Wall time in which replies were asked for."""
+
+
+class Answering(Protocol):
+    """A policy that answers one conversation and says what that cost."""
+
+    @property
+    def temperature(self) -> float: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def parallel(self) -> int: ...
+
+    def answer(self, conversation: Conversation) -> tuple[Reply, Usage]: ...
+
+
+class ReplyJournal:
+    """The file `replies.jsonl`: one line per reply. Safe for several threads.
+
+    An incomplete last line, as a kill leaves it, is dropped. Raises ValueError for any other line that cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._entries: dict[str, dict[str, Any]] = {}
+        self._session, self._began = 0, time.monotonic()
+        for entry in self._read():
+            self._entries[entry["at"]] = entry
+            self._session = max(self._session, entry["session"] + 1)
+        self.found = len(self._entries)
+        """Replies of earlier sessions."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._stream = path.open("a", encoding="utf-8")
+
+    def get(self, at: str) -> Reply | None:
+        """The reply that is written under this name."""
+        with self._lock:
+            entry = self._entries.get(at)
+        return None if entry is None else _reply(entry["reply"])
+
+    def add(self, at: str, reply: Reply, usage: Usage) -> None:
+        entry = {
+            "at": at,
+            "reply": asdict(reply),
+            "usage": [usage.prompt, usage.sampled, usage.cached],
+            "session": self._session,
+            "clock": round(time.monotonic() - self._began, 3),
+        }
+        line = json.dumps(entry, ensure_ascii=True)
+        with self._lock:
+            self._entries[at] = entry
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    @property
+    def totals(self) -> Totals:
+        with self._lock:
+            entries = list(self._entries.values())
+        prompt, sampled, cached = (sum(entry["usage"][place] or 0 for entry in entries) for place in range(3))
+        clocks: dict[int, float] = {}
+        for entry in entries:
+            clocks[entry["session"]] = max(entry["clock"], clocks.get(entry["session"], 0.0))
+        uncounted = sum(entry["usage"][1] is None for entry in entries)
+        return Totals(len(entries), prompt, sampled, cached, uncounted, sum(clocks.values()))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def remove(self) -> None:
+        """Close and delete the file. The replies are in the rollouts then."""
+        self.close()
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> list[dict[str, Any]]:
+        if not self._path.exists():
+            return []
+        content = self._path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            self._path.write_bytes(whole)
+        entries = []
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                entries.append(json.loads(line))
+                _reply(entries[-1]["reply"])
+            except (ValueError, TypeError, KeyError) as error:
+                raise ValueError(
+                    f"Expected one reply per line in {self._path}, found on line {number} {line[:60]!r} ({error}). "
+                    "Delete that line, and the reply is asked for again."
+                ) from error
+        return entries
+
+
+class JournaledPolicy:
+    """A policy that takes replies from a journal, and writes those that it has to ask for.
+
+    `scope`: part of the names of the replies, such as the kind and the seed of the sampling. `tell`: called after each
+    reply. The name of a reply includes a digest of its conversation, so a changed environment is asked anew.
+    """
+
+    draws_together = False
+
+    def __init__(self, policy: Answering, journal: ReplyJournal, scope: str, tell: Callable[[], None]) -> None:
+        self.temperature, self.version, self.parallel = policy.temperature, policy.version, policy.parallel
+        self._policy, self._journal, self._scope, self._tell = policy, journal, scope, tell
+
+    def keep(self, keys: Collection[str]) -> None:
+        """Do nothing: a server keeps its own cache."""
+
+    def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
+        """One reply per conversation. Several are asked for at once."""
+        if len(conversations) < 2:
+            return [self._answer(conversation) for conversation in conversations]
+        with ThreadPoolExecutor(min(self.parallel, len(conversations)), thread_name_prefix="ask") as pool:
+            return list(pool.map(self._answer, conversations))
+
+    def _answer(self, conversation: Conversation) -> Reply:
+        at = f"{self._scope}/{conversation.key}/{conversation.turn}/{_digest(conversation)}"
+        reply = self._journal.get(at)
+        if reply is None:
+            reply, usage = self._policy.answer(conversation)
+            self._journal.add(at, reply, usage)
+        self._tell()
+        return reply
+
+
+def _digest(conversation: Conversation) -> str:
+    texts = [[message.role, message.content, message.ids] for message in conversation.messages]
+    return hashlib.sha256(json.dumps([texts, conversation.restarts]).encode()).hexdigest()[:16]
+
+
+def _reply(tree: dict[str, Any]) -> Reply:
+    prompt = tree["prompt"]
+    return Reply(
+        Prompt(prompt["text"], tuple(prompt["ids"]), prompt["restarts"], prompt["history"]),
+        tuple(tree["ids"]),
+        tree["text"],
+        tuple(tree["logprobs"]),
+        tuple(tree["entropies"]),
+        Span(**tree["thought"]),
+        Span(**tree["answer"]),
+        tree["closed"],
+        tree["cut"],
+    )

@@ -1,0 +1,126 @@
+"""Cross-scoring with a model that a server holds: one request per pair of prompt and thought, at temperature 1.
+
+A server reports log-probabilities of prompts under log softmax(logits), whatever temperature is asked for. So another
+temperature is refused. A request reads its whole prompt: N x M pairs cost N M (prompt + thought) tokens, where
+`HFScorer` reads every prompt once. Torch-free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from heedful.inference import Client, OpenAITokens, TokenDialect
+from heedful.inference.examination import ServerFacts
+from heedful.models.rounding import EPS, rounding_of
+from heedful.protocols import WindowExceeded
+from heedful.scorers.pairs import Ids, refuse_malformed
+from heedful.scorers.score_sums import ScoreSums
+from heedful.types import CrossScores
+
+_RAW = ("raw_logits", "processed_logits")
+"""Modes of vLLM in which the reported numbers are logits."""
+
+
+class ServerScorer:
+    """A scorer of thoughts under prompts, with the weights that a server holds now.
+
+    The scores equal `HFScorer`'s for the same weights at temperature 1, up to the rounding stated in
+    `CrossScores.noise`. The rounding is that of the server's dtype, or of bfloat16 if the server does not name it.
+
+    `model`: the name that the server gives the model. `facts`: what the server says about itself (`examine`). `name`:
+    empty for the policy that sampled. `head_tokens`: for each k, the sums over the first min(k, T_i) tokens.
+
+    Raises ValueError for a server that reports logits in place of log-probabilities.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        model: str,
+        facts: ServerFacts,
+        *,
+        name: str = "",
+        head_tokens: Sequence[int] = (16, 32),
+        dialect: TokenDialect | None = None,
+    ) -> None:
+        mode = facts.setting("logprobs_mode")
+        if mode in _RAW:
+            raise ValueError(
+                f"ServerScorer expects log-probabilities, but the server at {facts.url} reports {mode}: start it with "
+                "--logprobs-mode processed_logprobs."
+            )
+        self._client, self._model, self._name = client, model, name
+        self._window = facts.windows.get(model)
+        self._eps = EPS.get(str(facts.setting("dtype")), EPS["bfloat16"])
+        self._head_tokens = tuple(head_tokens)
+        self._dialect = dialect or OpenAITokens()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def cross_score(
+        self,
+        prompts_N: Sequence[Sequence[int]],
+        thoughts_M: Sequence[Sequence[int]],
+        own_M: Sequence[int],
+        temperature: float,
+        keep: Literal["sums", "tokens"] = "sums",
+    ) -> CrossScores:
+        """log p(z_i | x_j) under log softmax(logits), summed over tokens, for every i and j, in nats.
+
+        Prompts must be distinct and not empty. Thoughts may repeat, and an empty thought scores 0. Raises ValueError
+        for a temperature other than 1, WindowExceeded for pairs that do not fit the model's window, and
+        ServerUnreachable or ServerRefused if the server gives no scores.
+        """
+        prompts: list[Ids] = [tuple(map(int, ids)) for ids in prompts_N]
+        thoughts: list[Ids] = [tuple(map(int, ids)) for ids in thoughts_M]
+        refuse_malformed("ServerScorer", prompts, thoughts, own_M, temperature)
+        self._refuse_what_servers_cannot(prompts, thoughts, temperature)
+        row_of = {ids: row for row, ids in enumerate(dict.fromkeys(thoughts))}
+        sums = ScoreSums(list(map(len, row_of)), len(prompts), self._head_tokens, keep_tokens=keep == "tokens")
+        pairs = [(row, column) for ids, row in row_of.items() if ids for column in range(len(prompts))]
+        distinct = list(row_of)
+
+        def score(pair: tuple[int, int]) -> tuple[float, ...]:
+            return self._score(prompts[pair[1]], distinct[pair[0]])
+
+        with ThreadPoolExecutor(min(self._client.limits.connections, max(1, len(pairs)))) as pool:
+            for (row, column), logprobs in zip(pairs, pool.map(score, pairs), strict=True):
+                sums.add([row], [column], np.asarray(logprobs, dtype=np.float64)[None, None, :])
+        rows_M = [row_of[ids] for ids in thoughts]
+        whole, *heads = [cast(Sequence[Sequence[float]], sums_MN[rows_M]) for sums_MN in sums.sums_SMN]
+        return CrossScores(
+            scores_MN=whole,
+            lengths_M=list(map(len, thoughts)),
+            own_M=list(own_M),
+            heads=dict(zip(self._head_tokens, heads, strict=True)),
+            noise=rounding_of(self._eps, sums.sums_SMN[0], list(map(len, row_of))),
+            tokens=None if sums.tokens_MNT is None else cast(Any, [sums.tokens_MNT[row] for row in rows_M]),
+            method="server",
+        )
+
+    def _score(self, prompt: Ids, thought: Ids) -> tuple[float, ...]:
+        """The log-probability of each token of a thought after a prompt."""
+        ids = prompt + thought
+        call = self._dialect.score(ids, self._model)
+        return self._client.ask(call, lambda tree: self._dialect.scored(tree, ids))[-len(thought) :]
+
+    def _refuse_what_servers_cannot(self, prompts: list[Ids], thoughts: list[Ids], temperature: float) -> None:
+        if temperature != 1:
+            raise ValueError(
+                f"ServerScorer expects temperature 1, found {temperature:g}: a server reports log-probabilities of "
+                "prompts at temperature 1, whatever is asked for. Score with a model in this process (HFScorer, "
+                "--model)."
+            )
+        longest = max(map(len, prompts)) + max(map(len, thoughts), default=0)
+        # The server samples one token after what it scores.
+        if self._window is not None and longest >= self._window:
+            raise WindowExceeded(
+                f"ServerScorer expects prompt and thought to fit the server's window of {self._window} tokens with one "
+                f"to spare, found {longest}: score shorter prompts, or start the server with a larger --max-model-len."
+            )

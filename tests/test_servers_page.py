@@ -1,0 +1,56 @@
+"""docs/servers.md says what was run: its commands have the flags with which the tests start a real server."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "servers.md").read_text(encoding="utf-8")
+
+
+def real_vllm() -> Any:
+    spec = importlib.util.spec_from_file_location("real_vllm_of_page", ROOT / "tests" / "servers" / "real_vllm.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_starts_a_cpu_server_with_the_flags_of_the_tests() -> None:
+    (command,) = re.findall(r"VLLM_CPU_OMP_THREADS_BIND=nobind.*?\n\n", PAGE, flags=re.DOTALL)
+    words = command.replace("'", "").replace("\\", "").split()
+    flags = [word for flag in real_vllm().FLAGS for word in flag.split()]
+    assert [flag for flag in flags if flag not in words] == []
+
+
+def test_every_flag_of_the_command_has_its_reason() -> None:
+    table = PAGE.partition("| setting | without it |")[2].partition("\n\n")[0]
+    told = set(re.findall(r"--[a-z-]+", table))
+    obvious = {"--model", "--served-model-name", "--host", "--port", "--enforce-eager", "--max-num-seqs"}
+    flags = {flag for flag in real_vllm().FLAGS if flag.startswith("--")}
+    assert flags - told - obvious == {"--kv-cache-memory-bytes"}
+    assert "`--kv-cache-memory-bytes`" in PAGE  # in the troubleshooting
+
+
+def test_the_servers_torch_is_the_one_that_heedful_is_tested_with() -> None:
+    pins = [
+        (ROOT / name).read_text(encoding="utf-8").splitlines() for name in ("constraints.txt", "constraints-vllm.txt")
+    ]
+    torch = [[line for line in lines if line.startswith("torch==")] for lines in pins]
+    assert torch[0] == torch[1] != []
+
+
+def test_tests_of_real_servers_are_not_among_the_ordinary_ones() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert '-m "not proof and not gpu and not servers"' in makefile
+    assert "-m servers" in makefile
+    markers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    assert any(marker.startswith("servers:") for marker in markers["markers"])
+    assert "make test-servers" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
