@@ -122,8 +122,9 @@ ESTIMATORS = (
         f"{_of('retrieval/first_turn', 'accuracy_2way accuracy_8way')} retrieval/any_turn/accuracy_2way",
         "exact or by integration",
     ),
-    _row(
-        "`text/judge_accuracy`", "text/judge_accuracy", "text/judge_accuracy", "thoughts without any information: 1/N"
+    *(
+        _row(f"`{name}`", name, name, f"thoughts without any information: {chance}")
+        for name, chance in (("text/judge_accuracy", "1/N"), ("text/judge_accuracy_8way", "1/8"))
     ),
     _row("`text/template_share`", "text/template_share", "text/template_share", "exact, from the share of templates"),
     _row(
@@ -185,7 +186,7 @@ NO_INTERVAL: dict[str, str] = {
             "alarm", "template_collapse low_entropy_collapse noise_collapse format_collapse entropy_gaming entropy_rise"
         )
         + " "
-        + _of("alarm", "thought_bypassed input_blind oscillation starvation reward_blind success_drop")
+        + _of("alarm", "thought_bypassed input_blind oscillation starvation reward_blind success_drop sampler_mismatch")
     ),
     "a fact about the step's own groups": (
         _of("signal", "variance_dispersion mixed solved blind failed")
@@ -195,9 +196,12 @@ NO_INTERVAL: dict[str, str] = {
         + _of("filter", "collected_groups starved_tasks longest_skip readmitted")
     ),
     "a fact about the step's own update, or its cost": (
-        _of("policy", "loss gradient_norm learning_rate clip_fraction kl_to_sampler logprob_error kl_to_reference")
+        "sampler/probe_error "
+        + _of("policy", "loss gradient_norm learning_rate clip_fraction kl_to_sampler logprob_error kl_to_reference")
         + " "
-        + _of("policy", "entropy_coefficient importance_truncated explained_variance")
+        + _of("policy", "entropy_coefficient importance_truncated importance_masked explained_variance")
+        + " "
+        + _of("policy", "importance_kl importance_ess")
         + " "
         + _of("critic", "loss gradient_norm clip_fraction value_mean return_mean")
         + " tokens/<stage> time/<stage>"

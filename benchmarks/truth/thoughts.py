@@ -123,6 +123,6 @@ CASES = (
     *(_measured(channel, 16, 2) for channel in (Gaussian(0.5), Gaussian(2.0), Bits(1.0), Bits(1.0, share=0.5))),
     *(_measured(channel, 32, 8) for channel in (Gaussian(1.0), Bits(2.0), Bits(4.0, share=0.5))),
     *(_contexts(tasks) for tasks in (16, 8, 4)),
-    *(_blind(prompts, members) for prompts, members in ((8, 4),)),
+    *(_blind(prompts, members) for prompts, members in ((8, 4), (10, 4))),
     *(_templates(share, 16, 8) for share in (0.1, 0.5, 0.9)),
 )

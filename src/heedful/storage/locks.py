@@ -65,6 +65,7 @@ def held(folder: Path, note: Callable[[str], None] | None = None, take_over: boo
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     descriptor = _open_locked(path)
+    claimed = done = False
     try:
         before = _read(descriptor)
         if before is not None:
@@ -73,17 +74,18 @@ def held(folder: Path, note: Callable[[str], None] | None = None, take_over: boo
                 note(f"Taking over {folder} from {before}, which ended without releasing it.")
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(asdict(Holder.here())).encode(), 0)
-    except BaseException:
-        os.close(descriptor)
-        raise
+        claimed = True
+    finally:
+        if not claimed:
+            os.close(descriptor)
     try:
         yield descriptor
-    except BaseException:
+        done = True
+    finally:
         _release(path, descriptor)
-        with suppress(OSError):  # not empty, or gone
-            folder.rmdir()
-        raise
-    _release(path, descriptor)
+        if not done:
+            with suppress(OSError):  # not empty, or gone
+                folder.rmdir()
 
 
 def _open_locked(path: Path) -> int:
