@@ -28,12 +28,21 @@ def run_in_two(program: Sequence[str], folder: Path, variables: Mapping[str, str
 
     The store is kept here, as torchrun keeps it. It takes a free port, so no port can be taken by somebody else.
     """
-    store = TCPStore("127.0.0.1", 0, 2, True, timedelta(seconds=LIMIT_S), wait_for_workers=False)
-    kept = {"MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    with started(range(2), program, folder, kept | dict(variables or {})) as ranks:
+    store = store_of_two()
+    with started(range(2), program, folder, meeting_at(store) | dict(variables or {})) as ranks:
         said = ended(ranks)
     assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(text[-3000:] for text in said)
     return said
+
+
+def store_of_two() -> TCPStore:
+    """The store in which two ranks meet. It lives as long as the object."""
+    return TCPStore("127.0.0.1", 0, 2, True, timedelta(seconds=LIMIT_S), wait_for_workers=False)
+
+
+def meeting_at(store: TCPStore) -> dict[str, str]:
+    """The variables that send ranks to a store, as torchrun sets them."""
+    return {"MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
 
 
 def found_in_two(script: str, folder: Path, arguments: Sequence[str] = ()) -> list[dict[str, Any]]:

@@ -115,15 +115,15 @@ def test_what_cannot_be_scored_leaves_its_reason(judge: ModelJudge) -> None:
 
 def test_a_model_is_doubted_on_text_that_it_would_not_write_and_not_on_its_own(own_run: Path) -> None:
     source = str(RunFolder(own_run).checkpoint(3))
-    own = ModelJudge.load(source, AuditSettings(device="cpu"), TAGS, seed=0)
+    own = model_judge(source, AuditSettings(device="cpu"), TAGS, seed=0)
     for step in read(own_run)[1]:
         own.measure(step.number, step.groups, sampled_it=False)
     assert own.read_bytes > 500
     assert own.warnings() == []
-    again = ModelJudge.load(source, AuditSettings(device="cpu"), TAGS, seed=0)
+    again = model_judge(source, AuditSettings(device="cpu"), TAGS, seed=0)
     again.load_state(own.state())
     assert (again.nats, again.read_bytes) == (own.nats, own.read_bytes)
-    other = ModelJudge.load(source, AuditSettings(device="cpu"), TAGS, seed=0)
+    other = model_judge(source, AuditSettings(device="cpu"), TAGS, seed=0)
     strange = [group(f"prompt {place}", [f"<think>{'zq]%W#' * 5}</think>"]) for place in range(3)]
     other.measure(0, other.with_ids(strange, {}), sampled_it=False)
     (sentence,) = other.warnings()

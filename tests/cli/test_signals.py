@@ -23,7 +23,7 @@ from heedful import cli, stopping  # noqa: E402
 from heedful.run.checkpoint import checkpoints  # noqa: E402
 from heedful.stopping import OF_SCHEDULERS  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
-from processes import free_ports  # noqa: E402
+from processes import meeting_at, store_of_two  # noqa: E402
 
 LIMIT_S = 300.0
 """Only a test that hangs takes so long."""
@@ -129,7 +129,8 @@ def test_sigterm_lets_train_finish_its_step_with_its_workers_save_and_end_with_1
 
 
 def test_a_signal_to_one_rank_ends_all_ranks_after_the_step(model: str, tmp_path: Path) -> None:
-    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_ports(1)[0]}
+    store = store_of_two()
+    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", **meeting_at(store)}
     words = command("train", "waiting_echo:WaitingEcho", "--model", model, "--out", "run", *SMALL)
     ranks = [started(words, tmp_path, **common, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(2)]
     try:
@@ -245,7 +246,7 @@ def test_the_script_for_slurm_in_the_docs_saves_is_requeued_and_goes_on(model: s
     text = (
         script[1]
         .replace("heedful train frozen_lake", train)
-        .replace("heedful train --resume", f"{heedful} train --resume")
+        .replace("heedful train --resume", f"{heedful} train --trust waiting_echo --resume")
     )
     assert text.count(heedful) == 2
     (tmp_path / "job.sh").write_text(text)

@@ -33,7 +33,8 @@ def test_every_rank_is_handed_the_weights_and_samples_from_them(
         diagnostics=DiagnosticsConfig(enabled=False),
     )
     (tmp_path / "settings.json").write_text(json.dumps(to_json(config)))
-    run_in_two(["-m", "heedful", "train", "echo", "--config", "settings.json", "--out", "run"], tmp_path)
+    trusted = ["--trust", "folder_source"]
+    run_in_two(["-m", "heedful", "train", "echo", "--config", "settings.json", "--out", "run", *trusted], tmp_path)
     steps = ["weights 0", "policy 0 sampled", "weights 1", "policy 1 sampled"]
     after = ["weights 2", "policy 2 sampled", "policy 2 greedy"]
     assert [events(source, rank) for rank in range(2)] == [

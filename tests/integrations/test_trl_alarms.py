@@ -22,7 +22,7 @@ SPREAD = [[0, 1], [1, 0]]
 def collapsing_at(step: int) -> Any:
     """An alarm of a collapse at one step, whatever was measured."""
 
-    def observe(alarms: Alarms, at: int, metrics: Any) -> StepAlarms:
+    def observe(alarms: Alarms, at: int, metrics: Any, of_update: bool = False) -> StepAlarms:
         raised = (Alarm("template_collapse", at, "thoughts grew alike", "Read some.", collapse=True),)
         return StepAlarms(at, (), raised if at == step else ())
 

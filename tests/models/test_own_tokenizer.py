@@ -17,7 +17,7 @@ from hypothesis import strategies as st  # noqa: E402
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers  # noqa: E402
 
 from heedful.auditing import AuditSettings  # noqa: E402
-from heedful.auditing.scoring import ModelJudge  # noqa: E402
+from heedful.auditing.judges import model_judge  # noqa: E402
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags  # noqa: E402
 from heedful.models.folders import read_own_tokenizer, read_tokenizer  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
@@ -98,7 +98,7 @@ def _read(folder: Path) -> Any:
 def test_training_evaluation_and_audit_read_the_same_tokenizer(replaced: Path) -> None:
     with pytest.warns(UserWarning, match="The tokenizer of tokenizer.json is used"):
         _, trained = load_model(str(replaced), torch.device("cpu"))
-    judge = ModelJudge.load(str(replaced), AuditSettings(device="cpu"), ThoughtTags(), seed=0)
+    judge = model_judge(str(replaced), AuditSettings(device="cpu"), ThoughtTags(), seed=0)
     for tokenizer in (trained, judge.tokenizer):
         assert tokenizer("echo b", add_special_tokens=False).input_ids == [3, 2]
     assert judge.warnings() == [judge.note]
@@ -157,7 +157,7 @@ def test_a_model_that_finds_the_thoughts_improbable_is_said_to_be_the_wrong_one(
     folder = tmp_path / "model"
     llama(len(tokenizer)).float().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    judge = ModelJudge.load(str(folder), AuditSettings(device="cpu"), ThoughtTags(), seed=0)
+    judge = model_judge(str(folder), AuditSettings(device="cpu"), ThoughtTags(), seed=0)
     # 100 bytes at ln 2 nats each are 1 bit per character, and 300 times that are 3.
     judge.read_bytes, judge.nats = 100, 100 * 0.6931471805599453
     assert judge.warnings() == []

@@ -121,7 +121,7 @@ def test_every_section_is_there(page: str) -> None:
     for heading in (
         "regime: template",
         "Success rose from 0.42 to 0.58",
-        "0.160 [0.110 to 0.210], n 256",
+        "0.160 [0.110 to 0.210 †], n 256",
         "Mutual information, first turn",
         "Groups by kind",
         "KL divergence of the policy",

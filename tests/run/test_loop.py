@@ -407,11 +407,17 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def saved_run(echo_run: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has ended, with its checkpoints."""
+    return trained(echo_run, tmp_path_factory.mktemp("saved") / "run").folder.path
+
+
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_checkpoint_is_named_with_what_to_delete(
-    echo_run: TrainConfig, whole_run: tuple[Path, int], tmp_path: Path, damage: Callable[[Path], None]
+    echo_run: TrainConfig, saved_run: Path, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    found = checkpoint.checkpoints(whole_run[0] / "checkpoints")[-1]
+    found = checkpoint.checkpoints(saved_run / "checkpoints")[-1]
     copy = Path(shutil.copytree(found.path, tmp_path / found.path.name))
     damage(copy)
     with pytest.raises(ValueError, match=f"Delete the folder {copy} to resume from the checkpoint before it"):

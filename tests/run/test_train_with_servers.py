@@ -83,39 +83,28 @@ def test_lock_step_and_asynchronous_collection_train_on_the_same_episodes(config
 
 
 def test_a_server_that_stays_away_ends_the_run_with_a_sentence_and_all_steps_saved(
-    config: TrainConfig, server: FakeServer, tmp_path: Path
+    config: TrainConfig, server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     straight = trained(config, tmp_path / "straight")
     server.restart()
     calls = iter(["sampled", "greedy", "step 0", "step 1"])
-    play = config.collect
+    play = type(config.collect).__call__
 
-    def collect(policy: object, request: object) -> object:
+    def collect(collector: object, policy: object, request: object) -> object:
         if next(calls) == "step 1":
             server.faults += [Fault("refuse")] * 100_000
-        return play(policy, request)  # type: ignore[arg-type]
+        return play(collector, policy, request)
 
-    failing = replace(config, collect=Collecting(collect), policy=replace(config.policy, patience=0.2))
+    monkeypatch.setattr(type(config.collect), "__call__", collect)
+    failing = replace(config, policy=replace(config.policy, patience=0.2))
     with pytest.raises(ServerUnreachable, match=r"patience is 0\.2 s"):
         trained(failing, tmp_path / "run")
     server.faults.clear()
+    monkeypatch.undo()
     (saved,) = checkpoint.checkpoints(tmp_path / "run" / "checkpoints")
     assert saved.version == 1
     rest = trained(config, tmp_path / "rest", saved)
     assert same(rest.weights, straight.weights), "as if nothing had happened"
-
-
-class Collecting:
-    """A collector that is a function, in a configuration that is not written down."""
-
-    def __init__(self, collect: object) -> None:
-        self._collect = collect
-
-    def sampling(self, sampling: object) -> object:
-        return sampling
-
-    def __call__(self, policy: object, request: object) -> object:
-        return self._collect(policy, request)  # type: ignore[operator]
 
 
 def test_a_server_that_keeps_its_first_weights_stops_the_run_after_the_first_update(

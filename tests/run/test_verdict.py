@@ -86,9 +86,11 @@ def test_a_gain_of_both_policies_is_more_than_sharpening(folder: Folder) -> None
     low, high = 0.6 - 0.235236, 0.6 + 0.235236
     assert conclusion.sentences[0] == (
         f"Sampled success on 20 held-out tasks: 0.200 [0.100, 0.300] before, 0.800 [0.700, 0.900] after; "
-        f"gain +0.600 [+{low:.3f}, +{high:.3f}], paired by task."
+        f"gain +0.600 [+{low:.3f}, +{high:.3f}] †, paired by task."
     )
-    assert conclusion.sentences[1].startswith("Greedy success on 20 held-out tasks: 0.300 [0.200, 0.400] before, 0.900")
+    assert conclusion.sentences[1].startswith(
+        "Greedy success on 20 held-out tasks: 0.300 [0.200, 0.400] † before, 0.900"
+    )
     assert conclusion.sentences[2] == "More than sharpening: the greedy policy, free of sampling noise, gained too."
     assert conclusion.sentences[3] == (
         "Without reading the input a random policy reaches 0.100 [0.000, 0.200] and the best fixed action sequence "
@@ -141,7 +143,7 @@ def test_a_greedy_loss_is_said_to_be_the_price(folder: Folder) -> None:
     folder.evaluated(0, sampled=4, greedy=19)
     folder.evaluated(6, sampled=16, greedy=9)
     sentences = folder.conclude().sentences
-    assert "; gain -0.500 [-0.740, -0.260], paired by task." in sentences[1]
+    assert "; gain -0.500 [-0.740, -0.260] †, paired by task." in sentences[1]
     assert sentences[2].startswith("Sharpening only, and at a price")
 
 
@@ -192,8 +194,8 @@ def test_what_the_thoughts_share_with_the_input_is_told_from_the_last_measuremen
     folder.write(4, *measured(gap=0.25, mi=2.7, saturated=1.0, regime=Metric("regime/first_turn", "diverse", 64)))
     conclusion = folder.conclude()
     assert conclusion.sentences[1:3] == (
-        "The thoughts and the input share 2.700 [2.600, 2.800] nats of at most 2.773 (saturated: this says only that "
-        "it has not collapsed); the gap per token went from 0.500 [0.400, 0.600] to 0.250 [0.150, 0.350]; the own "
+        "The thoughts and the input share 2.700 [2.600, 2.800] † nats of at most 2.773 (saturated: this says only that "
+        "it has not collapsed); the gap per token went from 0.500 [0.400, 0.600] † to 0.250 [0.150, 0.350] †; the own "
         "prompt is found in 0.750 [0.700, 0.800] of cases, chance 0.062, p = 0.001 (step 4).",
         "Regime: diverse.",
     )
@@ -206,8 +208,8 @@ def test_a_gap_per_token_that_only_longer_thoughts_lower_is_told_with_the_gap_of
         length = Metric("information/first_turn/thought_tokens", tokens, 64, tokens, tokens)
         folder.write(step, *measured(gap=gap), thoughts, length)
     assert (
-        "to 0.250 [0.150, 0.350], that of a thought from 8.000 [7.000, 9.000] to 8.000 [7.000, 9.000] nats (length "
-        "16.000 [16.000, 16.000], then 32.000 [32.000, 32.000] tokens); the own prompt"
+        "to 0.250 [0.150, 0.350] †, that of a thought from 8.000 [7.000, 9.000] † to 8.000 [7.000, 9.000] † nats "
+        "(length 16.000 [16.000, 16.000] †, then 32.000 [32.000, 32.000] † tokens); the own prompt"
     ) in folder.conclude().sentences[1]
 
 

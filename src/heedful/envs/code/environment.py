@@ -329,7 +329,7 @@ def _verdict(result: Grade | None) -> str:
     if result is None:
         return "no program"
     if result.right:
-        return f"passed all {result.tests} tests in {result.seconds:.2f} s"
+        return f"passed all {result.tests} tests"
     failure = result.failure
     return f"failed test {failure.number if failure else 0}: {clean(failure.reason) if failure else ''}"
 

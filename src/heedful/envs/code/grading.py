@@ -40,8 +40,6 @@ class Grade:
     tests: int
     failure: Failure | None
     """The first failure, in the order of the tests."""
-    seconds: float
-    """CPU time of the program, over all tests."""
 
     @property
     def right(self) -> bool:
@@ -65,16 +63,15 @@ def grade(problem: Problem, program: str, sandbox: Sandbox, whole: bool) -> Grad
     program = completed(problem, program)
     if problem.form == "checker":
         return _checked(problem, program, sandbox)
-    passed, seconds, first = 0, 0.0, None
+    passed, first = 0, None
     for number, case in enumerate(problem.cases, 1):
         outcome = _run(problem, program, case, sandbox)
-        seconds += outcome.cpu
         failure = _failure(problem, case, outcome, number)
         passed += failure is None
         first = first or failure
         if failure and not whole:
             break
-    return Grade(passed, problem.tests, first, seconds)
+    return Grade(passed, problem.tests, first)
 
 
 def completed(problem: Problem, program: str) -> str:
@@ -142,14 +139,14 @@ def _checked(problem: Problem, program: str, sandbox: Sandbox) -> Grade:
     except NotPlain:
         right = False
     if right:
-        return Grade(1, 1, None, candidate.cpu)
+        return Grade(1, 1, None)
     if candidate.ending == "error":
         reason = f"it raised {last_line(candidate.stderr)}"
     elif candidate.ending in _REASONS and candidate.status != -9:
         reason = _REASONS[candidate.ending]
     else:
         reason = "it did not pass the checks"
-    return Grade(0, 1, Failure(1, reason), candidate.cpu)
+    return Grade(0, 1, Failure(1, reason))
 
 
 def last_line(stderr: bytes) -> str:
