@@ -93,8 +93,8 @@ def test_a_gain_of_both_policies_is_more_than_sharpening(folder: Folder) -> None
     )
     assert conclusion.sentences[2] == "More than sharpening: the greedy policy, free of sampling noise, gained too."
     assert conclusion.sentences[3] == (
-        "Without reading the input a random policy reaches 0.100 [0.000, 0.200] and the best fixed action sequence "
-        "0.150 [0.050, 0.250]; the trained policy is above both."
+        "Without reading the input a random policy reaches 0.100 [0.000, 0.200] † and the best fixed action sequence "
+        "0.150 [0.050, 0.250] †; the trained policy is above both."
     )
     sampled, greedy = conclusion.figures
     assert (sampled.name, sampled.n, sampled.value) == ("gain/sampled", 20, pytest.approx(0.6))
