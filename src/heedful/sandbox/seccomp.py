@@ -144,7 +144,7 @@ _ATTACKS = (
 
 _CLONE_THREAD = 0x00010000
 _AF_UNIX = 1
-_TERMINAL_SIZE = (0x5401, 0x5421, 0x5450, 0x5451)
+_REQUESTS = (0x5401, 0x5421, 0x5450, 0x5451)
 """The `ioctl` requests TCGETS (is this a terminal?), FIONBIO, FIONCLEX and FIOCLEX."""
 _DESCRIPTOR_FLAGS = (0, 1, 2, 3, 4, 1030)
 """The `fcntl` commands F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL and F_DUPFD_CLOEXEC."""
@@ -168,7 +168,7 @@ def filter_program(machine: Machine, pid: int) -> list[Instruction]:
     for name, answer in _answers(machine):
         program += [(_EQUAL, 0, 1, machine.calls[name]), (_RETURN, 0, 0, answer)]
     for name, argument, values in (
-        ("ioctl", 1, _TERMINAL_SIZE),
+        ("ioctl", 1, _REQUESTS),
         ("fcntl", 1, _DESCRIPTOR_FLAGS),
         ("tgkill", 0, (pid,)),
         ("socketpair", 0, (_AF_UNIX,)),

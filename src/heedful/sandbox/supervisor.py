@@ -57,8 +57,8 @@ MODULES = (
 )
 """What a program can import. Nothing else can be loaded, since no file can be opened."""
 
-_OLDEST_TICK = 0.05
-"""Longest wait in seconds between two looks at the deadlines."""
+_RETRY_SECONDS = 0.05
+"""Until the next look at programs whose deadline has passed and that have not ended yet."""
 
 
 @dataclass(slots=True)
@@ -142,7 +142,7 @@ def _wait(running: dict[int, _Running]) -> float | None:
     if not running:
         return None
     nearest = min(each.deadline for each in running.values()) - time.monotonic()
-    return max(1.0, min(nearest, 3600.0) * 1000) if nearest > 0 else _OLDEST_TICK * 1000
+    return max(1.0, min(nearest, 3600.0) * 1000) if nearest > 0 else _RETRY_SECONDS * 1000
 
 
 def _start(
