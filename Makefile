@@ -59,11 +59,11 @@ dist: setup ## Build wheel and source distribution, check them, and try the whee
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python tests/installed_wheel.py dist/*.whl
 
-proofs: setup ## Run the property proofs at full size and write docs/results/proofs.md.
+proofs: setup ## Run the property proofs at full size and write docs/results/proofs.md; OF="tests/faults" for a part.
 	@mkdir -p build
 	@rm -f build/proofs.xml
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m proof --junitxml build/proofs.xml; status=$$?; \
-		$(BIN)/python tests/proof_results.py build/proofs.xml docs/results/proofs.md && exit $$status
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m proof $(OF) --junitxml build/proofs.xml; status=$$?; \
+		$(BIN)/python tests/proof_results.py $(if $(OF),--part) build/proofs.xml docs/results/proofs.md && exit $$status
 
 clean: ## Remove the environment and everything built; runs/ stays.
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

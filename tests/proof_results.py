@@ -1,6 +1,8 @@
 """The page `docs/results/proofs.md`, made from the JUnit report of `make proofs`.
 
-The page shows every proof of the report, failures included, and refuses a report without a single proof.
+The page shows every proof of the report, failures included, and refuses a report without a single proof. A report of
+some files (`make proofs OF="tests/faults"`) replaces the rows of these files. The other rows stay, with the commit at
+which they ran, as long as their file exists.
 
 A proof states its size with `record_property("cases", 10_000)`, and may add a result in words under the name `found`.
 """
@@ -17,40 +19,60 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 PACKAGES = ("heedful", "numpy", "scipy", "torch", "hypothesis")
+COLUMNS = "| file | proof | cases | result | seconds | commit |"
 
 
-def page(report: ElementTree.Element, origin: str) -> str:
-    """The page in Markdown. Raises ValueError if the report contains no test."""
+def page(report: ElementTree.Element, commit: str, origin: str, kept: Sequence[str] = ()) -> str:
+    """The page in Markdown; `kept` are rows of other files. Raises ValueError if the report contains no test."""
     # A module whose library is missing is reported as one skipped case without a class: it is no proof.
     cases = [case for case in report.iter("testcase") if case.get("classname")]
-    cases.sort(key=lambda case: (case.get("classname", ""), case.get("name", "")))
     if not cases:
         raise ValueError("Expected proofs in the report, found none: is anything marked with @pytest.mark.proof?")
-    held = sum(_result(case) == "holds" for case in cases)
-    rows = [
-        f"| {_sentence(case)} | {_size(case)} | {_result(case)}{_found(case)} | {float(case.get('time', 0)):.1f} |"
-        for case in cases
-    ]
+    files = {_file(case) for case in cases}
+    rows = [row for row in kept if _cell(row, 0) not in files]
+    for case in cases:
+        cells = [_file(case), _sentence(case), _size(case), _result(case) + _found(case)]
+        rows.append(f"| {' | '.join(cells)} | {float(case.get('time', 0)):.1f} | {commit} |")
+    rows.sort(key=lambda row: (_cell(row, 0), _cell(row, 1)))
+    held = sum(_cell(row, 3).startswith("holds") for row in rows)
     return "\n".join(
         [
             "# Property proofs at full size",
             "",
-            f"Written by `make proofs`. Do not edit. {held} of {len(cases)} hold. {origin}",
+            f"Written by `make proofs`. Do not edit. {held} of {len(rows)} hold. The last run: {origin}",
             "",
-            "| proof | cases | result | seconds |",
-            "|---|---:|---|---:|",
+            COLUMNS,
+            "|---|---|---:|---|---:|---|",
             *rows,
             "",
         ]
     )
 
 
+def rows_of(text: str, root: Path) -> list[str]:
+    """The rows of an earlier page whose test file exists under `root`. A page of another form has none."""
+    _, header, table = text.partition(COLUMNS)
+    rows = table.splitlines()[2:] if header else []
+    return [row for row in rows if row.startswith("|") and (root / _cell(row, 0)).is_file()]
+
+
 def main(arguments: Sequence[str]) -> int:
-    report, target = map(Path, arguments)
+    """Write the page. With `--part`, the rows of files that are not in the report are kept."""
+    part = "--part" in arguments
+    report, target = (Path(each) for each in arguments if each != "--part")
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page(ElementTree.parse(report).getroot(), _origin()), encoding="utf-8")
+    kept = rows_of(target.read_text(encoding="utf-8"), Path.cwd()) if part and target.exists() else []
+    target.write_text(page(ElementTree.parse(report).getroot(), _commit(), _origin(), kept), encoding="utf-8")
     print(f"Wrote {target}.")
     return 0
+
+
+def _cell(row: str, index: int) -> str:
+    return row.removeprefix("| ").removesuffix(" |").split(" | ")[index]
+
+
+def _file(case: ElementTree.Element) -> str:
+    return case.get("classname", "").replace(".", "/") + ".py"
 
 
 def _sentence(case: ElementTree.Element) -> str:
@@ -73,17 +95,21 @@ def _result(case: ElementTree.Element) -> str:
     return next((word for tag, word in outcomes.items() if case.find(tag) is not None), "holds")
 
 
-def _origin() -> str:
-    """The day, the commit and the versions of the result."""
+def _commit() -> str:
+    """The commit of the working tree, marked where files differ from it."""
     git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    commit = f", commit {git.stdout.strip()}" if git.returncode == 0 else ""
+    return git.stdout.strip() if git.returncode == 0 else "unknown"
+
+
+def _origin() -> str:
+    """The day and the versions of the result."""
     versions = [f"Python {platform.python_version()}"]
     for package in PACKAGES:
         try:
             versions.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    return f"{datetime.now(UTC):%Y-%m-%d}{commit}, {', '.join(versions)}."
+    return f"{datetime.now(UTC):%Y-%m-%d}, {', '.join(versions)}."
 
 
 if __name__ == "__main__":
