@@ -7,10 +7,17 @@ out of rewards and successes. They do not count as zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from heedful.statistics.group_statistics import scored
-from heedful.statistics.intervals import Interval, cluster_interval, cluster_rate_interval, wilson
+from heedful.statistics.intervals import (
+    Interval,
+    cluster_interval,
+    cluster_rate_interval,
+    deleted_means,
+    effective_clusters,
+    wilson,
+)
 from heedful.types import Group, Metric, Reply, Span, Trajectory
 
 Cluster = list[Trajectory]
@@ -167,7 +174,7 @@ def rate(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Metr
 
 def _pooled(
     name: str,
-    sums: Iterable[float],
+    sums: Sequence[float],
     counts: Sequence[int],
     interval: Interval | None,
     floor: float = -math.inf,
@@ -178,4 +185,5 @@ def _pooled(
         return Metric(name, value, sum(counts), why="no interval: a single task")
     if interval.low == interval.high:
         return Metric(name, value, sum(counts), why="no interval: all tasks agree")
-    return Metric(name, value, sum(counts), *interval.cut(floor, ceiling))
+    clusters = effective_clusters(deleted_means(sums, counts))
+    return Metric(name, value, sum(counts), *interval.cut(floor, ceiling), clusters=clusters)

@@ -56,7 +56,7 @@ def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
 
 def _tree(conclusion: Conclusion) -> dict[str, object]:
     figures = {
-        figure.name: {name: getattr(figure, name) for name in ("value", "low", "high", "n", "why")}
+        figure.name: {name: getattr(figure, name) for name in ("value", "low", "high", "n", "why", "clusters")}
         for figure in conclusion.figures
     }
     return {"sentences": conclusion.sentences, "regime": conclusion.regime, "figures": figures}
