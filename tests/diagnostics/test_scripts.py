@@ -35,12 +35,12 @@ def exchanged(text: str, letters: str, mark: str = "") -> str:
 def thoughts(share: float, prompts: int, members: int, seed: int = 0) -> list[list[str]]:
     """A thought is a template with this probability, and else words of its prompt, of the letters a to z."""
     rng = np.random.default_rng(seed)
-    words = ["".join("abcdefghijklmnopqrstuvwxyz"[int(letter)] for letter in rng.integers(26, size=6)) for _ in range(400)]
+    words = [
+        "".join("abcdefghijklmnopqrstuvwxyz"[int(letter)] for letter in rng.integers(26, size=6)) for _ in range(400)
+    ]
     template = " ".join(words[-12:])
     own = [" ".join(words[12 * prompt : 12 * prompt + 12]) for prompt in range(prompts)]
-    return [
-        [template if rng.random() < share else own[prompt] for _ in range(members)] for prompt in range(prompts)
-    ]
+    return [[template if rng.random() < share else own[prompt] for _ in range(members)] for prompt in range(prompts)]
 
 
 def share_of(groups: list[list[str]]) -> float | None:
@@ -65,7 +65,9 @@ def without_blanks(first: int) -> Callable[[float, int, int], list[list[str]]]:
 
     def drawn(share: float, prompts: int, members: int) -> list[list[str]]:
         rng = np.random.default_rng(1)
-        sentence = ["".join(map(chr, range(first + 12 * place, first + 12 * place + 12))) for place in range(prompts + 1)]
+        sentence = [
+            "".join(map(chr, range(first + 12 * place, first + 12 * place + 12))) for place in range(prompts + 1)
+        ]
         return [
             [sentence[-1] if rng.random() < share else sentence[prompt] for _ in range(members)]
             for prompt in range(prompts)
@@ -100,7 +102,8 @@ def test_thoughts_that_name_their_prompt_in_han_are_told_apart_and_blind_ones_ar
     for groups, low, high in ((named, 0.9, 1.0), (blind, 0.0, 0.3)):
         found = {metric.name: metric.value for metric in text_metrics(groups, np.random.default_rng(0))}
         accuracy = found["text/judge_accuracy"]
-        assert isinstance(accuracy, float) and low <= accuracy <= high
+        assert isinstance(accuracy, float)
+        assert low <= accuracy <= high
 
 
 @needs_sklearn
