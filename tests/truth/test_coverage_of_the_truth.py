@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.truth import marks
 from benchmarks.truth.__main__ import PAGE
 from benchmarks.truth.declaration import CASES, ESTIMATORS, NO_INTERVAL
 from benchmarks.truth.results import load, run
 from benchmarks.truth.simulation import Case, Estimator, Reading, judged, simulate
-from benchmarks.truth.table import LEAST, flags, readings_of, with_table, worst_of
+from benchmarks.truth.table import LEAST, flags, readings_of, with_tables, worst_of
 from scipy.stats import binom
 
 from heedful.diagnostics.catalogue import CATALOGUE, OVER_SEEDS, covers_of, entry_of, is_doubtful, legend_of, mark_of
@@ -24,6 +25,7 @@ from heedful.types import Metric
 
 ROOT = Path(__file__).parents[2]
 RESULTS = load()
+MARKS = marks.load()
 NEVER = 1e-5
 """A chance so small that a right estimator fails in fewer than one of all small simulations in a hundred."""
 
@@ -127,9 +129,9 @@ def test_no_flag_is_without_a_row_that_needs_it() -> None:
 
 def test_the_table_of_the_page_is_that_of_the_stored_simulations() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert with_table(page, RESULTS) == page, "run python -m benchmarks.truth --keep"
+    assert with_tables(page, RESULTS, MARKS) == page, "run python -m benchmarks.truth --keep"
     with pytest.raises(ValueError, match="no line '<!-- table: truth -->'"):
-        with_table("# A page\n", RESULTS)
+        with_tables("# A page\n", RESULTS, MARKS)
 
 
 def test_a_stored_case_is_not_simulated_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,6 +202,24 @@ def test_healthy_batches_are_hardly_marked(name: str) -> None:
 def test_batches_of_tasks_that_are_nearly_all_alike_are_mostly_marked(name: str) -> None:
     metrics = [metric for metric in drawn(name) if covers_of(metric.name) and metric.low is not None]
     assert sum(map(is_doubtful, metrics)) > 0.8 * len(metrics)
+
+
+def test_few_intervals_miss_the_truth_without_a_mark() -> None:
+    judged = 0
+    for estimator in ESTIMATORS:
+        if marks.flagged(estimator):
+            for case, found in marks.known(estimator, MARKS):
+                judged += 1
+                # A case of few intervals may exceed the share by chance.
+                allowed = binom.ppf(0.999, found.intervals, marks.MOST_SILENT)
+                assert found.silent <= allowed, f"{estimator.label} in {case}: {found}"
+    assert judged > 100
+
+
+def test_marks_are_counted_by_hand() -> None:
+    missing, healthy = reading("length/turns", 0.5, clusters=1.0), reading("length/turns", 0.9, clusters=9.0)
+    found = marks.counted([missing, healthy, healthy, replace(healthy, low=None)], 0.5)
+    assert (found.intervals, found.marked, found.missed, found.silent) == (3, 1, 2, 2)
 
 
 def drawn(name: str, batches: int = 8) -> list[Metric]:

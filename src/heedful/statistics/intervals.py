@@ -49,11 +49,13 @@ def effective_clusters(values_C: Sequence[float] | npt.NDArray[np.float64]) -> f
     """How many of C clusters decide the width of a jackknife interval: (sum d^2)^2 / sum d^4 of their deviations d.
 
     `values_C`: the clusters' own values, or the statistic without each. k where k of many clusters differ from the
-    rest, about C / 3 for normal values, 0 where all agree. An interval of few effective clusters is too narrow: in
+    rest, about C / 3 for normal values, 0 where all agree or there are fewer than two. An interval of few effective clusters is too narrow: in
     another sample, other clusters would differ. Source: the degrees of freedom of Satterthwaite 1946, with the spread
     of squared deviations in place of the spread of variances.
     """
     deviations = np.asarray(values_C, dtype=np.float64)
+    if len(deviations) < 2:
+        return 0.0
     deviations = np.abs(deviations - deviations.mean())
     largest = float(deviations.max(initial=0.0))
     if not (math.isfinite(largest) and largest > 0):
