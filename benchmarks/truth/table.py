@@ -17,9 +17,7 @@ LEAST = 0.9
 """Coverage below which a metric is flagged wherever its interval is shown."""
 FEWEST = 0.25
 """Share of batches with an interval that a case needs to count. Below, the few intervals are chosen by the batch."""
-_BLOCKS = {
-    name: re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL) for name in ("truth", "marks")
-}
+_BLOCKS = {name: re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL) for name in ("truth", "marks")}
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,14 @@ def test_the_first_draw_reads_the_truth_and_all_draws_lean_towards_groups_that_v
     assert expected(lambda step: readings(step.groups[:1])[name]) == pytest.approx(TRUTHS[name])
     # A step ends early where groups vary. So their mean, `varied`, weighs more than in the population: by
     # q (1 - q) (varied - constant) / 2.
-    constant = {"success/rate": 2 / 7, "success/any_of_group": 2 / 7, "signal/mixed": 0.0, "signal/reward_variance": 0.0}
+    constant = {
+        "success/rate": 2 / 7,
+        "success/any_of_group": 2 / 7,
+        "signal/mixed": 0.0,
+        "signal/reward_variance": 0.0,
+    }
     varied = {"success/rate": 0.5, "success/any_of_group": 1.0, "signal/mixed": 1.0, "signal/reward_variance": 0.5}
-    lean = VARYING * (1 - VARYING) * (varied[name] - constant[name]) / 2
+    lean = VARYING * (1 - VARYING) * (varied[name] - constant) / 2
     assert expected(lambda step: readings(step.groups)[name]) == pytest.approx(TRUTHS[name] + lean)
 
 

@@ -213,7 +213,7 @@ def test_few_intervals_miss_the_truth_without_a_mark() -> None:
                 # A case of few intervals may exceed the share by chance.
                 allowed = binom.ppf(0.999, found.intervals, marks.MOST_SILENT)
                 assert found.silent <= allowed, f"{estimator.label} in {case}: {found}"
-    assert judged > 100
+    assert judged > 50
 
 
 def test_marks_are_counted_by_hand() -> None:

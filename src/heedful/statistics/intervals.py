@@ -48,10 +48,9 @@ def _wilson(successes: float, n: float, quantile: float) -> Interval:
 def effective_clusters(values_C: Sequence[float] | npt.NDArray[np.float64]) -> float:
     """How many of C clusters decide the width of a jackknife interval: (sum d^2)^2 / sum d^4 of their deviations d.
 
-    `values_C`: the clusters' own values, or the statistic without each. k where k of many clusters differ from the
-    rest, about C / 3 for normal values, 0 where all agree or there are fewer than two. An interval of few effective clusters is too narrow: in
-    another sample, other clusters would differ. Source: the degrees of freedom of Satterthwaite 1946, with the spread
-    of squared deviations in place of the spread of variances.
+    `values_C`: the clusters' own values, or the statistic without each. The result is k where k of many clusters differ
+    from the rest, and about C / 3 for normal values. It is 0 where all agree, and for fewer than two clusters. An
+    interval of few effective clusters is too narrow: in another sample, other clusters would differ.
     """
     deviations = np.asarray(values_C, dtype=np.float64)
     if len(deviations) < 2:
