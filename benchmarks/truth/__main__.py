@@ -1,13 +1,14 @@
-"""`python -m benchmarks.truth` simulates every case and writes the table of coverage into `docs/coverage.md`."""
+"""`python -m benchmarks.truth` simulates every case and writes the tables of `docs/coverage.md`."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from benchmarks.truth.declaration import CASES
+from benchmarks.truth import marks
+from benchmarks.truth.declaration import CASES, ESTIMATORS
 from benchmarks.truth.results import STORED, load, run
-from benchmarks.truth.table import with_table
+from benchmarks.truth.table import with_tables
 
 PAGE = Path(__file__).parents[2] / "docs" / "coverage.md"
 
@@ -15,11 +16,18 @@ PAGE = Path(__file__).parents[2] / "docs" / "coverage.md"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="simulate only the cases that the stored result lacks")
-    if not parser.parse_args().keep:
-        STORED.unlink(missing_ok=True)
-    run(CASES)
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), load()), encoding="utf-8")
-    print(f"Wrote {STORED} and the table of {PAGE}.")
+    parser.add_argument("--marks", type=int, metavar="BATCHES", help="simulate the marks anew, and nothing else")
+    arguments = parser.parse_args()
+    if arguments.marks is not None:
+        marks.STORED.unlink(missing_ok=True)
+        marks.run(ESTIMATORS, arguments.marks)
+    else:
+        if not arguments.keep:
+            STORED.unlink(missing_ok=True)
+        run(CASES)
+        marks.run(ESTIMATORS)
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), load(), marks.load()), encoding="utf-8")
+    print(f"Wrote {STORED.parent} and the tables of {PAGE}.")
 
 
 if __name__ == "__main__":

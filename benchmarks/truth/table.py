@@ -1,11 +1,12 @@
-"""The table of coverage, made from the stored simulations."""
+"""The tables of coverage and of marks, made from the stored simulations."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.truth import marks
 from benchmarks.truth.declaration import ESTIMATORS
 from benchmarks.truth.results import Results
 from benchmarks.truth.simulation import Estimator, Reading
@@ -16,7 +17,7 @@ LEAST = 0.9
 """Coverage below which a metric is flagged wherever its interval is shown."""
 FEWEST = 0.25
 """Share of batches with an interval that a case needs to count. Below, the few intervals are chosen by the batch."""
-_BLOCK = re.compile(r"(<!-- table: truth -->\n).*?(<!-- end -->)", re.DOTALL)
+_BLOCKS = {name: re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL) for name in ("truth", "marks")}
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,18 @@ def flags() -> dict[str, str]:
     return {entry.pattern: entry.covers for entry in CATALOGUE if entry.covers}
 
 
-def with_table(page: str, results: Results) -> str:
-    """The page with a new table between `<!-- table: truth -->` and `<!-- end -->`.
+def with_tables(page: str, results: Results, of_marks: Mapping[str, Mapping[str, marks.Marks]]) -> str:
+    """The page with new tables between `<!-- table: NAME -->` and `<!-- end -->`, for coverage and marks.
 
-    Raises ValueError if the page has no place for it.
+    Raises ValueError if the page has no place for one.
     """
-    if not _BLOCK.search(page):
-        raise ValueError("The page has no line '<!-- table: truth -->': where should the table go?")
-    return _BLOCK.sub(lambda block: block[1] + "\n".join(_lines(ESTIMATORS, results)) + "\n" + block[2], page)
+    tables = {"truth": _lines(ESTIMATORS, results), "marks": marks.lines(ESTIMATORS, of_marks)}
+    for name, lines in tables.items():
+        if not _BLOCKS[name].search(page):
+            raise ValueError(f"The page has no line '<!-- table: {name} -->': where should the table go?")
+        made = "\n".join(lines)
+        page = _BLOCKS[name].sub(lambda block, made=made: f"{block[1]}{made}\n{block[2]}", page)
+    return page
 
 
 def _lines(estimators: Sequence[Estimator], results: Results) -> list[str]:

@@ -296,6 +296,9 @@ class Metric:
     high: float | None = None
     why: str = ""
     """Why there is no value, or no interval."""
+    clusters: float | None = None
+    """The effective number of tasks, prompts or groups that decide the interval's width
+    (`statistics.intervals.effective_clusters`); `None` where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,15 +87,13 @@ def test_a_gain_of_both_policies_is_more_than_sharpening(folder: Folder) -> None
     low, high = 0.6 - 0.235236, 0.6 + 0.235236
     assert conclusion.sentences[0] == (
         f"Sampled success on 20 held-out tasks: 0.200 [0.100, 0.300] before, 0.800 [0.700, 0.900] after; "
-        f"gain +0.600 [+{low:.3f}, +{high:.3f}] †, paired by task."
+        f"gain +0.600 [+{low:.3f}, +{high:.3f}], paired by task."
     )
-    assert conclusion.sentences[1].startswith(
-        "Greedy success on 20 held-out tasks: 0.300 [0.200, 0.400] † before, 0.900"
-    )
+    assert conclusion.sentences[1].startswith("Greedy success on 20 held-out tasks: 0.300 [0.200, 0.400] before, 0.900")
     assert conclusion.sentences[2] == "More than sharpening: the greedy policy, free of sampling noise, gained too."
     assert conclusion.sentences[3] == (
-        "Without reading the input a random policy reaches 0.100 [0.000, 0.200] † and the best fixed action sequence "
-        "0.150 [0.050, 0.250] †; the trained policy is above both."
+        "Without reading the input a random policy reaches 0.100 [0.000, 0.200] and the best fixed action sequence "
+        "0.150 [0.050, 0.250]; the trained policy is above both."
     )
     sampled, greedy = conclusion.figures
     assert (sampled.name, sampled.n, sampled.value) == ("gain/sampled", 20, pytest.approx(0.6))
@@ -143,7 +142,7 @@ def test_a_greedy_loss_is_said_to_be_the_price(folder: Folder) -> None:
     folder.evaluated(0, sampled=4, greedy=19)
     folder.evaluated(6, sampled=16, greedy=9)
     sentences = folder.conclude().sentences
-    assert "; gain -0.500 [-0.740, -0.260] †, paired by task." in sentences[1]
+    assert "; gain -0.500 [-0.740, -0.260], paired by task." in sentences[1]
     assert sentences[2].startswith("Sharpening only, and at a price")
 
 
@@ -200,6 +199,28 @@ def test_what_the_thoughts_share_with_the_input_is_told_from_the_last_measuremen
         "Regime: diverse.",
     )
     assert conclusion.regime == "diverse"
+
+
+def test_only_readings_in_a_weak_situation_have_a_mark_and_the_legend_says_why(folder: Folder) -> None:
+    healthy = [replace(metric, clusters=8.0) if metric.low is not None else metric for metric in measured(gap=0.5)]
+    healthy = [
+        replace(metric, value=0.2, low=0.1, high=0.3) if metric.name.endswith("/mi") else metric for metric in healthy
+    ]
+    folder.evaluated(0, sampled=4, greedy=6)
+    folder.evaluated(6, sampled=16, greedy=18)
+    folder.write(4, *healthy)
+    assert not any("†" in sentence for sentence in folder.conclude().sentences)
+    weak = [replace(metric, clusters=1.2) if metric.name.endswith("gap_per_token") else metric for metric in healthy]
+    folder.write(5, *weak)
+    folder.evaluated(6, sampled=16, greedy=19)
+    sentences = folder.conclude().sentences
+    assert "after; gain +0.650 [+0.421, +0.879], paired by task" in sentences[1]
+    assert "0.950 [0.850, 1.050] † after" in sentences[1]
+    assert "to 0.500 [0.400, 0.600] †;" in " ".join(sentences)
+    assert sentences[-1].startswith("† In simulations such an interval held the truth in less than 90% of cases. ")
+    assert "(marked: fewer than 4 effective clusters)" in sentences[-1]
+    assert "eval/val/greedy/success: 85% where 0.2 successes" in sentences[-1]
+    assert "gain" not in sentences[-1]
 
 
 def test_a_gap_per_token_that_only_longer_thoughts_lower_is_told_with_the_gap_of_a_thought(folder: Folder) -> None:

@@ -10,6 +10,7 @@ from heedful.statistics.intervals import (
     Interval,
     cluster_interval,
     cluster_rate_interval,
+    effective_clusters,
     jackknife_interval,
     mean_interval,
     rate_interval,
@@ -117,3 +118,17 @@ def test_a_rare_success_is_covered_though_few_tasks_ever_solve():
         low, high = cluster_rate_interval(sums, [8] * 32)
         held += low <= 0.02 <= high
     assert held / 400 > 0.92, "the jackknife's interval holds the truth in 82%"
+
+
+def test_effective_clusters_by_hand() -> None:
+    # One of four differs by 4: deviations 3, -1, -1, -1, so (9 + 3)^2 / (81 + 3).
+    assert effective_clusters([4.0, 0.0, 0.0, 0.0]) == pytest.approx(144 / 84, abs=0.005)
+    assert effective_clusters([1.0, 0.0] * 8) == 16.0
+    assert effective_clusters([0.1, 0.2, 0.6]) == effective_clusters([1e9, 2e9, 6e9]) == effective_clusters([-1, -2, -6])
+    assert effective_clusters([2.0] * 5) == effective_clusters([1.0]) == effective_clusters([]) == 0.0
+
+
+def test_three_clusters_count_as_two_at_most_and_few_among_many_as_few() -> None:
+    assert effective_clusters([0.0, 0.5, 0.7]) == effective_clusters([0.0, 0.0, 1.0]) == 2.0
+    for few in (1, 2, 3):
+        assert effective_clusters([1.0] * few + [0.0] * 997) == pytest.approx(few, rel=0.01)

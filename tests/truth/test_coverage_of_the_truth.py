@@ -11,18 +11,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.truth import marks
 from benchmarks.truth.__main__ import PAGE
 from benchmarks.truth.declaration import CASES, ESTIMATORS, NO_INTERVAL
 from benchmarks.truth.results import load, run
 from benchmarks.truth.simulation import Case, Estimator, Reading, judged, simulate
-from benchmarks.truth.table import LEAST, flags, readings_of, with_table, worst_of
+from benchmarks.truth.table import LEAST, flags, readings_of, with_tables, worst_of
 from scipy.stats import binom
 
-from heedful.diagnostics.catalogue import CATALOGUE, covers_of, entry_of, legend_of, mark_of
+from heedful.diagnostics.catalogue import CATALOGUE, OVER_SEEDS, covers_of, entry_of, is_doubtful, legend_of, mark_of
+from heedful.studies.paired import mean_over
 from heedful.types import Metric
 
 ROOT = Path(__file__).parents[2]
 RESULTS = load()
+MARKS = marks.load()
 NEVER = 1e-5
 """A chance so small that a right estimator fails in fewer than one of all small simulations in a hundred."""
 
@@ -126,9 +129,9 @@ def test_no_flag_is_without_a_row_that_needs_it() -> None:
 
 def test_the_table_of_the_page_is_that_of_the_stored_simulations() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert with_table(page, RESULTS) == page, "run python -m benchmarks.truth --keep"
+    assert with_tables(page, RESULTS, MARKS) == page, "run python -m benchmarks.truth --keep"
     with pytest.raises(ValueError, match="no line '<!-- table: truth -->'"):
-        with_table("# A page\n", RESULTS)
+        with_tables("# A page\n", RESULTS, MARKS)
 
 
 def test_a_stored_case_is_not_simulated_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,15 +149,83 @@ def test_a_stored_case_is_not_simulated_again(tmp_path: Path, capsys: pytest.Cap
     assert load(tmp_path / "truth.json")["normal"]["mean"].coverage == pytest.approx(0.95, abs=0.05)
 
 
-def test_a_mark_and_a_legend_name_what_an_interval_covers() -> None:
-    assert covers_of("grounding/input_to_action").startswith("7")
-    assert mark_of("grounding/input_to_action") == " †"
-    assert mark_of("information/first_turn/entropy_marginal") == mark_of("no/such/metric") == ""
-    said = legend_of(["information/first_turn/entropy_marginal", "grounding/input_to_action"])
-    assert said.startswith("† In simulations")
-    assert "grounding/input_to_action: 7" in said
-    assert "entropy_marginal" not in said
-    assert legend_of(["information/first_turn/entropy_marginal"]) == ""
+def reading(name: str, value: float = 0.5, n: int = 64, clusters: float | None = None) -> Metric:
+    return Metric(name, value, n, value - 0.1, value + 0.1, clusters=clusters)
+
+
+@pytest.mark.parametrize(
+    ("metric", "doubtful"),
+    [
+        (reading("eval/val/greedy/success", 0.5, 64), False),
+        (reading("eval/val/greedy/success", 1 / 64, 64), True),
+        (reading("eval/val/greedy/success", 63 / 64, 64, clusters=1.03), True),
+        (reading("eval/val/greedy/success", 2 / 64, 64), False),
+        (reading("length/turns", clusters=2.9), True),
+        (reading("length/turns", clusters=3.0), False),
+        (reading("length/turns"), True),
+        (replace(reading("length/turns"), low=None, high=None), False),
+        (reading("information/first_turn/mi", 0.3, clusters=1.0), False),
+        (reading("information/first_turn/mi", 2.0, clusters=9.0), True),
+        (reading("information@judge/any_turn/lake/gap_per_token", clusters=3.9), True),
+        (reading("information/first_turn/entropy_marginal", clusters=1.0), False),
+        (reading("no/such/metric", clusters=1.0), False),
+    ],
+)
+def test_a_mark_follows_from_the_situation_of_the_reading(metric: Metric, doubtful: bool) -> None:
+    assert is_doubtful(metric) == doubtful
+    assert mark_of(metric) == (" †" if doubtful else "")
+
+
+def test_the_legend_says_what_the_marked_intervals_cover_and_why_they_are_marked() -> None:
+    healthy, weak = reading("length/turns", clusters=9.0), reading("length/turns", clusters=1.5)
+    said = legend_of([healthy, weak, weak, reading("information/first_turn/entropy_marginal")])
+    assert said == (
+        "† In simulations such an interval held the truth in less than 90% of cases. length/turns: 76% where nearly "
+        "all tasks are alike and few differ (marked: fewer than 3 effective clusters)."
+    )
+    assert legend_of([healthy]) == ""
+
+
+def test_a_mean_over_three_seeds_is_marked_whatever_the_metric() -> None:
+    for name in ("length/turns", "information/first_turn/entropy_marginal"):
+        assert mark_of(mean_over(name, [0.2, 0.5, 0.6]), OVER_SEEDS) == " †"
+        assert mark_of(mean_over(name, [0.1 * seed for seed in range(10)]), OVER_SEEDS) == ""
+
+
+@pytest.mark.parametrize("name", ["16 tasks x 8, half solved", "64 independent trials, rate 0.5"])
+def test_healthy_batches_are_hardly_marked(name: str) -> None:
+    metrics = drawn(name)
+    assert sum(map(is_doubtful, metrics)) < 0.2 * len(metrics)
+
+
+@pytest.mark.parametrize("name", ["16 tasks x 8, 98% solved", "64 independent trials, rate 0.0026"])
+def test_batches_of_tasks_that_are_nearly_all_alike_are_mostly_marked(name: str) -> None:
+    metrics = [metric for metric in drawn(name) if covers_of(metric.name) and metric.low is not None]
+    assert sum(map(is_doubtful, metrics)) > 0.8 * len(metrics)
+
+
+def test_few_intervals_miss_the_truth_without_a_mark() -> None:
+    judged = 0
+    for estimator in ESTIMATORS:
+        if marks.flagged(estimator):
+            for case, found in marks.known(estimator, MARKS):
+                judged += 1
+                # A case of few intervals may exceed the share by chance.
+                allowed = binom.ppf(0.999, found.intervals, marks.MOST_SILENT)
+                assert found.silent <= allowed, f"{estimator.label} in {case}: {found}"
+    assert judged > 50
+
+
+def test_marks_are_counted_by_hand() -> None:
+    missing, healthy = reading("length/turns", 0.5, clusters=1.0), reading("length/turns", 0.9, clusters=9.0)
+    found = marks.counted([missing, healthy, healthy, replace(healthy, low=None)], 0.5)
+    assert (found.intervals, found.marked, found.missed, found.silent) == (3, 1, 2, 2)
+
+
+def drawn(name: str, batches: int = 8) -> list[Metric]:
+    """All readings of some batches that the case has a truth of."""
+    case, rng = CASES[name], np.random.default_rng(0)
+    return [metric for _ in range(batches) for metric in case.draw(rng) if metric.name in case.truths]
 
 
 @pytest.mark.proof

@@ -77,7 +77,7 @@ def main(argv: list[str]) -> int:
     evaluated = evaluate_subject(subject, settings, console)
     console.print(f"{settings.env.name}, {settings.tasks} tasks of {settings.split}", style="bold")
     console.print(success_table(evaluated.metrics, settings.samples, settings.sampling.temperature))
-    legend = legend_of(metric.name for metric in evaluated.metrics if metric.low is not None)
+    legend = legend_of(evaluated.metrics)
     if legend:
         console.print(legend, soft_wrap=True)
     if evaluated.sequence:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, psi, xlogy
 
-from heedful.statistics.intervals import Interval, jackknife_interval
+from heedful.statistics.intervals import Interval, effective_clusters, jackknife_interval
 
 Floats = npt.NDArray[np.float64]
 
@@ -32,6 +32,8 @@ class Information:
     value: float
     interval: Interval | None
     """`None` for fewer than `FEWEST_PROMPTS`."""
+    clusters: float | None = None
+    """Effective number of prompts behind the interval."""
 
 
 def action_information(counts_NA: Floats) -> Information:
@@ -62,7 +64,8 @@ def action_information(counts_NA: Floats) -> Information:
     if prompts < FEWEST_PROMPTS:
         return Information(value, None)
     half = max(jackknife_interval(0.0, deleted_N - given_N).high for _, given_N in given)
-    return Information(value, Interval(min(values) - max(correction, 0.0) - half, max(values) + half))
+    interval = Interval(min(values) - max(correction, 0.0) - half, max(values) + half)
+    return Information(value, interval, effective_clusters(deleted_N - given[0][1]))
 
 
 def _modelled(counts_NA: Floats) -> tuple[float, Floats]:

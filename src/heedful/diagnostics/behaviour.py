@@ -7,10 +7,18 @@ out of rewards and successes. They do not count as zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from heedful.statistics.group_statistics import scored
-from heedful.statistics.intervals import Interval, cluster_interval, cluster_rate_interval, wilson
+from heedful.statistics.intervals import (
+    Interval,
+    cluster_interval,
+    cluster_rate_interval,
+    deleted_means,
+    effective_clusters,
+    wilson,
+)
 from heedful.types import Group, Metric, Reply, Span, Trajectory
 
 Cluster = list[Trajectory]
@@ -35,19 +43,30 @@ def behaviour(groups: Sequence[Group]) -> list[Metric]:
     components = sorted({name for task in tasks for episode in task for turn in episode.turns for name in turn.rewards})
     successes = [scored([_as_number(episode.success) for episode in task]) for task in tasks]
     unscored = "no episode was scored"
+    success = rate("success/rate", successes, unscored)
     return [
         mean("reward/mean", [scored([episode.reward for episode in task]) for task in tasks], unscored),
         *(
             mean(f"reward/{name}", [scored([episode.component(name) for episode in task]) for task in tasks], unscored)
             for name in components
         ),
-        rate("success/rate", successes, unscored),
+        success,
         rate("success/any_of_group", _any_of_group(groups), unscored),
         mean("success/progress", _progress(tasks), "the environment reports no progress"),
-        *_format_and_length(tasks),
-        *_entropies(tasks),
+        *_at_most(success.clusters, [*_format_and_length(tasks), *_entropies(tasks)]),
         _distinct_thoughts(groups),
     ]
+
+
+def _at_most(clusters: float | None, metrics: Sequence[Metric]) -> list[Metric]:
+    """The metrics with at most as many effective tasks as success has.
+
+    Where nearly all tasks are solved, or nearly none, the others are a rare kind. What a batch lacks of them, noise
+    that all tasks share hides in lengths and entropies.
+    """
+    if clusters is None:
+        return list(metrics)
+    return [one if one.clusters is None else replace(one, clusters=min(one.clusters, clusters)) for one in metrics]
 
 
 def _format_and_length(tasks: Sequence[Cluster]) -> list[Metric]:
@@ -167,7 +186,7 @@ def rate(name: str, values_by_task: Sequence[Sequence[float]], why: str) -> Metr
 
 def _pooled(
     name: str,
-    sums: Iterable[float],
+    sums: Sequence[float],
     counts: Sequence[int],
     interval: Interval | None,
     floor: float = -math.inf,
@@ -178,4 +197,5 @@ def _pooled(
         return Metric(name, value, sum(counts), why="no interval: a single task")
     if interval.low == interval.high:
         return Metric(name, value, sum(counts), why="no interval: all tasks agree")
-    return Metric(name, value, sum(counts), *interval.cut(floor, ceiling))
+    clusters = effective_clusters(deleted_means(sums, counts))
+    return Metric(name, value, sum(counts), *interval.cut(floor, ceiling), clusters=clusters)

@@ -21,7 +21,7 @@ from heedful.diagnostics.gradient_scope import (
     ratio,
     whole_scope,
 )
-from heedful.statistics.intervals import jackknife_interval, ratio_interval
+from heedful.statistics.intervals import effective_clusters, jackknife_interval, ratio_interval
 from heedful.types import Metric
 
 TASK_PARTS = ("task", "task_undivided", "task_divided")
@@ -198,7 +198,7 @@ def _metric(name: str, values: Floats, floor: float, ceiling: float, scope: Scop
     interval = jackknife_interval(value, values[1:], scope.size - 1)
     if math.isclose(interval.low, interval.high, rel_tol=1e-9):
         return Metric(name, value, groups, why="no interval: no group differs from the others")
-    return Metric(name, value, groups, *interval.cut(floor, ceiling))
+    return Metric(name, value, groups, *interval.cut(floor, ceiling), clusters=effective_clusters(values[1:]))
 
 
 def _has_interval(scope: Scope) -> bool:

@@ -14,7 +14,7 @@ from statistics import fmean, stdev
 from heedful.diagnostics.behaviour import behaviour
 from heedful.diagnostics.strategies import strategy_metrics
 from heedful.statistics.group_statistics import is_constant, sample_variance, scored, values_on
-from heedful.statistics.intervals import mean_interval
+from heedful.statistics.intervals import effective_clusters, mean_interval
 from heedful.types import Group, Metric, Verdict
 
 _NO_SPREAD = "no group has two scored members"
@@ -104,7 +104,8 @@ def _group_mean(name: str, values: Sequence[float]) -> Metric:
         return Metric(name, fmean(values), 1, why="no interval: a single group")
     if interval.low == interval.high:
         return Metric(name, fmean(values), len(values), why="no interval: all groups agree")
-    return Metric(name, fmean(values), len(values), *interval.cut(floor=0.0))
+    clusters = effective_clusters(values)
+    return Metric(name, fmean(values), len(values), *interval.cut(floor=0.0), clusters=clusters)
 
 
 def _dispersion(variances: Sequence[float]) -> Metric:

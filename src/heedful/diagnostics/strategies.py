@@ -76,7 +76,7 @@ def input_to_action(groups: Sequence[Group], rng: np.random.Generator, place: st
     as_good = int(np.sum(np.asarray(permuted) >= plugin - 1e-9))
     names = [f"grounding{place}/{name}" for name in ACTION_NAMES]
     return [
-        Metric(names[0], found.value, rows, low, high, "" if found.interval else NO_INTERVAL),
+        Metric(names[0], found.value, rows, low, high, "" if found.interval else NO_INTERVAL, found.clusters),
         metric_from(names[1], Estimate(plugin, raw, FEW_PROMPTS), rows),
         Metric(names[2], (1 + as_good) / (DRAWS + 1), rows),
     ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,7 +20,8 @@ from scipy.special import gammaln
 from heedful.diagnostics.cross_scores.retrieval import retrieval
 from heedful.diagnostics.cross_scores.score_matrix import Floats, Integers, score_matrix
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
-from heedful.statistics.intervals import jackknife_interval
+from heedful.diagnostics.words import words_of
+from heedful.statistics.intervals import effective_clusters, jackknife_interval
 from heedful.types import CrossScores, Group, Metric, Reply
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ JUDGE_NAMES = {
     "chance": "text/judge_chance",
 }
 TEMPLATE_SHARE = "text/template_share"
-
-_WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def text_thoughts(groups: Sequence[Group], tags: ThoughtTags) -> list[list[str]]:
@@ -180,13 +178,14 @@ def _template_share(thoughts_by_prompt: Sequence[Sequence[str]]) -> Metric:
     if len(counts_N) < 3 or min(within_N) <= 0:
         why = "no interval: needs at least 3 prompts, and phrases that recur in two of them"
         return Metric(TEMPLATE_SHARE, across / within, len(telling), why=why)
-    interval = jackknife_interval(across / within, np.divide(across_N, within_N)).cut(floor=0.0)
-    return Metric(TEMPLATE_SHARE, across / within, len(telling), *interval)
+    deleted_N = np.divide(across_N, within_N)
+    interval = jackknife_interval(across / within, deleted_N).cut(floor=0.0)
+    return Metric(TEMPLATE_SHARE, across / within, len(telling), *interval, clusters=effective_clusters(deleted_N))
 
 
 def _phrases(text: str) -> set[tuple[str, ...]]:
-    """Distinct runs of three words; a sign is a word."""
-    words = _WORD.findall(text)
+    """Distinct runs of three words (`words_of`)."""
+    words = words_of(text)
     return {tuple(words[start : start + GRAM]) for start in range(len(words) - GRAM + 1)}
 
 

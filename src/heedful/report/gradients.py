@@ -149,7 +149,8 @@ def sentences(stored: StoredGradients) -> list[str]:
     else:
         needed = signal.n * noise.value / signal.value
         found += f" A batch of about {numeral(float(round(needed)))} such groups would hold as much signal as noise."
-    shown = [f"gradient/bucket_1/{name}" for _, columns in TABLES for name in columns.values() if name not in _BARE]
+    names = [name for _, columns in TABLES for name in columns.values() if name not in _BARE]
+    shown = [stored.metrics[f"gradient/{bucket}/{name}"] for bucket in buckets(stored) for name in names]
     said = [found, f"Step {stored.step}: a prompt's own expected gradient has the squared norm {cell(prompts)}."]
     return [sentence for sentence in (*said, legend_of(shown)) if sentence]
 
@@ -181,7 +182,7 @@ def cell(metric: Metric) -> str:
         return "–"
     if metric.low is None or metric.high is None:
         return numeral(float(metric.value))
-    return f"{numeral(float(metric.value))} [{numeral(metric.low)}, {numeral(metric.high)}{mark_of(metric.name)}]"
+    return f"{numeral(float(metric.value))} [{numeral(metric.low)}, {numeral(metric.high)}{mark_of(metric)}]"
 
 
 def panels(stored: Sequence[StoredGradients], series: Sequence[tuple[str, str, int]]) -> list[DrawnPanel]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from heedful.diagnostics.catalogue import covers_of, mark_of
+from heedful.diagnostics.catalogue import Doubt, doubt_of, mark_of
 from heedful.types import Metric
 
 
@@ -26,17 +26,18 @@ def numeral(value: float) -> str:
     return text.replace("-", "−", 1) if value < 0 else text
 
 
-def interval(metric: Metric) -> str:
-    """`0.42 to 0.55`, or nothing where the metric has no interval. A mark where it covers less than it says."""
+def interval(metric: Metric, doubt: Doubt | None = None) -> str:
+    """`0.42 to 0.55`, or nothing where the metric has no interval. A mark where it covers less than it says: by the
+    metric's own rule, or by `doubt`."""
     if metric.low is None or metric.high is None:
         return ""
-    return f"{numeral(metric.low)} to {numeral(metric.high)}{mark_of(metric.name)}"
+    return f"{numeral(metric.low)} to {numeral(metric.high)}{mark_of(metric, doubt)}"
 
 
 def covers(metric: Metric) -> str:
-    """How often such an interval held the truth in simulations, where that is less than 90%; else empty."""
-    known = covers_of(metric.name)
-    return f"Such intervals held the truth in {known}." if known and metric.low is not None else ""
+    """How often such an interval held the truth in simulations, for a reading that has the mark; else empty."""
+    known = doubt_of(metric)
+    return f"Such intervals held the truth in {known}." if known else ""
 
 
 def in_full(metric: Metric) -> str:

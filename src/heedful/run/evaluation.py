@@ -25,7 +25,7 @@ from heedful.rollout.baselines import (
     random_policy_success,
 )
 from heedful.seeds import derive
-from heedful.statistics.intervals import mean_interval, wilson
+from heedful.statistics.intervals import effective_clusters, mean_interval, wilson
 from heedful.storage import write_whole
 from heedful.types import Group, Metric, Task
 
@@ -95,7 +95,7 @@ def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> M
     if interval is None or interval.low == interval.high:
         why = "a single task has no interval" if interval is None else "every task changed by the same amount"
         return Metric(name, mean, len(gains), why=why)
-    return Metric(name, mean, len(gains), interval.low, interval.high)
+    return Metric(name, mean, len(gains), *interval, clusters=effective_clusters(gains))
 
 
 def _rate(group: Group) -> float | None:
@@ -164,7 +164,7 @@ def _rate_metric(name: str, count: SuccessCount) -> Metric:
 
 def write_numbers(path: Path, about: Mapping[str, object], metrics: Sequence[Metric], sequence: Sequence[str]) -> None:
     """Write the numbers of an evaluation as JSON. `about`: the entries that say what was evaluated, and how."""
-    fields = ("value", "low", "high", "n", "why")
+    fields = ("value", "low", "high", "n", "why", "clusters")
     tree = {
         **about,
         "metrics": {metric.name: {field: getattr(metric, field) for field in fields} for metric in metrics},

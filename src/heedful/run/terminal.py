@@ -221,7 +221,7 @@ def _interval(metric: Metric) -> str:
         return f"- ({metric.why})"
     if metric.low is None or metric.high is None:
         return f"{metric.value:.3f}"
-    return f"{metric.value:.3f} [{metric.low:.3f}, {metric.high:.3f}]{mark_of(metric.name)}"
+    return f"{metric.value:.3f} [{metric.low:.3f}, {metric.high:.3f}]{mark_of(metric)}"
 
 
 def duration(seconds: float) -> str:
@@ -264,5 +264,5 @@ def _cells(metric: Metric, unit: str) -> tuple[str, str, str]:
         return "-", metric.why, ""
     if metric.low is None or metric.high is None:
         return f"{metric.value:.3f}", metric.why, f"{metric.n} {unit}"
-    interval = f"[{metric.low:.3f}, {metric.high:.3f}]{mark_of(metric.name)}"
+    interval = f"[{metric.low:.3f}, {metric.high:.3f}]{mark_of(metric)}"
     return f"{metric.value:.3f}", interval, f"{metric.n} {unit}"

@@ -44,7 +44,7 @@ def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
         _filtering(lines, config),
         _cost(lines),
     ]
-    sentences.append(_legend(sentences, config.evaluation.split))
+    sentences.append(_legend(lines, gains, config.evaluation.split))
     conclusion = Conclusion(
         tuple(sentence for sentence in sentences if sentence),
         str(regime.value) if regime and regime.value else "not determined",
@@ -56,7 +56,7 @@ def conclude(folder: RunFolder, config: TrainConfig) -> Conclusion:
 
 def _tree(conclusion: Conclusion) -> dict[str, object]:
     figures = {
-        figure.name: {name: getattr(figure, name) for name in ("value", "low", "high", "n", "why")}
+        figure.name: {name: getattr(figure, name) for name in ("value", "low", "high", "n", "why", "clusters")}
         for figure in conclusion.figures
     }
     return {"sentences": conclusion.sentences, "regime": conclusion.regime, "figures": figures}
@@ -85,12 +85,12 @@ def _last(lines: Sequence[StepMetrics], name: str) -> Metric | None:
     return readings[-1][1] if readings else None
 
 
-def _legend(sentences: Sequence[str], split: str) -> str:
+def _legend(lines: Sequence[StepMetrics], gains: dict[str, Metric], split: str) -> str:
     """What the marks behind intervals mean, where a sentence has one."""
-    if not any("†" in sentence for sentence in sentences):
-        return ""
-    evaluated = [f"eval/{split}/{kind}/success" for kind in ("sampled", "greedy")]
-    return legend_of([*evaluated, "gain/sampled", f"{_SCOPE}/mi", f"{_SCOPE}/gap_per_token", _ACCURACY])
+    evaluated = [f"eval/{split}/{kind}/success" for kind in ("sampled", "greedy", "random", "fixed")]
+    thoughts = [f"{_SCOPE}/{name}" for name in ("mi", "gap_per_token", "gap", "thought_tokens")]
+    readings = [_readings(lines, name) for name in (*evaluated, *thoughts, _ACCURACY)]
+    return legend_of([*gains.values(), *(found[at][1] for found in readings if found for at in (0, -1))])
 
 
 def _number(metric: Metric | None) -> float | None:
@@ -105,7 +105,7 @@ def shown(metric: Metric, signed: bool = False) -> str:
     text = f"{metric.value:{form}}"
     if metric.low is None or metric.high is None:
         return text
-    return f"{text} [{metric.low:{form}}, {metric.high:{form}}]{mark_of(metric.name)}"
+    return f"{text} [{metric.low:{form}}, {metric.high:{form}}]{mark_of(metric)}"
 
 
 def _success(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str, Metric]) -> list[str]:

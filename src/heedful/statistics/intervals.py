@@ -45,6 +45,24 @@ def _wilson(successes: float, n: float, quantile: float) -> Interval:
     return Interval(low, high)
 
 
+def effective_clusters(values_C: Sequence[float] | npt.NDArray[np.float64]) -> float:
+    """How many of C clusters decide the width of a jackknife interval: (sum d^2)^2 / sum d^4 of their deviations d.
+
+    `values_C`: the clusters' own values, or the statistic without each. The result is k where k of many clusters differ
+    from the rest, and about C / 3 for normal values. It is 0 where all agree, and for fewer than two clusters. An
+    interval of few effective clusters is too narrow: in another sample, other clusters would differ.
+    """
+    deviations = np.asarray(values_C, dtype=np.float64)
+    if len(deviations) < 2:
+        return 0.0
+    deviations = np.abs(deviations - deviations.mean())
+    largest = float(deviations.max(initial=0.0))
+    if not (math.isfinite(largest) and largest > 0):
+        return 0.0
+    squares = (deviations / largest) ** 2
+    return round(float(squares.sum() ** 2 / (squares**2).sum()), 2)
+
+
 def mean_interval(values: Sequence[float]) -> Interval | None:
     """Student's interval for the mean of independent values; `None` for fewer than two."""
     return cluster_interval(values, [1.0] * len(values))
@@ -67,6 +85,11 @@ def cluster_rate_interval(sums_C: Sequence[float], counts_C: Sequence[float]) ->
     """
     rate, deleted_C = _pooled(sums_C, counts_C)
     return None if len(deleted_C) < 2 else rate_interval(rate, deleted_C, math.fsum(counts_C))
+
+
+def deleted_means(sums_C: Sequence[float], counts_C: Sequence[float]) -> npt.NDArray[np.float64]:
+    """The mean of all values without each cluster that has values; empty for fewer than two such clusters."""
+    return _pooled(sums_C, counts_C)[1]
 
 
 def _pooled(sums_C: Sequence[float], counts_C: Sequence[float]) -> tuple[float, npt.NDArray[np.float64]]:

@@ -12,7 +12,7 @@ from heedful.storage.files import write_whole
 from heedful.storage.measurements import metric_from_json
 from heedful.types import Metric
 
-_FIELDS = ("value", "low", "high", "n", "why")
+_FIELDS = ("value", "low", "high", "n", "why", "clusters")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from heedful.configuration.jsontext import parse_json
 from heedful.types import Metric
 
-_FIELDS = frozenset({"value", "low", "high", "n", "why"})
+_FIELDS = frozenset({"value", "low", "high", "n", "why", "clusters"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +82,17 @@ def metric_from_json(name: str, reading: object) -> Metric:
     if unknown or "value" not in reading:
         raise ValueError(f"`{name}` with {f'unknown fields {unknown}' if unknown else 'no `value`'}")
     value, why, n = reading["value"], reading.get("why") or "", reading.get("n")
-    low, high = _number(name, reading.get("low")), _number(name, reading.get("high"))
+    low, high, clusters = (_number(name, reading.get(field)) for field in ("low", "high", "clusters"))
     if n is not None and (not isinstance(n, int) or isinstance(n, bool)):
         raise ValueError(f"`{name}` with `n` of {n!r}")
     if not isinstance(why, str):
         raise ValueError(f"`{name}` with `why` of {why!r}")
     if isinstance(value, str):
-        return Metric(name, value, n, low, high, why)
+        return Metric(name, value, n, low, high, why, clusters)
     number = _number(name, value)
     if number is None and value is not None:
         why = why or f"the value was {value}"
-    return Metric(name, number, n, low, high, why)
+    return Metric(name, number, n, low, high, why, clusters)
 
 
 def _number(name: str, value: object) -> float | None:

@@ -3,7 +3,8 @@
 Promise: a tracker receives and never answers, so no run depends on one. `metrics.jsonl` holds every reading with its
 interval and its reason; the dashboards show the numbers among the values and cannot stop a run.
 
-Source of the line format: {"step", "time", "metrics": {name: number or {"value", "low", "high", "n", "why"}}}.
+Source of the line format: {"step", "time", "metrics": {name: number or object}}. The fields of an object are those of
+`Metric` but for the name.
 """
 
 from __future__ import annotations
@@ -199,6 +200,8 @@ def _reading(metric: Metric) -> float | dict[str, Any]:
         rest["n"] = metric.n
     if why:
         rest["why"] = why
+    if metric.clusters is not None:
+        rest["clusters"] = metric.clusters
     if isinstance(value, int | float) and not rest:
         return value
     return {"value": value, **rest}

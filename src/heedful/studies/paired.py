@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from heedful.statistics.group_statistics import is_constant
-from heedful.statistics.intervals import LEVEL, Interval, mean_interval
+from heedful.statistics.intervals import LEVEL, Interval, effective_clusters, mean_interval
 from heedful.types import Metric
 
 MOST_FLIPPED = 20
@@ -89,7 +89,7 @@ def mean_over(name: str, values: Sequence[float], missing: Sequence[str] = ()) -
     if interval is None or is_constant(values):
         alone = "a single seed has no interval" if interval is None else "all seeds agree: no spread to take one from"
         return Metric(name, fmean(values), len(values), why="; ".join(filter(None, (alone, lost))))
-    return Metric(name, fmean(values), len(values), interval.low, interval.high, lost)
+    return Metric(name, fmean(values), len(values), *interval, lost, effective_clusters(values))
 
 
 def paired_difference(name: str, arm: Mapping[int, float], control: Mapping[int, float]) -> PairedDifference:

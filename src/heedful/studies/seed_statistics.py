@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from heedful.statistics.group_statistics import is_constant
-from heedful.statistics.intervals import mean_interval
+from heedful.statistics.intervals import effective_clusters, mean_interval
 from heedful.types import Group, Metric
 
 
@@ -47,4 +47,4 @@ def over_tasks(name: str, gains: Sequence[Mapping[str, float]]) -> Metric:
     if interval is None:
         why = "a single task has no interval" if values else "the seeds share no task"
         return Metric(name, fmean(values) if values else None, len(values), why=why)
-    return Metric(name, fmean(values), len(values), interval.low, interval.high)
+    return Metric(name, fmean(values), len(values), *interval, clusters=effective_clusters(values))

@@ -5,6 +5,7 @@ Promise: every number has its interval and its n; a missing number is a dash.
 
 from __future__ import annotations
 
+from heedful.diagnostics.catalogue import OVER_SEEDS, Doubt
 from heedful.report.numerals import interval, numeral
 from heedful.studies.declaration import Study
 from heedful.studies.detector.early_warning import LeadOutcome
@@ -27,7 +28,7 @@ def measure_rows(study: Study, outcomes: Outcomes) -> Rows:
         cells = []
         for arm in outcome.arms:
             reached = f"; reached in {arm.reached}" if arm.reached is not None else ""
-            cells.append(f"{shown(arm.mean)} (n {arm.mean.n or 0}{reached})")
+            cells.append(f"{shown(arm.mean, OVER_SEEDS)} (n {arm.mean.n or 0}{reached})")
         rows.append([outcome.measure.title, *cells])
     return rows
 
@@ -121,11 +122,11 @@ def markdown_rows(rows: Rows) -> list[str]:
     return [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in cells]
 
 
-def shown(metric: Metric) -> str:
-    """A value with its interval; a dash where there is none."""
+def shown(metric: Metric, doubt: Doubt | None = None) -> str:
+    """A value with its interval; a dash where there is none. `doubt`: as for `interval`."""
     if not isinstance(metric.value, int | float):
         return "–"
-    within = interval(metric)
+    within = interval(metric, doubt)
     return f"{numeral(metric.value)} [{within}]" if within else numeral(metric.value)
 
 

@@ -12,19 +12,25 @@ from functools import cache
 
 from heedful.diagnostics.catalogue import actions, behaviour, gradients, groups, thoughts, update
 from heedful.diagnostics.catalogue.columns import LIVE_COLUMNS, Column
+from heedful.diagnostics.catalogue.doubt import OVER_SEEDS, Doubt
 from heedful.diagnostics.catalogue.entry import Cadence, Entry, Trend
+from heedful.types import Metric
 
 __all__ = [
     "CATALOGUE",
     "LIVE_COLUMNS",
+    "OVER_SEEDS",
     "TABLES",
     "Cadence",
     "Column",
+    "Doubt",
     "Entry",
     "Trend",
     "covers_of",
     "direction_of",
+    "doubt_of",
     "entry_of",
+    "is_doubtful",
     "legend_of",
     "mark_of",
     "unit_of",
@@ -64,18 +70,34 @@ def covers_of(name: str) -> str:
     return entry.covers if entry else ""
 
 
-def mark_of(name: str) -> str:
-    """` †` behind the interval of a metric that covers less than it says; else empty."""
-    return " †" if covers_of(name) else ""
+def is_doubtful(metric: Metric) -> bool:
+    """Whether a reading has an interval, and is in the situation in which such an interval covers less than 90%.
+
+    The only decision on marks: reports, verdicts, live tables and studies ask it. The rule of each metric is in its
+    entry. A reading of an earlier version, which does not say its effective clusters, counts as doubtful.
+    """
+    entry = entry_of(metric.name)
+    return entry is not None and entry.doubt is not None and entry.doubt.holds(metric)
 
 
-def legend_of(names: Iterable[str]) -> str:
-    """A sentence that explains the marks behind the intervals of these metrics; empty where none has a mark."""
-    known = {name: covers_of(name) for name in dict.fromkeys(names)}
-    listed = "; ".join(f"{name}: {covers}" for name, covers in known.items() if covers)
-    return (
-        f"† In simulations such an interval held the truth in less than 90% of some cases. {listed}." if listed else ""
-    )
+def mark_of(metric: Metric, doubt: Doubt | None = None) -> str:
+    """` †` behind the interval of a doubtful reading; else empty. `doubt`: the rule in place of the metric's own, for
+    an interval of another kind, as over seeds."""
+    return " †" if (doubt.holds(metric) if doubt else is_doubtful(metric)) else ""
+
+
+def doubt_of(metric: Metric) -> str:
+    """What simulations say of the interval of a doubtful reading, and why it is one; else empty."""
+    entry = entry_of(metric.name)
+    if entry is None or not is_doubtful(metric):
+        return ""
+    return f"{entry.covers} (marked: {entry.doubt})"
+
+
+def legend_of(metrics: Iterable[Metric]) -> str:
+    """A sentence that explains the marks behind the intervals of these readings; empty where none has a mark."""
+    listed = "; ".join(dict.fromkeys(f"{metric.name}: {doubt_of(metric)}" for metric in metrics if mark_of(metric)))
+    return f"† In simulations such an interval held the truth in less than 90% of cases. {listed}." if listed else ""
 
 
 def unit_of(name: str) -> str:

@@ -13,6 +13,7 @@ COUNTED = read_entries(
     Missing: fewer than two prompts with 4 actions; free text
     Cadence: measurement
     Covers: 78% with 8 prompts that mostly agree
+    Marked: clusters < 5
 
     grounding[/<environment>]/input_to_action_plugin | nats
     I(X;A) as counted, with the part that chance adds when a prompt has few actions.
@@ -51,6 +52,7 @@ ASKED = read_entries(
     same prompt, its own included. At most the ceiling.
     Missing: every prompt has one distinct thought; all actions equal
     Covers: 74% with 8 prompts of 2 thoughts
+    Marked: clusters < 5
 
     reasoning_to_action_ceiling | nats
     The entropy of a group's thoughts, the largest value that I(Z;A given X) can take. Equal thoughts are counted
@@ -62,6 +64,7 @@ ASKED = read_entries(
     left out too. It is a bracket in expectation. Only rows with a rival count.
     Missing: as `grounding/reasoning_to_action`
     Covers: 54% with 8 prompts of 2 thoughts
+    Marked: clusters < 5
 
     direct_input_to_action | nats
     How much the action still depends on the prompt when the thought is kept; 0 = it follows the thought alone. The
@@ -86,6 +89,7 @@ ASKED = read_entries(
     an equal one, at distance 0.
     Missing: no prompt has two thoughts; free text
     Covers: 85% with 8 prompts of 2 thoughts
+    Marked: clusters < 5
     """,
     prefix="grounding[@<scorer>][/<environment>]/",
     cadence="full measurement",

@@ -14,6 +14,7 @@ GRADIENT = read_entries(
     Variance of the mean gradient of n groups, summed over parameters. Trace of the covariance. With `signal2` it adds
     up to `norm` squared (in a bucket: up to the averaging over the two halves).
     Covers: 82% for the divided gradient, with 16 groups of which few are constant
+    Marked: clusters < 5
 
     snr
     Squared signal over squared noise of the task gradient of n groups. `task_signal2` over `task_noise2`.
@@ -30,6 +31,7 @@ GRADIENT = read_entries(
     <part>_group_norm
     Norm of this part of a single group's gradient (root mean square), noise included.
     Covers: 74% for the divided gradient, with 16 groups of which few are constant
+    Marked: clusters < 5
 
     <regulariser>_weighted_norm
     Norm of this part of the gradient times the run's own coefficient. Written where the coefficient is above 0.
@@ -56,11 +58,13 @@ GRADIENT = read_entries(
     Sample variance of rewards within groups, of the members that sorted the groups.
     Missing: no group
     Covers: 77% in buckets of about five groups
+    Marked: clusters < 5
 
     reward_variance
     Sample variance of rewards within groups, of the members that were measured.
     Missing: no group
     Covers: 77% in buckets of about five groups
+    Marked: clusters < 5
     """,
     prefix="gradient/<bucket>/",
     missing="fewer than two groups",

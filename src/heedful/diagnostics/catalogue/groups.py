@@ -10,6 +10,7 @@ SIGNAL = read_entries(
     Standard deviation of the filtered value within a group, mean over groups. Sample statistic, divisor G - 1.
     Missing: no group with two scored members
     Covers: 89% with 16 groups
+    Marked: clusters < 5
 
     reward_variance
     Variance of the filtered value within a group, mean over groups. Sample statistic, divisor G - 1.

@@ -49,6 +49,7 @@ def _table(entries: Sequence[Entry]) -> list[str]:
         "written at": lambda entry: entry.cadence if len(cadences) > 1 else "",
         "effect": _effect,
         "its interval holds": lambda entry: entry.covers,
+        "† with": lambda entry: str(entry.doubt or ""),
     }
     shown = {head: cell for head, cell in columns.items() if any(map(cell, entries))}
     rows = [" | ".join(cell(entry).replace("|", "\\|") for cell in shown.values()) for entry in entries]

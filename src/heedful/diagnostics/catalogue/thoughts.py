@@ -10,6 +10,7 @@ INFORMATION = read_entries(
     Mutual information of thought and prompt, I(Z;X), for this batch's prompts. mean(matched - marginal), the plug-in.
     At most `mi_ceiling`.
     Covers: 0% of the information of all prompts, from about 2 nats on; it is for this number of prompts
+    Marked: value > 0.3
 
     mi_ceiling | nats | lower
     The entropy of the prompts' shares, which is the largest value that MI can take. log N when every prompt has the
@@ -22,6 +23,7 @@ INFORMATION = read_entries(
     mi_loo | nats | lower
     MI with the own prompt left out of the mixture, an upper bracket. In expectation at least the mutual information.
     Covers: 83% where scores have heavy tails
+    Marked: clusters < 4
 
     mi_per_token | nats per token | lower
     MI with the term of each thought divided by the thought's length. mean((matched - marginal) / T): the form in the
@@ -45,17 +47,20 @@ INFORMATION = read_entries(
     over the other prompts). It has no ceiling, and words that are equally likely under every prompt do not move it.
     The alarms of collapse read it.
     Covers: 87% where scores have heavy tails
+    Marked: clusters < 4
 
     gap_per_token | nats per token | lower
     How much likelier the tokens of a thought are under its own prompt than under the others. Mean over i of (matched -
     weighted mean over the other prompts) / T. It has no ceiling and moves first. Watch it while MI is saturated. It
     falls when thoughts get longer and say as much as before: read it with `gap` and `thought_tokens`.
     Covers: 87% where scores have heavy tails
+    Marked: clusters < 4
 
     thought_tokens | tokens
     Mean number of tokens T of the thoughts that were scored, their end included.
     Missing: no thought to score
     Covers: 68% where nearly all tasks are alike and few differ
+    Marked: clusters < 3
 
     entropy_conditional_per_token | nats per token
     H(Z given X) per token: how much thoughts vary when the prompt is held fixed. -mean(matched / T).
@@ -146,6 +151,7 @@ TEXT = read_entries(
     numbers of thoughts. The mean over all draws is exact.
     Missing: no prompt with two thoughts
     Covers: 81% where nearly all thoughts are templates
+    Marked: value > 0.8
     """,
     prefix="text/",
     cadence="full measurement",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heedful.diagnostics.cross_scores.score_matrix import Floats, ScoreMatrix
-from heedful.statistics.intervals import jackknife_interval, rate_interval
+from heedful.statistics.intervals import effective_clusters, jackknife_interval, rate_interval
 from heedful.types import Metric
 
 
@@ -75,14 +75,15 @@ def metric_from(
     if estimate.value >= ceiling and interval.low == interval.high:
         return Metric(name, estimate.value, n, why="no interval: saturated, the ceiling is reached")
     low, high = interval.cut(floor, ceiling)
-    return Metric(name, estimate.value, n, low, high)
+    return Metric(name, estimate.value, n, low, high, clusters=effective_clusters(estimate.deleted_N))
 
 
 def rate_from(name: str, estimate: Estimate, n: int) -> Metric:
     """The rate of n rows as a metric, with Wilson's interval for correlated trials (`rate_interval`)."""
     if estimate.deleted_N is None:
         return Metric(name, estimate.value, n, why=f"no interval: {estimate.why}")
-    return Metric(name, estimate.value, n, *rate_interval(estimate.value, estimate.deleted_N, n))
+    clusters = effective_clusters(estimate.deleted_N)
+    return Metric(name, estimate.value, n, *rate_interval(estimate.value, estimate.deleted_N, n), clusters=clusters)
 
 
 def over_tasks(
