@@ -17,7 +17,6 @@ from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, TopP, check_filter
 from heedful.measuring.diagnostician import DiagnosticsConfig
-from heedful.models.calls import tools_of
 from heedful.models.replies import Tags
 from heedful.policies import POLICIES, Local, PolicySource, Vllm
 from heedful.policies.sampling import Sampling
@@ -173,12 +172,6 @@ class TrainConfig:
             )
         self._refuse_choices_without_choice()
         self._refuse_what_shards_cannot()
-        if self.model == "seedling" and tools_of(self.env):
-            raise ValueError(
-                "Expected a loaded model, since the replies are tool calls (--env.actions tool_calls), found "
-                "--model seedling: a seedling's chat template has no tools. Name a model whose template has them "
-                "(--model), or leave --env.actions at plain"
-            )
         _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
         _ = self.chat_options  # raises for an entry that is no option
 

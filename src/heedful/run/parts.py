@@ -150,6 +150,12 @@ def load_policy(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model to train: a seedling (grown now if the cache has none) or a loaded one."""
     if config.model == "seedling":
+        if tools_of(config.env):
+            raise ValueError(
+                f"Expected a loaded model, since the replies of {config.env.name} are tool calls, found a seedling, "
+                "whose chat template has no tools. Name a model whose template has them (--model), or choose plain "
+                "actions (--env.actions plain)."
+            )
         model, tokenizer, _ = load_seedling(
             config.seedling, config.env, to_json(config.env), config.tags, progress, config.context
         )
