@@ -123,7 +123,7 @@ class Reply:
     """Up to and including the token(s) that end it."""
     answer: Span
     closed: bool
-    """The thought was closed by its tag."""
+    """The thought was closed by its tag, or by the tool call after it."""
     cut: bool
     """The reply ended at the token limit, not at an end-of-turn token."""
 

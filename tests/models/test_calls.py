@@ -51,7 +51,8 @@ def test_both_forms_say_the_same_call(text):
 
 
 def test_the_first_call_counts():
-    one, two = ('<tool_call>{"name": "search", "arguments": {"query": "%s"}}</tool_call>' % word for word in "ab")
+    one = '<tool_call>{"name": "search", "arguments": {"query": "a"}}</tool_call>'
+    two = one.replace('"a"', '"b"')
     assert read(one + two) == Call(SEARCH, {"query": "a"})
     assert read("{} " + two + one) == Call(SEARCH, {"query": "b"})
 
@@ -105,7 +106,19 @@ def test_any_argument_survives_a_call(query, before, after, hermes):
 
 
 MARKS = st.sampled_from(
-    ["<tool_call>", "</tool_call>", "<|python_tag|>", '{"name":', '"arguments":', "{", "}", '"search"', " ", ",", "\ud800"]
+    [
+        "<tool_call>",
+        "</tool_call>",
+        "<|python_tag|>",
+        '{"name":',
+        '"arguments":',
+        "{",
+        "}",
+        '"search"',
+        " ",
+        ",",
+        "\ud800",
+    ]
 )
 
 

@@ -166,12 +166,13 @@ def _mistyped(value: object, schema: Mapping[str, Any]) -> str:
 
 def signatures(tools: Sequence[Tool]) -> str:
     """The tools as `search(query), finish(answer)`."""
-    return ", ".join(f"{tool.name}({', '.join(map(str, _names(tool)))})" for tool in tools)
+    return ", ".join(f"{tool.name}({', '.join(signature(tool))})" for tool in tools)
 
 
-def _names(tool: Tool) -> Collection[object]:
+def signature(tool: Tool) -> list[str]:
+    """The names of the arguments of a tool."""
     properties = tool.parameters.get("properties")
-    return list(properties) if isinstance(properties, Mapping) else []
+    return list(map(str, properties)) if isinstance(properties, Mapping) else []
 
 
 def quoted(word: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from heedful.models.calls import OPEN_CALL, CallFault, find_call, read_call
+from heedful.models.calls import OPEN_CALL, CallFault, find_call, read_call, signature
 from heedful.types import Tool
 
 ResultRole = Literal["tool", "user"]
@@ -35,7 +35,7 @@ def examine_tools(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
             "Expected a chat template that writes tools, since replies are tool calls (--env.actions tool_calls), but "
             f"it renders the same text with and without them. {_REMEDY}"
         )
-    missing = [name for tool in tools for name in _names(tool) if name not in written]
+    missing = [name for tool in tools for name in (tool.name, *signature(tool)) if name not in written]
     if missing:
         raise ValueError(
             f"Expected a chat template that writes the name and the arguments of every tool, but {missing[0]!r} is "
@@ -57,15 +57,9 @@ def examine_tools(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
     return _result_role(render, tools)
 
 
-def _names(tool: Tool) -> list[str]:
-    properties = tool.parameters.get("properties")
-    return [tool.name, *(map(str, properties) if isinstance(properties, Mapping) else ())]
-
-
 def _written_call(render: ChatRenderer, tool: Tool) -> str:
     """A call as the template writes it, from the reply's header on. Empty if it does not show calls at all."""
-    properties = tool.parameters.get("properties")
-    arguments = dict.fromkeys(properties, _ARGUMENT) if isinstance(properties, Mapping) else {}
+    arguments = dict.fromkeys(signature(tool), _ARGUMENT)
     function = {"name": tool.name, "arguments": arguments}
     said = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": function}]}
     try:

@@ -14,6 +14,7 @@ from heedful.envs.checking.play import Bench, Played
 from heedful.envs.checking.replies import ordinary
 from heedful.envs.checking.report import Finding, absent, broken, holds, shortened
 from heedful.guarded import Raised, guarded_call
+from heedful.models.calls import tools_of
 from heedful.types import Step, Task, Tool
 
 MOST_COMPARED = 40
@@ -26,8 +27,7 @@ def tool_calls(bench: Bench, evidence: Evidence) -> Finding:
     """Tools can be written into a template, and the same answers earn the same in both forms."""
     env = bench.env
     other = _other_form(env)
-    called = other if other is not None and getattr(other, "tools", ()) else env
-    tools = getattr(called, "tools", ())
+    tools = tools_of(env) or tools_of(other)
     if not tools:
         return absent("the environment offers no tools, so its actions are plain text")
     fault = _tools_misfit(tools)

@@ -32,7 +32,7 @@ from typing import ClassVar, Literal
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, Fault, answer_text, thought_of
 from heedful.envs.common.base import SolvableEnvironment
 from heedful.envs.common.knobs import check_choice
-from heedful.models.calls import CLOSE_CALL, OPEN_CALL, tools_of
+from heedful.models.calls import CLOSE_CALL, OPEN_CALL, signature, tools_of
 from heedful.types import Tool
 
 ActionForm = Literal["plain", "tool_calls"]
@@ -88,8 +88,8 @@ def call_text(answer: str, tools: Sequence[Tool]) -> str:
         fits = text.lower().startswith(before.lower()) and text.lower().endswith(after.lower())
         if hole and fits and len(text) >= len(before) + len(after):
             argument = text[len(before) : len(text) - len(after)]
-            (name,) = tool.parameters["required"]  # type: ignore[misc]
-            written = json.dumps({"name": tool.name, "arguments": {name: argument}})
+            arguments = dict.fromkeys(signature(tool), argument)
+            written = json.dumps({"name": tool.name, "arguments": arguments})
             return f"{OPEN_CALL}\n{written}\n{CLOSE_CALL}"
     return ""
 
