@@ -105,7 +105,7 @@ def test_a_run_trains_on_the_ids_of_the_calls(tmp_path: Path) -> None:
     train_steps(settings, parts, folder, [tracker], Watch())
     tracker.close()
     assert any(not torch.equal(tensor, before[name]) for name, tensor in parts.model.state_dict().items())
-    groups = read_rollouts(folder.rollouts / "step_000000.parquet")
+    groups = read_rollouts(folder.rollouts(0)).groups
     trajectories = [member for group in groups for member in group.trajectories]
     assert {member.outcome for member in trajectories} == {0.0, 1.0}
     first, second = trajectories[0].turns[:2]
@@ -127,7 +127,7 @@ def test_a_model_samples_under_a_template_with_tools(tmp_path: Path) -> None:
     tracker = JsonlTracker(folder.metrics)
     train_steps(settings, parts, folder, [tracker], Watch())
     tracker.close()
-    (group, *_) = read_rollouts(folder.rollouts / "step_000000.parquet")
+    (group, *_) = read_rollouts(folder.rollouts(0)).groups
     assert all(turn.rewards == {"format": -0.1} for member in group.trajectories for turn in member.turns)
 
 
