@@ -95,12 +95,12 @@ def library() -> Any:
 @lru_cache(maxsize=8)
 def loaded(name: str, options: str, turns: int) -> Loaded:
     """The environment that `module:function` makes, checked. Raises ValueError with a sentence."""
+    found = library()
     if ":" not in name:
         raise ValueError(
             f"verifiers: --env.id names the function that makes the environment, as module:load_environment, but is "
             f"{name!r}."
         )
-    found = library()
     logging.getLogger("verifiers").setLevel(logging.CRITICAL)
     with OwnRandom(0, name), _no_handlers(found):
         environment = import_held(name)(**read_options("verifiers", "options", options))
