@@ -16,6 +16,7 @@ from heedful.protocols import (
     Demonstrates,
     Environment,
     ListsActions,
+    OffersTools,
     PlayedElsewhere,
     Summarises,
 )
@@ -24,7 +25,16 @@ from heedful.rollout.workers import isolated
 from heedful.types import Task
 from perilous import Perilous
 
-OFFERS = (ListsActions, AnswersFreely, AnswersBlindly, Demonstrates, Summarises, CountsStartStates, PlayedElsewhere)
+OFFERS = (
+    OffersTools,
+    ListsActions,
+    AnswersFreely,
+    AnswersBlindly,
+    Demonstrates,
+    Summarises,
+    CountsStartStates,
+    PlayedElsewhere,
+)
 
 
 def offered(env: object) -> set[str]:
@@ -37,6 +47,7 @@ def offered(env: object) -> set[str]:
         ("echo", {"ListsActions", "Demonstrates", "Summarises"}),
         ("countdown", {"AnswersFreely", "AnswersBlindly", "Demonstrates", "Summarises"}),
         ("textarena", {"AnswersFreely", "AnswersBlindly", "Summarises"}),
+        ("code", {"AnswersFreely", "AnswersBlindly", "Demonstrates", "OffersTools", "Summarises"}),
     ],
 )
 def test_an_environment_offers_what_its_class_has(name: str, offers: set[str]) -> None:

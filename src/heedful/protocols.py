@@ -16,6 +16,7 @@ from heedful.types import (
     Step,
     Task,
     TokenCredit,
+    Tool,
     Trajectory,
     Verdict,
 )
@@ -151,6 +152,16 @@ class PlayedElsewhere(Environment, Protocol):
     @property
     def served(self) -> Mapping[str, object]:
         """The server's description, which names the environment and its knobs."""
+        ...
+
+
+@runtime_checkable
+class OffersTools(Environment, Protocol):
+    """An environment whose replies are calls of tools. The renderer writes the tools into the chat template."""
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Empty where replies are plain text after all."""
         ...
 
 

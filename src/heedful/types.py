@@ -36,15 +36,39 @@ class Message:
     """One chat message. A sampled message carries its own token ids, so no text is tokenised twice."""
 
     role: str
-    """`system`, `user` or `assistant`."""
+    """`system`, `user`, `assistant`, or `tool` for the result of a call."""
     content: str
     ids: tuple[int, ...] | None = None
     """The sampled ids (assistant messages only). `None` for text that still has to be rendered."""
 
 
+CALL_START = r"<tool_call>|<\|python_tag\|>|\{\s*\"(?:name|arguments|parameters|type)\"\s*:"
+"""A pattern of the text with which the call of a tool begins, in the forms that `models.calls` reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that a policy may call: written into the chat template, and read back from a reply."""
+
+    name: str
+    description: str
+    """One or two sentences for the model."""
+    parameters: Mapping[str, object]
+    """JSON schema of the arguments: an object with `properties` and `required`."""
+    form: str = ""
+    """The plain answer that a call stands for, with `{}` in the place of its only argument, such as `search[{}]`. Empty
+    where a call has no plain answer."""
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """The tool as chat templates and servers take it."""
+        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        return {"type": "function", "function": function}
+
+
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The input of a policy: alternating messages, the last one from the user."""
+    """The input of a policy: alternating messages, the last one from the user or a tool."""
 
     key: str
     """Unique among the conversations of one `collect`. A policy uses it to keep its KV cache over turns."""
@@ -99,7 +123,7 @@ class Reply:
     """Up to and including the token(s) that end it."""
     answer: Span
     closed: bool
-    """The thought was closed by its tag."""
+    """The thought was closed by its tag, or by the tool call after it."""
     cut: bool
     """The reply ended at the token limit, not at an end-of-turn token."""
 
@@ -112,6 +136,8 @@ class Observation:
     opening: str = ""
     """The full form of this observation, instructions included, used when it starts a conversation. Empty: this
     environment cannot be shown in windows of history."""
+    role: str = "user"
+    """`tool` if it is the result of a call, else `user`. A conversation always begins with the user."""
 
 
 class Ending(Enum):

@@ -6,9 +6,13 @@ A line has one meaning or is refused with a sentence, and a refused line costs n
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from heedful.envs.common.actions import OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
+from heedful.envs.common.tools import call_text, tools_of
+from heedful.models.calls import find_call, signatures
 from heedful.protocols import AnswersFreely, Environment, ListsActions
+from heedful.types import Tool
 
 LEAVE = ("quit", "exit", "q")
 """Words that leave the episode, unless an action has that name."""
@@ -17,6 +21,13 @@ LEAVE = ("quit", "exit", "q")
 def ways_to_answer(env: Environment) -> str:
     """How a person can answer in this environment."""
     actions, most = _actions(env)
+    tools = tools_of(env)
+    if tools:
+        plain = ", ".join(tool.form.replace("{}", "...") for tool in tools if tool.form)
+        return (
+            f"What you type becomes a call of {signatures(tools)}: a plain answer{f' ({plain})' if plain else ''}, or "
+            "the JSON of a call. `quit` leaves."
+        )
     if not actions and isinstance(env, AnswersFreely):
         return "What you type is your answer; a whole reply with its tags is handed on as it is. `quit` leaves."
     if not actions:
@@ -37,6 +48,9 @@ def reply_of(line: str, env: Environment) -> str | None:
     actions, most = _actions(env)
     if line.lower() in LEAVE and line.lower() not in [action.lower() for action in actions]:
         return None
+    tools = tools_of(env)
+    if tools:
+        return _call(line, tools)
     if OPEN_ANSWER in line or OPEN_THOUGHT in line:
         return line
     if not actions:
@@ -47,6 +61,16 @@ def reply_of(line: str, env: Environment) -> str | None:
     if len(chosen) > most:
         raise ValueError(f"Expected at most {most} in one turn, found {len(chosen)}: {', '.join(chosen)}.")
     return format_reply(chosen, "")
+
+
+def _call(line: str, tools: Sequence[Tool]) -> str:
+    """The call that a line means: as it is if it holds one, else that of the plain answer."""
+    if find_call(line) is not None:
+        return line
+    call = call_text(line, tools)
+    if not call:
+        raise ValueError(f"Expected a call of {signatures(tools)}: a plain answer, JSON, or `quit`.")
+    return call
 
 
 def _actions(env: Environment) -> tuple[tuple[str, ...], int]:

@@ -13,6 +13,8 @@ from typing import Any
 DEEPEST = 200
 """Lists and objects inside each other. Far more than any file of ours, and far less than Python's stack holds."""
 
+_DECODER = json.JSONDecoder()
+
 
 def parse_json(text: str | bytes, whole_number: Callable[[str], Any] | None = None) -> Any:
     """The value of a JSON text. `whole_number` converts the digits of whole numbers, in place of `int`.
@@ -23,18 +25,33 @@ def parse_json(text: str | bytes, whole_number: Callable[[str], Any] | None = No
     try:
         # Without an encoding json.loads would take a line that begins with a zero byte for UTF-16.
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
-        tree = json.loads(decoded, parse_int=whole_number)
     except UnicodeDecodeError as error:
         raise ValueError(f"bytes that are no UTF-8 text (byte {error.start})") from error
+    return _read(lambda: (json.loads(decoded, parse_int=whole_number), len(decoded)), decoded, 0)[0]
+
+
+def parse_json_at(text: str, start: int) -> tuple[Any, int]:
+    """The JSON value that begins at `start`, and the place after it. The text may go on. White space is not skipped.
+
+    Raises:
+        ValueError: as `parse_json` does.
+    """
+    return _read(lambda: _DECODER.raw_decode(text, start), text, start)
+
+
+def _read(decode: Callable[[], tuple[Any, int]], text: str, start: int) -> tuple[Any, int]:
+    """What `decode` gives, a value and the place after it, with every error as a phrase."""
+    try:
+        tree, end = decode()
     except json.JSONDecodeError as error:
         raise ValueError(f"text that is not JSON ({error})") from error
     except RecursionError as error:
         raise ValueError(_too_deep()) from error
     except ValueError as error:  # Python refuses to convert numbers of thousands of digits
         raise ValueError(f"a number that cannot be read ({error})") from error
-    if decoded.count("[") + decoded.count("{") > DEEPEST and _is_deep(tree):
+    if text.count("[", start, end) + text.count("{", start, end) > DEEPEST and _is_deep(tree):
         raise ValueError(_too_deep())
-    return tree
+    return tree, end
 
 
 def read_json(path: Path) -> Any:

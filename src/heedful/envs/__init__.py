@@ -24,6 +24,7 @@ REGISTRY: dict[str, str] = {
     "sokoban": "heedful.envs.sokoban.environment:Sokoban",
     "sudoku": "heedful.envs.sudoku.environment:Sudoku",
     "textarena": "heedful.envs.adapters.textarena.environment:TextArena",
+    "verifiers": "heedful.envs.adapters.verifiers.environment:Verifiers",
 }
 """Name -> `module:class` of a dataclass that is an `Environment`."""
 

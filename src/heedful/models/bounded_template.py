@@ -79,21 +79,27 @@ _patching = threading.RLock()
 _transformers_compiles: Callable[[str], Any] = chat_template_utils._compile_jinja_template
 
 
-def render_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]], options: Mapping[str, object]) -> str:
-    """The messages through the tokenizer's chat template, with a generation prompt.
+def render_chat(
+    tokenizer: Any,
+    messages: Sequence[Mapping[str, object]],
+    options: Mapping[str, object],
+    tools: Sequence[Mapping[str, object]] = (),
+) -> str:
+    """The messages through the tokenizer's chat template, with a generation prompt. `tools`: schemas of functions.
 
     The same text as `tokenizer.apply_chat_template`. Raises TemplateError for a template that is wrong, that refuses
     the messages, or that exceeds its budget.
     """
     seam: Any = chat_template_utils
-    given = sum(len(str(value)) for message in messages for value in message.values())
+    given = sum(len(str(value)) for message in (*messages, *tools) for value in message.values())
     token = _budget.set(_Budget(given))
     try:
         with _patching:
             seam._compile_jinja_template = compile_bounded
             try:
+                asked = {**options, "tools": list(tools)} if tools else options
                 return str(
-                    tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True, **options)
+                    tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True, **asked)
                 )
             finally:
                 seam._compile_jinja_template = _transformers_compiles

@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from heedful.models.replies import ReplyParser, Tags
-from heedful.types import Conversation, Message, Prompt, Reply
+from heedful.models.tool_templates import ResultRole, examine_tools
+from heedful.types import Conversation, Message, Prompt, Reply, Tool
 
 Texts = tuple[tuple[str, str], ...]
 """Messages as hashable (role, content) pairs."""
@@ -58,6 +59,8 @@ class Renderer:
     - has glue that depends on the content or position of a reply,
     - closes the thought before it began, or
     - ends a message with anything but one token of its own.
+
+    With tools, also for a template that does not write them, or that writes calls in a form that is not read.
     """
 
     def __init__(
@@ -66,11 +69,18 @@ class Renderer:
         tags: Tags = _PLAIN_TAGS,
         template_options: Mapping[str, object] | None = None,
         stop_ids: Collection[int] = (),
+        tools: Sequence[Tool] = (),
     ) -> None:
-        """`stop_ids`: every id of the model's `generation_config.eos_token_id`."""
+        """`stop_ids`: every id of the model's `generation_config.eos_token_id`.
+
+        `tools`: written into the template, once, where it begins a conversation. Replies are then calls.
+        """
         self.tokenizer = tokenizer
         self.tags = tags
         self.template_options = dict(template_options or {})
+        self.tools = tuple(tools)
+        self.result_role: ResultRole = "user"
+        """The role under which the template shows the result of a call."""
         self._start = lru_cache(_CACHED_PROMPTS)(self._make_start)
         self._glue = lru_cache(_CACHED_PROMPTS)(self._make_glue)
         _check_options(self.template_options)
@@ -80,6 +90,8 @@ class Renderer:
                 "model, or set `tokenizer.chat_template` to the template the model should be trained with."
             )
         self._check_tags()
+        if self.tools:
+            self.result_role = examine_tools(self._render_messages, self.tools)
         self._template_opening = self.tags.opening_of(self._render((("user", _QUESTION),)))
         self.opening: str = self._template_opening or (tags.open if tags.force else "")
         """The opening tag at the end of every prompt, with the text that the template writes after it. Empty if the
@@ -90,7 +102,9 @@ class Renderer:
         self._end_of_turn = self._decode([self.end_of_turn_id])
         self.stop_ids: frozenset[int] = frozenset(stop_ids) | {self.end_of_turn_id}
         """The ids that end a reply: the given ones and the template's end-of-turn token."""
-        self._parser = ReplyParser(self._decode, tags, self.stop_ids)
+        self._parser = ReplyParser(self._decode, tags, self.stop_ids, calls=bool(self.tools))
+        if self.result_role == "tool":
+            self._check_results()
 
     def start(self, messages: Sequence[Message]) -> Prompt:
         """The whole template with its generation prompt and the forced tag. The last message must not be a reply."""
@@ -99,7 +113,7 @@ class Renderer:
                 f"Expected messages that end with the environment's or user's word, found roles "
                 f"{[message.role for message in messages]}. Add the observation that the policy should answer."
             )
-        return self._start(_texts(messages))
+        return self._start(self._texts(messages))
 
     def glue(self, messages: Sequence[Message], ended: bool) -> Prompt:
         """The glue: all ids between the sampled ids and the next reply, generation prompt included.
@@ -112,7 +126,7 @@ class Renderer:
                 f"Expected one or more messages between two replies, none of them the assistant's, found roles "
                 f"{[message.role for message in messages]}. Give every sampled reply its ids and its observation."
             )
-        return self._glue(_texts(messages), ended)
+        return self._glue(self._texts(messages), ended)
 
     def next_prompt(self, conversation: Conversation) -> Prompt:
         """The ids to append for this conversation: `start` before the first sampled reply, `glue` after one.
@@ -261,6 +275,21 @@ class Renderer:
         self._check_glue(later, glue, "the second reply")
         return glue
 
+    def _check_results(self) -> None:
+        """Refuse a template that shows the result of a call depending on the reply before it."""
+        asked, result = ("user", _QUESTION), ("tool", _QUESTION)
+        glue = self._glue_text((result,))
+        self._glue((result,), True)
+        for reply in (
+            f'<tool_call>\n{{"name": "so", "arguments": {{}}}}\n</tool_call>{_MARK}',
+            f'{self.tags.open}so{self.tags.close}{{"name": "so", "parameters": {{}}}}{_MARK}',
+            f"{self.tags.open}{_MARK}",
+        ):
+            rendered = self._render((asked, ("assistant", reply), result))
+            self._check_glue(rendered, glue, f"a reply of {reply[:60]!r} and before a result")
+        later = self._render((asked, ("assistant", "so"), result, ("assistant", _MARK), result))
+        self._check_glue(later, glue, "the second reply and before a result")
+
     def _check_glue(self, rendered: str, glue: str, where: str) -> None:
         _, _, after = rendered.rpartition(_MARK)
         if not rendered.endswith(glue) or (_MARK in rendered and after != glue):
@@ -300,18 +329,25 @@ class Renderer:
                     f"Add it as an ordinary token (special=False), or choose another tag."
                 )
 
+    def _texts(self, messages: Sequence[Message]) -> Texts:
+        roles = {"tool": self.result_role}
+        return tuple((roles.get(message.role, message.role), message.content) for message in messages)
+
     def _render(self, texts: Texts) -> str:
+        return self._render_messages([{"role": role, "content": content} for role, content in texts], self.tools)
+
+    def _render_messages(self, messages: Sequence[Mapping[str, object]], tools: Sequence[Tool]) -> str:
         # Imported here because configuration reads `Tags` from this module and must load fast.
         from jinja2 import TemplateError
 
         from heedful.models.bounded_template import render_chat
 
-        messages = [{"role": role, "content": content} for role, content in texts]
         try:
-            return render_chat(self.tokenizer, messages, self.template_options)
+            return render_chat(self.tokenizer, messages, self.template_options, [tool.schema for tool in tools])
         except TemplateError as error:
             raise ValueError(
-                f"The chat template could not render messages with roles {[role for role, _ in texts]}: {error}. Use "
+                f"The chat template could not render messages with roles {[message['role'] for message in messages]}: "
+                f"{error}. Use "
                 f"roles that the template knows (some know no system message), or another template."
             ) from error
 
@@ -326,16 +362,12 @@ class Renderer:
         )
 
 
-def _texts(messages: Sequence[Message]) -> Texts:
-    return tuple((message.role, message.content) for message in messages)
-
-
 def _sampled_positions(messages: Sequence[Message]) -> list[int]:
     return [at for at, message in enumerate(messages) if message.role == "assistant" and message.ids is not None]
 
 
 def _check_options(options: Mapping[str, object]) -> None:
-    reserved = sorted({"tokenize", "add_generation_prompt", "continue_final_message"} & options.keys())
+    reserved = sorted({"tokenize", "add_generation_prompt", "continue_final_message", "tools"} & options.keys())
     if reserved:
         raise ValueError(
             f"Expected template_options to hold variables of the chat template, found {reserved}, which the renderer "

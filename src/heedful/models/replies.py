@@ -1,4 +1,4 @@
-"""Parsing a sampled reply: its text, and the ranges of thought and answer in its ids.
+"""Parsing a sampled reply: its text, and the ranges of thought and answer (or call) in its ids.
 
 Sampled ids are decoded and never tokenised again. The ranges are exact even if a character is split over tokens.
 Torch-free.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from heedful.models.calls import find_call
 from heedful.types import Prompt, Reply, Span
 
 
@@ -41,12 +42,16 @@ class Tags:
 class ReplyParser:
     """Parses the replies of one tokenizer.
 
-    `decode`: turns ids into text, with special tokens and spaces. `stop_ids`: every id that ends a reply.
+    `decode`: turns ids into text, with special tokens and spaces. `stop_ids`: every id that ends a reply. `calls`: the
+    answer of a reply is its first call of a tool. The text before it is the thought, unless a thought has tags.
     """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str], tags: Tags, stop_ids: Collection[int]) -> None:
+    def __init__(
+        self, decode: Callable[[Sequence[int]], str], tags: Tags, stop_ids: Collection[int], calls: bool = False
+    ) -> None:
         self._decode = decode
         self._tags = tags
+        self._calls = calls
         self._stop_ids = frozenset(stop_ids)
         self._pieces: dict[int, str] = {}
 
@@ -103,7 +108,7 @@ class ReplyParser:
         begin, searched = 0, 0
         if not opened:
             at = text.find(tags.open)
-            opened = at >= 0
+            opened = at >= 0 and not (self._calls and _call_before(text, at))
             searched = at + len(tags.open) if opened else 0
             begin = tokens_up_to(searched) if opened else 0
         close_at = text.find(tags.close, searched) if opened else -1
@@ -114,6 +119,8 @@ class ReplyParser:
             searched = close_at + len(tags.close)
             end = tokens_up_to(searched)
         thought = Span(begin, end)
+        if self._calls:
+            return self._call_spans(text, searched, thought, tokens_up_to, opened)
         answer_at = text.find(tags.answer_open, searched)
         if answer_at < 0:
             return thought, Span(end, end), opened
@@ -121,6 +128,18 @@ class ReplyParser:
         close_at = text.find(tags.answer_close, answer_at + len(tags.answer_open))
         last = len(written) if close_at < 0 else tokens_up_to(close_at + len(tags.answer_close))
         return thought, Span(first, last), opened
+
+    def _call_spans(
+        self, text: str, searched: int, thought: Span, tokens_up_to: Callable[[int], int], opened: bool
+    ) -> tuple[Span, Span, bool]:
+        """Thought, call, and whether the thought was ended, by its tag or by the call."""
+        call = find_call(text, searched)
+        if call is None:
+            return thought, Span(thought.end, thought.end), opened
+        first = max(thought.end, tokens_up_to(call.start + 1) - 1)
+        if not opened:
+            thought = Span(0, first if text[: call.start].strip() else 0)
+        return thought, Span(first, tokens_up_to(call.end)), opened or len(thought) > 0
 
     def _locate(self, text: str, ids: tuple[int, ...]) -> Callable[[int], int]:
         """A function that maps a number of characters of `text` to the number of first tokens that contain them.
@@ -140,3 +159,8 @@ class ReplyParser:
             return bisect_left(lengths, True, key=lambda length: self._decode(ids[:length]).startswith(held))
 
         return tokens_up_to
+
+
+def _call_before(text: str, place: int) -> bool:
+    call = find_call(text)
+    return call is not None and call.start < place

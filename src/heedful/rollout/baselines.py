@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from heedful.envs.common.actions import actions_of, format_reply
+from heedful.envs.common.tools import in_form
 from heedful.guarded import Answered, Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Environment, ListsActions
 from heedful.types import Step, Task
@@ -78,7 +79,7 @@ def random_reply(env: Environment, task: Task, rng: random.Random) -> str:
     if isinstance(env, ListsActions) and env.actions:
         return format_reply(rng.choices(env.actions, k=env.actions_per_turn), "")
     if isinstance(env, AnswersFreely):
-        return format_reply([env.random_answer(task, rng)], "")
+        return in_form(env, format_reply([env.random_answer(task, rng)], ""))
     raise ValueError(
         f"A random player needs to know what can be answered, but {env.name} has neither `actions` and "
         "`actions_per_turn` nor `random_answer`."
@@ -172,7 +173,7 @@ def _improve(
 
 def _replies(env: Environment, sequence: Sequence[str]) -> list[str]:
     most = _per_turn(env)
-    return [format_reply(sequence[start : start + most], "") for start in range(0, len(sequence), most)]
+    return [in_form(env, format_reply(sequence[start : start + most], "")) for start in range(0, len(sequence), most)]
 
 
 def _play_fixed(env: Environment, task: Task, replies: Sequence[str]) -> _Played:

@@ -61,7 +61,7 @@ class Player:
         messages = [Message("user", begin.opening if first else begin.text)]
         for turn, observation in zip(self._turns[first:newest], later, strict=True):
             messages.append(Message("assistant", turn.reply.text, turn.reply.ids))
-            messages.append(Message("user", observation.text))
+            messages.append(Message(observation.role, observation.text))
         return Conversation(self.key, tuple(messages), first > 0, newest)
 
     def advance(self, reply: Reply) -> None:

@@ -21,6 +21,7 @@ from heedful.distributed.world import World
 from heedful.envs.common.tasks import TaskStream
 from heedful.gradients.meter import GradientMeter
 from heedful.measuring.diagnostician import Diagnostician
+from heedful.models.calls import tools_of
 from heedful.models.folders import Saveable, WholeWeights
 from heedful.models.load import load_model, pick_device
 from heedful.models.render import Renderer
@@ -100,7 +101,7 @@ def assemble(
     with world.local_rank_0_first():
         model, tokenizer = load_policy(config, device, progress)
     world.broadcast_weights(cast(torch.nn.Module, model))
-    renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model))
+    renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model), tools_of(config.env))
     adapters = Adapters(model, config.lora, derive(config.seed, "lora")) if config.lora.rank > 0 else None
     # The reference is the policy before any update, also when the run resumes.
     reference: PreTrainedModel | TokenLogits | None = None
@@ -149,6 +150,12 @@ def load_policy(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model to train: a seedling (grown now if the cache has none) or a loaded one."""
     if config.model == "seedling":
+        if tools_of(config.env):
+            raise ValueError(
+                f"Expected a loaded model, since the replies of {config.env.name} are tool calls, found a seedling, "
+                "whose chat template has no tools. Name a model whose template has them (--model), or choose plain "
+                "actions (--env.actions plain)."
+            )
         model, tokenizer, _ = load_seedling(
             config.seedling, config.env, to_json(config.env), config.tags, progress, config.context
         )

@@ -222,6 +222,7 @@ def load(subject: Subject, console: Console) -> Iterator[LoadedModel]:
     """Load the subject's weights. A seedling that is not in the cache is grown now, with a progress bar."""
     import torch
 
+    from heedful.models.calls import tools_of
     from heedful.models.load import load_model, pick_device
     from heedful.models.render import Renderer
     from heedful.run.parts import load_policy, stop_ids
@@ -236,6 +237,6 @@ def load(subject: Subject, console: Console) -> Iterator[LoadedModel]:
     else:
         with GrowthBar(console) as bar:
             model, tokenizer = load_policy(config, device, bar)
-    renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model))
+    renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model), tools_of(config.env))
     with open_with(config.policy, Weights(model.eval(), subject.version), console.print) as source:
         yield LoadedModel(model, renderer, subject.version, config.context, source)

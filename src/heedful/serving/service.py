@@ -25,6 +25,7 @@ from typing import Any
 
 from heedful.configuration import to_json
 from heedful.envs.common.actions import actions_of
+from heedful.envs.common.tools import tools_of
 from heedful.envs.common.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.envs.remote.answers import PROTOCOL
 from heedful.guarded import Raised, guarded_call
@@ -180,6 +181,7 @@ def _description(env: Environment) -> dict[str, Tree]:
         "turns": env.turns,
         "actions": list(actions_of(env)),
         "actions_per_turn": env.actions_per_turn if isinstance(env, ListsActions) and env.actions else None,
+        "tools": [{**dataclasses.asdict(tool), "parameters": dict(tool.parameters)} for tool in tools_of(env)],
         "offers": [offer for offer, kind in OFFERS.items() if isinstance(env, kind)],
         "knobs": knobs,
         "digest": hashlib.sha256(named.encode()).hexdigest()[:16],

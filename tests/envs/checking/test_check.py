@@ -166,6 +166,8 @@ def test_an_environment_that_keeps_every_rule_passes_them_all() -> None:
 def test_every_environment_of_ours_keeps_the_contract(name: str) -> None:
     if name in SERVED:
         pytest.skip(f"{name} plays what a server serves, and none is running")
+    if name == "verifiers":
+        pytest.skip("verifiers plays what --env.id names; the tests of the adapter check some")
     if name in LIBRARIES and not is_installed(name):
         pytest.skip(f"the extra {name} is not installed")
     effort = OF_A_LIBRARY if name in LIBRARIES else QUICK

@@ -7,11 +7,12 @@ generator passed in.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from heedful.types import Group, Reply, Trajectory
+from heedful.types import CALL_START, Group, Reply, Trajectory
 
 Ids = tuple[int, ...]
 
@@ -35,7 +36,11 @@ class ThoughtTags:
         elif self.open in text:
             written, _, text = text.partition(self.open)
             before += written + self.open
-        return before, text.partition(self.close)[0] + self.close if reply.closed else text
+        if not reply.closed:
+            return before, text
+        if self.close in text:
+            return before, text.partition(self.close)[0] + self.close
+        return before, re.split(CALL_START, text, maxsplit=1)[0]  # a thought that a tool call ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ LIBRARIES: Mapping[str, str] = {
     "reasoning_gym": "reasoning_gym",
     "textarena": "textarena",
     "openenv": "openenv.core",
+    "verifiers": "verifiers",
 }
 """Environment -> the module of its library that is loaded."""
 

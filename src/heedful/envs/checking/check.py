@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heedful.envs.checking import calls, episodes, leak, observations, offers, processes, scores, tasks
 from heedful.envs.checking import environment as env
-from heedful.envs.checking import episodes, leak, observations, offers, processes, scores, tasks
 from heedful.envs.checking.evidence import Evidence, gather, seeds_of
 from heedful.envs.checking.play import QUICK, Bench, Broke, Effort
 from heedful.envs.checking.report import Finding, Report, absent, broken, unchecked
@@ -101,6 +101,7 @@ RULES = (
     ),
     Rule("openings", "later observations can begin a conversation, all or none", observations.openings),
     Rule("players", "the random and the input-blind player know how to play", offers.players),
+    Rule("tools", "tools fit a chat template, and calls earn what plain answers earn", calls.tool_calls),
     Rule("speed", "how long a step takes", episodes.speed),
 )
 

@@ -74,7 +74,7 @@ def gather(bench: Bench, tasks: Sequence[Task], canary: Path) -> Evidence:
     played = _until_it_hangs(
         play_ordinary(bench, tasks[number % len(tasks)], number % MEMBERS) for number in range(most)
     )
-    kinds = hostile(example_answer(bench.env, tasks[0], played[0].first.text), canary)
+    kinds = hostile(bench.env, example_answer(bench.env, tasks[0], played[0].first.text), canary)
     if not any(one.fault is None or one.fault.kind != "late" for one in played):
         return Evidence(tuple(tasks), played, (), (), canary)
     idle = _until_it_hangs(

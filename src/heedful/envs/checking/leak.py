@@ -23,6 +23,7 @@ from heedful.envs.checking.play import Bench, Played
 from heedful.envs.checking.replies import listed_actions
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
 from heedful.envs.common.actions import Fault, answer_text, format_reply
+from heedful.envs.common.tools import in_form, tools_of
 from heedful.protocols import AnswersFreely, Demonstrates
 from heedful.statistics.intervals import wilson
 from heedful.types import Task
@@ -210,7 +211,10 @@ def _rate(episodes: Sequence[Played]) -> _Rate:
 
 def _play(bench: Bench, task: Task, answer: Callable[[str, int], str]) -> Played:
     return bench.play(
-        task, 0, lambda shown, turn: ("copied", format_reply([answer(shown, turn)], "")), min(bench.turns, MOST_TURNS)
+        task,
+        0,
+        lambda shown, turn: ("copied", in_form(bench.env, format_reply([answer(shown, turn)], ""))),
+        min(bench.turns, MOST_TURNS),
     )
 
 
@@ -237,10 +241,11 @@ def _demonstrated(bench: Bench, tasks: Sequence[Task]) -> Finding | None:
     own, foreign, example = 0, 0, ""
     for number, (task, pairs) in enumerate(episodes):
         others = episodes[(number + 1) % len(episodes)][1]
-        stands = [text for text, reply in pairs if stands_as_answer(_answer(reply), text)]
+        stands = [text for text, reply in pairs if stands_as_answer(_answer(bench.env, reply), text)]
         own += bool(stands)
         foreign += any(
-            stands_as_answer(_answer(reply), text) for (text, _), (_, reply) in zip(pairs, others, strict=False)
+            stands_as_answer(_answer(bench.env, reply), text)
+            for (text, _), (_, reply) in zip(pairs, others, strict=False)
         )
         if stands and not example:
             example = f"task {task.id} (seed {task.seed}): {shortened(stands[0], 200)}"
@@ -261,8 +266,8 @@ def _is_pair(pair: Any) -> bool:
     return isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(part, str) for part in pair)
 
 
-def _answer(reply: str) -> str:
-    found = answer_text(reply)
+def _answer(env: Any, reply: str) -> str:
+    found = answer_text(reply, tools_of(env))
     return "" if isinstance(found, Fault) else found.strip()
 
 

@@ -14,6 +14,7 @@ from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench, Played, scripted
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
 from heedful.envs.common.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
+from heedful.envs.common.tools import in_form
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates
 from heedful.statistics.intervals import wilson
 from heedful.types import Task
@@ -136,6 +137,7 @@ def players(bench: Bench, evidence: Evidence) -> Finding:
     """What the random and the input-blind player need: a list of actions, or answers in free text."""
     env = bench.env
     listed = getattr(env, "actions", None)
+    listed = None if isinstance(listed, str) else listed  # the knob that chooses between plain actions and tool calls
     if not listed and not isinstance(env, AnswersFreely):
         return absent(
             "the environment offers neither `actions` and `actions_per_turn` nor `random_answer`, so evaluations show "
@@ -195,7 +197,7 @@ def _answers_misfit(bench: Bench, evidence: Evidence) -> str:
             return f"`random_answer` returned {shortened(repr(answer))}; a text was expected"
         if answer != again:
             return "`random_answer` gives different answers under equal generators; draw from the one that is handed in"
-        played = bench.play(task, 0, scripted([format_reply([answer], "")]), 1)
+        played = bench.play(task, 0, scripted([in_form(env, format_reply([answer], ""))]), 1)
         valid += bool(played.exchanges) and played.exchanges[0].step.valid
     if valid < len(tasks) / 2:
         return f"only {valid} of {len(tasks)} answers of `random_answer` count as valid"

@@ -293,6 +293,8 @@ def _misfit(observation: object) -> str:
     for name in ("text", "opening"):
         if not isinstance(getattr(observation, name), str):
             return f"an Observation whose {name} is {shortened(repr(getattr(observation, name)))}, not text"
+    if observation.role not in ("user", "tool"):
+        return f"an Observation whose role is {shortened(repr(observation.role))}, neither user nor tool"
     return ""
 
 

@@ -20,6 +20,7 @@ from heedful.envs.common.actions import (
     SEPARATOR,
     format_reply,
 )
+from heedful.envs.common.tools import in_form, tools_of
 from heedful.guarded import Answered, guarded_call
 from heedful.protocols import AnswersFreely
 from heedful.types import Task
@@ -65,7 +66,7 @@ def ordinary(env: Any, task: Task, observation: str, rng: random.Random) -> str:
     """
     answer = random_answer(env, task, rng)
     if answer:
-        return format_reply([answer], "a thought")
+        return in_form(env, format_reply([answer], "a thought"))
     if listed_actions(env):
         most = actions_per_turn(env)
         return format_reply(rng.choices(listed_actions(env), k=rng.randint(1, most)), "a thought")
@@ -86,8 +87,11 @@ def tempting(canary: Path) -> list[str]:
     ]
 
 
-def hostile(example: str, canary: Path) -> Mapping[str, Reply]:
-    """Kind -> reply. `example`: an answer that the environment understands, to be combined with others."""
+def hostile(env: Any, example: str, canary: Path) -> Mapping[str, Reply]:
+    """Kind -> reply. `example`: an answer that the environment understands, to be combined with others.
+
+    Where the environment wants tool calls, every answer comes as a call, too, and there are malformed calls.
+    """
     fixed = {
         **_empty(),
         **_malformed(example),
@@ -97,6 +101,9 @@ def hostile(example: str, canary: Path) -> Mapping[str, Reply]:
         **_huge(example),
         **{f"code {number + 1}": reply for number, reply in enumerate(tempting(canary))},
     }
+    if tools_of(env):
+        asked = {f"{kind}, called": in_form(env, reply) for kind, reply in fixed.items()}
+        fixed |= _calls() | {kind: text for kind, text in asked.items() if text not in fixed.values()}
     return {**{kind: _always(reply) for kind, reply in fixed.items()}, **_echoes(example)}
 
 
@@ -122,6 +129,30 @@ def _malformed(example: str) -> dict[str, str]:
         "a broken tag": f"<think hm</think ><answer\n>{example}</answer",
         "tags in capitals": f"<THINK>hm</THINK><ANSWER>{example}</ANSWER>",
         "prose": "I am sorry, but I am not able to help with that.",
+    }
+
+
+def _calls() -> dict[str, str]:
+    """Malformed calls, and calls of tools that nobody has."""
+    texts = {
+        "a call that is no JSON": "<tool_call>search(query)</tool_call>",
+        "an open call": '<tool_call>{"name": "x", "arguments": {}}',
+        "an empty call": "<tool_call></tool_call>",
+        "a call of nothing": "<tool_call>null</tool_call>",
+        "a call without arguments": '<tool_call>{"name": "x"}</tool_call>',
+        "a call of an unknown tool": '{"name": "<|im_start|>", "parameters": {}}',
+        "a call of no name": '{"name": 7, "parameters": {}}',
+        "arguments as text": '<tool_call>{"name": "x", "arguments": "{}"}</tool_call>',
+        "both kinds of arguments": '{"name": "x", "arguments": {}, "parameters": {}}',
+        "a python tag alone": "<|python_tag|>",
+        "a deep call": '<tool_call>{"name": ' + "[" * 5000,
+        "a call with a long number": '{"name": "x", "parameters": {"n": ' + "7" * 5000 + "}}",
+        "many open calls": "<tool_call>" * (HUGE // 11),
+        "many braces": '{"name": ' * (HUGE // 9),
+        "a call with a lone surrogate": '<tool_call>{"name": "\\ud800", "arguments": {"\\ud800": 1}}</tool_call>',
+    }
+    return texts | {
+        f"{kind}, after a thought": f"{OPEN_THOUGHT}hm{CLOSE_THOUGHT}{text}" for kind, text in texts.items()
     }
 
 

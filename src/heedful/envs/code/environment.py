@@ -23,13 +23,14 @@ from heedful.envs.code.grading import Grade, grade
 from heedful.envs.code.problems import NAMES, DrawnProblem, Problem, Rules, apply, digits, draw, expression
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
-from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
+from heedful.envs.common.base import BaseEpisode, Played
 from heedful.envs.common.demonstrations import played_through, template_thought
 from heedful.envs.common.knobs import check_choice, check_range
 from heedful.envs.common.tasks import split_of
+from heedful.envs.common.tools import ToolEnvironment, text_tool
 from heedful.sandbox import Limits, Sandbox
 from heedful.sandbox.proof import Wanted, opened
-from heedful.types import Ending, Task
+from heedful.types import Ending, Task, Tool
 
 Counted = Literal["all", "share"]
 
@@ -46,7 +47,7 @@ BLIND_PROGRAMS = ("print(0)", "print('YES')", "print('NO')", "print(input())")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Code(SolvableEnvironment):
+class Code(ToolEnvironment):
     """Write a Python program that passes hidden tests. The fields are the knobs.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
@@ -69,6 +70,11 @@ class Code(SolvableEnvironment):
     """
 
     name: ClassVar[str] = "code"
+    declared: ClassVar[tuple[Tool, ...]] = (
+        text_tool(
+            "submit", "Hand in a program. Hidden tests judge it.", "program", "The whole program, as plain text."
+        ),
+    )
 
     path: str = ""
     """Problems of your own in place of drawn ones: a .jsonl or .parquet file in the form of DeepCoder-Preview,
@@ -227,13 +233,13 @@ class Code(SolvableEnvironment):
         if self.path:
             asked = "Write a Python program that solves the problem. It is judged by tests that you do not see."
             form = "The answer is the whole program, as plain text. It reads standard input, or defines the function."
-            return f"{asked}\n{free_text_rules(form, 'print(int(input()) + 1)', self.turns)}"
+            return f"{asked}\n{free_text_rules(form, 'print(int(input()) + 1)', self.turns, self.tools)}"
         asked = (
             f"Find the function f of a list x of digits that explains the examples. It carries out {self.steps} list "
             "operations in a row, such as sorting, reversing, or keeping some digits. More examples decide."
         )
         form = "The answer is a Python expression in x."
-        return f"{asked}\n{free_text_rules(form, 'sorted(x)', self.turns)}"
+        return f"{asked}\n{free_text_rules(form, 'sorted(x)', self.turns, self.tools)}"
 
 
 class CodeEpisode(BaseEpisode[Code]):
@@ -251,7 +257,7 @@ class CodeEpisode(BaseEpisode[Code]):
 
     def play(self, response: str) -> Played:
         env = self.env
-        read = read_program(response)
+        read = read_program(response, env.tools)
         result = None if read.fault else env.graded(self.problem, read.text)
         solved = result is not None and result.right
         self.best = max(self.best, result.passed / result.tests if result else 0.0)
@@ -290,9 +296,9 @@ class CodeEpisode(BaseEpisode[Code]):
         return f"{self.limits()}\n{self.problem.statement}"
 
 
-def read_program(reply: str) -> ReadAnswer:
-    """The program of a reply: the answer block, without a fence of backticks around it."""
-    read = read_answer(reply, LONGEST_PROGRAM)
+def read_program(reply: str, tools: Sequence[Tool] = ()) -> ReadAnswer:
+    """The program of a reply: the answer block (or the call), without a fence of backticks around it."""
+    read = read_answer(reply, LONGEST_PROGRAM, tools)
     fenced = _FENCED.fullmatch(read.text) or _FENCED.search(read.text)
     return replace(read, text=fenced[1]) if fenced and not read.fault else read
 

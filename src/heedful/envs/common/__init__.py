@@ -10,6 +10,7 @@ from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played, Solva
 from heedful.envs.common.demonstrations import choose_plan, played_through, template_thought
 from heedful.envs.common.knobs import check_choice, check_range, check_share
 from heedful.envs.common.tasks import TaskStream, check_same_start, evaluation_tasks, split_of, task_of
+from heedful.envs.common.tools import ToolEnvironment, in_form, text_tool
 
 __all__ = [
     "BaseEnvironment",
@@ -17,6 +18,7 @@ __all__ = [
     "Played",
     "SolvableEnvironment",
     "TaskStream",
+    "ToolEnvironment",
     "actions_of",
     "answer_fault_line",
     "answer_rules",
@@ -29,6 +31,7 @@ __all__ = [
     "fault_line",
     "format_reply",
     "free_text_rules",
+    "in_form",
     "played_through",
     "read_answer",
     "read_reply",
@@ -36,4 +39,5 @@ __all__ = [
     "split_of",
     "task_of",
     "template_thought",
+    "text_tool",
 ]

@@ -27,16 +27,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from heedful.models.calls import CallFault, find_call, quoted, read_call, signatures
 from heedful.protocols import Environment, ListsActions
+from heedful.types import Tool
 
 OPEN_THOUGHT = "<think>"
 CLOSE_THOUGHT = "</think>"
 OPEN_ANSWER = "<answer>"
 CLOSE_ANSWER = "</answer>"
 SEPARATOR = "||"
-
-LONGEST_QUOTE = 20
-"""Characters of an unknown action that are repeated to the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,13 @@ class Fault:
     """In one or two words, for terse observations."""
 
 
-def answer_text(reply: str) -> str | Fault:
-    """The text between the answer tags, not blank, or why there is none."""
+def answer_text(reply: str, tools: Sequence[Tool] = ()) -> str | Fault:
+    """The text between the answer tags, not blank, or why there is none.
+
+    `tools`: the answer is a call of one of them, and the text is the plain answer that the call stands for.
+    """
+    if tools:
+        return _called_answer(reply, tools)
     end_of_thought = reply.find(CLOSE_THOUGHT)
     if end_of_thought < 0 and OPEN_THOUGHT in reply:
         return Fault(f"the thought is not closed by {CLOSE_THOUGHT}", "open thought")
@@ -91,6 +95,46 @@ def answer_text(reply: str) -> str | Fault:
         return Fault(f"the answer is not closed by {CLOSE_ANSWER}", "open answer")
     answer = reply[start + len(OPEN_ANSWER) : end]
     return answer if answer.strip() else Fault("the answer is empty", "empty answer")
+
+
+def calls_tool(reply: str) -> bool:
+    """Whether a reply holds a call after its thought, readable or not."""
+    start = _after_thought(reply)
+    return not isinstance(start, Fault) and find_call(reply, start) is not None
+
+
+def thought_of(reply: str) -> str:
+    """The text between the think tags of a plain reply. Empty without tags."""
+    before, closed, _ = reply.partition(CLOSE_THOUGHT)
+    return before.removeprefix(OPEN_THOUGHT) if closed else ""
+
+
+def _called_answer(reply: str, tools: Sequence[Tool]) -> str | Fault:
+    """The plain answer that the first call stands for."""
+    start = _after_thought(reply)
+    if isinstance(start, Fault):
+        return start
+    written = find_call(reply, start)
+    if written is None:
+        return Fault(f"there is no tool call (expected {signatures(tools)})", "no call")
+    call = read_call(written, tools)
+    if isinstance(call, CallFault):
+        return Fault(call.clause, call.kind)
+    argument = " ".join(map(str, call.arguments.values()))
+    if not argument.strip():
+        return Fault(f"the argument of the tool call is empty (expected {signatures([call.tool])})", "empty argument")
+    return call.tool.form.replace("{}", argument, 1)
+
+
+def _after_thought(reply: str) -> int | Fault:
+    """Where the search for a call begins. Tags of thoughts inside of a call are a part of it."""
+    opened, closed = reply.find(OPEN_THOUGHT), reply.find(CLOSE_THOUGHT)
+    first = find_call(reply)
+    if first is not None and not any(0 <= place < first.start for place in (opened, closed)):
+        return 0
+    if closed < 0 and opened >= 0:
+        return Fault(f"the thought is not closed by {CLOSE_THOUGHT}", "open thought")
+    return max(closed, 0)
 
 
 def _read_actions(answer: str, names: Sequence[str], most: int) -> ReadReply:
@@ -105,16 +149,10 @@ def _read_actions(answer: str, names: Sequence[str], most: int) -> ReadReply:
         if action is None:
             if not word:
                 return ReadReply(tuple(actions), f"an action is empty beside a {SEPARATOR}", "empty action")
-            fault = f'unknown action "{_quote(word)}" (expected one of {", ".join(names)})'
+            fault = f'unknown action "{quoted(word)}" (expected one of {", ".join(names)})'
             return ReadReply(tuple(actions), fault, "unknown action")
         actions.append(action)
     return ReadReply(tuple(actions))
-
-
-def _quote(word: str) -> str:
-    """Repeat an agent's word safely: a tag or special token of a chat template must not come back in a prompt."""
-    plain = "".join(letter if letter.isalnum() or letter in " -_" else "." for letter in word[:LONGEST_QUOTE])
-    return plain + ("..." if len(word) > LONGEST_QUOTE else "")
 
 
 def format_reply(actions: Sequence[str], thought: str) -> str:

@@ -19,9 +19,11 @@ What an answer means is the environment's own business. One that it cannot make 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heedful.envs.common.actions import Fault, answer_text, format_reply
+from heedful.types import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,13 @@ class ReadAnswer:
     """The fault in one or two words, for terse observations. Empty if there is no fault."""
 
 
-def read_answer(reply: str, longest: int) -> ReadAnswer:
+def read_answer(reply: str, longest: int, tools: Sequence[Tool] = ()) -> ReadAnswer:
     """Read one reply under the grammar above.
 
     `reply` holds the opening think tag even where the prompt forced it. `longest`: most characters of an answer.
+    `tools`: the answer is a call of one of them (`common.tools`), and is read as the plain answer it stands for.
     """
-    found = answer_text(reply)
+    found = answer_text(reply, tools)
     if isinstance(found, Fault):
         return ReadAnswer("", found.clause, found.kind)
     text = found.strip()
@@ -50,11 +53,15 @@ def read_answer(reply: str, longest: int) -> ReadAnswer:
     return ReadAnswer(text)
 
 
-def free_text_rules(form: str, example: str, turns: int) -> str:
+def free_text_rules(form: str, example: str, turns: int, tools: Sequence[Tool] = ()) -> str:
     """The limits and the form of an answer in plain English, as `full` instructions state them.
 
-    `form`: a sentence on what the answer is. `example`: an answer of that form (not a right one).
+    `form`: a sentence on what the answer is. `example`: an answer of that form (not a right one). `tools`: the answer
+    is a call of one of them. The chat template tells how calls are written.
     """
+    if tools:
+        have = f"You have {turns} turn{'s' if turns > 1 else ''}, with one tool call in each."
+        return f"{have} {form}\nThink first, then call {' or '.join(tool.name for tool in tools)}.\n"
     have = f"You have {turns} turn{'s' if turns > 1 else ''}, with one answer in each."
     return f"{have} {form}\nThink first, then answer in this form: {format_reply([example], 'your reasoning')}\n"
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar, Generic, TypeVar
 
+from heedful.envs.common.actions import calls_tool
 from heedful.envs.common.knobs import Instructions, check_choice, check_penalty, check_range, check_share
 from heedful.envs.common.tasks import check_same_start
+from heedful.models.calls import tools_of
 from heedful.protocols import Episode
 from heedful.types import Ending, Observation, Step, Task
 
@@ -139,8 +141,10 @@ class BaseEpisode(ABC, Generic[Knobs]):
         over, outcome = played.ending is not None, played.outcome
         if outcome is None:
             outcome = float(played.ending is Ending.SOLVED)
+        opening = rules_of(self.env) + text if self.restarts else ""
+        role = "tool" if tools_of(self.env) and calls_tool(response) else "user"
         return Step(
-            observation=Observation(text, rules_of(self.env) + text) if self.restarts else Observation(text),
+            observation=Observation(text, opening, role),
             rewards=rewards,
             ending=played.ending,
             outcome=outcome if over else None,

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from heedful.envs.common.tools import in_form
 from heedful.protocols import Episode
 from heedful.types import Task
 
@@ -42,11 +43,14 @@ def choose_plan(
 
 
 def played_through(episode: Played, task: Task, reply: Callable[[Played], str]) -> list[tuple[str, str]]:
-    """The (observation, reply) pairs of one episode, played as member 0 by a function that sees its inner state."""
+    """The (observation, reply) pairs of one episode, played as member 0 by a function that sees its inner state.
+
+    `reply` writes plain replies. Where the environment wants tool calls they become calls.
+    """
     observation = episode.start(task, member=0)
     pairs: list[tuple[str, str]] = []
     while True:
-        pairs.append((observation.text, reply(episode)))
+        pairs.append((observation.text, in_form(getattr(episode, "env", None), reply(episode))))
         step = episode.step(pairs[-1][1])
         if step.ending is not None:
             return pairs

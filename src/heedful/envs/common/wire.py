@@ -45,6 +45,8 @@ def checked_observation(observation: object) -> Observation:
         raise ValueError(f"the environment was expected to return an Observation with a text, found {observation!r}")
     if not isinstance(observation.opening, str):
         raise ValueError(f"the environment was expected to give an opening as text, found {observation.opening!r}")
+    if observation.role not in ("user", "tool"):
+        raise ValueError(f"the environment was expected to give a role of user or tool, found {observation.role!r}")
     return observation
 
 
@@ -102,13 +104,14 @@ def read_task(tree: Tree) -> Task:
 
 
 def observation_tree(observation: Observation) -> Tree:
-    return {"text": observation.text, "opening": observation.opening}
+    tree = {"text": observation.text, "opening": observation.opening}
+    return tree if observation.role == "user" else {**tree, "role": observation.role}
 
 
 def read_observation(tree: Tree) -> Observation:
     """Raises WireError."""
-    fields = _fields(tree, "an observation", {"text": str, "opening": str})
-    return Observation(fields["text"], fields["opening"])
+    fields = _fields(tree, "an observation", {"text": str, "opening": str}, {"role": str})
+    return Observation(fields["text"], fields["opening"], fields["role"] or "user")
 
 
 def step_tree(step: Step) -> Tree:

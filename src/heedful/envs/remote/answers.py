@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from heedful.envs.common.wire import Tree, WireError, shown
+from heedful.types import Tool
 
 PROTOCOL = 1
 
-MOST_TURNS, MOST_ACTIONS, MOST_ACTIONS_PER_TURN = 10**6, 10_000, 1000
+MOST_TURNS, MOST_ACTIONS, MOST_ACTIONS_PER_TURN, MOST_TOOLS = 10**6, 10_000, 1000, 100
 
 LONGEST_NAME, LONGEST_SUMMARY = 200, 2000
 """Characters."""
@@ -39,6 +40,7 @@ def checked_description(tree: Tree, url: str) -> dict[str, Tree]:
         "turns": _whole(tree, "turns", what, MOST_TURNS),
         "actions": actions,
         "actions_per_turn": _whole(tree, "actions_per_turn", what, MOST_ACTIONS_PER_TURN) if actions else None,
+        "tools": _tools(tree, what),
         "offers": _names(tree, "offers", what),
         "knobs": tree.get("knobs") if isinstance(tree.get("knobs"), dict) else {},
     }
@@ -100,6 +102,22 @@ def _names(tree: dict[str, Any], name: str, what: str) -> list[str]:
     if not isinstance(value, list) or len(value) > MOST_ACTIONS or not all(map(_is_name, value)):
         raise WireError(f"Expected {what} {name!r} as a list of short texts, found {shown(value)}.")
     return value
+
+
+def _tools(tree: dict[str, Any], what: str) -> list[Tool]:
+    """The tools. None from a server that does not speak of them."""
+    value = tree.get("tools", [])
+    if not isinstance(value, list) or len(value) > MOST_TOOLS or not all(map(_is_tool, value)):
+        raise WireError(f"Expected {what} 'tools' as a list of names, descriptions and schemas, found {shown(value)}.")
+    return [Tool(each["name"], each["description"], each["parameters"], each["form"]) for each in value]
+
+
+def _is_tool(value: object) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("parameters"), dict):
+        return False
+    texts = [value.get(name) for name in ("name", "description", "form")]
+    fits = all(isinstance(text, str) and len(text) <= LONGEST_SUMMARY for text in texts)
+    return fits and isinstance(value["parameters"].get("properties", {}), dict)
 
 
 def _is_name(value: object) -> bool:

@@ -94,10 +94,10 @@ class Remote:
 
     def __getattr__(self, name: str) -> Any:
         """What the served environment offers beyond the contract is offered here, and nothing else."""
-        if name in ("actions", "actions_per_turn"):
+        if name in ("actions", "actions_per_turn", "tools"):
             found = self.served[name]
             if found:
-                return tuple(found) if name == "actions" else found
+                return found if name == "actions_per_turn" else tuple(found)
         elif name == "demonstrate" and name in self.served["offers"]:
             return partial(_demonstration, self)
         elif name in _OFFERS and name in self.served["offers"]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from heedful.integrations.trl.compatibility import PRIVATE_OF_ROLLOUTS, check
+from heedful.models.calls import tools_of
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
 from heedful.protocols import Environment, Policy
@@ -109,7 +110,8 @@ class EnvironmentRollouts:
 
     def _rendered(self, trainer: Any) -> Renderer:
         if self._renderer is None:
-            self._renderer = Renderer(trainer.processing_class, self.tags, self._chat_options, trainer.eos_token_ids)
+            ends, tools = trainer.eos_token_ids, tools_of(self.env)
+            self._renderer = Renderer(trainer.processing_class, self.tags, self._chat_options, ends, tools)
         return self._renderer
 
     def _task(self, prompt: Any) -> Task:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from heedful.inference import Client, Limits, OpenAITokens, Usage, read_key
 from heedful.inference.examination import ServerFacts, base_of, check_tokenizer, examine, refuse_unknown
+from heedful.models.calls import tools_of
 from heedful.policies.sampling import Sampling
 from heedful.policies.served_text import TextPolicy
 from heedful.policies.vllm.policy import Served, ServerPolicy
@@ -99,6 +100,12 @@ def open_served(
 
     Raises ValueError, ServerRefused or ServerUnreachable, each with a sentence.
     """
+    if tokenizer is None and tools_of(settings.env):
+        raise ValueError(
+            "Expected --tokenizer, since the replies are tool calls (--env.actions tool_calls): with text alone the "
+            "server's chat template would not be given the tools. Name the tokenizer of the served model, or leave "
+            "--env.actions at plain."
+        )
     limits = Limits(settings.connections, settings.timeout, settings.patience)
     client = Client([base_of(url)], limits, key=read_key(settings.api_key_env), note=note)
     try:
@@ -119,7 +126,8 @@ def _renderer(source: str, settings: ServedSettings) -> Renderer:
 
     found = read_tokenizer(source, "Give --tokenizer the folder or the Hugging Face name of the served model.")
     options = dict(entry.partition("=")[::2] for entry in settings.template_options)
-    return Renderer(found, settings.tags, {name: _option(value) for name, value in options.items()})
+    written = {name: _option(value) for name, value in options.items()}
+    return Renderer(found, settings.tags, written, tools=tools_of(settings.env))
 
 
 def _option(value: str) -> str | bool:

@@ -1,0 +1,96 @@
+"""The rule on tools: what an environment declares is fit for a chat template, and calls pay as plain answers do."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from heedful.envs.checking.evidence import Evidence
+from heedful.envs.checking.play import Bench, Played
+from heedful.envs.checking.replies import ordinary
+from heedful.envs.checking.report import Finding, absent, broken, holds, shortened
+from heedful.guarded import Raised, guarded_call
+from heedful.models.calls import tools_of
+from heedful.types import Step, Task, Tool
+
+MOST_COMPARED = 40
+"""Episodes that are played in both forms."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+def tool_calls(bench: Bench, evidence: Evidence) -> Finding:
+    """Tools can be written into a template, and the same answers earn the same in both forms."""
+    env = bench.env
+    other = _other_form(env)
+    tools = tools_of(env) or tools_of(other)
+    if not tools:
+        return absent("the environment offers no tools, so its actions are plain text")
+    fault = _tools_misfit(tools)
+    if fault:
+        return broken(
+            "the tools cannot be written into a chat template",
+            expected="a tuple of Tool with different names, and JSON schemas of objects",
+            found=fault,
+            remedy="declare them with heedful.envs.common.tools.text_tool, or see Tool in heedful.types",
+        )
+    names = ", ".join(tool.name for tool in tools)
+    if other is None:
+        return holds(f"the tools {names} can be written into a chat template")
+    tasks = evidence.tasks[: min(MOST_COMPARED, bench.effort.episodes)]
+    for number, task in enumerate(tasks):
+        mine, theirs = _played(bench, task, number), _played(Bench(other, bench.effort), task, number)
+        if _earned(mine) != _earned(theirs):
+            return broken(
+                "tool calls and plain answers earn different things",
+                expected="the same answers earn the same rewards, endings and outcomes in both forms",
+                found=f"{shortened(repr(_earned(mine)))} and {shortened(repr(_earned(theirs)))}",
+                where=mine.where(),
+                remedy="read both forms in one place: heedful.envs.common.answers.read_answer with tools=env.tools",
+            )
+    return holds(f"the tools {names}: {len(tasks)} episodes earn the same by calls and by plain answers")
+
+
+def _other_form(env: Any) -> Any:
+    """The same environment under the other value of the knob `actions`. `None` without such a knob."""
+    form = getattr(env, "actions", None)
+    if form not in ("plain", "tool_calls") or not dataclasses.is_dataclass(env) or isinstance(env, type):
+        return None
+    changed = "plain" if form == "tool_calls" else "tool_calls"
+    made = guarded_call(lambda: dataclasses.replace(env, actions=changed))
+    return None if isinstance(made, Raised) else made.value
+
+
+def _tools_misfit(tools: Any) -> str:
+    if not isinstance(tools, tuple) or not all(isinstance(tool, Tool) for tool in tools):
+        return f"`tools` is {shortened(repr(tools))}"
+    wrong = next(
+        (tool.name for tool in tools if not isinstance(tool.name, str) or not _NAME.fullmatch(tool.name)), None
+    )
+    if wrong is not None:
+        return f"the name {wrong!r}; letters, digits, - and _ were expected, 64 at most"
+    if len({tool.name.lower() for tool in tools}) < len(tools):
+        return "the same name twice (case does not count)"
+    for tool in tools:
+        written = guarded_call(lambda tool=tool: json.dumps(tool.schema))  # type: ignore[misc]
+        properties = tool.parameters.get("properties")
+        if isinstance(written, Raised) or not isinstance(properties, dict):
+            return f"the parameters of {tool.name}: {shortened(repr(tool.parameters))}"
+    return ""
+
+
+def _played(bench: Bench, task: Task, number: int) -> Played:
+    rng = random.Random(f"{task.seed}:{number}")
+    return bench.play(task, 0, lambda shown, turn: ("ordinary", ordinary(bench.env, task, shown, rng)))
+
+
+def _earned(played: Played) -> Sequence[tuple[object, ...]]:
+    return [_result(exchange.step) for exchange in played.exchanges]
+
+
+def _result(step: Step) -> tuple[object, ...]:
+    return dict(step.rewards), step.ending, step.outcome, step.progress, step.valid, tuple(step.actions), step.state

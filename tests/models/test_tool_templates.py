@@ -1,0 +1,190 @@
+"""Tools in chat templates: exact prompts, the role of results, spans of thought and call, and every refusal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers", reason="rendering is tested with transformers tokenizers: install heedful[train]")
+
+from tests.models.test_render import CHATML, HEADERS, decode, make_tokenizer, read
+
+from heedful.models.render import Renderer
+from heedful.models.replies import Tags
+from heedful.types import Conversation, Message, Prompt, Span, Tool
+from tool_toy import TOOLS
+
+HERMES = (
+    "{% if tools %}<|im_start|>system\nTools:\n{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}"
+    'Call one as <tool_call>{"name": .., "arguments": {..}}</tool_call><|im_end|>\n{% endif %}'
+    "{% for m in messages %}"
+    "{% if m.role == 'tool' %}<|im_start|>user\n<tool_response>\n{{ m.content }}\n</tool_response><|im_end|>\n"
+    "{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+    "{% for call in m.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}"
+    "<|im_end|>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+NO_RESULTS = HERMES.replace(
+    "{% if m.role == 'tool' %}", "{% if m.role == 'tool' %}{{ raise_exception('no tools here') }}"
+)
+LLAMA = HEADERS.replace(
+    "<|begin|>",
+    "<|begin|>{% if tools %}<|head|>system<|/head|>\n\n{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
+    '\nRespond as {"name": .., "parameters": {..}}<|eot|>{% endif %}',
+).replace(
+    "{{ m.content | trim }}",
+    "{% if m.tool_calls %}{% for call in m.tool_calls %}"
+    '{"name": "{{ call.function.name }}", "parameters": {{ call.function.arguments | tojson }}}{% endfor %}'
+    "{% elif m.role == 'tool' %}{{ m.content | tojson }}{% else %}{{ m.content | trim }}{% endif %}",
+)
+CALL = '<tool_call>{"name": "search", "arguments": {"query": "oak"}}</tool_call>'
+
+
+def conversation(renderer: Renderer, reply: str, *later: Message) -> Conversation:
+    messages = (Message("user", "Translate oak."), Message("assistant", reply, renderer.as_sampled(reply)), *later)
+    return Conversation("k", messages, turn=1)
+
+
+def test_tools_are_written_once_and_results_have_a_role_of_their_own():
+    tokenizer = make_tokenizer(HERMES)
+    renderer = Renderer(tokenizer, Tags(force=False), tools=TOOLS)
+    assert renderer.result_role == "tool"
+    start = renderer.start([Message("user", "Translate oak.")])
+    schemas = "".join(json.dumps(tool.schema) + "\n" for tool in TOOLS)
+    told = 'Call one as <tool_call>{"name": .., "arguments": {..}}</tool_call>'
+    asked = "<|im_start|>user\nTranslate oak.<|im_end|>\n<|im_start|>assistant\n"
+    assert start.text == f"<|im_start|>system\nTools:\n{schemas}{told}<|im_end|>\n{asked}"
+    glue = renderer.next_prompt(conversation(renderer, CALL, Message("tool", "found elm")))
+    result = "<|im_start|>user\n<tool_response>\nfound elm\n</tool_response><|im_end|>\n"
+    assert glue.text == f"\n{result}<|im_start|>assistant\n"
+    again = renderer.next_prompt(conversation(renderer, "no call", Message("user", "Call a tool.")))
+    assert again.text == "\n<|im_start|>user\nCall a tool.<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_the_context_holds_the_sampled_ids_as_they_are():
+    tokenizer = make_tokenizer(HERMES)
+    renderer = Renderer(tokenizer, Tags(force=False), tools=TOOLS)
+    odd = tuple(tokenizer.convert_tokens_to_ids(list("<tool_call>"))) + renderer.as_sampled(CALL)[1:]
+    messages = (Message("user", "oak"), Message("assistant", "x", odd), Message("tool", "elm"))
+    ids = renderer.context_ids(Conversation("k", messages, turn=1))
+    start = renderer.start(messages[:1]).ids
+    assert ids[: len(start)] == start
+    assert ids[len(start) : len(start) + len(odd)] == odd
+    assert decode(tokenizer, ids[len(start) + len(odd) :]).count("<tool_response>") == 1
+
+
+@pytest.mark.parametrize(("template", "role"), [(HERMES, "tool"), (LLAMA, "tool"), (NO_RESULTS, "user")])
+def test_the_role_of_results_is_that_of_the_template_where_it_has_one(template, role):
+    renderer = Renderer(make_tokenizer(template), tools=TOOLS)
+    assert renderer.result_role == role
+    text = renderer.glue([Message("tool", 'a "quoted" word')], ended=True).text
+    if template is LLAMA:
+        assert "<|head|>tool<|/head|>\n\n" + json.dumps('a "quoted" word') in text
+    elif role == "user":
+        assert '<|im_start|>user\na "quoted" word<|im_end|>' in text
+
+
+def test_a_renderer_without_tools_shows_results_as_the_user():
+    renderer = Renderer(make_tokenizer(HERMES))
+    assert renderer.glue([Message("tool", "elm")], ended=True) == renderer.glue([Message("user", "elm")], ended=True)
+
+
+OTHER_FORM = HERMES.replace(
+    "<tool_call>{{ call.function | tojson }}</tool_call>", "[{{ call.function.arguments.query }}]"
+)
+UNTOLD = HERMES.replace(
+    "{% for call in m.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}", ""
+).replace('Call one as <tool_call>{"name": .., "arguments": {..}}</tool_call>', "")
+ONE_TOOL = HERMES.replace("for tool in tools %}", "for tool in tools[:1] %}")
+
+
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [
+        (CHATML, "renders the same text with and without them"),
+        (HEADERS, "renders the same text with and without them"),
+        (OTHER_FORM, "writes calls as .*Hermes.*Llama"),
+        (UNTOLD, "tells how calls are written"),
+        (ONE_TOOL, "'finish' is missing"),
+    ],
+    ids=["chatml", "headers", "other form", "untold", "one tool"],
+)
+def test_a_template_that_cannot_show_tools_is_refused(template, sentence):
+    Renderer(make_tokenizer(template))
+    with pytest.raises(ValueError, match=sentence):
+        Renderer(make_tokenizer(template), tools=TOOLS)
+
+
+def test_tools_are_no_template_option():
+    with pytest.raises(ValueError, match=r"found \['tools'\]"):
+        Renderer(make_tokenizer(HERMES), template_options={"tools": []})
+
+
+def spans(renderer: Renderer, text: str) -> tuple[str, str, bool]:
+    """Thought, call, and whether the thought was ended, as texts of the sampled tokens."""
+    ids = (
+        renderer.as_sampled(text) if renderer.opening and text.startswith(renderer.opening) else encoded(renderer, text)
+    )
+    reply = read(renderer, ids)
+    thought, answer = (renderer._decode(ids[span.start : span.end]) for span in (reply.thought, reply.answer))
+    return thought, answer, reply.closed
+
+
+def encoded(renderer: Renderer, text: str) -> tuple[int, ...]:
+    return (*renderer._encode(text), renderer.end_of_turn_id)
+
+
+def test_the_thought_is_what_comes_before_the_call():
+    renderer = Renderer(make_tokenizer(HERMES), Tags(force=False), tools=TOOLS)
+    assert spans(renderer, f"I look it up.\n{CALL}") == ("I look it up.\n", CALL, True)
+    assert spans(renderer, CALL) == ("", CALL, False)
+    assert spans(renderer, "I look it up.") == ("", "", False)
+    assert spans(renderer, f"<think>hm</think>{CALL} and more") == ("hm</think>", CALL, True)
+    assert spans(renderer, f"<think>{CALL}</think>{CALL}") == (f"{CALL}</think>", CALL, True)
+    inside = CALL.replace("oak", "<think>")
+    assert spans(renderer, inside) == ("", inside, False)
+
+
+def test_a_forced_thought_ends_at_its_tag():
+    renderer = Renderer(make_tokenizer(LLAMA), tools=TOOLS)
+    call = '{"name": "search", "parameters": {"query": "oak"}}'
+    assert spans(renderer, f"<think>hm</think>{call}") == ("hm</think>", call, True)
+    reply = read(renderer, renderer.as_sampled(f"<think>hm {call}"))
+    assert (reply.thought, reply.answer, reply.closed) == (
+        Span(0, len(reply.ids)),
+        Span(len(reply.ids), len(reply.ids)),
+        False,
+    )
+    assert reply.prompt == Prompt("", ())
+
+
+TRL = Path("trl", "chat_templates")
+ACCEPTED = {"llama3_1", "llama3_2", "qwen2_5", "qwen3", "qwen3_instruct_2507", "qwen3_vl"}
+REFUSED = {"gemma3", "glm4moe", "gptoss", "lfm2", "llama3", "phi3", "qwen2_5_vl", "qwen3_6", "deepseekv3"}
+
+
+def published(name: str) -> str:
+    trl = pytest.importorskip("trl", reason="the templates are those that the package trl ships: heedful[trl]")
+    return (Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(ACCEPTED))
+def test_published_templates_of_both_forms_are_accepted(name):
+    special = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
+    tool = Tool("search", "Search.", TOOLS[0].parameters, "search[{}]")
+    renderer = Renderer(make_tokenizer(published(name), special=special), Tags(force=False), tools=(tool,))
+    assert renderer.result_role == "tool"
+    text = renderer.next_prompt(conversation(renderer, CALL, Message("tool", "found elm"))).text
+    assert text.count("found elm") == 1
+    assert "search" not in text
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_published_templates_without_tools_or_of_other_forms_are_refused(name):
+    special = ("<|start|>", "<|channel|>", "<|message|>", "<|eot_id|>", "<end_of_turn>")
+    tokenizer = make_tokenizer(published(name), special=special)
+    tokenizer.bos_token = "<|begin|>"
+    with pytest.raises(ValueError, match=r"Expected a chat template that (writes|tells)"):
+        Renderer(tokenizer, tools=TOOLS)
