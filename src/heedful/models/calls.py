@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from heedful.configuration.jsontext import parse_json_at
-from heedful.protocols import OffersTools
 from heedful.types import CALL_START, Tool
 
 OPEN_CALL = "<tool_call>"
@@ -71,8 +70,10 @@ class Call:
 
 
 def tools_of(env: object) -> tuple[Tool, ...]:
-    """The tools that an environment wants to be called. Empty if its replies are plain text."""
-    return tuple(env.tools) if isinstance(env, OffersTools) else ()
+    """The tools that an environment wants to be called (`protocols.OffersTools`). Empty if its replies are plain."""
+    found = getattr(env, "tools", ())
+    fits = isinstance(found, tuple | list) and all(isinstance(tool, Tool) for tool in found)
+    return tuple(found) if fits else ()
 
 
 def find_call(text: str, start: int = 0) -> WrittenCall | None:

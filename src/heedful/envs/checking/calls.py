@@ -27,7 +27,7 @@ def tool_calls(bench: Bench, evidence: Evidence) -> Finding:
     """Tools can be written into a template, and the same answers earn the same in both forms."""
     env = bench.env
     other = _other_form(env)
-    tools = tools_of(env) or tools_of(other)
+    tools = getattr(env, "tools", ()) or tools_of(other)
     if not tools:
         return absent("the environment offers no tools, so its actions are plain text")
     fault = _tools_misfit(tools)

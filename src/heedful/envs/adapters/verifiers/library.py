@@ -86,7 +86,7 @@ def library() -> Any:
         return load_library("verifiers", "legacy")
     except ImportError as error:
         raise ValueError(
-            f"Expected a version of verifiers with environments and rubrics (0.1.9 to 0.3), found "
+            f"Expected a version of verifiers with environments and rubrics (0.1.14 to 0.3), found "
             f"{getattr(root, '__version__', 'another one')}, whose agents are programs of their own. Install "
             '"verifiers<0.4".'
         ) from error
