@@ -82,7 +82,10 @@ def _run(name: str, rest: list[str]) -> int:
     try:
         return int(importlib.import_module(COMMANDS[name][0]).main(rest))
     except SystemExit as stop:  # the parser has printed its help, or what is wrong with the line
-        return int(stop.code or 0)
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        complain(f"heedful: {_process()}an environment or a model ended the process: {stop.code}")
+        return 1
     except KeyboardInterrupt as stop:
         complain(f"heedful: {_process()}interrupted at once; {KEPT.get(name, 'nothing was kept')}.")
         return exit_code_of(stop)
