@@ -11,6 +11,7 @@ Exit codes: 0 done, 1 a run among several failed, a rule of check-env is broken 
 from __future__ import annotations
 
 import importlib
+import logging
 import io
 import os
 import sys
@@ -103,13 +104,22 @@ def _run(name: str, rest: list[str]) -> int:
 
 @contextmanager
 def _cleaned_warnings() -> Iterator[None]:
-    """Clean the warnings that are printed: they may quote what a stranger wrote."""
-    usual = warnings.formatwarning
+    """Clean the warnings and the log of libraries that are printed: they may quote what a stranger wrote."""
+    usual, record = warnings.formatwarning, logging.getLogRecordFactory()
     warnings.formatwarning = lambda *told, **named: cut(clean(usual(*told, **named)))
+    logging.setLogRecordFactory(_CleanRecord)
     try:
         yield
     finally:
         warnings.formatwarning = usual
+        logging.setLogRecordFactory(record)
+
+
+class _CleanRecord(logging.LogRecord):
+    """A line of a log. Names of tensors and files are foreign text, and transformers logs them."""
+
+    def getMessage(self) -> str:  # noqa: N802 - the name in the standard library
+        return cut(clean(super().getMessage()))
 
 
 def _process() -> str:
