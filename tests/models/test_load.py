@@ -204,6 +204,13 @@ def test_settings_of_a_model_that_make_no_sense_end_in_a_sentence_or_are_not_use
         assert "could not be loaded: " in str(refusal)  # noqa: PT017 - some of them are ignored
 
 
+def test_a_folder_that_names_millions_of_layers_is_refused_before_they_are_built(copied: Path) -> None:
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 10**7}))
+    with pytest.raises(ValueError, match=r"names 10,000,000 layers \(num_hidden_layers\), expected 1,000 at most"):
+        load_model(str(copied), CPU)
+
+
 def test_missing_weights_are_not_replaced_by_random_ones(copied: Path) -> None:
     from safetensors.torch import load_file, save_file
 

@@ -11,8 +11,8 @@ Exit codes: 0 done, 1 a run among several failed, a rule of check-env is broken 
 from __future__ import annotations
 
 import importlib
-import logging
 import io
+import logging
 import os
 import sys
 import warnings
@@ -118,7 +118,7 @@ def _cleaned_warnings() -> Iterator[None]:
 class _CleanRecord(logging.LogRecord):
     """A line of a log. Names of tensors and files are foreign text, and transformers logs them."""
 
-    def getMessage(self) -> str:  # noqa: N802 - the name in the standard library
+    def getMessage(self) -> str:
         return cut(clean(super().getMessage()))
 
 

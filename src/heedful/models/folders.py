@@ -20,11 +20,16 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from heedful.configuration.jsontext import read_json
 from heedful.configuration.trust import trusts_code_of
 from heedful.guarded import Answered, guarded_call
 from heedful.models.own_tokenizer import TokenizerRead, own_tokenizer
 
 Answer = TypeVar("Answer")
+
+MOST_LAYERS = 1_000
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
+"""Names that architectures give the number of their layers."""
 
 
 def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
@@ -38,6 +43,7 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
     """
 
     def load() -> PreTrainedModel:
+        _refuse_endless(Path(source) / "config.json")
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             source,
             dtype=dtype,
@@ -53,6 +59,17 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
         return found
 
     return _read(load, source, "a causal language model", remedy)
+
+
+def _refuse_endless(config: Path) -> None:
+    """transformers would build the layers of a folder one by one, however many there are to be."""
+    if not config.is_file():
+        return
+    tree = read_json(config)
+    for name in _LAYERS:
+        count = tree.get(name) if isinstance(tree, dict) else None
+        if isinstance(count, int | float) and count > MOST_LAYERS:
+            raise ValueError(f"its config.json names {count:,} layers ({name}), expected {MOST_LAYERS:,} at most")
 
 
 def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:
