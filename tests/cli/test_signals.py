@@ -172,6 +172,7 @@ def test_a_command_that_ends_at_once_ends_its_workers(
     # Closer signals than those of one request are apart are tried in test_stopping.py.
     monkeypatch.setattr(stopping, "SAME_REQUEST", 0.0)
     workers: list[int] = []
+    others = children_of(os.getpid())  # processes of other tests
     over = threading.Event()
 
     def send_when_at_work() -> None:
@@ -179,7 +180,7 @@ def test_a_command_that_ends_at_once_ends_its_workers(
         while not Path("at_work").exists():
             if over.wait(0.02) or time.monotonic() > until:
                 return
-        workers.extend(children_of(os.getpid()))
+        workers.extend(each for each in children_of(os.getpid()) if each not in others)
         for number in numbers:
             os.kill(os.getpid(), number)
             time.sleep(0.05)
