@@ -29,11 +29,20 @@ SEEDLING = replace(nano(), hidden=96, layers=2, heads=2, kv_heads=1, ffn=192, st
 """Seconds to grow. Sampled it solves about half of Echo, greedily all of it: something to learn, and quickly."""
 
 
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache of seedlings for all tests and all processes of pytest-xdist, so that each seedling is grown once."""
+    place = tmp_path_factory.getbasetemp()
+    found = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "seedlings-of-all-tests"
+    found.mkdir(exist_ok=True)
+    return found
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(shared_cache: Path) -> Iterator[None]:
     """No test reads or writes the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEEDFUL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("HEEDFUL_CACHE", str(shared_cache))
         yield
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 PATIENCE = 600.0
 """Seconds that a busy machine may take over what takes milliseconds or, with a new process, seconds."""
@@ -17,3 +19,23 @@ def comes(condition: Callable[[], object], seconds: float = PATIENCE) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+@contextmanager
+def within_cpu_seconds(seconds: float) -> Iterator[None]:
+    """Interrupts what takes more CPU time than this, by `TooLong`. The load of the machine does not matter."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise TooLong(f"It took more than {seconds:g} s of CPU time.")
+
+    before = signal.signal(signal.SIGPROF, interrupt)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
+
+class TooLong(BaseException):
+    """No handler of the tested code holds it back."""

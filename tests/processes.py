@@ -10,16 +10,17 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from subprocess import PIPE, STDOUT, Popen
 from typing import Any
 
 import torch
 from torch.distributed import TCPStore
 
+from warm import WarmProcess
+
 LIMIT_S = 900
 """Only a test that hangs takes so long."""
 
-ALONE_S = 60
+ALONE_S = 300
 """The time in which a process must notice that the other one has failed."""
 
 
@@ -54,24 +55,23 @@ def found_in_two(script: str, folder: Path, arguments: Sequence[str] = ()) -> li
 @contextmanager
 def started(
     ranks: Sequence[int], program: Sequence[str], folder: Path, variables: Mapping[str, str]
-) -> Iterator[list[Popen[str]]]:
+) -> Iterator[list[WarmProcess]]:
     """These ranks of two, killed with the context."""
     paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
     common = {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
     common |= {"PYTHONPATH": paths, **variables}
-    processes: list[Popen[str]] = []
+    processes: list[WarmProcess] = []
     try:
         for rank in ranks:
             environment = os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            command = [sys.executable, *program]
-            processes.append(Popen(command, cwd=folder, env=environment, stdout=PIPE, stderr=STDOUT, text=True))
+            processes.append(WarmProcess(program, folder, environment))
         yield processes
     finally:
         for process in processes:
             process.kill()
 
 
-def ended(processes: Sequence[Popen[str]]) -> list[str]:
+def ended(processes: Sequence[WarmProcess]) -> list[str]:
     """What they print until they end. When one fails, the others have `ALONE_S` to notice, so no failure takes long."""
     with ThreadPoolExecutor(len(processes)) as pool:
         printed = [pool.submit(process.communicate) for process in processes]

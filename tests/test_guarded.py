@@ -1,8 +1,10 @@
 """What foreign code raises becomes a value, and what stops the process does not."""
 
+import asyncio
+
 import pytest
 
-from heedful.guarded import Answered, Raised, guarded_call
+from heedful.guarded import Answered, PassesThrough, Raised, guarded_call
 
 
 def test_an_answer_comes_back_as_one() -> None:
@@ -19,7 +21,17 @@ def test_what_is_raised_comes_back_with_its_text_and_its_place() -> None:
     assert found.place.startswith("test_guarded.py, line ")
 
 
-@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("error", [GeneratorExit, asyncio.CancelledError, type("Own", (BaseException,), {})])
+def test_what_derives_from_base_exception_alone_is_an_error_like_any_other(error: type[BaseException]) -> None:
+    def broken() -> None:
+        raise error("gone")
+
+    found = guarded_call(broken)
+    assert isinstance(found, Raised)
+    assert str(found) == f"{error.__name__}: gone"
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, PassesThrough])
 def test_what_stops_the_process_passes_through(stop: type[BaseException]) -> None:
     def leave() -> None:
         raise stop

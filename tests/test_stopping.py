@@ -143,5 +143,5 @@ def test_a_worker_outlives_the_signals_of_a_scheduler_but_what_it_starts_does_no
     for number in SIGNALS:
         child.send_signal(number)
         time.sleep(0.05)
-    said, _ = child.communicate("go on\n", timeout=120)
+    said, _ = child.communicate("go on\n", timeout=600)
     assert (said, child.returncode) == (f"{-signal.SIGTERM}\n", 0)

@@ -1,6 +1,7 @@
 """Calls into foreign code: an environment written by a user may raise any error at any time.
 
-An `Exception` that a call raises is returned as a value. Ctrl-C and exit, which stop the process itself, pass through.
+What a call raises is returned as a value, also what derives from BaseException alone, such as asyncio's CancelledError.
+Ctrl-C and exit, which stop the process itself, pass through, as does what heedful raises into a call to end it.
 This is the only handler of this kind for environments. Every caller that plays an environment calls it through here.
 """
 
@@ -15,6 +16,10 @@ from typing import Generic, TypeVar
 Answer = TypeVar("Answer")
 
 
+class PassesThrough(BaseException):
+    """Base of what heedful raises into a call into foreign code, such as a time limit."""
+
+
 class RaisedElsewhere(Exception):
     """An error raised in another process. Its text already names the type, as `str(Raised(error))` gave it."""
 
@@ -23,7 +28,7 @@ class RaisedElsewhere(Exception):
 class Raised:
     """The error that a call raised instead of returning an answer."""
 
-    error: Exception
+    error: BaseException
 
     def __str__(self) -> str:
         if isinstance(self.error, RaisedElsewhere):
@@ -49,5 +54,7 @@ def guarded_call(call: Callable[[], Answer]) -> Answered[Answer] | Raised:
     """Call foreign code and return its answer, or the error that it raised."""
     try:
         return Answered(call())
-    except Exception as error:  # foreign code: its errors concern its caller only
+    except BaseException as error:  # foreign code: its errors concern its caller only
+        if isinstance(error, KeyboardInterrupt | SystemExit | PassesThrough):
+            raise
         return Raised(error)

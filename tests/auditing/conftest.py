@@ -17,11 +17,9 @@ def witness() -> Witness:
 def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three steps on Echo, every one fully measured, with a checkpoint after each. Do not write into it."""
     folder = tmp_path_factory.mktemp("runs") / "echo"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEEDFUL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        code = cli.run(
-            f"train echo --out {folder} --steps 3 --groups 6 --group-size 4 --checkpoint-every 1 --seed 5 "
-            "--seedling.steps 60 --evaluation.times 0 --diagnostics.every 1 --diagnostics.full-every 1".split()
-        )
+    code = cli.run(
+        f"train echo --out {folder} --steps 3 --groups 6 --group-size 4 --checkpoint-every 1 --seed 5 "
+        "--seedling.steps 60 --evaluation.times 0 --diagnostics.every 1 --diagnostics.full-every 1".split()
+    )
     assert code == 0
     return folder

@@ -247,7 +247,7 @@ def test_a_log_whose_name_is_no_utf_8_is_audited(tmp_path: Path) -> None:
     out = Path(os.fsdecode(os.fsencode(tmp_path) + b"/out\xe9"))
     command = [sys.executable, "-m", "heedful", "audit", os.fsencode(log), "--out", os.fsencode(out)]
     for _ in range(2):  # it goes on in the same folder, too
-        ended = subprocess.run(command, capture_output=True, timeout=300, check=False)
+        ended = subprocess.run(command, capture_output=True, timeout=600, check=False)
         assert ended.returncode == 0, ended.stderr
         assert b"Traceback" not in ended.stderr
     record = json.loads((out / "audit.json").read_text())

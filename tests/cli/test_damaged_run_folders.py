@@ -83,11 +83,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--steps 4 --groups 3 --group-size 2 --checkpoint-every 2 --keep-checkpoints all --seedling.steps 30 "
         "--evaluation.times 2 --evaluation.tasks 2 --diagnostics.every 1 --diagnostics.full-every 1 --tasks 6"
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEEDFUL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        assert cli.run(["train", "echo", "--out", str(path), *flags.split()]) == 0
-        shutil.rmtree(path / "checkpoints" / "step_000004")
-        (path / "verdict.json").unlink()
+    assert cli.run(["train", "echo", "--out", str(path), *flags.split()]) == 0
+    shutil.rmtree(path / "checkpoints" / "step_000004")
+    (path / "verdict.json").unlink()
     return path
 
 
@@ -239,3 +237,17 @@ def test_settings_without_influence_on_numbers_may_be_edited() -> None:
     refuse_edits(None, changed, RunFolder(Path("r")), ())
     with pytest.raises(ValueError, match=r"found others in r/config\.json: optimizer\.lr 0\.25, was"):
         refuse_edits(to_json(config), changed, RunFolder(Path("r")), ("env",))
+
+
+@pytest.mark.parametrize("command", ["resume", "eval"])
+def test_a_checkpoint_whose_checksums_were_deleted_is_refused(
+    command: str, echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(echo_run, run)
+    newest = sorted((run / "checkpoints").iterdir())[-1]
+    (newest / "checksums.json").unlink()
+    assert cli.run(COMMANDS[command](run)) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Expected the checksums with which" in said
+    assert "found no such file" in said

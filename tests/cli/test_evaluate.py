@@ -99,8 +99,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_seedling_of_ones_own_environment_is_looked_at_with_the_recipe_that_is_asked_for(
-    own: str, capsys: pytest.CaptureFixture[str]
+    own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path / "cache"))
     flags = [*TINY, "--seedling.steps", "2", "--tasks", "4", "--samples", "1", "--search-tasks", "0"]
     assert cli.run(["eval", own, *flags, "--json", "e.json"]) == 0
     assert "the untrained seedling in echo" in capsys.readouterr().out

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import sys
 import unicodedata
 import warnings
 from collections.abc import Callable, Sequence
@@ -148,3 +150,20 @@ def test_warnings_and_errors_of_a_command_are_told_cleaned_and_cut(
     assert "UserWarning" in said
     assert len(said) < 9000
     assert warnings.formatwarning is before
+
+
+def test_what_a_library_logs_is_cleaned(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Loads:
+        @staticmethod
+        def main(argv: list[str]) -> int:
+            log = logging.getLogger("a library")
+            log.addHandler(handler := logging.StreamHandler(sys.stderr))
+            log.warning("no weights for %s", "layer\x1b[2J\u202e")
+            log.removeHandler(handler)
+            return 0
+
+    monkeypatch.setattr(cli.importlib, "import_module", lambda name: Loads)
+    assert cli.run(["envs"]) == 0
+    said = capsys.readouterr().err
+    assert "no weights for layer\\x1b[2J\\u202e" in said
+    assert "\x1b" not in said

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from heedful.run.checkpoint import checkpoints  # noqa: E402
 from heedful.stopping import OF_SCHEDULERS  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
 from processes import meeting_at, store_of_two  # noqa: E402
+from warm import WarmProcess  # noqa: E402
 
 LIMIT_S = 300.0
 """Only a test that hangs takes so long."""
@@ -36,23 +37,27 @@ SMALL = [
 ]
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "heedful", *words]
+Process = subprocess.Popen[str] | WarmProcess
 
 
-def started(words: Sequence[str], folder: Path, **variables: str) -> subprocess.Popen[str]:
+def started(words: Sequence[str], folder: Path, **variables: str) -> WarmProcess:
+    """`heedful WORDS...` in a process of its own."""
+    return WarmProcess(["-m", "heedful", *words], folder, environment(folder, variables))
+
+
+def environment(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
     paths = os.pathsep.join([str(TESTS), *filter(None, sys.path)])
-    return subprocess.Popen(
-        words,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"PYTHONPATH": paths, "WAITING_ECHO": str(folder)} | variables,
-    )
+    return os.environ | {"PYTHONPATH": paths, "WAITING_ECHO": str(folder)} | variables
 
 
-def wait_for(found: Callable[[], object], process: subprocess.Popen[str]) -> None:
+def bash(script: str, folder: Path, **variables: str) -> subprocess.Popen[str]:
+    """A script, whose commands start cold."""
+    words = ["bash", script]
+    output, env = subprocess.PIPE, environment(folder, variables)
+    return subprocess.Popen(words, cwd=folder, stdout=output, stderr=subprocess.STDOUT, text=True, env=env)
+
+
+def wait_for(found: Callable[[], object], process: Process) -> None:
     """Until it is found. A process that has ended, or takes far too long, fails the test with its last words."""
     until = time.monotonic() + LIMIT_S
     while not found():
@@ -62,7 +67,7 @@ def wait_for(found: Callable[[], object], process: subprocess.Popen[str]) -> Non
         time.sleep(0.02)
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+def ended(process: Process) -> tuple[int, str]:
     """Exit code and output."""
     try:
         said, _ = process.communicate(timeout=LIMIT_S)
@@ -111,7 +116,7 @@ def model(echo_run: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 @needs_proc
 def test_sigterm_lets_train_finish_its_step_with_its_workers_save_and_end_with_143(model: str, tmp_path: Path) -> None:
     words = ["train", "waiting_echo:WaitingEcho", "--model", model, "--out", "run", "--env-workers", "2", *SMALL]
-    process = started(command(*words), tmp_path)
+    process = started(words, tmp_path)
     wait_for((tmp_path / "at_work").exists, process)
     workers = children_of(process.pid)
     assert len(workers) >= 2
@@ -131,7 +136,7 @@ def test_sigterm_lets_train_finish_its_step_with_its_workers_save_and_end_with_1
 def test_a_signal_to_one_rank_ends_all_ranks_after_the_step(model: str, tmp_path: Path) -> None:
     store = store_of_two()
     common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", **meeting_at(store)}
-    words = command("train", "waiting_echo:WaitingEcho", "--model", model, "--out", "run", *SMALL)
+    words = ["train", "waiting_echo:WaitingEcho", "--model", model, "--out", "run", *SMALL]
     ranks = [started(words, tmp_path, **common, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(2)]
     try:
         wait_for((tmp_path / "at_work").exists, ranks[1])
@@ -167,6 +172,7 @@ def test_a_command_that_ends_at_once_ends_its_workers(
     # Closer signals than those of one request are apart are tried in test_stopping.py.
     monkeypatch.setattr(stopping, "SAME_REQUEST", 0.0)
     workers: list[int] = []
+    others = children_of(os.getpid())  # processes of other tests
     over = threading.Event()
 
     def send_when_at_work() -> None:
@@ -174,7 +180,7 @@ def test_a_command_that_ends_at_once_ends_its_workers(
         while not Path("at_work").exists():
             if over.wait(0.02) or time.monotonic() > until:
                 return
-        workers.extend(children_of(os.getpid()))
+        workers.extend(each for each in children_of(os.getpid()) if each not in others)
         for number in numbers:
             os.kill(os.getpid(), number)
             time.sleep(0.05)
@@ -209,7 +215,7 @@ def test_sigterm_ends_an_audit_whose_steps_are_kept_and_the_same_command_goes_on
     with log.open("w") as lines:
         for step in range(400):
             lines.write(logged(step, "see it", 1.0) + logged(step, f"look at {step}", 0.0))
-    process = started(command("audit", "log.jsonl", "--out", "audited"), tmp_path)
+    process = started(["audit", "log.jsonl", "--out", "audited"], tmp_path)
     metrics = tmp_path / "audited" / "metrics.jsonl"
     wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 3, process)
     process.send_signal(signal.SIGTERM)
@@ -219,7 +225,7 @@ def test_sigterm_ends_an_audit_whose_steps_are_kept_and_the_same_command_goes_on
     assert "Traceback" not in said
     kept = len(metrics.read_text().splitlines())
     assert 3 <= kept < 400
-    code, said = ended(started(command("audit", "log.jsonl", "--out", "audited"), tmp_path))
+    code, said = ended(started(["audit", "log.jsonl", "--out", "audited"], tmp_path))
     assert code == 0, said
     assert "Going on with audited" in said
     steps = [json.loads(line)["step"] for line in metrics.read_text().splitlines()]
@@ -255,10 +261,10 @@ def test_the_script_for_slurm_in_the_docs_saves_is_requeued_and_goes_on(model: s
     for name in ("srun", "scontrol"):
         (tmp_path / name).chmod(0o755)
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
-    code, said = ended(started(["bash", "job.sh"], tmp_path, **path, SIGNAL_WHEN="at_work"))
+    code, said = ended(bash("job.sh", tmp_path, **path, SIGNAL_WHEN="at_work"))
     assert (tmp_path / "requeued").read_text() == "requeue 17\n", said
     assert "interrupted after step 1, saved" in said
-    code, said = ended(started(["bash", "job.sh"], tmp_path, **path))
+    code, said = ended(bash("job.sh", tmp_path, **path))
     assert code == 0, said
     assert "after step 1 of 3" in said
     assert (tmp_path / "requeued").read_text() == "requeue 17\n"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful.configuration import jsontext
 from heedful.configuration.jsontext import DEEPEST, parse_json, read_json
 
 DEEP = "[" * 10**5 + "]" * 10**5
@@ -33,3 +34,11 @@ def test_json_is_parsed_up_to_the_bound(tmp_path: Path) -> None:
     assert parse_json(many) == json.loads(many)
     (tmp_path / "file.json").write_text('{"é": 1}', encoding="utf-8")
     assert read_json(tmp_path / "file.json") == {"é": 1}
+
+
+def test_a_file_without_an_end_is_refused_after_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsontext, "LARGEST", 1 << 20)
+    with pytest.raises(ValueError, match="more than 1 MiB in one JSON file"):
+        read_json(Path("/dev/zero"))
+    (tmp_path / "file.json").write_text('"' + "x" * ((1 << 20) - 2) + '"')
+    assert len(read_json(tmp_path / "file.json")) == (1 << 20) - 2

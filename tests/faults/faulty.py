@@ -1,11 +1,10 @@
-"""A program that runs heedful with a fault: it imports everything once and forks for each run.
+"""A program that runs heedful with a fault.
 
-    python faulty.py
+    python faulty.py REQUEST
 
-Each line on standard input is a request, a JSON object with the fields of `Fault`, `arguments` (of the `heedful`
-command), `folder` (where it runs) and `log` (where its output goes). Each line on standard output answers one request:
-the exit code and the number of file operations of the run. Production code has no hook for this: Python reports file
-operations to an audit hook, and calls without such a report are wrapped here.
+The request is a JSON object: `fault` (the fields of `Fault`), `arguments` (of the `heedful` command), and `log` (the
+file for its output). The number of file operations goes to `<log>.count`. Production code has no hook for this: Python
+reports file operations to an audit hook, and calls without such a report are wrapped here.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from errno import ENOSPC
@@ -86,32 +84,14 @@ def _jump() -> None:
     time.time_ns = lambda: now_ns() + int(JUMP_S * 1e9)
 
 
-def run(request: dict[str, Any]) -> tuple[int, int]:
-    """Exit code (negative: the signal) and file operations (-1 where it was killed) of one run, in a fork."""
-    count = Path(request["log"] + ".count")
-    count.unlink(missing_ok=True)
-    child = os.fork()
-    if child == 0:
-        code = 70
-        try:
-            code = _run_here(request, count)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status), int(count.read_text()) if count.exists() else -1
-
-
-def _run_here(request: dict[str, Any], count: Path) -> int:
+def run(request: dict[str, Any]) -> int:
+    """The exit code of one command. The number of its file operations is written beside the log."""
     from heedful import cli
 
     os.setsid()
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(log, stream)
-    os.chdir(request["folder"])
     told = apply(Fault(**request["fault"]))
     try:
         code = cli.run(request["arguments"])
@@ -120,22 +100,9 @@ def _run_here(request: dict[str, Any], count: Path) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
     if request["fault"]["kind"] != "full":
-        count.write_text(str(moments))
+        Path(request["log"] + ".count").write_text(str(moments))
     return code
 
 
-def main() -> None:
-    import torch
-
-    torch.set_num_threads(1)
-    import heedful.auditing
-    import heedful.report
-    import heedful.run.loop
-    import heedful.studies.runner  # noqa: F401
-
-    for line in sys.stdin:
-        print(json.dumps(run(json.loads(line))), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(run(json.loads(sys.argv[1])))

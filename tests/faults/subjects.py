@@ -44,14 +44,6 @@ STUDY = {
 }
 
 
-@dataclass(frozen=True)
-class Whole:
-    """A folder in which the subject has run without a fault."""
-
-    folder: Path
-    moments: int
-
-
 def write_log(folder: Path) -> None:
     """A log of verl: six steps of two prompts with three replies each."""
     folder.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,11 @@ def episodes(run: Path) -> list[Trajectory]:
     "name", [pytest.param(name, marks=[] if name == "PaysNan" else [pytest.mark.proof]) for name in WRONG]
 )
 def test_an_environment_that_goes_wrong_now_and_then_costs_these_episodes_only(
-    name: str, heedful: Runner, seedling_folder: Path, tmp_path: Path
+    name: str,
+    heedful: Runner,
+    seedling_folder: Path,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     workers = "--env-workers 2 --env-timeout 2 --collect.threads 2" if name == "Hangs" else ""
     start = f"train bad_environments:{name} --model {seedling_folder} --out out {SMALL} {workers}"
@@ -51,6 +56,7 @@ def test_an_environment_that_goes_wrong_now_and_then_costs_these_episodes_only(
     found = episodes(tmp_path / "out")
     wrong = [trajectory for trajectory in found if trajectory.ending is Ending.ERROR]
     assert 0 < len(wrong) < len(found)
+    record_property("cases", len(found))
     assert all(trajectory.outcome is None for trajectory in wrong)
     for trajectory in wrong:
         of_its_process = name == "Hangs" and "the process that held this episode" in trajectory.error
@@ -62,7 +68,7 @@ def test_an_environment_that_goes_wrong_now_and_then_costs_these_episodes_only(
 
 @pytest.mark.proof
 def test_a_server_that_is_restarted_in_the_middle_of_episodes_costs_these_episodes_only(
-    heedful: Runner, seedling_folder: Path, tmp_path: Path
+    heedful: Runner, seedling_folder: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     port = str(lasting_port())
     servers = [start_server("echo", "--port", port)[0]]
@@ -83,7 +89,9 @@ def test_a_server_that_is_restarted_in_the_middle_of_episodes_costs_these_episod
         server.wait(PATIENCE)
     assert len(servers) == 2
     assert ended.code == 0, ended.said
-    lost = [trajectory.error for trajectory in episodes(tmp_path / "out") if trajectory.ending is Ending.ERROR]
+    found = episodes(tmp_path / "out")
+    record_property("cases", len(found))
+    lost = [trajectory.error for trajectory in found if trajectory.ending is Ending.ERROR]
     assert all("There is no session" in error or "server" in error for error in lost), lost
 
 

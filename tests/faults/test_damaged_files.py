@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ from heedful.storage import read_metrics, read_rollouts, read_scores
 from heedful.studies import find_study
 from heedful.studies.declaration import read_study, study_to_json
 from heedful.types import Ending, Observation, Step
+from patience import TooLong, within_cpu_seconds
 
 OLD = Path(__file__).parents[1] / "fixtures" / "run_of_0_1_0"
 
@@ -129,20 +132,41 @@ def targets() -> dict[str, Target]:
 TARGETS = targets()
 
 
+ROOM = 2 << 30
+"""Bytes of address space that the cases of a target may take, all together. A case that asks for more has a fault."""
+LONGEST = 20.0
+"""CPU seconds of a case."""
+
+
+@contextmanager
+def little_room() -> Iterator[None]:
+    """Within it, this process gets no more than `ROOM`. A reader that asks for more raises MemoryError."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else None
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if pages is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
 def faults_of(target: Target, folder: Path, cases: int, seed: str) -> list[str]:
-    """What went wrong: errors that are no refusal, or refusals without a sentence."""
+    """What went wrong: errors that are no refusal, refusals without a sentence, and cases without end or bound."""
     rng, found = random.Random(seed), []
     path = folder / target.name
-    for case in range(cases):
-        content = target.damage(target.good, rng)
-        path.write_bytes(content)
-        try:
-            target.read(path)
-        except target.refusal as refusal:
-            if len(str(refusal).split()) < 4:
-                found.append(f"case {case}: {type(refusal).__name__}: {refusal} for {content[:300]!r}")
-        except Exception as error:
-            found.append(f"case {case}: {type(error).__name__}: {error} for {content[:300]!r}")
+    with little_room():
+        for case in range(cases):
+            content = target.damage(target.good, rng)
+            path.write_bytes(content)
+            try:
+                with within_cpu_seconds(LONGEST):
+                    target.read(path)
+            except target.refusal as refusal:
+                if len(str(refusal).split()) < 4:
+                    found.append(f"case {case}: {type(refusal).__name__}: {refusal} for {content[:300]!r}")
+            except (Exception, TooLong) as error:
+                found.append(f"case {case}: {type(error).__name__}: {error} for {content[:300]!r}")
     return found
 
 

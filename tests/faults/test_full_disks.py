@@ -13,24 +13,24 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from faulty import Fault
 from folders import differences
-from running import Runner
-from subjects import SUBJECTS, Whole
+from running import Bench, Runner
+from subjects import SUBJECTS
 
 MOMENTS = 30
 """Moments of the proofs at which the disk is full, or the clock jumps."""
 
 
-def after_a_full_disk(heedful: Runner, name: str, folder: Path, moment: int, whole: Path) -> str:
+def after_a_full_disk(bench: Bench, name: str, moment: int) -> str:
     """`named and resumed`, `named` where nothing could be resumed, or `not noticed`."""
-    full = heedful(SUBJECTS[name].start.split(), folder, Fault("full", moment, str(folder)))
+    folder, whole = bench.folder(name), bench.whole(name).folder
+    full = bench.start(name, folder, "full", moment)
     if full.code == 0:
         assert not differences(whole, folder), f"{name}, full at {moment}"
         return "not noticed"
     assert full.sentence, f"{name}, full at {moment}: {full.said}"
     assert "full" in full.sentence or "No space left" in full.sentence, full.sentence
-    resumed = heedful(SUBJECTS[name].resume.split(), folder)
+    resumed = bench.resume(name, folder)
     if resumed.code == 0:
         assert not differences(whole, folder), f"{name}, full at {moment}"
         return "named and resumed"
@@ -38,53 +38,44 @@ def after_a_full_disk(heedful: Runner, name: str, folder: Path, moment: int, who
     return "named"
 
 
-def moments(name: str, count: int, most: int) -> list[int]:
-    return random.Random(f"disk {name}").choices(range(1, most + 1), k=count)
+def moments(bench: Bench, name: str, count: int) -> list[int]:
+    return random.Random(f"disk {name}").choices(range(1, bench.whole(name).moments + 1), k=count)
 
 
-def test_a_disk_that_fills_up_is_named_and_the_run_goes_on_when_there_is_room(
-    heedful: Runner, prepared: Callable[[str], Path], whole: Callable[[str], Whole]
-) -> None:
-    reference = whole("ppo with a critic")
-    for moment in moments("quick", 2, reference.moments):
-        after_a_full_disk(heedful, "ppo with a critic", prepared("ppo"), moment, reference.folder)
+def test_a_disk_that_fills_up_is_named_and_the_run_goes_on_when_there_is_room(bench: Bench) -> None:
+    for moment in moments(bench, "ppo with a critic", 2):
+        after_a_full_disk(bench, "ppo with a critic", moment)
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("name", ["echo", "audit"])
 def test_a_disk_that_fills_up_at_any_moment_is_named(
-    name: str,
-    heedful: Runner,
-    prepared: Callable[[str], Path],
-    whole: Callable[[str], Whole],
-    record_property: Callable[[str, object], None],
+    name: str, bench: Bench, record_property: Callable[[str, object], None]
 ) -> None:
-    reference = whole(name)
-    found = Counter(
-        after_a_full_disk(heedful, name, prepared(name), moment, reference.folder)
-        for moment in moments(name, MOMENTS, reference.moments)
-    )
+    found = Counter(after_a_full_disk(bench, name, moment) for moment in moments(bench, name, MOMENTS))
     record_property("cases", MOMENTS)
     record_property("found", ", ".join(f"{count} {what}" for what, count in sorted(found.items())))
+
+
+def clock_set_back(bench: Bench, name: str, count: int) -> None:
+    for moment in moments(bench, name, count):
+        folder = bench.folder(name)
+        ended = bench.start(name, folder, "clock", moment)
+        assert ended.code == 0, ended.said
+        assert not differences(bench.whole(name).folder, folder), f"the clock jumped at {moment}"
+
+
+def test_a_clock_that_is_set_back_changes_nothing(bench: Bench) -> None:
+    clock_set_back(bench, "audit", 1)
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("name", ["echo", "audit"])
 def test_a_clock_that_is_set_back_at_any_moment_changes_nothing(
-    name: str,
-    heedful: Runner,
-    prepared: Callable[[str], Path],
-    whole: Callable[[str], Whole],
-    record_property: Callable[[str, object], None],
+    name: str, bench: Bench, record_property: Callable[[str, object], None]
 ) -> None:
-    reference = whole(name)
-    count = MOMENTS // 3
-    for moment in moments(name, count, reference.moments):
-        folder = prepared(name)
-        ended = heedful(SUBJECTS[name].start.split(), folder, Fault("clock", moment, str(folder)))
-        assert ended.code == 0, ended.said
-        assert not differences(reference.folder, folder), f"the clock jumped at {moment}"
-    record_property("cases", count)
+    clock_set_back(bench, name, MOMENTS)
+    record_property("cases", MOMENTS)
 
 
 @pytest.fixture
@@ -107,15 +98,13 @@ def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a disk")
-def test_a_disk_too_small_for_a_run_is_named(
-    heedful: Runner, disk: Callable[[str], Path], whole: Callable[[str], Whole]
-) -> None:
-    reference = whole("ppo with a critic")
+def test_a_disk_too_small_for_a_run_is_named(bench: Bench, disk: Callable[[str], Path]) -> None:
+    reference = bench.whole("ppo with a critic")
     place = disk("size=600k")
-    ended = heedful(SUBJECTS["ppo with a critic"].start.split(), place)
+    ended = bench.start("ppo with a critic", place)
     assert "full" in ended.sentence or "No space left" in ended.sentence, ended.said
     subprocess.run(["mount", "-o", "remount,size=50m", str(place)], check=True)
-    resumed = heedful(SUBJECTS["ppo with a critic"].resume.split(), place)
+    resumed = bench.resume("ppo with a critic", place)
     assert resumed.code == 0 or resumed.sentence, resumed.said
     assert resumed.code or not differences(reference.folder, place)
 
@@ -123,10 +112,10 @@ def test_a_disk_too_small_for_a_run_is_named(
 @pytest.mark.skipif(os.getuid() != 0, reason="root can write into any folder of another kind")
 @pytest.mark.parametrize("name", ["echo", "audit"])
 def test_a_folder_that_cannot_be_written_is_named(
-    name: str, heedful: Runner, disk: Callable[[str], Path], prepared: Callable[[str], Path]
+    name: str, heedful: Runner, bench: Bench, disk: Callable[[str], Path]
 ) -> None:
     place = disk("size=1m")
     subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
     arguments = SUBJECTS[name].start.replace("--out out", f"--out {place}/out").split()
-    ended = heedful(arguments, prepared(name))
+    ended = heedful(arguments, bench.folder(name))
     assert "Read-only file system" in ended.sentence, ended.said

@@ -99,8 +99,8 @@ def test_a_server_that_gives_no_whole_answer_in_time_is_asked_three_times(kind: 
 
 def test_a_server_that_is_slow_once_is_asked_again() -> None:
     with fake_server() as server:
-        server.faults += [Fault("slow", seconds=0.6)]
-        assert is_right(ask(one(server, Limits(timeout=0.2, patience=5.0, pause=0.01))))
+        server.faults += [Fault("slow", seconds=3.0)]
+        assert is_right(ask(one(server, Limits(timeout=1.0, patience=60.0, pause=0.01))))
 
 
 def test_unreadable_answers_are_repeated_twice() -> None:
@@ -120,7 +120,7 @@ def test_an_absent_server_is_waited_for_within_the_patience_and_a_line_tells_of_
     began = time.monotonic()
     with pytest.raises(ServerUnreachable, match=r"Connection refused\. It was waited for .* Start the server"):
         ask(client)
-    assert 0.1 < time.monotonic() - began < 3
+    assert 0.1 < time.monotonic() - began < 60
     assert len(told) == 1
     assert "waiting: the server at" in told[0]
 

@@ -178,6 +178,39 @@ def test_a_damaged_file_ends_in_a_sentence(copied: Path, name: str) -> None:
         load_model(str(copied), CPU)
 
 
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [
+        ("config.json", {"hidden_size": -1}),
+        ("config.json", {"num_attention_heads": 0}),
+        ("config.json", {"num_hidden_layers": "many"}),
+        ("config.json", {"model_type": ["llama"]}),
+        ("config.json", {"hidden_act": "os.system"}),
+        ("config.json", {"rope_parameters": []}),
+        ("config.json", {"dtype": "float999"}),
+        ("tokenizer_config.json", {"eos_token": {"a": 1}}),
+        ("tokenizer_config.json", {"tokenizer_class": ["a"]}),
+        ("generation_config.json", {"eos_token_id": {"a": []}}),
+    ],
+)
+def test_settings_of_a_model_that_make_no_sense_end_in_a_sentence_or_are_not_used(
+    copied: Path, file: str, changes: dict[str, Any]
+) -> None:
+    path = copied / file
+    path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | changes))
+    try:
+        load_model(str(copied), CPU)
+    except ValueError as refusal:
+        assert "could not be loaded: " in str(refusal)  # noqa: PT017 - some of them are ignored
+
+
+def test_a_folder_that_names_millions_of_layers_is_refused_before_they_are_built(copied: Path) -> None:
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 10**7}))
+    with pytest.raises(ValueError, match=r"names 10,000,000 layers \(num_hidden_layers\), expected 1,000 at most"):
+        load_model(str(copied), CPU)
+
+
 def test_missing_weights_are_not_replaced_by_random_ones(copied: Path) -> None:
     from safetensors.torch import load_file, save_file
 

@@ -80,9 +80,9 @@ def run_openly(source: str, stdin: str = "", limits: Limits = LIMITS) -> Outcome
     """The program in an ordinary process, with a limit of time alone."""
     command = [sys.executable, "-c", source]
     try:
-        done = subprocess.run(command, input=stdin.encode(), capture_output=True, timeout=3, check=False)
+        done = subprocess.run(command, input=stdin.encode(), capture_output=True, timeout=20, check=False)
     except subprocess.TimeoutExpired:
-        return Outcome("waited", -9, b"", b"", b"", 0.0, 3.0, 0)
+        return Outcome("waited", -9, b"", b"", b"", 0.0, 20.0, 0)
     return Outcome("ended", done.returncode, done.stdout, done.stderr, b"", 0.0, 0.0, 0)
 
 

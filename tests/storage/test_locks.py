@@ -11,6 +11,7 @@ import pytest
 
 from heedful.storage import LOCK, held
 from heedful.storage.locks import Holder
+from patience import PATIENCE
 
 CHILD = """
 import sys, time
@@ -80,7 +81,7 @@ with held(Path({str(tmp_path)!r})) as lock:
     import os
     os._exit(9)
 """
-    ended = subprocess.run([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
     child = int(ended.stdout)
     try:
         with (

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import logging
 import os
 import sys
 import warnings
@@ -82,7 +83,10 @@ def _run(name: str, rest: list[str]) -> int:
     try:
         return int(importlib.import_module(COMMANDS[name][0]).main(rest))
     except SystemExit as stop:  # the parser has printed its help, or what is wrong with the line
-        return int(stop.code or 0)
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        complain(f"heedful: {_process()}an environment or a model ended the process: {stop.code}")
+        return 1
     except KeyboardInterrupt as stop:
         complain(f"heedful: {_process()}interrupted at once; {KEPT.get(name, 'nothing was kept')}.")
         return exit_code_of(stop)
@@ -100,13 +104,22 @@ def _run(name: str, rest: list[str]) -> int:
 
 @contextmanager
 def _cleaned_warnings() -> Iterator[None]:
-    """Clean the warnings that are printed: they may quote what a stranger wrote."""
-    usual = warnings.formatwarning
+    """Clean the warnings and the log of libraries that are printed: they may quote what a stranger wrote."""
+    usual, record = warnings.formatwarning, logging.getLogRecordFactory()
     warnings.formatwarning = lambda *told, **named: cut(clean(usual(*told, **named)))
+    logging.setLogRecordFactory(_CleanRecord)
     try:
         yield
     finally:
         warnings.formatwarning = usual
+        logging.setLogRecordFactory(record)
+
+
+class _CleanRecord(logging.LogRecord):
+    """A line of a log. Names of tensors and files are foreign text, and transformers logs them."""
+
+    def getMessage(self) -> str:
+        return cut(clean(super().getMessage()))
 
 
 def _process() -> str:

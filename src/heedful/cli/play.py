@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from heedful.cli.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
 from heedful.cli.human_reply import reply_of, ways_to_answer
 from heedful.configuration import Choice, CommandLine, Positional, Shown
+from heedful.envs.common.demonstrated import demonstrated
 from heedful.models.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import Demonstrates, Environment, Episode
@@ -189,7 +190,7 @@ def _player(by: str, settings: ScriptedSettings, task: Task, console: Console) -
         raise ValueError(f"{env.name} has no solver (no `demonstrate`). Try --by person or --by random.")
     if settings.member:
         raise ValueError(f"The solver demonstrates under the noise of member 0, found --member {settings.member}.")
-    replies = iter([reply for _, reply in env.demonstrate(task, rng)])
+    replies = iter([reply for _, reply in demonstrated(env, task, rng)])
     return lambda: next(replies, None)
 
 

@@ -16,6 +16,10 @@ DEEPEST = 200
 _DECODER = json.JSONDecoder()
 
 
+LARGEST = 256 << 20
+"""Bytes of a JSON file. Rows, which may be many, are in other files."""
+
+
 def parse_json(text: str | bytes, whole_number: Callable[[str], Any] | None = None) -> Any:
     """The value of a JSON text. `whole_number` converts the digits of whole numbers, in place of `int`.
 
@@ -55,8 +59,15 @@ def _read(decode: Callable[[], tuple[Any, int]], text: str, start: int) -> tuple
 
 
 def read_json(path: Path) -> Any:
-    """The JSON value in a file. Raises ValueError as `parse_json` does, and OSError where the file cannot be read."""
-    return parse_json(path.read_bytes())
+    """The JSON value in a file. Raises ValueError as `parse_json` does, and OSError where the file cannot be read.
+
+    A file that goes on after `LARGEST` bytes, such as a device, is refused, too.
+    """
+    with path.open("rb") as stream:
+        content = stream.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"more than {LARGEST >> 20} MiB in one JSON file")
+    return parse_json(content)
 
 
 def _too_deep() -> str:

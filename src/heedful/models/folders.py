@@ -9,22 +9,27 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from heedful.configuration.jsontext import read_json
 from heedful.configuration.trust import trusts_code_of
+from heedful.guarded import Answered, guarded_call
 from heedful.models.own_tokenizer import TokenizerRead, own_tokenizer
 
-_UNREADABLE = (OSError, KeyError, ValueError, RuntimeError, AttributeError, SafetensorError)
-"""The errors of transformers for missing, damaged, foreign and ill-fitting files, and for code of models."""
+Answer = TypeVar("Answer")
+
+MOST_LAYERS = 1_000
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
+"""Names that architectures give the number of their layers."""
 
 
 def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
@@ -36,7 +41,9 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
     Raises:
         ValueError: there is no such model, it is no causal language model, or some of its weights are missing.
     """
-    with _quiet(source), _naming(source, "a causal language model", remedy):
+
+    def load() -> PreTrainedModel:
+        _refuse_endless(Path(source) / "config.json")
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             source,
             dtype=dtype,
@@ -48,7 +55,21 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
         if report["missing_keys"]:
             # transformers would use random numbers for them.
             raise ValueError(f"no weights for {', '.join(sorted(report['missing_keys'])[:3])}")
-    return model.eval()
+        found: PreTrainedModel = model.eval()
+        return found
+
+    return _read(load, source, "a causal language model", remedy)
+
+
+def _refuse_endless(config: Path) -> None:
+    """transformers would build the layers of a folder one by one, however many there are to be."""
+    if not config.is_file():
+        return
+    tree = read_json(config)
+    for name in _LAYERS:
+        count = tree.get(name) if isinstance(tree, dict) else None
+        if isinstance(count, int | float) and count > MOST_LAYERS:
+            raise ValueError(f"its config.json names {count:,} layers ({name}), expected {MOST_LAYERS:,} at most")
 
 
 def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:
@@ -64,10 +85,13 @@ def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:
 
 def read_own_tokenizer(source: str | Path, remedy: str) -> TokenizerRead:
     """The same, with the sentence in place of a warning."""
-    with _quiet(source), _naming(source, "a tokenizer", remedy):
+
+    def load() -> TokenizerRead:
         trusted = trusts_code_of(source)
         loaded = AutoTokenizer.from_pretrained(source, trust_remote_code=trusted)
         return TokenizerRead(loaded) if trusted else own_tokenizer(loaded, source)
+
+    return _read(load, source, "a tokenizer", remedy)
 
 
 class Saveable(Protocol):
@@ -133,19 +157,23 @@ def _quiet(source: str | Path) -> Iterator[None]:
         logging.enable_progress_bar()
 
 
-@contextmanager
-def _naming(source: str | Path, expected: str, remedy: str) -> Iterator[None]:
-    """Raise errors of transformers again as a sentence with the place and the remedy."""
-    try:
-        yield
-    except _UNREADABLE as error:
-        where = (
-            f"in {source}" if Path(source).exists() else f"at {str(source)!r} (no such folder, so a Hugging Face name)"
+def _read(load: Callable[[], Answer], source: str | Path, expected: str, remedy: str) -> Answer:
+    """What `load` returns. Raises a sentence with the place and the remedy for whatever it raises.
+
+    The libraries that read the files of others raise errors of any class, `Exception` itself included.
+    """
+    with _quiet(source):
+        answer = guarded_call(load)
+    if isinstance(answer, Answered):
+        return answer.value
+    error = answer.error
+    where = f"in {source}" if Path(source).exists() else f"at {str(source)!r} (no such folder, so a Hugging Face name)"
+    known = isinstance(error, OSError | ValueError | RuntimeError)
+    lines = (str(error) if known else str(answer)).splitlines()
+    reason = lines[0].rstrip(".:") if lines and lines[0] else type(error).__name__
+    if "custom code" in reason:
+        reason = (
+            "it brings code of its own, which is not run. If you trust that code, add --trust-model-code "
+            f"{source} (in Python: trust=[{str(source)!r}])"
         )
-        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        if "custom code" in reason:
-            reason = (
-                "it brings code of its own, which is not run. If you trust that code, add --trust-model-code "
-                f"{source} (in Python: trust=[{str(source)!r}])"
-            )
-        raise ValueError(f"Expected {expected} {where}, but it could not be loaded: {reason}. {remedy}") from error
+    raise ValueError(f"Expected {expected} {where}, but it could not be loaded: {reason}. {remedy}") from error

@@ -19,9 +19,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.configuration.jsontext import read_json
 from heedful.models.folders import Saveable, read_model, write_pretrained
-from heedful.storage import check_folder, create, naming_a_full_disk, write_checksums, write_whole
+from heedful.storage import CHECKSUMS, check_folder, create, naming_a_full_disk, write_checksums, write_whole
 
 SETTINGS = "settings.json"
+_LISTED = "checksums"
+"""In `state.json`: the checkpoint was written with a list of checksums."""
 _UNREADABLE = (
     *(OSError, RuntimeError, EOFError, ValueError, TypeError, pickle.UnpicklingError),
     *(LookupError, AttributeError, ArithmeticError, AssertionError),
@@ -36,9 +38,15 @@ class Checkpoint:
     path: Path
     version: int
 
-    def check(self) -> None:
-        """Compare all files with the checksums that were written with them. Raises a sentence for each that changed."""
-        check_folder(self.path, self._remedy)
+    def check(self, remedy: str = "") -> None:
+        """Compare all files with the checksums that were written with them. Raises a sentence for each that changed.
+
+        `remedy`: what to do about it. By default: resume from the checkpoint before.
+        """
+        state = self.path / "state.json"
+        is_gone = not (self.path / CHECKSUMS).exists()
+        listed = is_gone and state.exists() and bool(self.state().get(_LISTED))
+        check_folder(self.path, remedy or self._remedy, listed=listed)
 
     def state(self) -> dict[str, Any]:
         """The loop's own state: a JSON tree. Raises a sentence if the file cannot be read."""
@@ -113,7 +121,7 @@ def save(
             unfinished.mkdir(parents=True)
             write_pretrained(unfinished, model, tokenizer)
             _save_tensors(unfinished / "learner.pt", learner_state)
-            own = {name: value for name, value in state.items() if name != "config"}
+            own = {name: value for name, value in state.items() if name != "config"} | {_LISTED: True}
             write_whole(unfinished / "state.json", json.dumps(own, indent=1, sort_keys=True))
             if "config" in state:
                 write_whole(unfinished / SETTINGS, json.dumps(state["config"], indent=1, sort_keys=True))

@@ -19,7 +19,7 @@ from heedful.protocols import Policy
 from heedful.rollout.context import Context
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
-from heedful.storage import RunFolder, check_folder, read_metrics
+from heedful.storage import RunFolder, read_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -225,6 +225,7 @@ def load(subject: Subject, console: Console) -> Iterator[LoadedModel]:
     from heedful.models.calls import tools_of
     from heedful.models.load import load_model, pick_device
     from heedful.models.render import Renderer
+    from heedful.run.checkpoint import Checkpoint
     from heedful.run.parts import load_policy, stop_ids
     from heedful.run.terminal import GrowthBar
 
@@ -232,7 +233,9 @@ def load(subject: Subject, console: Console) -> Iterator[LoadedModel]:
     torch.set_num_threads(config.threads)
     device = pick_device(config.device)
     if subject.weights is not None:
-        check_folder(subject.weights, "Restore it, or choose another checkpoint with --checkpoint.")
+        Checkpoint(subject.weights, subject.version).check(
+            "Restore it, or choose another checkpoint with --checkpoint."
+        )
         model, tokenizer = load_model(str(subject.weights), device, config.dtype)
     else:
         with GrowthBar(console) as bar:

@@ -19,7 +19,7 @@ from heedful.protocols import WindowExceeded
 from heedful.scorers import cached, packed, plain
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import worth_sharing
-from heedful.scorers.pairs import Ids, refuse_malformed
+from heedful.scorers.pairs import Ids, Pairs, read_pairs
 from heedful.scorers.score_sums import ScoreSums
 from heedful.types import CrossScores
 
@@ -158,25 +158,20 @@ class HFScorer:
         modules and the global random state do not change. `keep="tokens"`: `CrossScores.tokens` also holds each
         token's log-probability, 4 N sum(T_i) bytes. `CrossScores.method` says how the pairs were read.
         """
-        prompts: list[Ids] = [tuple(map(int, ids)) for ids in prompts_N]
-        thoughts: list[Ids] = [tuple(map(int, ids)) for ids in thoughts_M]
-        refuse_malformed("HFScorer", prompts, thoughts, own_M, temperature)
-        _refuse_unreadable(self._model, prompts, thoughts)
-        row_of = {ids: row for row, ids in enumerate(dict.fromkeys(thoughts))}
-        rows_M = [row_of[ids] for ids in thoughts]
-        lengths = list(map(len, row_of))
-        sums = ScoreSums(lengths, len(prompts), self._head_tokens, keep_tokens=keep == "tokens")
-        method = self._read(prompts, list(row_of), temperature, sums)
+        asked = read_pairs("HFScorer", prompts_N, thoughts_M, own_M, temperature)
+        _refuse_unreadable(self._model, asked)
+        sums = ScoreSums(asked.lengths, len(asked.prompts), self._head_tokens, keep_tokens=keep == "tokens")
+        method = self._read(asked.prompts, asked.distinct, temperature, sums)
         if np.isnan(sums.sums_SMN).any():
             raise ValueError(_NOT_FINITE)
-        whole, *heads = [cast(Sequence[Sequence[float]], sums_MN[rows_M]) for sums_MN in sums.sums_SMN]
+        whole, *heads = [cast(Sequence[Sequence[float]], sums_MN[asked.rows_M]) for sums_MN in sums.sums_SMN]
         return CrossScores(
             scores_MN=whole,
-            lengths_M=list(map(len, thoughts)),
+            lengths_M=asked.lengths_M,
             own_M=list(own_M),
             heads=dict(zip(self._head_tokens, heads, strict=True)),
-            noise=rounding_error(self._model, sums.sums_SMN[0], lengths),
-            tokens=None if sums.tokens_MNT is None else cast(Any, [sums.tokens_MNT[row] for row in rows_M]),
+            noise=rounding_error(self._model, sums.sums_SMN[0], asked.lengths),
+            tokens=None if sums.tokens_MNT is None else cast(Any, [sums.tokens_MNT[row] for row in asked.rows_M]),
             method=method,
         )
 
@@ -229,17 +224,17 @@ def _refusal(asked: Method, obstacle: str, model: str) -> str:
     )
 
 
-def _refuse_unreadable(model: PreTrainedModel, prompts: list[Ids], thoughts: list[Ids]) -> None:
+def _refuse_unreadable(model: PreTrainedModel, asked: Pairs) -> None:
     """Raise ValueError for ids without an embedding and for positions beyond the model's limit."""
     vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
-    ids = set().union(*prompts, *thoughts)
+    ids = set().union(*asked.prompts, *asked.distinct)
     if min(ids) < 0 or max(ids) >= vocabulary:
         raise ValueError(
             f"HFScorer expects token ids from 0 to {vocabulary - 1}, found {min(ids)} to {max(ids)}: prompts and "
             "thoughts must come from the tokenizer of the scoring model."
         )
     limit = longest_context(model)
-    longest = max(map(len, prompts)) + max(map(len, thoughts), default=0) - 1
+    longest = asked.longest - 1
     if limit is not None and longest > limit:
         raise WindowExceeded(
             f"HFScorer expects prompt and thought to fit the model's {limit} positions, found {longest} tokens: score "

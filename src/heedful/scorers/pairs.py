@@ -3,8 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Prompts and thoughts as they are read: each distinct thought once."""
+
+    prompts: list[Ids]
+    thoughts: list[Ids]
+    """All thoughts, as they were given."""
+    distinct: list[Ids]
+    rows_M: list[int]
+    """The row of each thought in `distinct`."""
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each distinct thought."""
+        return list(map(len, self.distinct))
+
+    @property
+    def lengths_M(self) -> list[int]:
+        """Tokens of each thought."""
+        return list(map(len, self.thoughts))
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt and the longest thought together."""
+        return max(map(len, self.prompts)) + max(map(len, self.thoughts), default=0)
+
+
+def read_pairs(
+    scorer: str,
+    prompts_N: Sequence[Sequence[int]],
+    thoughts_M: Sequence[Sequence[int]],
+    own_M: Sequence[int],
+    temperature: float,
+) -> Pairs:
+    """Prompts and thoughts as plain ids. Raises ValueError as `refuse_malformed` does."""
+    prompts: list[Ids] = [tuple(map(int, ids)) for ids in prompts_N]
+    thoughts: list[Ids] = [tuple(map(int, ids)) for ids in thoughts_M]
+    refuse_malformed(scorer, prompts, thoughts, own_M, temperature)
+    row_of = {ids: row for row, ids in enumerate(dict.fromkeys(thoughts))}
+    return Pairs(prompts, thoughts, list(row_of), [row_of[ids] for ids in thoughts])
 
 
 def refuse_malformed(

@@ -17,7 +17,7 @@ from heedful.inference import Client, OpenAITokens, TokenDialect
 from heedful.inference.examination import ServerFacts
 from heedful.models.rounding import EPS, rounding_of
 from heedful.protocols import WindowExceeded
-from heedful.scorers.pairs import Ids, refuse_malformed
+from heedful.scorers.pairs import Ids, Pairs, read_pairs
 from heedful.scorers.score_sums import ScoreSums
 from heedful.types import CrossScores
 
@@ -77,14 +77,11 @@ class ServerScorer:
         for a temperature other than 1, WindowExceeded for pairs that do not fit the model's window, and
         ServerUnreachable or ServerRefused if the server gives no scores.
         """
-        prompts: list[Ids] = [tuple(map(int, ids)) for ids in prompts_N]
-        thoughts: list[Ids] = [tuple(map(int, ids)) for ids in thoughts_M]
-        refuse_malformed("ServerScorer", prompts, thoughts, own_M, temperature)
-        self._refuse_what_servers_cannot(prompts, thoughts, temperature)
-        row_of = {ids: row for row, ids in enumerate(dict.fromkeys(thoughts))}
-        sums = ScoreSums(list(map(len, row_of)), len(prompts), self._head_tokens, keep_tokens=keep == "tokens")
-        pairs = [(row, column) for ids, row in row_of.items() if ids for column in range(len(prompts))]
-        distinct = list(row_of)
+        asked = read_pairs("ServerScorer", prompts_N, thoughts_M, own_M, temperature)
+        self._refuse_what_servers_cannot(asked, temperature)
+        prompts, distinct = asked.prompts, asked.distinct
+        sums = ScoreSums(asked.lengths, len(prompts), self._head_tokens, keep_tokens=keep == "tokens")
+        pairs = [(row, column) for row, ids in enumerate(distinct) if ids for column in range(len(prompts))]
 
         def score(pair: tuple[int, int]) -> tuple[float, ...]:
             return self._score(prompts[pair[1]], distinct[pair[0]])
@@ -92,15 +89,14 @@ class ServerScorer:
         with ThreadPoolExecutor(min(self._client.limits.connections, max(1, len(pairs)))) as pool:
             for (row, column), logprobs in zip(pairs, pool.map(score, pairs), strict=True):
                 sums.add([row], [column], np.asarray(logprobs, dtype=np.float64)[None, None, :])
-        rows_M = [row_of[ids] for ids in thoughts]
-        whole, *heads = [cast(Sequence[Sequence[float]], sums_MN[rows_M]) for sums_MN in sums.sums_SMN]
+        whole, *heads = [cast(Sequence[Sequence[float]], sums_MN[asked.rows_M]) for sums_MN in sums.sums_SMN]
         return CrossScores(
             scores_MN=whole,
-            lengths_M=list(map(len, thoughts)),
+            lengths_M=asked.lengths_M,
             own_M=list(own_M),
             heads=dict(zip(self._head_tokens, heads, strict=True)),
-            noise=rounding_of(self._eps, sums.sums_SMN[0], list(map(len, row_of))),
-            tokens=None if sums.tokens_MNT is None else cast(Any, [sums.tokens_MNT[row] for row in rows_M]),
+            noise=rounding_of(self._eps, sums.sums_SMN[0], asked.lengths),
+            tokens=None if sums.tokens_MNT is None else cast(Any, [sums.tokens_MNT[row] for row in asked.rows_M]),
             method="server",
         )
 
@@ -110,17 +106,17 @@ class ServerScorer:
         call = self._dialect.score(ids, self._model)
         return self._client.ask(call, lambda tree: self._dialect.scored(tree, ids))[-len(thought) :]
 
-    def _refuse_what_servers_cannot(self, prompts: list[Ids], thoughts: list[Ids], temperature: float) -> None:
+    def _refuse_what_servers_cannot(self, asked: Pairs, temperature: float) -> None:
         if temperature != 1:
             raise ValueError(
                 f"ServerScorer expects temperature 1, found {temperature:g}: a server reports log-probabilities of "
                 "prompts at temperature 1, whatever is asked for. Score with a model in this process (HFScorer, "
                 "--model)."
             )
-        longest = max(map(len, prompts)) + max(map(len, thoughts), default=0)
         # The server samples one token after what it scores.
-        if self._window is not None and longest >= self._window:
+        if self._window is not None and asked.longest >= self._window:
             raise WindowExceeded(
                 f"ServerScorer expects prompt and thought to fit the server's window of {self._window} tokens with one "
-                f"to spare, found {longest}: score shorter prompts, or start the server with a larger --max-model-len."
+                f"to spare, found {asked.longest}: score shorter prompts, or start the server with a larger "
+                "--max-model-len."
             )

@@ -18,6 +18,7 @@ import torch
 import transformers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
+from heedful.envs.common.demonstrated import answer_to, demonstrated
 from heedful.envs.common.tasks import TaskStream
 from heedful.models.folders import read_model, read_tokenizer, write_pretrained
 from heedful.models.render import Renderer
@@ -150,7 +151,7 @@ def _corpus(env: Demonstrates, recipe: Seedling) -> Iterator[str]:
     tasks = TaskStream(env, "train", derive(recipe.seed, "demonstrations", "tokenizer"))
     rng = stream(recipe.seed, "demonstrator", "tokenizer")
     for task in tasks.next(TOKENIZER_EPISODES):
-        pairs = env.demonstrate(task, rng)
+        pairs = demonstrated(env, task, rng)
         yield from (text for pair in pairs for text in pair)
         whole = pairs[0][1]
         for faulty in (
@@ -158,9 +159,7 @@ def _corpus(env: Demonstrates, recipe: Seedling) -> Iterator[str]:
             whole[: len(whole) - 3],
             whole.replace("<answer>", "<answer>Nothing || "),
         ):
-            episode = env.episode()
-            episode.start(task, 0)
-            yield episode.step(faulty).observation.text
+            yield answer_to(env, task, faulty)
 
 
 def _batches(
@@ -169,11 +168,11 @@ def _batches(
     tasks = TaskStream(env, "train", derive(recipe.seed, "demonstrations", "batches"))
     rng = stream(recipe.seed, "demonstrator", "batches")
     while True:
-        demonstrated = [(task, env.demonstrate(task, rng)) for task in tasks.next(recipe.episodes)]
+        played = [(task, demonstrated(env, task, rng)) for task in tasks.next(recipe.episodes)]
         if context.cuts(env.turns):
-            yield [row for one in demonstrated for row in encode_windows(env, *one, renderer, context)]
+            yield [row for one in played for row in encode_windows(env, *one, renderer, context)]
         else:
-            yield [encode(episode, renderer) for _, episode in demonstrated]
+            yield [encode(episode, renderer) for _, episode in played]
 
 
 def encode(episode: Sequence[tuple[str, str]], renderer: Renderer) -> TrainingSample:

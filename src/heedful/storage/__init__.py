@@ -4,7 +4,7 @@ Reading returns what was written, equal input gives equal bytes, and no reader e
 `docs/formats.md` documents each file.
 """
 
-from heedful.storage.checksums import check_folder, write_checksums
+from heedful.storage.checksums import CHECKSUMS, check_folder, write_checksums
 from heedful.storage.files import DiskFull, advising, append, claim_folder, create, naming_a_full_disk, write_whole
 from heedful.storage.gradients import StoredGradients, read_gradients, write_gradients
 from heedful.storage.locks import LOCK, held
@@ -14,6 +14,7 @@ from heedful.storage.run_folder import RunFolder, describe_environment
 from heedful.storage.scores import StoredScores, TokenValues, read_scores, write_scores
 
 __all__ = [
+    "CHECKSUMS",
     "LOCK",
     "DiskFull",
     "Rollouts",

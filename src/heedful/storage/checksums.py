@@ -1,6 +1,6 @@
 """Checksums of a folder's files, written with them: a later change of any file is noticed and named.
 
-Folders of older versions have no such list and are not checked.
+Folders of older versions have no such list and are not checked. A folder that has one says so in another file as well.
 """
 
 from __future__ import annotations
@@ -21,26 +21,31 @@ def write_checksums(folder: Path) -> None:
     write_whole(folder / CHECKSUMS, json.dumps(tree, indent=1, sort_keys=True) + "\n")
 
 
-def check_folder(folder: Path, remedy: str) -> None:
+def check_folder(folder: Path, remedy: str, *, listed: bool = False) -> None:
     """Compare every file of `folder` with its list. `remedy`: the last sentence of the error.
 
+    `listed`: the folder was written with a list, so that one that is gone was deleted.
+
     Raises:
-        ValueError: a file has changed, is missing or is new, or the list cannot be read. One line per file.
+        ValueError: a file has changed, is missing or is new, or the list is gone or cannot be read. One line per file.
     """
     path = folder / CHECKSUMS
     if not path.exists():
+        if listed:
+            raise ValueError(
+                f"Expected the checksums with which {folder} was written in {path}, found no such file, so nothing "
+                f"shows that the folder is as it was. {remedy}"
+            )
         return
     try:
-        listed = {
-            str(name): (int(each["size"]), str(each["sha256"])) for name, each in read_json(path)["files"].items()
-        }
+        sums = {str(name): (int(each["size"]), str(each["sha256"])) for name, each in read_json(path)["files"].items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"Expected the checksums of a folder in {path}, found {error}. {remedy}") from error
     found = _files(folder)
-    wrong = [f"{folder / name}: expected a file, found none" for name in listed if name not in found]
-    wrong += [f"{folder / name}: expected no such file, found one" for name in found if name not in listed]
+    wrong = [f"{folder / name}: expected a file, found none" for name in sums if name not in found]
+    wrong += [f"{folder / name}: expected no such file, found one" for name in found if name not in sums]
     for name in found:
-        if name in listed and (sentence := _difference(folder / name, *listed[name])):
+        if name in sums and (sentence := _difference(folder / name, *sums[name])):
             wrong.append(f"{folder / name}: {sentence}")
     if wrong:
         raise ValueError(f"{folder} has changed since it was written.\n  " + "\n  ".join([*wrong[:10], remedy]))

@@ -203,6 +203,16 @@ class LeavesTheProcessAtEveryStep(Right):
 
 
 @dataclass(frozen=True)
+class RaisesGeneratorExit(Right):
+    def episode(self) -> Any:
+        class Leaving(Attempt):
+            def step(self, response: str) -> Step:
+                raise GeneratorExit("no more")
+
+        return Leaving(self)
+
+
+@dataclass(frozen=True)
 class HangsAtEveryStep(Right):
     def episode(self) -> Any:
         class Asleep(Attempt):

@@ -12,6 +12,7 @@ import heedful.envs
 from heedful.envs.common.tasks import TaskStream, evaluation_tasks, split_of, task_of
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
+from heedful.types import Task
 
 
 def test_the_splits_are_disjoint_by_start_state_and_hold_four_fifths_and_two_tenths() -> None:
@@ -80,6 +81,23 @@ def test_asking_a_pool_for_more_than_it_holds_is_refused() -> None:
 def test_a_split_without_enough_start_states_ends_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="distinct tasks of split 'test' were asked for"):
         TaskStream(Echo(symbols=2, decoys=0), "test", seed=0).next(3)
+
+
+def test_a_task_that_an_environment_cannot_draw_ends_in_a_sentence_that_names_it() -> None:
+    class Mapless(Echo):
+        def task(self, seed: int) -> Task:
+            raise KeyError("no map")
+
+    class Empty(Echo):
+        def task(self, seed: int) -> Task:
+            return None  # type: ignore[return-value]
+
+    with pytest.raises(
+        ValueError, match=r"task of seed \d+ from the environment echo, found that `task` raised KeyError"
+    ):
+        TaskStream(Mapless(), "train", 0).next(1)
+    with pytest.raises(ValueError, match="found NoneType where a Task was expected"):
+        TaskStream(Empty(), "train", 0).next(1)
 
 
 def test_an_unknown_split_or_an_empty_pool_is_refused() -> None:

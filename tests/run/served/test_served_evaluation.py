@@ -146,6 +146,10 @@ def test_an_evaluation_goes_on_with_the_same_settings_only(capsys: pytest.Captur
         assert evaluate(server, "--out", "other") == 2
         assert "Expected a new folder" in capsys.readouterr().err
         assert [entry.name for entry in Path("other").iterdir()] == ["notes.txt"]
+        for content in ("[1]", '{"settings": 5, "served": {}}', "[" * 10**5, "\x00"):
+            Path("other/evaluation.json").write_text(content)
+            assert evaluate(server, "--out", "other") == 2
+            assert "Expected a new folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["complete", "refused", "interrupted"])

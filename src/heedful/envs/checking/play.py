@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, Literal, TypeVar
 
 from heedful.envs.checking.report import seconds_text, shortened
-from heedful.guarded import Raised, guarded_call
+from heedful.guarded import PassesThrough, Raised, guarded_call
 from heedful.types import Observation, Step, Task
 
 Answer = TypeVar("Answer")
@@ -68,7 +68,7 @@ class Fault:
     text: str
     cause: str = ""
     """The same for all faults of one cause: the kind of error, and the line that it came from."""
-    error: Exception | None = field(default=None, compare=False)
+    error: BaseException | None = field(default=None, compare=False)
     """What was raised."""
 
     def __str__(self) -> str:
@@ -168,7 +168,7 @@ def written(step: Step) -> str:
     return repr((shown, rewards, said))
 
 
-class _Late(BaseException):
+class _Late(PassesThrough):
     """Raised by the alarm into the call. No `except Exception` of an environment can swallow it."""
 
 

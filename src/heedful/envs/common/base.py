@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import ClassVar, Generic, TypeVar
 
 from heedful.envs.common.actions import calls_tool
-from heedful.envs.common.knobs import Instructions, check_choice, check_penalty, check_range, check_share
+from heedful.envs.common.knobs import MOST_TURNS, Instructions, check_choice, check_penalty, check_range, check_share
 from heedful.envs.common.tasks import check_same_start
 from heedful.models.calls import tools_of
 from heedful.protocols import Episode
@@ -37,7 +37,7 @@ class BaseEnvironment(ABC):
     """Show each turn's reward in the next observation (for comparison with published set-ups)."""
 
     def __post_init__(self) -> None:
-        check_range(self.name, "turns", self.turns, 1)
+        check_range(self.name, "turns", self.turns, 1, MOST_TURNS)
         check_penalty(self.name, self.format_penalty)
         check_choice(self.name, "instructions", self.instructions, Instructions)
         self.check()

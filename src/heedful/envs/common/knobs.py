@@ -10,6 +10,12 @@ from typing import Any, Literal, get_args
 ObservationForm = Literal["grid", "coordinates", "both"]
 Instructions = Literal["full", "brief"]
 
+MOST_TURNS = 10_000
+"""Most turns of an episode."""
+MOST_PER_TURN = 1_000
+"""Most actions of a turn."""
+# Configurations come in files of other people. Without an upper end, one number can take all time and memory.
+
 
 def check_share(env: str, knob: str, value: float) -> None:
     """Raise ValueError unless `value` is in [0, 1]."""

@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Collection
 
+from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Environment
 from heedful.types import Task
 
@@ -93,12 +94,29 @@ class TaskStream:
                     f"{cursor - self.cursor:,} seeds drew only {len(found)}. Ask for fewer, or choose knobs "
                     "with more start states."
                 )
-            task = self.env.task(self._base + cursor)
+            task = _task(self.env, self._base + cursor)
             cursor += 1
             if task.split == self.split and task.id not in beside and task.id not in found:
                 found[task.id] = task
                 last = cursor + SEEDS_PER_TASK
         return list(found.values()), cursor
+
+
+def _task(env: Environment, seed: int) -> Task:
+    """The task of a seed. Raises ValueError, a sentence, where the environment raises or returns no task."""
+    answer = guarded_call(lambda: env.task(seed))
+    if isinstance(answer, Raised):
+        if isinstance(answer.error, ValueError | OSError | ImportError):
+            raise answer.error  # a sentence about the knobs, a file or a missing package
+        found = f"that `task` raised {answer}" + (f" ({answer.place})" if answer.place else "")
+    elif isinstance(answer.value, Task):
+        return answer.value
+    else:
+        found = f"{type(answer.value).__name__} where a Task was expected"
+    raise ValueError(
+        f"Expected the task of seed {seed} from the environment {env.name}, found {found}. Mend `task`; "
+        "`heedful check-env` tries it on many seeds."
+    )
 
 
 def evaluation_tasks(env: Environment, split: str, count: int) -> list[Task]:

@@ -16,13 +16,15 @@ from typing import ClassVar
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import choose_plan, played_through, template_thought
-from heedful.envs.common.knobs import ObservationForm, check_choice, check_range, check_share
+from heedful.envs.common.knobs import MOST_PER_TURN, ObservationForm, check_choice, check_range, check_share
 from heedful.envs.frozen_lake.maps import ACTIONS, Lake, draw_lake, neighbours, slipped
 from heedful.types import Ending, Task
 
 _NUMBER = {name: number for number, name in enumerate(ACTIONS)}
 _TRIES = 10_000
 _TRIES_AT_CONSTRUCTION = 2_000
+_LARGEST = 50
+"""Most rows: drawing a lake takes time with the square of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class FrozenLake(SolvableEnvironment):
     actions: ClassVar[tuple[str, ...]] = ACTIONS
 
     size: int = 4
-    """Rows and columns of the lake."""
+    """Rows and columns of the lake, 50 at most."""
     slip: float = 0.0
     """Probability of not going where intended, split equally over the two sideways directions."""
     frozen: float = 0.8
@@ -67,8 +69,8 @@ class FrozenLake(SolvableEnvironment):
     """Fewest moves of a task's shortest solution. The most is the budget, turns x actions_per_turn."""
 
     def check(self) -> None:
-        check_range(self.name, "size", self.size, 2)
-        check_range(self.name, "actions_per_turn", self.actions_per_turn, 1)
+        check_range(self.name, "size", self.size, 2, _LARGEST)
+        check_range(self.name, "actions_per_turn", self.actions_per_turn, 1, MOST_PER_TURN)
         check_range(self.name, "shortest", self.shortest, 1)
         check_share(self.name, "slip", self.slip)
         check_share(self.name, "frozen", self.frozen)

@@ -13,7 +13,7 @@ from typing import ClassVar
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
-from heedful.envs.common.knobs import ObservationForm, check_choice, check_range, check_share
+from heedful.envs.common.knobs import MOST_PER_TURN, ObservationForm, check_choice, check_range, check_share
 from heedful.envs.sokoban.levels import ACTIONS, Cells, Level, Room, draw_level
 from heedful.types import Ending, Task
 
@@ -24,6 +24,8 @@ SOLVED_REWARD = 10.0
 _NUMBER = {name: number for number, name in enumerate(ACTIONS)}
 _TRIES = 10_000
 _TRIES_AT_CONSTRUCTION = 1_000
+_LARGEST = 32
+"""Most rows: drawing a level takes time with the square of them."""
 _PATIENCE = 3
 """Demonstrations look for solutions of at most this many times the budget, before a state counts as lost."""
 
@@ -57,7 +59,7 @@ class Sokoban(SolvableEnvironment):
     actions: ClassVar[tuple[str, ...]] = ACTIONS
 
     size: int = 6
-    """Rows and columns of the room, the walls around it included."""
+    """Rows and columns of the room, the walls around it included, 32 at most."""
     boxes: int = 1
     """Boxes, and as many targets."""
     walls: float = 0.1
@@ -71,9 +73,9 @@ class Sokoban(SolvableEnvironment):
     """Fewest actions of a task's shortest solution. The most is the budget, turns x actions_per_turn."""
 
     def check(self) -> None:
-        check_range(self.name, "size", self.size, 4)
+        check_range(self.name, "size", self.size, 4, _LARGEST)
         check_range(self.name, "boxes", self.boxes, 1, (self.size - 2) ** 2 - 1)
-        check_range(self.name, "actions_per_turn", self.actions_per_turn, 1)
+        check_range(self.name, "actions_per_turn", self.actions_per_turn, 1, MOST_PER_TURN)
         check_range(self.name, "shortest", self.shortest, 1)
         check_share(self.name, "walls", self.walls)
         check_choice(self.name, "observation", self.observation, ObservationForm)

@@ -22,6 +22,8 @@ _PULL = 0.7
 """Reverse play: chance that a player that steps away from a box pulls it along."""
 _REVERSE_STEPS = 4
 """Reverse play: steps taken per action of the longest solution wanted (many of them are undone by later ones)."""
+_MOST_REVERSE_STEPS = 20_000
+"""Reverse play: more steps change the level no further."""
 _DEAD = -1
 
 
@@ -119,7 +121,7 @@ def draw_level(size: int, boxes: int, walls: float, lengths: tuple[int, int], se
         room = _draw_room(size, boxes, walls, rng)
         if room is None:
             continue
-        player, placed = _play_backwards(room, _REVERSE_STEPS * lengths[1], rng)
+        player, placed = _play_backwards(room, min(_REVERSE_STEPS * lengths[1], _MOST_REVERSE_STEPS), rng)
         solution = room.solve(player, placed, lengths[1])
         if solution is not None and len(solution) >= lengths[0]:
             task = task_of("sokoban", f"{size}\n{room.draw(player, placed)}", seed)

@@ -19,6 +19,8 @@ from heedful.envs.common.tasks import task_of
 from heedful.types import Ending, Task
 
 _TRIES = 10_000
+_LONGEST = 1_000
+"""Most payouts of an arm in a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +63,14 @@ class Bandit(SolvableEnvironment):
     bad: float = 0.3
     """Chance that the other arm pays."""
     history: int = 6
-    """Past payouts shown of each arm."""
+    """Past payouts shown of each arm, 1,000 at most."""
     names: tuple[str, str] = ("Fox", "Owl")
     """The names of the arms: the actions. Which is better and which is listed first is drawn per task."""
     shared_noise: bool = False
     """Give all members of a group the same noise (for comparison with published set-ups)."""
 
     def check(self) -> None:
-        check_range(self.name, "history", self.history, 1)
+        check_range(self.name, "history", self.history, 1, _LONGEST)
         check_share(self.name, "good", self.good)
         check_share(self.name, "bad", self.bad)
         if self.good <= self.bad:

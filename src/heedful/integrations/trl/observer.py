@@ -100,6 +100,8 @@ class Observer:
     def close(self) -> None:
         if self.tracker is not None:
             self.tracker.close()
+        if self.record is not None:
+            self.record.close()
         self.record, self.tracker = None, None
 
     def state(self) -> dict[str, Any]:

@@ -7,7 +7,9 @@ read it like heedful's own runs. After a resume nothing later than the checkpoin
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -15,39 +17,67 @@ from typing import Any
 from heedful.configuration.jsontext import read_json
 from heedful.integrations.trl.settings import FOLDER
 from heedful.measuring.diagnostician import Diagnosis
-from heedful.storage import RunFolder, claim_folder, describe_environment, write_rollouts, write_whole
+from heedful.storage import RunFolder, claim_folder, describe_environment, held, write_rollouts, write_whole
 from heedful.types import Group, Verdict
+
+_LOG = logging.getLogger("heedful")
 
 STATE = "heedful.json"
 """File in a checkpoint of TRL with the state of the measurements."""
 
 
+_HELD: dict[Path, ExitStack] = {}
+"""The locks of this process. A trainer that was interrupted, as in a notebook, never gives its folder back itself."""
+
+
 class Record:
-    """The record of one run, written by one process."""
+    """The record of one run, written by one process, which holds the folder's lock until `close`.
+
+    A second record of the same process takes the folder from the first, which can only be one of a run that broke off.
+    Raises ValueError if another process writes into the folder.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
+        self._place = folder.path.resolve()
+        _release(self._place)
+        lock = ExitStack()
+        lock.enter_context(held(folder.path, _LOG.warning))
+        _HELD[self._place] = self._lock = lock
+
+    def close(self) -> None:
+        """Give the folder back."""
+        if _HELD.get(self._place) is self._lock:
+            _release(self._place)
 
     @classmethod
     def claim(cls, output_dir: Path, configuration: Mapping[str, Any], device: str, threads: int) -> Record:
         """A new folder `heedful`, or `heedful-<n>` if earlier runs left theirs."""
         names = chain([FOLDER], (f"{FOLDER}-{number}" for number in count(2)))
         folder = RunFolder(claim_folder(output_dir / name for name in names))
+        record = cls(folder)
         write_whole(folder.config, json.dumps(configuration, indent=1) + "\n")
         write_whole(folder.environment, json.dumps(describe_environment(device, threads), indent=1) + "\n")
-        return cls(folder)
+        return record
 
     @classmethod
     def resume(cls, path: Path, generation: int) -> Record:
         """Continue a folder, and keep its first `generation` batches."""
         folder = RunFolder(path)
+        record = cls(folder)
         folder.truncate_after(generation - 1)
-        return cls(folder)
+        return record
 
     def write(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
         """Write rollouts and score matrix of one generation batch. The metrics go to `folder.metrics`."""
         write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts)
         diagnosis.store_scores(self.folder.scores(step))
+
+
+def _release(place: Path) -> None:
+    lock = _HELD.pop(place, None)
+    if lock is not None:
+        lock.close()
 
 
 def save_state(checkpoint: Path, state: Mapping[str, Any]) -> None:

@@ -6,10 +6,11 @@ Only ids cross to a server. So its chat template does not matter, and is not ask
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heedful.inference import Client, Server, ServerRefused
 from heedful.inference.dialects import MODELS, SERVER_INFO, models
+from heedful.inference.examination import settings_in, windows_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -42,21 +43,18 @@ def meet(client: Client, server: Server, model: PreTrainedModel, sync: str) -> F
 
     tree = client.tell(server, MODELS)
     name = models(tree)[0]
-    window = tree["data"][0].get("max_model_len")
+    window = windows_in(tree).get(name)
     own = longest_context(model) or 1 << 30
-    window = min(window, own) if isinstance(window, int) else own
+    window = own if window is None else min(window, own)
     try:
-        info = client.tell(server, SERVER_INFO)
+        settings = settings_in(client.tell(server, SERVER_INFO))
     except ServerRefused as error:
         if sync == "adapters" and error.status == 404:
             return Facts(name, window, extended=False)
         raise
-    config = info.get("vllm_config") if isinstance(info, dict) else None
-    dtype = str(_within(config, "model_config", "dtype")).removeprefix("torch.")
-    mode = _within(config, "model_config", "logprobs_mode")
-    extension = str(_within(config, "parallel_config", "worker_extension_cls") or "")
+    dtype, mode, backend = settings["dtype"], settings["logprobs_mode"], settings["transfer_backend"]
     expected = str(model.dtype).removeprefix("torch.")
-    if dtype not in (expected, "None"):
+    if dtype not in (expected, ""):
         raise ValueError(
             f"Expected the server at {server.url} to hold the weights in {expected}, as the learner does, found "
             f"{dtype}; start it with --dtype {expected}, or train with --dtype {dtype}."
@@ -66,17 +64,10 @@ def meet(client: Client, server: Server, model: PreTrainedModel, sync: str) -> F
             f"Expected the server at {server.url} to report log-probabilities at the temperature of the sampling, "
             f"found {mode}; start it with --logprobs-mode processed_logprobs."
         )
-    backend = _within(config, "weight_transfer_config", "backend")
     if sync == "broadcast" and backend != BACKEND:
         raise ValueError(
-            f"Expected the server at {server.url} to receive broadcasts of heedful, found the backend {backend}; "
-            f"""start it with --worker-extension-cls {WORKER} --weight-transfer-config '{{"backend": "{BACKEND}"}}'."""
+            f"Expected the server at {server.url} to receive broadcasts of heedful, found the backend "
+            f"{backend or None}; start it with --worker-extension-cls {WORKER} "
+            f"""--weight-transfer-config '{{"backend": "{BACKEND}"}}'."""
         )
-    return Facts(name, window, extension.startswith("heedful."))
-
-
-def _within(tree: Any, *names: str) -> Any:
-    """A nested field, or `None` where the server does not say."""
-    for name in names:
-        tree = tree.get(name) if isinstance(tree, dict) else None
-    return tree
+    return Facts(name, window, str(settings["worker_extension"]).startswith("heedful."))

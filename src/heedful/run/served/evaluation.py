@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from heedful.configuration import to_json
+from heedful.configuration.jsontext import read_json
 from heedful.diagnostics.behaviour import behaviour
 from heedful.diagnostics.unavailable import unavailable
 from heedful.envs.common.tasks import evaluation_tasks
@@ -221,21 +222,28 @@ def _record(model: ServedModel, settings: ServedSettings) -> dict[str, Any]:
     return {"version": VERSION, "served": dict(model.description), "settings": kept, "complete": False}
 
 
+def _stored(path: Path) -> dict[str, Any]:
+    """The record of an evaluation in a file that may be anybody's. Empty if it is none."""
+    with suppress(OSError, ValueError):
+        tree = read_json(path)
+        if isinstance(tree, dict) and all(isinstance(tree.get(name), dict) for name in ("settings", "served")):
+            return tree
+    return {}
+
+
 def _check_same(path: Path, record: Mapping[str, Any]) -> None:
     """Refuse a folder that is neither new nor that of this evaluation, interrupted."""
     if path.exists() and not path.is_dir():
         raise ValueError(f"Expected a folder for the evaluation at {path}, found a file. Give another --out.")
     if not path.is_dir() or not any(path.iterdir()):
         return
-    stored: dict[str, Any] = {}
-    with suppress(OSError, ValueError):
-        stored = json.loads((path / RECORD).read_text(encoding="utf-8"))
+    stored = _stored(path / RECORD)
     if not stored:
         raise ValueError(f"Expected a new folder, or that of an evaluation, at {path}. Give another --out.")
     if stored.get("complete"):
         raise ValueError(f"The evaluation in {path} is complete: see its report.html. Give another --out.")
-    changed = [name for name, value in record["settings"].items() if stored.get("settings", {}).get(name) != value] + [
-        name for name in ("model", "dialect") if stored.get("served", {}).get(name) != record["served"][name]
+    changed = [name for name, value in record["settings"].items() if stored["settings"].get(name) != value] + [
+        name for name in ("model", "dialect") if stored["served"].get(name) != record["served"][name]
     ]
     if changed:
         raise ValueError(

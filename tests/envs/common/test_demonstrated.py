@@ -1,0 +1,71 @@
+"""Demonstrations of environments that raise or return anything: the error names environment, task and exception."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from heedful.envs.common.demonstrated import MOST_PAIRS, answer_to, demonstrated
+from heedful.envs.toys.echo import Echo
+
+TASK = Echo().task(3)
+PLACE = rf"the environment echo .*task {TASK.id} \(seed 3\), found that "
+
+
+def teaching(demonstrate: Callable[[], Any]) -> Any:
+    @dataclass(frozen=True)
+    class Teaching(Echo):
+        def demonstrate(self, task: Any, rng: random.Random) -> Any:
+            return demonstrate()
+
+    return Teaching()
+
+
+def raises() -> Any:
+    raise KeyError("no map")
+
+
+def a_generator_that_raises() -> Any:
+    yield ("a", "b")
+    raise GeneratorExit
+
+
+@pytest.mark.parametrize(
+    ("demonstrate", "found"),
+    [
+        (raises, r"it raised KeyError: 'no map' \(test_demonstrated.py, line \d+\)"),
+        (a_generator_that_raises, "it raised GeneratorExit"),
+        (lambda: None, "it raised TypeError"),
+        (list, "it returned 0 pairs"),
+        (lambda: [("a", 1)], "it returned tuple in place of two texts"),
+        (lambda: ["ab"], "it returned str in place of two texts"),
+        (lambda: itertools.repeat(("a", "b")), f"it returned more than {MOST_PAIRS:,} pairs"),
+    ],
+)
+def test_a_demonstration_that_cannot_be_used_is_refused_by_name(demonstrate: Callable[[], Any], found: str) -> None:
+    with pytest.raises(ValueError, match=PLACE + found):
+        demonstrated(teaching(demonstrate), TASK, random.Random(0))
+
+
+def test_pairs_of_any_sequence_are_a_list_of_pairs() -> None:
+    env = teaching(lambda: iter([["a", "b"], ("c", "d")]))
+    assert demonstrated(env, TASK, random.Random(0)) == [("a", "b"), ("c", "d")]
+
+
+def test_an_episode_that_raises_after_a_faulty_reply_is_refused_by_name() -> None:
+    @dataclass(frozen=True)
+    class Fragile(Echo):
+        def episode(self) -> Any:
+            raise RuntimeError("no board")
+
+    with pytest.raises(ValueError, match=r"`episode` of the environment echo .* it raised RuntimeError: no board"):
+        answer_to(Fragile(), TASK, "cut")
+
+
+def test_what_is_shown_after_a_faulty_reply_is_returned() -> None:
+    assert "turns" in answer_to(Echo(instructions="brief", turns=2), Echo(instructions="brief", turns=2).task(3), "cut")
