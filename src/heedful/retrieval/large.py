@@ -53,16 +53,18 @@ def write_large(folder: Path, passages: Iterable[Passage]) -> tuple[int, dict[st
     (folder / FOLDER).mkdir()
     writer = tantivy.Index(_schema(), path=str(folder / FOLDER)).writer(_MEMORY, 1)
     count, lengths = 0, dict.fromkeys(("title", "text"), 0)
-    for count, passage in enumerate(passages, 1):
-        document = tantivy.Document()
-        document.add_unsigned("place", count - 1)
-        for name in lengths:
-            terms = terms_of(getattr(passage, name))
-            lengths[name] += len(terms)
-            document.add_text(name, " ".join(terms))
-        writer.add_document(document)
-    writer.commit()
-    writer.wait_merging_threads()
+    try:
+        for count, passage in enumerate(passages, 1):
+            document = tantivy.Document()
+            document.add_unsigned("place", count - 1)
+            for name in lengths:
+                terms = terms_of(getattr(passage, name))
+                lengths[name] += len(terms)
+                document.add_text(name, " ".join(terms))
+            writer.add_document(document)
+        writer.commit()
+    finally:
+        writer.wait_merging_threads()  # also after an interruption, so that nothing writes on into the folder
     return count, {name: total / max(1, count) for name, total in lengths.items()}
 
 
