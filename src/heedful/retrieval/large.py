@@ -110,7 +110,7 @@ class LargeFiles:
             if len(hits) < limit or hits[-1][0] < hits[most - 1][0]:
                 break
             limit *= 4
-        places = self._searcher.fast_field_values("place", [address for _, address in hits])
+        places: Any = self._searcher.fast_field_values("place", [address for _, address in hits])
         return map(int, places)
 
     def _score(self, place: int, held: Sequence[tuple[str, float, str, int]]) -> float:

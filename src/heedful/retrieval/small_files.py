@@ -67,7 +67,7 @@ class _Terms:
 
     def number(self, term: str) -> int | None:
         wanted = term.encode()
-        number = bisect_left(self, wanted)  # type: ignore[call-overload]
+        number = bisect_left(self, wanted)
         return number if number < len(self) and self[number] == wanted else None
 
 
