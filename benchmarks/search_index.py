@@ -146,8 +146,8 @@ def page(result: dict[str, object]) -> str:
         "# The cost of an index of passages",
         "",
         f"`python benchmarks/search_index.py` on {result['cores']} cores ({versions}).",
-        f"Passages of {WORDS} words of a Zipf vocabulary of {VOCABULARY:,}. Queries: {result['queries']}, of one rare and",
-        f"four ordinary words of a passage, for {result['results']} results. One run. Other programs ran",
+        f"Passages of {WORDS} words of a Zipf vocabulary of {VOCABULARY:,}. Queries: {result['queries']}, of one rare",
+        f"and four ordinary words of a passage, for {result['results']} results. One run. Other programs ran",
         "on the machine (column load), so CPU seconds and sizes count, and wall times are upper bounds.",
         "",
         "| engine | passages | load | build: CPU s (wall) | peak MB | disk MB (texts) | RSS MB: open, after (own) "
