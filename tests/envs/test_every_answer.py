@@ -17,6 +17,7 @@ from heedful.envs.common.answers import read_answer
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.envs.countdown.environment import Countdown
 from heedful.envs.math.environment import MathProblems
+from heedful.envs.search_qa.environment import SearchQA
 from heedful.envs.sudoku.environment import Sudoku
 from heedful.protocols import Environment
 from heedful.rollout.baselines import MOST_CANDIDATES, best_fixed_sequence
@@ -32,8 +33,11 @@ ENVIRONMENTS: list[Any] = [
     preset("countdown").env,
     Sudoku(),
     Sudoku(size=6, least_empties=8, most_empties=20, turns=5, instructions="brief", tell="wrong"),
+    SearchQA(),
+    SearchQA(instructions="brief", register="lines", asked=2, neighbours=True, show_reward=True, results=1, turns=2),
+    SearchQA(instructions="brief", people_passages=True, names="words", notes=2, sorted_register=True, distractors=5),
 ]
-BY_CLASS: list[Any] = [MathProblems(), Countdown(), Sudoku()]
+BY_CLASS: list[Any] = [MathProblems(), Countdown(), Sudoku(), SearchQA()]
 
 PIECES = (
     *(OPEN_THOUGHT, CLOSE_THOUGHT, OPEN_ANSWER, CLOSE_ANSWER, "||", " ", "\n", "12", "-3", "7/2", "4 apples", "(", ")"),
