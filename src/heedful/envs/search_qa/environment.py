@@ -28,6 +28,7 @@ from heedful.envs.search_qa.encyclopaedia import (
     Names,
     Register,
     Rules,
+    Thought,
     draw,
     index_of,
 )
@@ -100,6 +101,9 @@ class SearchQA(SolvableEnvironment):
     and `k 5` for a number, so that keys have a form of their own."""
     sorted_register: bool = False
     """Drawn questions: the entries of a register are sorted by person."""
+    thought: Thought = "walk"
+    """Demonstrations: `walk` names the people on the way, `A > K = 5`. `scan` goes through the whole register for each
+    of them, so that every value is found by its place. It is longer, and learned by smaller models."""
     imperfect: float = 0.0
     """Demonstrations: chance of each link, and of the number, that a random one takes the place of the right one. The
     walk goes on from it. Of a file's question, that the answer is another question's."""
@@ -124,6 +128,7 @@ class SearchQA(SolvableEnvironment):
     def _check_drawn(self) -> None:
         check_choice(self.name, "names", self.names, Names)
         check_choice(self.name, "register", self.register, Register)
+        check_choice(self.name, "thought", self.thought, Thought)
         check_range(self.name, "least_hops", self.least_hops, 0, MOST_HOPS)
         check_range(self.name, "most_hops", self.most_hops, self.least_hops, MOST_HOPS)
         check_range(self.name, "least_people", self.least_people, self.most_hops + 1)
@@ -207,7 +212,7 @@ class SearchQA(SolvableEnvironment):
         else:
             walks = walks_of(drawn, 0.0 if right else self.imperfect, rng)
             action = written("finish", " ".join(str(number) for _, number in walks))
-            thought = drawn.thought(walks)
+            thought = drawn.thought(walks) if self.thought == "walk" else drawn.scan(walks)
         if right:
             thought = template_thought(rng) if kind < self.template else ""
         return format_reply([action], thought)
