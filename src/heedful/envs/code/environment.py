@@ -20,7 +20,8 @@ from typing import ClassVar, Literal
 
 from heedful.envs.code.files import ProblemFile, check_named, open_problems
 from heedful.envs.code.grading import Grade, grade
-from heedful.envs.code.problems import NAMES, DrawnProblem, Problem, Rules, apply, digits, draw, expression
+from heedful.envs.code.problems import NAMES, DrawnProblem, Problem, Rules, digits, draw, expression
+from heedful.envs.code.thoughts import searched, tried
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEpisode, Played
@@ -108,6 +109,9 @@ class Code(ToolEnvironment):
     """Drawn problems: tests beyond the shown ones."""
     tries: int = 3
     """Demonstrations: most wrong programs of a thought before the right one. The number is drawn uniformly."""
+    ordered: bool = False
+    """Demonstrations: thoughts go through all programs in a fixed order, in place of random ones, and `imperfect` is
+    the share of turns that give up before the right one. For programs of two steps."""
     imperfect: float = 0.0
     """Demonstrations: share of turns that end with a random program."""
     template: float = 0.0
@@ -135,6 +139,8 @@ class Code(ToolEnvironment):
             raise ValueError(f"code: operations must be two or more different ones of {', '.join(NAMES)}.")
         if self.path:
             check_named(self.path)
+        elif self.ordered and self.steps != 2:
+            raise ValueError(f"code: ordered thoughts are for programs of 2 steps, but steps is {self.steps}.")
         elif not self.shown:
             raise ValueError("code: a drawn problem is its shown examples, so shown must be at least 1.")
         else:
@@ -186,9 +192,15 @@ class Code(ToolEnvironment):
     def episode(self) -> CodeEpisode:
         return CodeEpisode(self)
 
-    def graded(self, problem: Problem, program: str) -> Grade:
-        """Run the tests. Raises SandboxError if programs cannot be run safely here, or the sandbox fails."""
-        return grade(problem, program, _sandbox(self.sandbox, self.limits), self.counted == "share")
+    def graded(self, seed: int, problem: Problem, program: str) -> Grade:
+        """Run the tests. Raises SandboxError if programs cannot be run safely here, or the sandbox fails.
+
+        A program for a drawn problem is run once, since members of a group often write the same one.
+        """
+        whole = self.counted == "share"
+        if self.path:
+            return grade(problem, program, _sandbox(self.sandbox, self.limits), whole)
+        return _graded(self.sandbox, self.limits, self.rules, seed, program, whole)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
         """Random operations. For a file's problem, a program that prints or returns what it was given."""
@@ -219,12 +231,15 @@ class Code(ToolEnvironment):
                 raise ValueError("code: a problem of this file has no solution, so there is nothing to demonstrate.")
             return format_reply([solution], thought or "this program passes the tests")
         drawn = self.drawn(seed)
+        if self.ordered:
+            search, names = searched(drawn, self.operations, self.imperfect, rng)
+            return format_reply([expression(names)], thought or search)
         if rng.random() < self.imperfect:
             names = self._random(rng)
-            return format_reply([expression(names)], thought or _tried(drawn, names))
+            return format_reply([expression(names)], thought or tried(drawn, names))
         wrong = [self._random(rng) for _ in range(rng.randint(0, self.tries))]
-        tried = " ".join(_tried(drawn, names) for names in [*wrong, drawn.operations])
-        return format_reply([expression(drawn.operations)], thought or tried)
+        tries = " ".join(tried(drawn, names) for names in [*wrong, drawn.operations])
+        return format_reply([expression(drawn.operations)], thought or tries)
 
     def _random(self, rng: random.Random) -> tuple[str, ...]:
         return tuple(rng.choice(self.operations) for _ in range(self.steps))
@@ -245,12 +260,14 @@ class Code(ToolEnvironment):
 class CodeEpisode(BaseEpisode[Code]):
     """One episode of `Code`."""
 
-    __slots__ = ("best", "problem")
+    __slots__ = ("best", "problem", "seed")
 
+    seed: int
     problem: Problem
     best: float
 
     def begin(self, task: Task, member: int) -> str:
+        self.seed = task.seed
         self.problem = self.env.problem(task.seed)
         self.best = 0.0
         return self._show()
@@ -258,7 +275,7 @@ class CodeEpisode(BaseEpisode[Code]):
     def play(self, response: str) -> Played:
         env = self.env
         read = read_program(response, env.tools)
-        result = None if read.fault else env.graded(self.problem, read.text)
+        result = None if read.fault else env.graded(self.seed, self.problem, read.text)
         solved = result is not None and result.right
         self.best = max(self.best, result.passed / result.tests if result else 0.0)
         over = solved or not self.turns_left
@@ -323,14 +340,6 @@ def _brief_value(got: str) -> str:
     return digits(value) if plain else clean(got)
 
 
-def _tried(drawn: DrawnProblem, names: tuple[str, ...]) -> str:
-    """One try on the first example: the list after each operation, and whether the result is the wanted one."""
-    given = list(drawn.inputs[0])
-    steps = [f"{name} {digits(apply(names[: count + 1], given))}" for count, name in enumerate(names)]
-    right = apply(names, given) == apply(drawn.operations, given)
-    return f"{digits(given)} {' '.join(steps)} {'yes' if right else 'no'}"
-
-
 def _verdict(result: Grade | None) -> str:
     if result is None:
         return "no program"
@@ -343,6 +352,14 @@ def _verdict(result: Grade | None) -> str:
 @lru_cache(maxsize=4096)
 def _drawn(rules: Rules, seed: int) -> DrawnProblem:
     return draw(rules, seed)
+
+
+@lru_cache(maxsize=4096)
+def _graded(
+    wanted: Wanted | Literal["off"], limits: Limits, rules: Rules, seed: int, program: str, whole: bool
+) -> Grade:
+    """The grade of a program for a drawn problem. It gets the same random numbers each time."""
+    return grade(_drawn(rules, seed).problem(brief=True), program, _sandbox(wanted, limits), whole)
 
 
 @lru_cache(maxsize=4)

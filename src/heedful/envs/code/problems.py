@@ -112,6 +112,11 @@ class DrawnProblem:
         pairs = ((given, apply(self.operations, list(given))) for given in self.inputs[: self.shown])
         return " , ".join(f"{digits(given)} > {digits(made)}" for given, made in pairs)
 
+    def explained_by(self, names: tuple[str, ...]) -> bool:
+        """Whether another program makes the same of all shown examples."""
+        shown = [list(given) for given in self.inputs[: self.shown]]
+        return all(apply(names, given) == apply(self.operations, given) for given in shown)
+
     def problem(self, brief: bool) -> Problem:
         """The problem as any other: a function `f` and its tests."""
         cases = tuple(Case([list(given)], apply(self.operations, list(given))) for given in self.inputs)

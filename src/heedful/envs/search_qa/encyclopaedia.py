@@ -18,6 +18,7 @@ from heedful.retrieval import Passage, SmallIndex
 
 Names = Literal["letters", "words"]
 Register = Literal["links", "lines"]
+Thought = Literal["walk", "scan"]
 
 _TREES = "elm oak ash fir yew bay fig box nut plum pear pine teak palm lime rose"
 SCHOOLS = tuple(_TREES.split())
@@ -128,6 +129,16 @@ class Drawn:
             entries += [f"{one} {next_one}" for one, next_one in itertools.pairwise(people)]
             entries.append(f"{people[-1].lower()} {number}")
         return "\n".join(entries)
+
+    def scan(self, walks: Sequence[tuple[list[str], int]]) -> str:
+        """The same walks, each step as the whole register: every key, the person looked for, and the value if they
+        are the same. So a value is found by the place of its entry, and no key has to be found by its content."""
+        parts = []
+        for people, number in walks:
+            for place, (person, found) in enumerate(zip(people, [*people[1:], number], strict=True), 1):
+                keys = [key for key, _ in (self.school.links if place < len(people) else self.school.numbers)]
+                parts.append(" , ".join(f"{key} {person} {found if key == person else '-'}" for key in keys))
+        return f"{self.school.name} : {' ; '.join(parts)}"
 
     def passages(self, brief: bool) -> list[Passage]:
         """All that can be found. Everything is in the order in which it was drawn."""

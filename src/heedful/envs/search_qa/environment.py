@@ -29,6 +29,7 @@ from heedful.envs.search_qa.encyclopaedia import (
     Names,
     Register,
     Rules,
+    Thought,
     draw,
     index_of,
 )
@@ -128,6 +129,9 @@ class SearchQA(SolvableEnvironment):
     and `k 5` for a number, so that keys have a form of their own."""
     sorted_register: bool = False
     """Drawn questions: the entries of a register are sorted by person."""
+    thought: Thought = "walk"
+    """Demonstrations: `walk` names the people on the way, `A > K = 5`. `scan` goes through the whole register for each
+    of them, so that every value is found by its place. It is longer, and learned by smaller models."""
     imperfect: float = 0.0
     """Demonstrations: chance of each link, and of the number, that a random one takes the place of the right one. The
     walk goes on from it. Of a file's question, that the answer is another question's."""
@@ -154,6 +158,7 @@ class SearchQA(SolvableEnvironment):
     def _check_drawn(self) -> None:
         check_choice(self.name, "names", self.names, Names)
         check_choice(self.name, "register", self.register, Register)
+        check_choice(self.name, "thought", self.thought, Thought)
         check_range(self.name, "least_hops", self.least_hops, 0, MOST_HOPS)
         check_range(self.name, "most_hops", self.most_hops, self.least_hops, MOST_HOPS)
         check_range(self.name, "least_people", self.least_people, self.most_hops + 1)
@@ -278,9 +283,10 @@ class SearchQA(SolvableEnvironment):
             gold = self.golds(rng.randrange(1 << 30) if wrong else seed)[0]
             action, thought = action_for("finish", gold), f"it is {gold}"
         else:
-            walks = walks_of(self.drawn(seed), imperfect, rng)
+            drawn = self.drawn(seed)
+            walks = walks_of(drawn, imperfect, rng)
             action = written("finish", " ".join(str(number) for _, number in walks))
-            thought = self.drawn(seed).thought(walks)
+            thought = drawn.thought(walks) if self.thought == "walk" else drawn.scan(walks)
         if right:
             thought = template_thought(rng) if kind < self.template else ""
         return format_reply([action], thought)

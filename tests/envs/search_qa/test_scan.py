@@ -1,0 +1,78 @@
+"""Thoughts that go through the whole register, so that each value is found by its place."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from heedful.envs.search_qa.environment import SearchQA
+from heedful.run.presets import preset
+
+PIECES = re.compile(r"</?(?:think|answer)>| ?[A-Za-z][a-z]*| ?[0-9]|\n| ?[^A-Za-z0-9\s]|\s")
+"""What a seedling's tokenizer never joins. Each is one token, or a few if it is rare."""
+
+SCAN = SearchQA(
+    instructions="brief", least_hops=2, most_hops=2, least_people=5, most_people=5, thought="scan", turns=3
+)
+
+
+def test_a_scan_names_each_key_the_person_looked_for_and_the_value_where_they_are_the_same() -> None:
+    first, second = SCAN.demonstrate(SCAN.task(1), random.Random(0))
+    register = second[0].splitlines()[1]
+    school, links, numbers = (part.strip() for part in register.replace(" ; ", " : ").split(" : "))
+    thought = second[1].removeprefix("<think>").split("</think>")[0]
+    named, *scans = (part.strip() for part in thought.replace(" ; ", " : ").split(" : "))
+    person = first[0].split()[-7]
+    assert (named, len(scans)) == (school, 3)
+    for scan, rows in zip(scans, (links, links, numbers), strict=True):
+        values = dict(row.replace("=", ">").split(" > ") for row in rows.split(" , "))
+        expected = [f"{key} {person} {value if key == person else '-'}" for key, value in values.items()]
+        assert scan.split(" , ") == expected
+        person = values[person]
+    assert second[1].endswith(f"<answer>finish[{person}]</answer>")
+
+
+def test_every_entry_of_a_scan_is_as_long_as_the_entry_of_the_register() -> None:
+    for seed in range(20):
+        _, (observation, reply) = SCAN.demonstrate(SCAN.task(seed), random.Random(0))
+        register = observation.splitlines()[1].split()
+        scan = reply.removeprefix("<think>").split("</think>")[0].split()
+        links = len(register[: register.index(";") + 1])
+        assert scan[2:links:4] == register[2:links:4]
+        assert scan[links : 2 * links - 2 : 4] == register[2:links:4]
+
+
+def test_a_scanned_demonstration_solves_the_task_and_an_imperfect_one_often_does_not() -> None:
+    assert solved(SCAN, 40) == 40
+    faulty = SearchQA(
+        instructions="brief", least_hops=2, most_hops=2, least_people=5, most_people=5, thought="scan", imperfect=0.3
+    )
+    assert 5 < solved(faulty, 40) < 30
+
+
+def solved(env: SearchQA, tasks: int) -> int:
+    """How many demonstrations end with the right answer."""
+    right = 0
+    for seed in range(tasks):
+        task = env.task(seed)
+        episode = env.episode()
+        episode.start(task, 0)
+        steps = [episode.step(reply) for _, reply in env.demonstrate(task, random.Random(seed))]
+        right += steps[-1].outcome == 1.0
+    return right
+
+
+def test_an_unknown_form_of_thoughts_is_refused() -> None:
+    with pytest.raises(ValueError, match="thought"):
+        SearchQA(thought="leap")  # type: ignore[arg-type]
+
+
+def test_the_preset_leaves_room_for_a_scan() -> None:
+    config = preset("search_qa")
+    env = config.env
+    for seed in range(30):
+        for _, reply in env.demonstrate(env.task(seed), random.Random(seed)):
+            tokens = len(PIECES.findall(reply)) + 1
+            assert tokens <= config.sampling.tokens_per_turn
