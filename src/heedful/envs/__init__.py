@@ -21,6 +21,7 @@ REGISTRY: dict[str, str] = {
     "openenv": "heedful.envs.adapters.openenv.environment:OpenEnv",
     "reasoning_gym": "heedful.envs.adapters.reasoning_gym.environment:ReasoningGym",
     "remote": "heedful.envs.remote.environment:Remote",
+    "shop": "heedful.envs.shop.environment:Shop",
     "sokoban": "heedful.envs.sokoban.environment:Sokoban",
     "sudoku": "heedful.envs.sudoku.environment:Sudoku",
     "textarena": "heedful.envs.adapters.textarena.environment:TextArena",
