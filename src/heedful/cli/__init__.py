@@ -30,6 +30,7 @@ COMMANDS = {
     "study": ("heedful.cli.study", "run a declared study: arms x seeds, tables with intervals, a page"),
     "gradients": ("heedful.cli.gradients", "signal and noise of a run's gradient, by reward variance"),
     "serve-env": ("heedful.cli.serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
+    "prepare-shop": ("heedful.cli.prepare_shop", "prepare a catalogue for the environment shop, once"),
     "envs": ("heedful.cli.environments", "list the environments and presets"),
     "check-env": ("heedful.cli.check_env", "play anyone's environment and say which rules of the contract it breaks"),
     "doctor": ("heedful.cli.doctor", "what is installed, and what an inference server offers and lacks"),

@@ -13,6 +13,8 @@ connections. There is no TLS: put a reverse proxy or an SSH tunnel in front.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
 import io
 import ipaddress
@@ -26,6 +28,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from heedful.envs.common.deadline import DeadlineReader
 from heedful.envs.common.wire import LARGEST_FRAME, Tree, encode
@@ -33,6 +36,7 @@ from heedful.serving.connections import Connections, Limits
 from heedful.serving.heads import BadHead, is_named, read_head
 from heedful.serving.service import Service
 from heedful.serving.sessions import Refusal, Sessions
+from heedful.serving.shop_pages import FORM, ROOT, Html, ShopPages, refused
 
 CONNECTION_IDLE = 300.0
 """Seconds after which a silent connection is closed."""
@@ -75,13 +79,16 @@ class EnvironmentServer(ThreadingHTTPServer):
         limits: Limits,
         tell: Callable[[str], None],
         names: Sequence[str] = (),
+        pages: ShopPages | None = None,
     ) -> None:
-        """`names`: host names by which clients may call a server without a token, besides those of this machine."""
+        """`names`: host names by which clients may call a server without a token, besides those of this machine.
+        `pages`: for browsers, if there are any."""
         check_address(address[0], token)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         self.service, self.sessions, self.token, self.limits = service, sessions, token, limits
         self.names = (address[0], *names)
+        self.pages = pages
         self._tell = tell
         self.connections = Connections(limits)
         self._counting = threading.Lock()
@@ -242,6 +249,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(code, {"error": f"{message or HTTPStatus(code).phrase}."})
 
     def _serve(self) -> None:
+        if self.server.pages is not None and self.path.split("?")[0].split("/")[1:2] == [ROOT]:
+            self._serve_page(self.server.pages)
+            return
         begun = time.perf_counter()
         try:
             body = self._read()
@@ -257,6 +267,71 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.settimeout(self.server.limits.request_seconds)
         self._send(status, tree)
         self.server.count(time.perf_counter() - begun, refused=status >= 400)
+
+    def _serve_page(self, pages: ShopPages) -> None:
+        """Answer a browser. The token is the password that the browser asks for."""
+        begun = time.perf_counter()
+        try:
+            form = self._read_form()
+            self.server.connections.is_answered(self.connection)
+            answer = pages.answer(self.command, self.path, form)
+        except Refusal as refusal:
+            answer = Html(refusal.status, refused(str(refusal)))
+        except TimeoutError:
+            self.close_connection = True
+            answer = Html(408, refused("The request did not arrive in time."))
+        self.server.connections.waits(self.connection)
+        self.connection.settimeout(self.server.limits.request_seconds)
+        self._send_page(answer)
+        self.server.count(time.perf_counter() - begun, refused=answer.status >= 400)
+
+    def _read_form(self) -> dict[str, str]:
+        """The fields of a form. Raises Refusal, also for a form that another site has sent."""
+        self._check_password()
+        self._check_host()
+        origin = self.headers.get("Origin")
+        if self.command == "POST" and origin is not None and urlsplit(origin).netloc != self.headers.get("Host"):
+            self.close_connection = True
+            raise Refusal(403, "Expected a form of this server's own pages.")
+        body = self.rfile.read(self._length())
+        if body and self.headers.get_content_type() != FORM:
+            raise Refusal(415, f"Expected Content-Type: {FORM}.")
+        try:
+            return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10))
+        except ValueError as error:
+            raise Refusal(400, "Expected a form of at most 10 fields.") from error
+
+    def _check_password(self) -> None:
+        token = self.server.token
+        if not token:
+            return
+        kind, _, given = self.headers.get("Authorization", "").partition(" ")
+        try:
+            password = base64.b64decode(given, validate=True).partition(b":")[2] if kind.lower() == "basic" else b""
+        except (binascii.Error, ValueError):
+            password = b""
+        if not hmac.compare_digest(password, token.encode()):
+            self.close_connection = True
+            raise Refusal(401, "Expected the server's token as the password, under any name.")
+
+    def _send_page(self, answer: Html) -> None:
+        body = answer.body.encode("utf-8", "replace")
+        self.send_response(answer.status)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
+        self.send_header("Content-Security-Policy", f"{policy}; frame-ancestors 'none'")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "same-origin")
+        self.send_header("Cache-Control", "no-store")
+        if answer.location:
+            self.send_header("Location", answer.location)
+        if answer.status == 401:
+            self.send_header("WWW-Authenticate", 'Basic realm="heedful"')
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
 
     def _read(self) -> Tree:
         """The request's body. Raises Refusal. The connection is closed if a body is left unread."""

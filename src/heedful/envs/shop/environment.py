@@ -7,21 +7,26 @@ run, and it does not tell an agent what it clicked in vain. Deviations: docs/sho
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 from heedful.envs.common.answers import answer_fault_line, free_text_rules
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
 from heedful.envs.common.demonstrations import played_through
+from heedful.envs.common.foreign import harmless
 from heedful.envs.common.knobs import check_choice, check_range
-from heedful.envs.common.tasks import task_of
+from heedful.envs.common.tasks import split_of
 from heedful.envs.shop.drawn import ATTRIBUTES, LARGEST, SHADES, SIZES, TYPES, DrawnShop, Rules, Searched, draw
 from heedful.envs.shop.pages import BACK, BUY, NEXT, PREV, Page, written
+from heedful.envs.shop.prepared import GoalKind, PreparedShop, open_shop
+from heedful.envs.shop.products import Catalogue, Goal
 from heedful.envs.shop.replies import read_action
-from heedful.envs.shop.solver import Solver, turns_needed
+from heedful.envs.shop.solver import FiledSolver, Solver, turns_needed
 from heedful.envs.shop.visit import Done, FeaturesAt, Floor, Visit
 from heedful.types import Ending, Task
 
@@ -52,6 +57,12 @@ class Shop(SolvableEnvironment):
 
     turns: int = 9
     """Actions of a visit."""
+    catalogue: str = ""
+    """A folder that `heedful prepare-shop` made, in place of drawn shops."""
+    goals: Literal["auto", "human", "synthetic"] = "auto"
+    """Prepared catalogues: instructions that people wrote, or synthetic ones. `auto`: human ones if there are any."""
+    every_goal: bool = False
+    """Prepared catalogues: also play goals that their own product cannot meet, so that no purchase earns 1."""
     products: int = 9
     """Drawn shops: products."""
     rivals: int = 5
@@ -99,7 +110,23 @@ class Shop(SolvableEnvironment):
         check_choice(self.name, "searched", self.searched, Searched)
         check_range(self.name, "per_page", self.per_page, 1, 50)
         check_range(self.name, "characters", self.characters, 0)
-        self._check_drawn()
+        check_choice(self.name, "goals", self.goals, Literal["auto", "human", "synthetic"])
+        if self.catalogue:
+            self._kind(open_shop(self.catalogue))
+        else:
+            self._check_drawn()
+
+    def _kind(self, shop: PreparedShop) -> GoalKind:
+        """The kind of goals that is played. Raises ValueError if the catalogue has none."""
+        kinds: tuple[GoalKind, ...] = ("human", "synthetic") if self.goals == "auto" else (self.goals,)
+        found = next((kind for kind in kinds if shop.goals(kind, self.every_goal)), None)
+        if found is None:
+            unmet = sum(shop.goals(kind, True) for kind in kinds)
+            hint = f" {unmet} goals cannot be met by their own product: --env.every-goal true" if unmet else ""
+            raise ValueError(
+                f"shop: the catalogue {self.catalogue} has no {' or '.join(kinds)} goals that can be met.{hint}"
+            )
+        return found
 
     def _check_drawn(self) -> None:
         check_range(self.name, "asked", self.asked, 1, self.attributes - 2)
@@ -118,6 +145,10 @@ class Shop(SolvableEnvironment):
 
     @property
     def summary(self) -> str:
+        if self.catalogue:
+            shop = open_shop(self.catalogue)
+            rule = " Nouns by a rule, not by spaCy." if shop.summary.get("nouns") == "words" else ""
+            return f"Find, compare and buy one of {len(shop):,} products in {self.turns} turns.{rule}"
         return f"Find, compare and buy one of {self.products:,} products in {self.turns} turns."
 
     @property
@@ -144,50 +175,75 @@ class Shop(SolvableEnvironment):
         )
 
     def shop(self, seed: int) -> DrawnShop:
-        """The shop that a seed draws."""
+        """The drawn shop of a seed. Not for prepared catalogues."""
         return draw(self.rules, seed)
+
+    def goal(self, seed: int) -> Goal:
+        """What the customer of a seed wants."""
+        return _filed_goal(self, seed) if self.catalogue else self.shop(seed).goal
+
+    def stock(self, seed: int) -> Catalogue:
+        """The products of a seed's shop. Raises ValueError if the catalogue cannot be read."""
+        return open_shop(self.catalogue) if self.catalogue else self.shop(seed)
 
     def visit(self, seed: int) -> Visit:
         """A visit that begins."""
-        shop = self.shop(seed)
-        return Visit(shop, shop.goal, shop.brief_goal if self.brief else shop.goal.text, self.floor)
+        goal = self.goal(seed)
+        instruction = self.shop(seed).brief_goal if self.brief and not self.catalogue else goal.text
+        return Visit(self.stock(seed), goal, harmless(instruction), self.floor)
 
     def show(self, page: Page) -> str:
         """A page as this environment writes it."""
         return written(page, "brief" if self.brief else self.observation)
 
     def task(self, seed: int) -> Task:
-        return task_of(self.name, self.shop(seed).lines, seed)
+        """Of a prepared catalogue, the split follows the product, so its goals are never in two splits."""
+        goal = self.goal(seed)
+        state = f"{goal.product}\n{goal.text}" if self.catalogue else self.shop(seed).lines
+        digest = _digest(state)
+        return Task(
+            f"shop-{digest}", seed, split_of(_digest(goal.product) if self.catalogue else digest), (), self.name
+        )
 
     def episode(self) -> ShopEpisode:
         return ShopEpisode(self)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
-        """A search for the goal's type, or a click on some item, option or button of this shop."""
-        shop = self.shop(task.seed)
+        """A search for the goal's query, or a click on some item, option or button."""
+        goal, stock = self.goal(task.seed), self.stock(task.seed)
+        words = harmless(goal.query) or "product"
         if rng.random() < 0.25:
-            return f"search[{shop.wanted}]"
-        values = [value for _, values in shop.product(shop.goal.product).options for value in values]
-        found = shop.search(shop.wanted, self.per_page)
-        return f"click[{rng.choice([*found, *values, BACK.lower(), PREV, BUY.lower()])}]"
+            return f"search[{words}]"
+        values = [harmless(value) for _, values in stock.product(goal.product).options for value in values]
+        found = [harmless(id) for id in stock.search(words, self.per_page)]
+        return f"click[{rng.choice([*found, *filter(None, values), BACK.lower(), PREV, BUY.lower()])}]"
 
     def blind_answers(self, tasks: Sequence[Task]) -> Sequence[str]:
-        """Searches for the commonest types, clicks on the commonest ids and values, and the purchase."""
-        shops = [self.shop(task.seed) for task in tasks]
-        types = Counter(shop.wanted for shop in shops)
-        ids = Counter(id for shop in shops for id in shop.search(shop.wanted, 1))
-        values = Counter(value for shop in shops for _, value in shop.named_options)
+        """The commonest searches, clicks on what they find first and on the commonest values, and a purchase."""
+        goals = [(self.goal(task.seed), self.stock(task.seed)) for task in tasks]
+        queries = Counter(harmless(goal.query) for goal, _ in goals if harmless(goal.query))
+        ids = Counter(harmless(id) for goal, stock in goals for id in stock.search(goal.query, 1))
+        asked = [one if isinstance(one, str) else one[1] for goal, _ in goals for one in goal.options]
+        values = Counter(harmless(value) for value in asked if harmless(value))
         return [
-            *(f"search[{each}]" for each, _ in types.most_common(_BLIND_SEARCHES)),
+            *(f"search[{each}]" for each, _ in queries.most_common(_BLIND_SEARCHES)),
             *(f"click[{each}]" for each, _ in ids.most_common(_BLIND_ITEMS)),
             *(f"click[{each}]" for each, _ in values.most_common(_BLIND_VALUES)),
             f"click[{BUY.lower()}]",
         ]
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
-        """Play one visit that buys what fits. See `imperfect` and `template`."""
-        solver = Solver(self.shop(task.seed), self.rules, self.imperfect, self.template, rng)
-        return played_through(self.episode(), task, lambda episode: solver.reply(episode.visit))
+        """Play one visit that buys what fits. See `imperfect` and `template`.
+
+        Of a prepared catalogue the wanted product is searched by its title. Raises ValueError for `every_goal`.
+        """
+        if not self.catalogue:
+            solver = Solver(self.shop(task.seed), self.rules, self.imperfect, self.template, rng)
+            return played_through(self.episode(), task, lambda episode: solver.reply(episode.visit))
+        if self.every_goal:
+            raise ValueError("shop: goals that cannot be met are not demonstrated: leave out --env.every-goal.")
+        filed = FiledSolver(self.goal(task.seed), self.imperfect, self.template, rng)
+        return played_through(self.episode(), task, lambda episode: filed.reply(episode.visit, episode.turns_left))
 
     def full_rules(self) -> str:
         told = (
@@ -246,3 +302,13 @@ def _ending(paid: float | None, over: bool) -> Ending | None:
     if paid is None:
         return Ending.OUT_OF_TURNS if over else None
     return Ending.SOLVED if paid == 1.0 else Ending.FAILED
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(f"shop\n{text}".encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=4096)
+def _filed_goal(env: Shop, seed: int) -> Goal:
+    shop = open_shop(env.catalogue)
+    return shop.goal(env._kind(shop), env.every_goal, random.Random(f"shop:{seed}"))

@@ -9,10 +9,14 @@ import random
 
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.demonstrations import template_thought
+from heedful.envs.common.foreign import harmless
 from heedful.envs.shop.drawn import DrawnShop, Rules
 from heedful.envs.shop.pages import BUY, NEXT, PREV, Page, brief_price
-from heedful.envs.shop.products import Product
+from heedful.envs.shop.products import Goal, Product
+from heedful.envs.shop.replies import LONGEST_ACTION
+from heedful.envs.shop.reward import terms
 from heedful.envs.shop.visit import Visit
+from heedful.envs.shop.wishes import choices
 
 JOINT = " , "
 
@@ -92,6 +96,56 @@ class Solver:
                 value = self._rng.choice(option.values) if random_one else wanted[option.name]
                 return f"{thought} {value}", f"click[{value}]"
         return f"{thought} buy", f"click[{BUY.lower()}]"
+
+
+class FiledSolver:
+    """A demonstrated visit to a prepared catalogue: search the title, open what fits, choose, buy.
+
+    The title is known to the solver only, so its searches show the form and no skill.
+    """
+
+    def __init__(self, goal: Goal, imperfect: float, template: float, rng: random.Random) -> None:
+        self._goal, self._rng, self._imperfect, self._template = goal, rng, imperfect, template
+
+    def reply(self, visit: Visit, turns_left: int) -> str:
+        """The next reply. Raises ValueError where the visit cannot be ended well in the turns that are left."""
+        thought, action = self._next(visit)
+        if turns_left < 1 + (action != f"click[{BUY.lower()}]"):
+            raise ValueError("shop: this goal takes more turns than a visit has: raise --env.turns.")
+        if self._rng.random() < self._template:
+            thought = template_thought(self._rng)
+        return format_reply([action], thought)
+
+    def _next(self, visit: Visit) -> tuple[str, str]:
+        goal = self._goal
+        if visit.page == "search":
+            title = harmless(visit.catalogue.product(goal.product).title)
+            return f"search for {title}", f"search[{title[: LONGEST_ACTION // 2]}]"
+        if visit.page == "results":
+            return self._open(visit)
+        assert visit.product is not None
+        values = {pair: text for text, pair in visit.values().items()}
+        for name, value in (choices(visit.product, goal.options) or {}).items():
+            if visit.chosen.get(name) != value and name not in visit.chosen:
+                text = values[name, value]
+                if self._rng.random() < self._imperfect:
+                    text = self._rng.choice([each for (other, _), each in values.items() if other == name])
+                return f"{harmless(name)} should be {text}", f"click[{text}]"
+        return "all is chosen so buy", f"click[{BUY.lower()}]"
+
+    def _open(self, visit: Visit) -> tuple[str, str]:
+        listed = [line.id for line in visit.shown().listed]
+        if listed and self._rng.random() < self._imperfect:
+            taken = self._rng.choice(listed)
+            return f"{taken} fits", f"click[{taken}]"
+        for id in listed:
+            product = visit.catalogue.product(id)
+            chosen = choices(product, self._goal.options)
+            if chosen is not None and terms(product, self._goal, list(chosen.values())).reward == 1.0:
+                return f"{id} fits", f"click[{id}]"
+        if NEXT not in visit.clickable():
+            raise ValueError(f"shop: a search for the title of {self._goal.product} does not find it.")
+        return "none fits here", f"click[{NEXT}]"
 
 
 def turns_needed(rules: Rules, features_on_item: bool) -> int:
