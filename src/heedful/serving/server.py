@@ -13,8 +13,6 @@ connections. There is no TLS: put a reverse proxy or an SSH tunnel in front.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hmac
 import io
 import ipaddress
@@ -28,15 +26,15 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 from heedful.envs.common.deadline import DeadlineReader
 from heedful.envs.common.wire import LARGEST_FRAME, Tree, encode
+from heedful.serving.browser import HEADERS, check_own_form, fields_of, knows_token
 from heedful.serving.connections import Connections, Limits
 from heedful.serving.heads import BadHead, is_named, read_head
 from heedful.serving.service import Service
 from heedful.serving.sessions import Refusal, Sessions
-from heedful.serving.shop_pages import FORM, ROOT, Html, ShopPages, refused
+from heedful.serving.shop_pages import ROOT, Html, ShopPages, refused
 
 CONNECTION_IDLE = 300.0
 """Seconds after which a silent connection is closed."""
@@ -286,44 +284,21 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.count(time.perf_counter() - begun, refused=answer.status >= 400)
 
     def _read_form(self) -> dict[str, str]:
-        """The fields of a form. Raises Refusal, also for a form that another site has sent."""
-        self._check_password()
-        self._check_host()
-        origin = self.headers.get("Origin")
-        if self.command == "POST" and origin is not None and urlsplit(origin).netloc != self.headers.get("Host"):
-            self.close_connection = True
-            raise Refusal(403, "Expected a form of this server's own pages.")
-        body = self.rfile.read(self._length())
-        if body and self.headers.get_content_type() != FORM:
-            raise Refusal(415, f"Expected Content-Type: {FORM}.")
-        try:
-            return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10))
-        except ValueError as error:
-            raise Refusal(400, "Expected a form of at most 10 fields.") from error
-
-    def _check_password(self) -> None:
-        token = self.server.token
-        if not token:
-            return
-        kind, _, given = self.headers.get("Authorization", "").partition(" ")
-        try:
-            password = base64.b64decode(given, validate=True).partition(b":")[2] if kind.lower() == "basic" else b""
-        except (binascii.Error, ValueError):
-            password = b""
-        if not hmac.compare_digest(password, token.encode()):
-            self.close_connection = True
+        """The fields of a form. Raises Refusal. The connection is closed where its body is not read."""
+        closes, self.close_connection = self.close_connection, True
+        if self.server.token and not knows_token(self.headers.get("Authorization", ""), self.server.token):
             raise Refusal(401, "Expected the server's token as the password, under any name.")
+        self._check_host()
+        check_own_form(self.command, self.headers.get("Origin"), self.headers.get("Host"))
+        self.close_connection = closes
+        return fields_of(self.rfile.read(self._length()), self.headers.get_content_type())
 
     def _send_page(self, answer: Html) -> None:
         body = answer.body.encode("utf-8", "replace")
         self.send_response(answer.status)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
-        policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
-        self.send_header("Content-Security-Policy", f"{policy}; frame-ancestors 'none'")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Referrer-Policy", "same-origin")
-        self.send_header("Cache-Control", "no-store")
+        for name, value in HEADERS:
+            self.send_header(name, value)
         if answer.location:
             self.send_header("Location", answer.location)
         if answer.status == 401:

@@ -26,8 +26,6 @@ from heedful.types import Step
 ROOT = "page"
 """The first word of every address."""
 
-FORM = "application/x-www-form-urlencoded"
-
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222;
   background: #fff; }

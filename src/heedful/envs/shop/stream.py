@@ -40,7 +40,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def _items(path: Path, opening: bytes) -> Iterator[tuple[int, bytes]]:
-    """The items between the outer brackets, each with the line that it begins in. Raises ValueError for another file."""
+    """The items between the outer brackets, each with its first line. Raises ValueError for another file."""
     what = "a list" if opening == b"[" else "an object"
     with path.open("rb") as file:
         buffer = file.read(_CHUNK).removeprefix(b"\xef\xbb\xbf")

@@ -34,7 +34,7 @@ class Wish:
 def read_product(row: Any, attributes: tuple[str, ...]) -> Product:
     """The product of a row of `items_*.json`. `nouns` are left out. Raises Faulty."""
     if not isinstance(row, Mapping):
-        raise Faulty(f"a product is no object but {str(row):.40}")
+        raise Faulty(f"a product is no object but {row!s:.40}")
     id = _text(row, "asin")
     if not id or id == "nan" or len(id) > LONGEST_ID:
         raise Faulty(f"asin is {id[:20]!r}, expected 1 to {LONGEST_ID} characters")
@@ -91,7 +91,7 @@ def read_options(options: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def read_synthetic(row: Any) -> tuple[tuple[str, ...], Wish | None]:
     """The attributes of a product, and its synthetic wish if it has one, of a member of `items_ins_v2*.json`."""
     if not isinstance(row, Mapping):
-        raise Faulty(f"it is no object but {str(row):.40}")
+        raise Faulty(f"it is no object but {row!s:.40}")
     attributes = _texts(row, "attributes")
     instruction, asked = row.get("instruction"), _texts(row, "instruction_attributes")
     if not isinstance(instruction, str) or not instruction.strip() or not asked:
@@ -102,7 +102,7 @@ def read_synthetic(row: Any) -> tuple[tuple[str, ...], Wish | None]:
 def read_human(row: Any) -> Wish:
     """One instruction of `items_human_ins.json`. Raises Faulty."""
     if not isinstance(row, Mapping):
-        raise Faulty(f"an instruction is no object but {str(row):.40}")
+        raise Faulty(f"an instruction is no object but {row!s:.40}")
     instruction, asked = _text(row, "instruction"), _texts(row, "instruction_attributes")
     if not instruction.strip():
         raise Faulty("instruction is empty")
