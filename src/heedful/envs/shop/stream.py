@@ -72,11 +72,14 @@ def _items(path: Path, opening: bytes) -> Iterator[tuple[int, bytes]]:
             if closed:
                 break
             more = file.read(_CHUNK)
+            open_at = line + buffer[start:].count(b"\n", 0, len(buffer[start:]) - len(buffer[start:].lstrip()))
             if not more:
-                raise ValueError(f"Expected the end of {what} in {path}, but the file ends in the item of line {line}.")
+                raise ValueError(
+                    f"Expected the end of {what} in {path}, but the file ends in the item of line {open_at}."
+                )
             if len(buffer) - start > LONGEST_ITEM:
                 raise ValueError(
-                    f"Expected items of at most {LONGEST_ITEM:,} bytes in {path}; line {line} begins a longer one."
+                    f"Expected items of at most {LONGEST_ITEM:,} bytes in {path}; line {open_at} begins a longer one."
                 )
             buffer, place = buffer[start:] + more, place - start
             start = 0
