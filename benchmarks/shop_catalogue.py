@@ -23,7 +23,8 @@ from pathlib import Path
 
 def measured(part: str, *words: str) -> dict[str, float]:
     """What one part says of itself."""
-    ended = subprocess.run([sys.executable, __file__, "--part", part, *words], check=True, capture_output=True, text=True)
+    line = [sys.executable, __file__, "--part", part, *words]
+    ended = subprocess.run(line, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
     return found
 
@@ -45,8 +46,14 @@ def stream(products: int, folder: Path) -> dict[str, float]:
     with rows.open("w", encoding="utf-8") as file:
         for number in range(products):
             text = " ".join(rng.choices(words, k=400))
-            row = {"asin": f"B{number:09}", "name": text[:80], "full_description": text, "small_description": [text[:300]]}
-            row |= {"pricing": "$9.99", "product_category": "A › B", "query": "word", "customization_options": ""}
+            row = {"asin": f"B{number:09}", "name": text[:80], "full_description": text}
+            row |= {
+                "small_description": [text[:300]],
+                "pricing": "$9.99",
+                "product_category": "A › B",
+                "query": "word",
+                "customization_options": "",
+            }
             file.write(("[" if not number else ",\n") + json.dumps(row))
         file.write("]")
     before = costs()["cpu_s"]

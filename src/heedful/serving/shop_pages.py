@@ -30,6 +30,7 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222;
   background: #fff; }
 h1 { font-size: 1.3rem; } form { display: inline; } ul { list-style: none; padding: 0; }
+div { margin: .6rem 0; }
 button { font: inherit; padding: .2rem .7rem; margin: .1rem; border: 1px solid #789; border-radius: .3rem;
   background: #eef3f7; cursor: pointer; }
 button.chosen { background: #14532d; color: #fff; } button.buy { background: #1d4ed8; color: #fff; }
@@ -158,7 +159,7 @@ def _content(page: Page, form: str) -> str:
 
     if page.name == "search":
         return f"{form}<input name='search' size='40' autofocus required> <button>Search</button></form>"
-    parts = [f"<p>{''.join(button(text, 'buy' if text == 'Buy Now' else '') for text in page.buttons)}</p>"]
+    parts = [f"<div>{''.join(button(text, 'buy' if text == 'Buy Now' else '') for text in page.buttons)}</div>"]
     if page.name == "results":
         parts.append(f"<p>Page {page.number} of {page.pages}, results in all: {page.found}</p><ul>")
         parts += [f"<li>{button(one.id)} {escape(one.title)}, {escape(one.price)}</li>" for one in page.listed]
@@ -168,7 +169,7 @@ def _content(page: Page, form: str) -> str:
     for option in page.options:
         chosen = option.chosen if page.tells_chosen else ""
         values = "".join(button(value, "chosen" if value == chosen else "") for value in option.values)
-        parts.append(f"<p>{escape(option.name)}: {values}</p>")
+        parts.append(f"<div>{escape(option.name)}: {values}</div>")
     parts += [f"<p>{escape(text)}</p>" for text in page.body]
     if page.name != "item" and not page.body:
         parts.append(f"<p>No {page.name}.</p>")

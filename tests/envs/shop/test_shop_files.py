@@ -124,7 +124,7 @@ def test_prices_are_read_as_amounts_after_dollar_signs() -> None:
 
 def test_bad_rows_are_left_out_named_by_line_and_counted(tmp_path: Path) -> None:
     rows = [json.dumps(ROW), json.dumps(ROW | {"asin": "B02", "pricing": "free"}), "{nope}", json.dumps(ROW), "7"]
-    human = {"B01": [{"instruction": "i want a lamp", "instruction_attributes": []}, "x"]}
+    human = {"B01": [{"instruction": "i want a lamp", "instruction_attributes": []}, "x"], "B99": []}
     count = prepare(files(tmp_path, "[\n" + ",\n".join(rows) + "]", human), tmp_path / "out", "words")
     assert count.products == 1
     assert count.named[:3] == [
@@ -134,6 +134,7 @@ def test_bad_rows_are_left_out_named_by_line_and_counted(tmp_path: Path) -> None
     ]
     assert count.left_out["bad rows of items_few.json"] == 3
     assert count.left_out["products with the asin of an earlier one"] == 1
+    assert count.left_out["instructions of products that are not there"] == 1
 
 
 def test_a_folder_without_products_or_with_two_files_of_them_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal
 
 from heedful.envs.shop.search import words_of
 
@@ -51,9 +52,13 @@ def nouns_of(titles: Iterable[str], way: Way) -> Iterator[tuple[str, ...]]:
         for title in titles:
             yield tuple(word for word in words_of(title) if word not in STOP_WORDS)
         return
+    for parsed in _model().pipe(titles, batch_size=256):
+        yield tuple(token.text.lower() for token in parsed if token.pos_ in ("NOUN", "PROPN"))
+
+
+@lru_cache(maxsize=1)
+def _model() -> Any:
     check_spacy()
     import spacy
 
-    model = spacy.load(MODEL, disable=["ner", "parser", "lemmatizer"])
-    for parsed in model.pipe(titles, batch_size=256):
-        yield tuple(token.text.lower() for token in parsed if token.pos_ in ("NOUN", "PROPN"))
+    return spacy.load(MODEL, disable=["ner", "parser", "lemmatizer"])

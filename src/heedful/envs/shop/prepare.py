@@ -28,17 +28,22 @@ from heedful.envs.shop.stream import listed, named
 from heedful.envs.shop.webshop import Faulty, Wish, read_human, read_product, read_synthetic
 from heedful.envs.shop.wishes import meetable, why_unmet
 
+_ASIDE = "instructions.sqlite"
+"""The rows of the instruction files, until the catalogue is ready."""
+
 _ROWS_NAMED = 5
 _AT_ONCE = 1000
 
 _TABLES = f"""
-PRAGMA journal_mode = OFF;
-PRAGMA synchronous = OFF;
-PRAGMA cache_size = -65536;
+PRAGMA main.journal_mode = OFF;
+PRAGMA aside.journal_mode = OFF;
+PRAGMA main.synchronous = OFF;
+PRAGMA aside.synchronous = OFF;
+PRAGMA main.cache_size = -65536;
+CREATE TABLE aside.told (id TEXT, kind TEXT, line INTEGER, body TEXT);
 CREATE TABLE products (place INTEGER PRIMARY KEY, id TEXT UNIQUE, body TEXT);
 CREATE TABLE goals (
     number INTEGER PRIMARY KEY, kind TEXT, product INTEGER, body TEXT, options TEXT, in_all INTEGER, in_met INTEGER);
-CREATE TABLE told (id TEXT, kind TEXT, line INTEGER, body TEXT);
 {SCHEMA}
 """
 
@@ -132,14 +137,18 @@ def _written(
     part = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         with sqlite3.connect(part / FILE, isolation_level=None) as tables:
+            tables.execute("ATTACH ? AS aside", (str(part / _ASIDE),))
             tables.executescript(_TABLES)
             tables.execute("BEGIN")
             _fill(tables, fill(tables), nouns, count, progress)
-            tables.execute("DROP TABLE told")
+            missing = "SELECT COUNT(DISTINCT id) FROM told WHERE id NOT IN (SELECT id FROM products)"
+            count.left_out["instructions of products that are not there"] += tables.execute(missing).fetchone()[0]
+            count.left_out = +count.left_out
             tables.execute("CREATE INDEX by_all ON goals (kind, in_all)")
             tables.execute("CREATE INDEX by_met ON goals (kind, in_met)")
             tables.execute("COMMIT")
         tables.close()
+        (part / _ASIDE).unlink()
         summary = {"version": VERSION, **source, "products": count.products, "goals": dict(count.goals)}
         summary |= {"met": dict(count.met), "left_out": dict(count.left_out)}
         (part / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
@@ -204,8 +213,8 @@ def _read_wishes(sources: Sources, tables: sqlite3.Connection, count: Count) -> 
     for kind, path in (("synthetic", sources.attributes), ("human", sources.human)):
         if path is not None:
             rows = ((id, kind, line, json.dumps(value)) for line, id, value in _members(path, count))
-            tables.executemany("INSERT INTO told VALUES (?, ?, ?, ?)", rows)
-    tables.execute("CREATE INDEX by_id ON told (id)")
+            tables.executemany("INSERT INTO aside.told VALUES (?, ?, ?, ?)", rows)
+    tables.execute("CREATE INDEX aside.by_id ON told (id)")
 
 
 def _members(path: Path, count: Count) -> Iterable[tuple[int, str, Any]]:
