@@ -18,6 +18,7 @@ from heedful.envs.common.tasks import evaluation_tasks
 from heedful.envs.countdown.environment import Countdown
 from heedful.envs.math.environment import MathProblems
 from heedful.envs.search_qa.environment import SearchQA
+from heedful.envs.shop.environment import Shop
 from heedful.envs.sudoku.environment import Sudoku
 from heedful.protocols import Environment
 from heedful.rollout.baselines import MOST_CANDIDATES, best_fixed_sequence
@@ -36,8 +37,10 @@ ENVIRONMENTS: list[Any] = [
     SearchQA(),
     SearchQA(instructions="brief", register="lines", asked=2, neighbours=True, show_reward=True, results=1, turns=2),
     SearchQA(instructions="brief", people_passages=True, names="words", notes=2, sorted_register=True, distractors=5),
+    Shop(),
+    Shop(instructions="brief", turns=16, hidden=1, features="item", sums=True, show_reward=True),
 ]
-BY_CLASS: list[Any] = [MathProblems(), Countdown(), Sudoku(), SearchQA()]
+BY_CLASS: list[Any] = [MathProblems(), Countdown(), Sudoku(), SearchQA(), Shop()]
 
 PIECES = (
     *(OPEN_THOUGHT, CLOSE_THOUGHT, OPEN_ANSWER, CLOSE_ANSWER, "||", " ", "\n", "12", "-3", "7/2", "4 apples", "(", ")"),
@@ -216,8 +219,8 @@ def test_blind_answers_are_different_and_few_and_the_best_of_them_solves_somethi
 
 @every_class
 def test_imperfect_demonstrations_fail_more_often_and_state_what_they_do(env: Any) -> None:
-    few = {"most_empties": 4} if env.name == "sudoku" else {}  # what fits into a single turn
-    noisy = dataclasses.replace(env, imperfect=1.0, turns=1, **few)
+    fewer = {"sudoku": {"turns": 1, "most_empties": 4}, "shop": {}}  # what fits into a single turn, if anything does
+    noisy = dataclasses.replace(env, imperfect=1.0, **fewer.get(env.name, {"turns": 1}))
     solved = 0
     for seed in range(60):
         task = noisy.task(seed)

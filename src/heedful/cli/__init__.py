@@ -33,6 +33,7 @@ COMMANDS = {
     "serve-env": ("heedful.cli.serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
     "index": ("heedful.cli.index", "build an index of passages, for the environment search_qa"),
     "serve-search": ("heedful.cli.serve_search", "serve an index of passages over HTTP, in two protocols"),
+    "prepare-shop": ("heedful.cli.prepare_shop", "prepare a catalogue for the environment shop, once"),
     "envs": ("heedful.cli.environments", "list the environments and presets"),
     "check-env": ("heedful.cli.check_env", "play anyone's environment and say which rules of the contract it breaks"),
     "doctor": ("heedful.cli.doctor", "what is installed, and what an inference server offers and lacks"),

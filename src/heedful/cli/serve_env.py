@@ -25,6 +25,7 @@ class ServeWords:
 
       heedful serve-env frozen_lake --env.slip 0.2 --env-workers 2
       heedful play remote --env.url http://127.0.0.1:8765
+      heedful serve-env shop --page
       heedful train remote --env.url http://127.0.0.1:8765 --model Qwen/Qwen2.5-0.5B-Instruct
     """
 
@@ -63,6 +64,8 @@ class ServeSettings:
     """Names by which clients call a server without a token, besides localhost and the addresses of this machine."""
     log_every: int = 10_000
     """Requests between two lines of log."""
+    page: bool = False
+    """Also show the shop's pages to a browser, at /page. For the environment shop."""
     token_file: str = ""
     """A file whose first line is the token that clients must send. Empty = the variable HEEDFUL_ENV_TOKEN, if set."""
 
@@ -73,6 +76,8 @@ class ServeSettings:
         for name in ("idle", "request_seconds"):
             if not 0.0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be a number of seconds above 0, found {getattr(self, name)}")
+        if self.page and getattr(self.env, "name", "") != "shop":
+            raise ValueError("--page is for the environment shop: other environments have no pages for a browser.")
         if self.port > 65535:
             raise ValueError(f"port must be at most 65535, found {self.port}")
 
@@ -93,6 +98,7 @@ def serve(settings: ServeSettings) -> int:
     from heedful.serving.server import EnvironmentServer, check_address
     from heedful.serving.service import Service
     from heedful.serving.sessions import Sessions
+    from heedful.serving.shop_pages import ROOT, ShopPages
 
     token = read_token(settings.token_file)
     check_address(settings.host, token)
@@ -110,9 +116,12 @@ def serve(settings: ServeSettings) -> int:
         sessions = Sessions(env.episode, settings.sessions, settings.idle)
         service = Service(settings.env, sessions)
         address, names = (settings.host, settings.port), settings.host_name
-        with EnvironmentServer(address, service, sessions, token, limits, _tell, names) as server:
+        pages = ShopPages(settings.env, settings.sessions, settings.idle) if settings.page else None
+        with EnvironmentServer(address, service, sessions, token, limits, _tell, names, pages) as server:
             try:
                 tell(f"serving {settings.env.name} at {server.url}, episodes in {where}{asks}; Ctrl-C ends it")
+                if pages is not None:
+                    tell(f"pages for a browser: {server.url}/{ROOT}{' (the password is the token)' if token else ''}")
                 server.serve_forever()
             except KeyboardInterrupt:
                 _tell("stopping")

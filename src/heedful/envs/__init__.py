@@ -22,6 +22,7 @@ REGISTRY: dict[str, str] = {
     "reasoning_gym": "heedful.envs.adapters.reasoning_gym.environment:ReasoningGym",
     "remote": "heedful.envs.remote.environment:Remote",
     "search_qa": "heedful.envs.search_qa.environment:SearchQA",
+    "shop": "heedful.envs.shop.environment:Shop",
     "sokoban": "heedful.envs.sokoban.environment:Sokoban",
     "sudoku": "heedful.envs.sudoku.environment:Sudoku",
     "textarena": "heedful.envs.adapters.textarena.environment:TextArena",

@@ -29,9 +29,11 @@ from typing import Any, Protocol
 
 from heedful.envs.common.deadline import DeadlineReader
 from heedful.envs.common.wire import LARGEST_FRAME, Tree, encode
+from heedful.serving.browser import HEADERS, check_own_form, fields_of, knows_token
 from heedful.serving.connections import Connections, Limits
 from heedful.serving.heads import BadHead, is_named, read_head
 from heedful.serving.sessions import Refusal, Sessions
+from heedful.serving.shop_pages import ROOT, Html, ShopPages, refused
 
 CONNECTION_IDLE = 300.0
 """Seconds after which a silent connection is closed."""
@@ -82,14 +84,16 @@ class EnvironmentServer(ThreadingHTTPServer):
         limits: Limits,
         tell: Callable[[str], None],
         names: Sequence[str] = (),
+        pages: ShopPages | None = None,
     ) -> None:
         """`sessions`: the episodes that the service holds, if it holds any. `names`: host names by which clients may
-        call a server without a token, besides those of this machine."""
+        call a server without a token, besides those of this machine. `pages`: for browsers, if there are any."""
         check_address(address[0], token)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         self.service, self.sessions, self.token, self.limits = service, sessions, token, limits
         self.names = (address[0], *names)
+        self.pages = pages
         self._tell = tell
         self.connections = Connections(limits)
         self._counting = threading.Lock()
@@ -252,6 +256,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(code, {"error": f"{message or HTTPStatus(code).phrase}."})
 
     def _serve(self) -> None:
+        if self.server.pages is not None and self.path.split("?")[0].split("/")[1:2] == [ROOT]:
+            self._serve_page(self.server.pages)
+            return
         begun = time.perf_counter()
         try:
             body = self._read()
@@ -267,6 +274,48 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.settimeout(self.server.limits.request_seconds)
         self._send(status, tree)
         self.server.count(time.perf_counter() - begun, refused=status >= 400)
+
+    def _serve_page(self, pages: ShopPages) -> None:
+        """Answer a browser. The token is the password that the browser asks for."""
+        begun = time.perf_counter()
+        try:
+            form = self._read_form()
+            self.server.connections.is_answered(self.connection)
+            answer = pages.answer(self.command, self.path, form)
+        except Refusal as refusal:
+            answer = Html(refusal.status, refused(str(refusal)))
+        except TimeoutError:
+            self.close_connection = True
+            answer = Html(408, refused("The request did not arrive in time."))
+        self.server.connections.waits(self.connection)
+        self.connection.settimeout(self.server.limits.request_seconds)
+        self._send_page(answer)
+        self.server.count(time.perf_counter() - begun, refused=answer.status >= 400)
+
+    def _read_form(self) -> dict[str, str]:
+        """The fields of a form. Raises Refusal. The connection is closed where its body is not read."""
+        closes, self.close_connection = self.close_connection, True
+        if self.server.token and not knows_token(self.headers.get("Authorization", ""), self.server.token):
+            raise Refusal(401, "Expected the server's token as the password, under any name.")
+        self._check_host()
+        check_own_form(self.command, self.headers.get("Origin"), self.headers.get("Host"))
+        self.close_connection = closes
+        return fields_of(self.rfile.read(self._length()), self.headers.get_content_type())
+
+    def _send_page(self, answer: Html) -> None:
+        body = answer.body.encode("utf-8", "replace")
+        self.send_response(answer.status)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in HEADERS:
+            self.send_header(name, value)
+        if answer.location:
+            self.send_header("Location", answer.location)
+        if answer.status == 401:
+            self.send_header("WWW-Authenticate", 'Basic realm="heedful"')
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
 
     def _read(self) -> Tree:
         """The request's body. Raises Refusal. The connection is closed if a body is left unread."""

@@ -1,0 +1,1 @@
+"""Shop: search a catalogue, compare, choose options and buy."""

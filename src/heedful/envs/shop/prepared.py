@@ -1,0 +1,148 @@
+"""A prepared catalogue: products, goals and the index of a folder, read from SQLite when they are needed."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+import warnings
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from heedful.configuration.jsontext import parse_json, read_json
+from heedful.envs.shop.postings import Lengths, best
+from heedful.envs.shop.prices import drawn_limit
+from heedful.envs.shop.products import NO_LIMIT, Goal, Product
+from heedful.envs.shop.webshop import Wish
+
+FILE, SUMMARY = "catalogue.sqlite", "catalogue.json"
+
+VERSION = 1
+"""Of the tables. Another one has to be prepared again."""
+
+GoalKind = Literal["human", "synthetic"]
+
+
+def is_prepared(folder: Path) -> bool:
+    """Whether a folder holds a catalogue."""
+    return (folder / FILE).is_file() and (folder / SUMMARY).is_file()
+
+
+def goal_of(product: Product, wish: Wish, options: tuple[tuple[str, str], ...]) -> Goal:
+    """The goal of a wish. `options`: those that a synthetic one asks for.
+
+    The price limit comes from a generator that is named by the asin and the goal, so it is the same in every run.
+    """
+    asked: tuple[str, ...] | tuple[tuple[str, str], ...] = wish.options if wish.kind == "human" else options
+    told = ", and ".join(f"{name}: {value}" for name, value in options) if wish.kind == "synthetic" else ""
+    text = f"{wish.instruction}{f' with {told}' if told else ''}"
+    limit = drawn_limit(product.price, f"{product.id}:{text}")
+    return Goal(
+        product=product.id,
+        text=text if limit == NO_LIMIT else f"{text}, and price lower than {limit:.2f} dollars",
+        query=product.query,
+        category=product.category,
+        nouns=product.nouns,
+        attributes=wish.attributes,
+        options=asked,
+        limit=limit,
+    )
+
+
+class PreparedShop:
+    """The catalogue of a folder. Each thread has a connection of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises ValueError where the folder is no catalogue, or one of another version."""
+        check_folder(folder)
+        self._folder = folder
+        self._threads = threading.local()
+        self.summary: dict[str, Any] = read_json(folder / SUMMARY)
+        if self.summary.get("version") != VERSION:
+            raise ValueError(f"shop: the catalogue in {folder} was prepared by another version: prepare it again.")
+        if self.summary.get("nouns") == "words":
+            warnings.warn(
+                f"shop: the catalogue in {folder} was prepared without spaCy. The reward's nouns are all words of a "
+                "title but stop words, and some purchases are paid otherwise than published (docs/shop.md).",
+                stacklevel=2,
+            )
+        self._lengths = Lengths(self._tables)
+        self._product = lru_cache(maxsize=512)(self._read)
+
+    @property
+    def _tables(self) -> sqlite3.Connection:
+        tables = getattr(self._threads, "tables", None)
+        if tables is None:
+            where = (self._folder / FILE).resolve().as_uri()
+            tables = self._threads.tables = sqlite3.connect(f"{where}?mode=ro&immutable=1", uri=True)
+            tables.execute("PRAGMA cache_size = -8192")
+        found: sqlite3.Connection = tables
+        return found
+
+    def __len__(self) -> int:
+        return self._lengths.count
+
+    def search(self, words: str, most: int) -> list[str]:
+        places = best(self._tables, self._lengths, words, most)
+        asked = "SELECT id FROM products WHERE place = ?"
+        return [self._tables.execute(asked, (place,)).fetchone()[0] for place in places]
+
+    def product(self, id: str) -> Product:
+        return self._product(id)
+
+    def _read(self, id: str) -> Product:
+        row = self._tables.execute("SELECT body FROM products WHERE id = ?", (id,)).fetchone()
+        if row is None:
+            raise ValueError(f"shop: the catalogue in {self._folder} has no product {id!r}.")
+        return product_of(parse_json(row[0]))
+
+    def goals(self, kind: GoalKind, every: bool) -> int:
+        """How many goals there are: all, or those that their own product can meet. Synthetic ones by product."""
+        return int(self.summary["goals" if every else "met"].get(kind, 0))
+
+    def goal(self, kind: GoalKind, every: bool, rng: random.Random) -> Goal:
+        """A goal, drawn uniformly. Of a synthetic one the options are drawn, too."""
+        number = rng.randrange(self.goals(kind, every))
+        column = "in_all" if every else "in_met"
+        asked = f"SELECT product, body, options FROM goals WHERE kind = ? AND {column} = ?"
+        place, body, kept = self._tables.execute(asked, (kind, number)).fetchone()
+        (id,) = self._tables.execute("SELECT id FROM products WHERE place = ?", (place,)).fetchone()
+        product, read = self.product(id), parse_json(body)
+        wish = Wish(read["kind"], read["instruction"], tuple(read["attributes"]), tuple(read["options"]))
+        offered = product.options if every else [(name, values) for name, values in parse_json(kept)]
+        options = tuple((name, rng.choice(values)) for name, values in sorted(offered))
+        return goal_of(product, wish, options if kind == "synthetic" else ())
+
+
+def product_of(tree: dict[str, Any]) -> Product:
+    """A product as it was stored."""
+    options = tuple((name, tuple(values)) for name, values in tree["options"])
+    lists = {name: tuple(tree[name]) for name in ("attributes", "bullets", "nouns")}
+    return Product(**(tree | lists | {"options": options}))
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ValueError for what is no prepared catalogue, with the command that makes one."""
+    if is_prepared(folder):
+        return
+    if folder.is_file() or (folder.is_dir() and any(folder.glob("items_*.json"))):
+        download = folder.parent if folder.is_file() else folder
+        raise ValueError(
+            f"shop: {folder} is WebShop's download, which is prepared once: heedful prepare-shop {download} --out DIR. "
+            "Then play it with --env.catalogue DIR."
+        )
+    raise ValueError(f"shop: expected a folder that heedful prepare-shop made, found none at {folder}.")
+
+
+def open_shop(path: str) -> PreparedShop:
+    """The catalogue of a folder, opened once in a process for as long as it stays as it is."""
+    folder = Path(path).expanduser()
+    check_folder(folder)
+    told = (folder / FILE).stat()
+    return _opened(folder, (told.st_mtime_ns, told.st_size))
+
+
+@lru_cache(maxsize=4)
+def _opened(folder: Path, stamp: tuple[int, int]) -> PreparedShop:
+    return PreparedShop(folder)

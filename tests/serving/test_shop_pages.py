@@ -1,0 +1,203 @@
+"""A shop's pages in a browser: over HTTP, and in a real one where there is one."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from heedful.envs.shop.environment import Shop
+from heedful.rollout.workers import isolated
+from heedful.serving.connections import Limits
+from heedful.serving.server import EnvironmentServer
+from heedful.serving.service import Service
+from heedful.serving.sessions import Refusal, Sessions
+from heedful.serving.shop_pages import ShopPages
+from patience import PATIENCE
+
+ENV = Shop()
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@contextmanager
+def serving(env: Shop = ENV, token: str = "") -> Iterator[EnvironmentServer]:
+    import threading
+
+    with isolated(env, 0, PATIENCE) as played:
+        sessions = Sessions(played.episode, 10, 600.0)
+        pages = ShopPages(env, 10, 600.0)
+        address = ("127.0.0.1", 0)
+        server = EnvironmentServer(address, Service(env, sessions), sessions, token, Limits(), print, (), pages)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join(PATIENCE)
+
+
+class Browser:
+    """Follows redirects and sends the forms of the page that it shows."""
+
+    def __init__(self, server: EnvironmentServer, headers: dict[str, str] | None = None) -> None:
+        host, port = server.server_address[:2]
+        self.host = f"{host}:{port}"
+        self.connection = http.client.HTTPConnection(str(host), int(port), timeout=PATIENCE)
+        self.headers = headers or {}
+        self.place, self.status, self.body = "/page", 0, ""
+        self.answer_headers: dict[str, str] = {}
+
+    def ask(self, method: str, place: str, form: dict[str, str] | None = None, **headers: str) -> int:
+        body = None if form is None else urlencode(form)
+        more = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.connection.request(method, place, body, {**(FORM if form is not None else {}), **self.headers, **more})
+        response = self.connection.getresponse()
+        self.status, self.body = response.status, response.read().decode()
+        self.answer_headers = dict(response.getheaders())
+        if self.status == 303:
+            self.place = self.answer_headers["Location"]
+            return self.ask("GET", self.place)
+        return self.status
+
+    def send(self, **fields: str) -> int:
+        turn = re.search(r"name='turn' value='(\d+)'", self.body)
+        return self.ask("POST", self.place, ({"turn": turn[1]} if turn else {}) | fields)
+
+    @property
+    def text(self) -> str:
+        """What a person reads."""
+        return " ".join(unescape(re.sub(r"<[^>]*>", " ", self.body.split("</style>")[1])).split())
+
+
+def test_a_person_searches_chooses_and_buys_and_reads_the_terms_of_the_reward() -> None:
+    with serving() as server:
+        browser = Browser(server)
+        assert browser.ask("GET", "/page") == 200
+        assert "Start a visit" in browser.text
+        browser.ask("POST", "/page", {"seed": "0"})
+        assert "Find a kite that is modern and thin, with color white and size medium" in browser.text
+        browser.send(search="kite")
+        assert "Page 1 of 1, results in all: 6" in browser.text
+        browser.send(click="b")
+        browser.send(click="white")
+        assert "class='chosen'>white</button>" in browser.body
+        assert "Turns left: 6" in browser.text
+        browser.send(click="Buy Now")
+        assert "You bought kite modern quiet heavy" in browser.text
+        assert "attribute modern yes attribute thin no option color: white yes option size: medium no" in browser.text
+        assert "price 13, at most 30 yes" in browser.text
+        assert "Type: factor 1 (the query is the same, two parts of the category are the same" in browser.text
+        assert "Reward 0.600 = 1 x 3 of 5" in browser.text
+
+
+def test_a_form_that_is_sent_twice_spends_one_turn_and_a_click_in_vain_is_told() -> None:
+    with serving() as server:
+        browser = Browser(server)
+        browser.ask("POST", "/page", {"seed": "0"})
+        for _ in range(2):
+            browser.ask("POST", browser.place, {"turn": "0", "search": "kite"})
+        assert "Turns left: 8" in browser.text
+        browser.send(click="nothing of this page")
+        assert "Nothing happened: there is no such button on this page." in browser.text
+        for _ in range(8):
+            browser.send(click="nothing of this page")
+        assert "No purchase The turns are over" in browser.text
+
+
+def test_pages_have_no_script_and_load_nothing_from_elsewhere() -> None:
+    with serving() as server:
+        browser = Browser(server)
+        browser.ask("POST", "/page", {"seed": "1"})
+        browser.send(search="<script>alert(1)</script> kite lamp")
+        assert "<script" not in browser.body
+        assert not re.search(r"(src|href)=['\"](?!/page)", browser.body)
+        policy = browser.answer_headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert browser.answer_headers["Content-Type"] == "text/html; charset=utf-8"
+
+
+def test_a_page_needs_the_right_host_and_a_form_of_its_own() -> None:
+    with serving() as server:
+        browser = Browser(server)
+        assert browser.ask("GET", "/page", Host="evil.example") == 421
+    with serving() as server:
+        browser = Browser(server)
+        assert browser.ask("POST", "/page", {"seed": "0"}, Origin="http://evil.example") == 403
+    with serving() as server:
+        browser = Browser(server)
+        assert browser.ask("POST", "/page", {"seed": "0"}, Origin=f"http://{browser.host}") == 200
+        assert browser.ask("POST", "/page", {"seed": "-1"}) == 400
+        assert browser.ask("GET", "/page/0123456789") == 404
+        assert browser.ask("POST", "/page", {str(number): "" for number in range(20)}) == 400
+
+
+def test_with_a_token_the_browser_asks_for_it_as_a_password() -> None:
+    with serving(token="secret") as server:
+        assert Browser(server).ask("GET", "/page") == 401
+        browser = Browser(server)
+        browser.ask("GET", "/page")
+        assert browser.answer_headers["WWW-Authenticate"] == 'Basic realm="heedful"'
+        for password, status in (("secret", 200), ("wrong", 401), ("", 401)):
+            told = base64.b64encode(f"me:{password}".encode()).decode()
+            assert Browser(server, {"Authorization": f"Basic {told}"}).ask("GET", "/page") == status
+        assert Browser(server, {"Authorization": "Basic ???"}).ask("GET", "/page") == 401
+
+
+def test_visits_are_limited_and_idle_ones_are_closed() -> None:
+    now = [0.0]
+    pages = ShopPages(ENV, most=2, idle=10.0, clock=lambda: now[0])
+    for _ in range(2):
+        pages.answer("POST", "/page", {"seed": "0"})
+    with pytest.raises(Refusal, match="All 2 visits are in use"):
+        pages.answer("POST", "/page", {"seed": "0"})
+    now[0] = 11.0
+    assert pages.answer("POST", "/page", {"seed": "0"}).status == 303
+
+
+def test_other_paths_are_answered_as_without_pages() -> None:
+    with serving() as server:
+        browser = Browser(server)
+        assert browser.ask("GET", "/health") == 200
+        assert browser.body == '{"status":"ok","sessions":0}'
+
+
+BROWSER = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+)
+
+
+@pytest.mark.skipif(not BROWSER, reason="no Chromium is installed here")
+def test_a_real_browser_shows_the_page(tmp_path: Path) -> None:
+    with serving() as server:
+        browser = Browser(server)
+        browser.ask("POST", "/page", {"seed": "0"})
+        browser.send(search="kite")
+        switches = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path}",
+            "--window-size=900,700",
+        ]
+        shot = tmp_path / "page.png"
+        ended = subprocess.run(
+            [BROWSER, *switches, f"--screenshot={shot}", "--dump-dom", f"{server.url}{browser.place}"],
+            capture_output=True,
+            text=True,
+            timeout=2 * PATIENCE,
+            check=False,
+        )
+        assert "kite plain modern thin" in ended.stdout, ended.stderr[-500:]
+        assert ended.stdout.count("<button") == 7
