@@ -124,7 +124,9 @@ def test_effective_clusters_by_hand() -> None:
     # One of four differs by 4: deviations 3, -1, -1, -1, so (9 + 3)^2 / (81 + 3).
     assert effective_clusters([4.0, 0.0, 0.0, 0.0]) == pytest.approx(144 / 84, abs=0.005)
     assert effective_clusters([1.0, 0.0] * 8) == 16.0
-    assert effective_clusters([0.1, 0.2, 0.6]) == effective_clusters([1e9, 2e9, 6e9]) == effective_clusters([-1, -2, -6])
+    assert (
+        effective_clusters([0.1, 0.2, 0.6]) == effective_clusters([1e9, 2e9, 6e9]) == effective_clusters([-1, -2, -6])
+    )
     assert effective_clusters([2.0] * 5) == effective_clusters([1.0]) == effective_clusters([]) == 0.0
 
 

@@ -13,9 +13,7 @@ from heedful.run.presets import preset
 PIECES = re.compile(r"</?(?:think|answer)>| ?[A-Za-z][a-z]*| ?[0-9]|\n| ?[^A-Za-z0-9\s]|\s")
 """What a seedling's tokenizer never joins. Each is one token, or a few if it is rare."""
 
-SCAN = SearchQA(
-    instructions="brief", least_hops=2, most_hops=2, least_people=5, most_people=5, thought="scan", turns=3
-)
+SCAN = SearchQA(instructions="brief", least_hops=2, most_hops=2, least_people=5, most_people=5, thought="scan", turns=3)
 
 
 def test_a_scan_names_each_key_the_person_looked_for_and_the_value_where_they_are_the_same() -> None:

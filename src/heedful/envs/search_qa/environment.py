@@ -16,11 +16,12 @@ from typing import ClassVar
 
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, free_text_rules
-from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
+from heedful.envs.common.base import BaseEpisode, Played
 from heedful.envs.common.demonstrations import played_through, template_thought
 from heedful.envs.common.foreign import cut_at_word, harmless
 from heedful.envs.common.knobs import check_choice, check_range, check_share
 from heedful.envs.common.tasks import task_of
+from heedful.envs.common.tools import ToolEnvironment, text_tool
 from heedful.envs.search_qa.encyclopaedia import (
     MOST_HOPS,
     NAMES,
@@ -41,7 +42,7 @@ from heedful.envs.search_qa.server import Protocol
 from heedful.envs.search_qa.solver import searches_of, searches_of_drawn, walks_of
 from heedful.envs.search_qa.sources import Source
 from heedful.retrieval import Searcher
-from heedful.types import Ending, Task
+from heedful.types import Ending, Task, Tool
 
 _QUOTED = 60
 """Characters of an action in an effect."""
@@ -51,7 +52,7 @@ BLIND_ANSWERS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchQA(SolvableEnvironment):
+class SearchQA(ToolEnvironment):
     """Answer a question by searching in passages. The fields are the knobs.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
@@ -71,6 +72,10 @@ class SearchQA(SolvableEnvironment):
     """
 
     name: ClassVar[str] = "search_qa"
+    declared: ClassVar[tuple[Tool, ...]] = (
+        text_tool("search", "Search in the passages.", "query", "Words to search for.", "search[{}]"),
+        text_tool("finish", "Give the final answer.", "answer", "The answer alone.", "finish[{}]"),
+    )
 
     turns: int = 4
     """Searches and the answer. In the last turn only an answer counts."""
@@ -296,7 +301,12 @@ class SearchQA(SolvableEnvironment):
             "The answer is search[words], which shows passages on these words, or finish[answer], which is your final "
             "answer. Your last turn must be finish[answer], and the answer as short as can be."
         )
-        rules = free_text_rules(form, "search[words]", self.turns)
+        if self.tools:
+            form = (
+                "search shows passages on words, and finish gives your final answer. Your last turn must call finish, "
+                "and the answer must be as short as can be."
+            )
+        rules = free_text_rules(form, "search[words]", self.turns, self.tools)
         return f"Answer the question. Search for passages that help.\n{rules}"
 
 
@@ -316,7 +326,7 @@ class SearchEpisode(BaseEpisode[SearchQA]):
         return self._show("")
 
     def play(self, response: str) -> Played:
-        action = read_action(response)
+        action = read_action(response, self.env.tools)
         if action.verb == "finish":
             return self._finished(action)
         over = not self.turns_left

@@ -12,11 +12,13 @@ The verb is read without regard to case. The text reaches from the first `[` to 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from heedful.envs.common.answers import ReadAnswer, read_answer
 from heedful.envs.common.foreign import cut_at_word, harmless
+from heedful.types import Tool
 
 Verb = Literal["search", "finish"]
 
@@ -35,9 +37,9 @@ class ReadAction:
     read: ReadAnswer
 
 
-def read_action(reply: str) -> ReadAction:
-    """The action of a reply, or what is wrong with it."""
-    read = read_answer(reply, LONGEST_TEXT + len("finish[]"))
+def read_action(reply: str, tools: Sequence[Tool] = ()) -> ReadAction:
+    """The action of a reply, plain or as a call of one of the tools, or what is wrong with it."""
+    read = read_answer(reply, LONGEST_TEXT + len("finish[]"), tools)
     if read.fault:
         return ReadAction("", "", read)
     found = _ACTION.fullmatch(read.text)

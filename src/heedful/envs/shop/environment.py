@@ -16,11 +16,12 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 from heedful.envs.common.answers import answer_fault_line, free_text_rules
-from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
+from heedful.envs.common.base import BaseEpisode, Played
 from heedful.envs.common.demonstrations import played_through
 from heedful.envs.common.foreign import harmless
 from heedful.envs.common.knobs import check_choice, check_range
 from heedful.envs.common.tasks import split_of
+from heedful.envs.common.tools import ToolEnvironment, text_tool
 from heedful.envs.shop.drawn import ATTRIBUTES, LARGEST, SHADES, SIZES, TYPES, DrawnShop, Rules, Searched, draw
 from heedful.envs.shop.pages import BACK, BUY, NEXT, PREV, Page, written
 from heedful.envs.shop.prepared import GoalKind, PreparedShop, open_shop
@@ -28,13 +29,13 @@ from heedful.envs.shop.products import Catalogue, Goal
 from heedful.envs.shop.replies import read_action
 from heedful.envs.shop.solver import FiledSolver, Solver, turns_needed
 from heedful.envs.shop.visit import Done, FeaturesAt, Floor, Visit
-from heedful.types import Ending, Task
+from heedful.types import Ending, Task, Tool
 
 _BLIND_SEARCHES, _BLIND_ITEMS, _BLIND_VALUES = 8, 32, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shop(SolvableEnvironment):
+class Shop(ToolEnvironment):
     """Buy what an instruction asks for. The fields are the knobs.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
@@ -54,6 +55,12 @@ class Shop(SolvableEnvironment):
     """
 
     name: ClassVar[str] = "shop"
+    declared: ClassVar[tuple[Tool, ...]] = (
+        text_tool(
+            "search", "Search the shop. Works on the search page.", "words", "Words to search for.", "search[{}]"
+        ),
+        text_tool("click", "Press a button of the page.", "button", "The button, as the page writes it.", "click[{}]"),
+    )
 
     turns: int = 9
     """Actions of a visit."""
@@ -246,15 +253,16 @@ class Shop(SolvableEnvironment):
         return played_through(self.episode(), task, lambda episode: filed.reply(episode.visit, episode.turns_left))
 
     def full_rules(self) -> str:
+        search, click = ("search", "click") if self.tools else ("search[words]", "click[button]")
         told = (
             "You are in a shop. Find the product that the instruction asks for, choose its options, and buy it. You "
             "are paid for each asked attribute and option that fits, and for a price within the limit. A product of "
-            "another kind earns less.\nsearch[words] works on the search page. click[button] presses a button: "
+            f"another kind earns less.\n{search} works on the search page. {click} presses a button: "
             f"{BACK}, {PREV}, {NEXT}, a product's id, an option's value, Description, Features, Reviews, {BUY}. "
             f"{BUY} ends the visit."
         )
-        form = "The answer is one action."
-        return f"{told}\n{free_text_rules(form, 'search[red shoes]', self.turns)}"
+        form = "One call presses one button or searches once." if self.tools else "The answer is one action."
+        return f"{told}\n{free_text_rules(form, 'search[red shoes]', self.turns, self.tools)}"
 
 
 class ShopEpisode(BaseEpisode[Shop]):
@@ -269,7 +277,7 @@ class ShopEpisode(BaseEpisode[Shop]):
         return self._show()
 
     def play(self, response: str) -> Played:
-        action = read_action(response)
+        action = read_action(response, self.env.tools)
         done = Done("")
         if action.verb:
             done = (self.visit.search if action.verb == "search" else self.visit.click)(action.argument)

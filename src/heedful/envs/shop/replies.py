@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from heedful.envs.common.answers import ReadAnswer, read_answer
+from heedful.types import Tool
 
 LONGEST_ACTION = 1000
 """Characters of an action."""
@@ -25,9 +27,12 @@ class ReadAction:
     """The answer as written, and its fault if it has one."""
 
 
-def read_action(reply: str) -> ReadAction:
-    """Read one reply. Verbs count without regard to case, text from the first `[` to the last `]`."""
-    read = read_answer(reply, LONGEST_ACTION)
+def read_action(reply: str, tools: Sequence[Tool] = ()) -> ReadAction:
+    """Read one reply, plain or a call of one of the tools.
+
+    Verbs count without regard to case. The text reaches from the first `[` to the last `]`.
+    """
+    read = read_answer(reply, LONGEST_ACTION, tools)
     if read.fault:
         return ReadAction("", "", read)
     if _SEVERAL.search(read.text):
