@@ -96,3 +96,12 @@ def test_a_class_that_names_its_offer_is_asked_as_any_class() -> None:
     assert isinstance(Named(), Named)
     assert isinstance(Named(), Demonstrates)
     assert not isinstance(Echo(), Named)
+
+
+def test_a_property_that_raises_is_nothing_that_is_offered() -> None:
+    class Broken(Echo):
+        @property
+        def actions(self) -> tuple[str, ...]:
+            raise KeyError("no list")
+
+    assert not isinstance(Broken(), ListsActions)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+from heedful.guarded import Answered, guarded_call
 from heedful.types import (
     Conversation,
     CrossScores,
@@ -34,6 +35,11 @@ class Episode(Protocol):
         ...
 
 
+def _has(instance: object, name: str) -> bool:
+    """Like `hasattr`, also for a property of a user's environment that raises something else than AttributeError."""
+    return isinstance(guarded_call(lambda: getattr(instance, name)), Answered)
+
+
 if TYPE_CHECKING:
     from abc import ABCMeta as _ProtocolMeta
 else:
@@ -51,7 +57,7 @@ class _ByAttribute(_ProtocolMeta):
         if not vars(cls).get("_is_protocol"):
             return super().__instancecheck__(instance)
         asked = [each for each in cls.__mro__ if vars(each).get("_is_protocol") and each is not Protocol]
-        return all(hasattr(instance, name) for each in asked for name in vars(each) if not name.startswith("_"))
+        return all(_has(instance, name) for each in asked for name in vars(each) if not name.startswith("_"))
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ import pytest
 from heedful.envs.toys.echo import Echo
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.rollout import LockStep, Request
-from heedful.rollout.player import Player
+from heedful.rollout.player import Player, made
 from heedful.types import Conversation, Ending, Group, Observation, Prompt, Reply, Span, Step, Task
 
 OK = Step(Observation("more"))
@@ -96,6 +96,15 @@ def test_an_environment_that_raises_at_the_start_ends_as_an_error_with_its_text(
     trajectory = play([], begin=raising(KeyError("lake")))
     assert (trajectory.ending, trajectory.turns, trajectory.error) == (Ending.ERROR, (), "KeyError: 'lake'")
     assert trajectory.outcome is trajectory.reward is trajectory.success is None
+
+
+def test_an_episode_that_cannot_be_made_ends_as_an_error_with_its_text() -> None:
+    def broken() -> Any:
+        raise KeyError("no board")
+
+    player = Player(made(broken), task("a"), 0, 5)
+    assert player.ending is Ending.ERROR
+    assert player.trajectory(temperature=1.0, policy_version=0).error == "KeyError: 'no board'"
 
 
 def test_an_environment_that_raises_in_a_step_keeps_the_turns_before() -> None:

@@ -5,7 +5,7 @@ An episode can be left at any point (`quit`, Ctrl-D, Ctrl-C).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from heedful.cli.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
@@ -115,7 +115,7 @@ def main(argv: list[str]) -> int:
 
 def _in_full(env: Any) -> Any:
     """The environment with its rules in full: the presets of seedlings leave them out, and people need them."""
-    spoken = any(field.name == "instructions" for field in fields(env))
+    spoken = is_dataclass(env) and any(field.name == "instructions" for field in fields(env))
     return replace(env, instructions="full") if spoken else env
 
 
@@ -140,11 +140,11 @@ class _Watched:
 
 def _play_scripted(by: str, settings: ScriptedSettings) -> int:
     from heedful.console import SafeConsole
-    from heedful.rollout.player import Player
+    from heedful.rollout.player import Player, made
 
     console, env, task = SafeConsole(), settings.env, drawn_task(settings)
     answer = _player(by, settings, task, console)
-    episode = _Watched(env.episode())
+    episode = _Watched(made(env.episode))
     player = Player(episode, task, settings.member, env.turns)
     console.print(f"{env.name}, {named(task, settings.member)}", style="bold", soft_wrap=True)
     turn = 0
@@ -239,13 +239,13 @@ def _play_model(subject: Subject, settings: ModelSettings) -> int:
 
 def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, console: Console) -> int:
     from heedful.cli.token_information import show_listening
-    from heedful.rollout.player import Player
+    from heedful.rollout.player import Player, made
     from heedful.run.terminal import episode_text
     from heedful.seeds import derive
 
     env, sampling = settings.env, settings.policy.sampling(settings.sampling)
     policy = loaded.policy(sampling, derive(settings.seed, "play", settings.member))
-    player = Player(env.episode(), task, settings.member, env.turns, settings.context)
+    player = Player(made(env.episode), task, settings.member, env.turns, settings.context)
     while player.ending is None:
         player.advance(policy.respond([player.conversation])[0])
     trajectory = player.trajectory(policy.temperature, policy.version)

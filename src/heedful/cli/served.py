@@ -115,7 +115,7 @@ def play_server(line: CommandLine[Any]) -> int:
 
 def _play(model: ServedModel, settings: ServedPlaySettings, console: Console) -> int:
     from heedful.policies.served_text import text_alone
-    from heedful.rollout.player import Player
+    from heedful.rollout.player import Player, made
     from heedful.run.terminal import episode_text
     from heedful.seeds import derive
     from heedful.types import Group
@@ -123,7 +123,7 @@ def _play(model: ServedModel, settings: ServedPlaySettings, console: Console) ->
     env, task = settings.env, drawn_task(settings)
     console.print(f"{model.name} at {model.facts.url}: {named(task, settings.member)}", style="bold", soft_wrap=True)
     policy = model.policy(settings.sampling, derive(settings.seed, "play", settings.member))
-    player = Player(env.episode(), task, settings.member, env.turns, settings.context)
+    player = Player(made(env.episode), task, settings.member, env.turns, settings.context)
     while player.ending is None:
         player.advance(policy.answer(player.conversation)[0])
     trajectory = player.trajectory(policy.temperature, policy.version)

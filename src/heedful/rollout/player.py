@@ -9,12 +9,31 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from heedful.envs.common.wire import checked_observation, checked_step
-from heedful.guarded import Raised, guarded_call
+from heedful.guarded import Raised, RaisedElsewhere, guarded_call
 from heedful.protocols import Episode
 from heedful.rollout.context import FULL_HISTORY, Context
-from heedful.types import Conversation, Ending, Message, Observation, Reply, Task, Trajectory, Turn
+from heedful.types import Conversation, Ending, Message, Observation, Reply, Step, Task, Trajectory, Turn
 
 Answer = TypeVar("Answer")
+
+
+class _Unmade:
+    """Stands for an episode that the environment could not make: it breaks when it starts."""
+
+    def __init__(self, why: Raised) -> None:
+        self._why = why
+
+    def start(self, task: Task, member: int) -> Observation:
+        raise RaisedElsewhere(str(self._why))
+
+    def step(self, response: str) -> Step:
+        raise RaisedElsewhere(str(self._why))
+
+
+def made(make_episode: Callable[[], Episode]) -> Episode:
+    """A new episode. One that cannot be made costs itself, as one that breaks later does."""
+    answer = guarded_call(make_episode)
+    return _Unmade(answer) if isinstance(answer, Raised) else answer.value
 
 
 class Player:

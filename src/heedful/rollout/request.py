@@ -9,7 +9,7 @@ from typing import Protocol
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Episode, Policy
 from heedful.rollout.context import FULL_HISTORY, Context
-from heedful.rollout.player import Player
+from heedful.rollout.player import Player, made
 from heedful.types import Group, Task
 
 
@@ -30,7 +30,7 @@ class Request:
 
     def seats(self) -> Iterator[tuple[Episode, Task, int]]:
         """An episode, its task and its member number for each player, in order. Episodes are made on demand."""
-        return ((self.make_episode(), task, member) for task in self.tasks for member in range(self.group_size))
+        return ((made(self.make_episode), task, member) for task in self.tasks for member in range(self.group_size))
 
     def player(self, seat: tuple[Episode, Task, int]) -> Player:
         """The player of one seat. Its episode starts here."""

@@ -14,6 +14,7 @@ from heedful import envs
 from heedful.algorithms.table import Grpo
 from heedful.configuration.trust import import_named, trust_typed
 from heedful.envs.common.contract import missing_from
+from heedful.guarded import Raised, guarded_call
 from heedful.policies.sampling import Sampling
 from heedful.run.config import EvaluationConfig, TrainConfig
 from heedful.seedlings.recipe import Seedling, nano
@@ -289,16 +290,20 @@ def _own_environment(name: str) -> Any:
             f"module:Class.{hint}"
         )
     trust_typed(name)
-    try:
-        env = import_named(name)()
-    except (ImportError, AttributeError, TypeError) as error:
+    made = guarded_call(lambda: import_named(name)())  # a user's code
+    if isinstance(made, Raised):
+        if isinstance(made.error, ValueError | OSError) and not isinstance(made.error, UnicodeError):
+            raise made.error  # a sentence about its knobs or its files
         raise ValueError(
-            f"Expected {name!r} to name an importable dataclass that can be made without arguments, found "
-            f"{type(error).__name__}: {error}. Run heedful from the folder that holds the module, or set PYTHONPATH."
-        ) from error
+            f"Expected {name!r} to name an importable dataclass that can be made without arguments, found {made}. "
+            "Run heedful from the folder that holds the module, or set PYTHONPATH."
+        ) from made.error
+    env: Any = made.value
     missing = missing_from(env)
     if missing:
         raise ValueError(
             f"Expected {name!r} to make an environment (`name`, `turns`, `task(seed)`, `episode()`), found {missing}."
         )
+    if not isinstance(env.name, str) or not env.name:
+        raise ValueError(f"Expected the `name` of the environment {name!r} to be a text, found {env.name!r}.")
     return env

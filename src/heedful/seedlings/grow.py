@@ -26,7 +26,7 @@ from heedful.models.replies import Tags
 from heedful.models.token_logits import token_logits
 from heedful.protocols import Demonstrates, Environment, PlayedElsewhere
 from heedful.rollout.context import FULL_HISTORY, Context
-from heedful.rollout.player import Player
+from heedful.rollout.player import Player, made
 from heedful.seedlings.recipe import Seedling, cache_root
 from heedful.seedlings.tokenizer import grow_tokenizer
 from heedful.seeds import derive, stream
@@ -201,7 +201,7 @@ def encode_windows(
     The replies are played again, because a window begins with the opening of an observation, and demonstrations do not
     hold it. Raises ValueError if the environment then shows something else than the demonstration.
     """
-    player = Player(env.episode(), task, 0, len(pairs), context)
+    player = Player(made(env.episode), task, 0, len(pairs), context)
     for shown, text in pairs:
         if player.ending is not None or player.observation.text != shown:
             found = player.observation.text if player.ending is None else f"the end: {player.ending.value}"

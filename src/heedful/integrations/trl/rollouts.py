@@ -15,7 +15,7 @@ from heedful.models.calls import tools_of
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
 from heedful.protocols import Environment, Policy
-from heedful.rollout.player import Player
+from heedful.rollout.player import Player, made
 from heedful.seeds import derive
 from heedful.types import Conversation, Prompt, Reply, Span, Task, Trajectory
 
@@ -90,7 +90,7 @@ class EnvironmentRollouts:
         members = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
         first = trainer.accelerator.process_index * len(prompts)
         players = [
-            Player(self.env.episode(), self._task(prompt), (first + place) % members, self.env.turns)
+            Player(made(self.env.episode), self._task(prompt), (first + place) % members, self.env.turns)
             for place, prompt in enumerate(prompts)
         ]
         live = [player for player in players if player.ending is None]
