@@ -131,14 +131,17 @@ class Drawn:
         return "\n".join(entries)
 
     def scan(self, walks: Sequence[tuple[list[str], int]]) -> str:
-        """The same walks, each step as the whole register: every key, the person looked for, and the value if they
-        are the same. So a value is found by the place of its entry, and no key has to be found by its content."""
-        parts = []
+        """The same walks, each step as the whole register: for every entry its key, the person looked for, its value,
+        and what has been found so far (`-`: nothing). So each word follows from words at fixed distances, in the
+        register or in the thought, and no key has to be found by its content."""
+        entries = []
         for people, number in walks:
-            for place, (person, found) in enumerate(zip(people, [*people[1:], number], strict=True), 1):
-                keys = [key for key, _ in (self.school.links if place < len(people) else self.school.numbers)]
-                parts.append(" , ".join(f"{key} {person} {found if key == person else '-'}" for key in keys))
-        return f"{self.school.name} : {' ; '.join(parts)}"
+            for place, (person, value) in enumerate(zip(people, [*people[1:], number], strict=True), 1):
+                found = "-"
+                for key, held in self.school.links if place < len(people) else self.school.numbers:
+                    found = str(value) if key == person else found
+                    entries.append(f"{key} {person} {held} {found}")
+        return f"{self.school.name} : {' '.join(entries)}"
 
     def passages(self, brief: bool) -> list[Passage]:
         """All that can be found. Everything is in the order in which it was drawn."""
