@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import http.client
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
@@ -16,12 +18,13 @@ from urllib.parse import urlencode
 import pytest
 
 from heedful.envs.shop.environment import Shop
+from heedful.envs.shop.pages import Listed, Option, Page
 from heedful.rollout.workers import isolated
 from heedful.serving.connections import Limits
 from heedful.serving.server import EnvironmentServer
 from heedful.serving.service import Service
 from heedful.serving.sessions import Refusal, Sessions
-from heedful.serving.shop_pages import ShopPages
+from heedful.serving.shop_pages import ShopPages, _content, refused
 from patience import PATIENCE
 
 ENV = Shop()
@@ -30,8 +33,6 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 @contextmanager
 def serving(env: Shop = ENV, token: str = "") -> Iterator[EnvironmentServer]:
-    import threading
-
     with isolated(env, 0, PATIENCE) as played:
         sessions = Sessions(played.episode, 10, 600.0)
         pages = ShopPages(env, 10, 600.0)
@@ -126,6 +127,24 @@ def test_pages_have_no_script_and_load_nothing_from_elsewhere() -> None:
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
         assert browser.answer_headers["Content-Type"] == "text/html; charset=utf-8"
+
+
+def test_all_text_of_a_page_is_escaped() -> None:
+    nasty = "<script>'\" onclick='x"
+    page = Page(
+        name="item",
+        instruction=nasty,
+        buttons=(nasty,),
+        item=Listed(nasty, nasty, nasty),
+        options=(Option(nasty, (nasty,), nasty),),
+        body=(nasty,),
+    )
+    for name in ("item", "results", "features"):
+        html = _content(dataclasses.replace(page, name=name, listed=(Listed(nasty, nasty, nasty),)), "<form>")
+        assert "<script" not in html
+        assert "' onclick" not in html
+        assert "&lt;script&gt;" in html
+    assert "<script" not in refused(nasty)
 
 
 def test_a_page_needs_the_right_host_and_a_form_of_its_own() -> None:

@@ -139,7 +139,7 @@ def code() -> TrainConfig:
 
 
 def search_qa() -> TrainConfig:
-    """SearchQA with drawn questions of two links in registers of five people, on a seedling of 0.2 million parameters."""
+    """SearchQA with drawn questions of two links in registers of five people, on a small seedling."""
     return TrainConfig(
         env=_env(
             "search_qa",

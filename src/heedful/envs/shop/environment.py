@@ -56,9 +56,7 @@ class Shop(ToolEnvironment):
 
     name: ClassVar[str] = "shop"
     declared: ClassVar[tuple[Tool, ...]] = (
-        text_tool(
-            "search", "Search the shop. Works on the search page.", "words", "Words to search for.", "search[{}]"
-        ),
+        text_tool("search", "Search for products, on the search page.", "words", "Words to search for.", "search[{}]"),
         text_tool("click", "Press a button of the page.", "button", "The button, as the page writes it.", "click[{}]"),
     )
 
