@@ -1,9 +1,9 @@
-"""The passages of an index on the disk: one JSON object a line, and where each line begins. Both are memory-mapped."""
+"""The passages of an index on the disk: one JSON object a line, and where each line begins (memory-mapped)."""
 
 from __future__ import annotations
 
 import json
-import mmap
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -42,12 +42,13 @@ class PassageStore:
 
     def __init__(self, folder: Path) -> None:
         self._places = np.memmap(folder / PLACES, "<u8", "r")
-        with (folder / PASSAGES).open("rb") as file:
-            self._lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # Read and not mapped: each mapped passage would keep the pages around it in the memory of the process.
+        self._lines = (folder / PASSAGES).open("rb")
 
     def __len__(self) -> int:
         return len(self._places) - 1
 
     def __getitem__(self, place: int) -> Passage:
-        row = parse_json(self._lines[int(self._places[place]) : int(self._places[place + 1])])
+        begin, end = int(self._places[place]), int(self._places[place + 1])
+        row = parse_json(os.pread(self._lines.fileno(), end - begin, begin))
         return Passage(row["id"], row["title"], row["text"])

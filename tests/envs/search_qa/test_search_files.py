@@ -11,7 +11,8 @@ import invented_files
 import pyarrow.parquet
 import pytest
 
-from heedful.envs.checking.check import QUICK, check
+from heedful.cli.index import index_file
+from heedful.envs.checking.check import QUICK, Effort, check
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.foreign import cut_at_word, harmless
 from heedful.envs.search_qa.environment import SearchQA
@@ -76,6 +77,13 @@ def test_a_file_keeps_the_contract(name: str) -> None:
     from dataclasses import replace
 
     report = check(filed(name), effort=replace(QUICK, seeds=200, episodes=10, processes=1, patience=PATIENCE))
+    assert report.ok, str(report)
+
+
+def test_an_index_on_the_disk_keeps_the_contract_and_other_processes_find_the_same(tmp_path: Path) -> None:
+    folder = index_file(EXAMPLES / "corpus.jsonl", tmp_path, "numpy")
+    env = SearchQA(questions=str(EXAMPLES / "flashrag.jsonl"), index=str(folder), instructions="brief")
+    report = check(env, effort=Effort(seeds=200, episodes=10, processes=2, patience=PATIENCE))
     assert report.ok, str(report)
 
 
