@@ -127,12 +127,12 @@ def code() -> TrainConfig:
             # Which program to try at random is luck. A fixed order can be learned.
             ordered=True,
         ),
-        seedling=Seedling(**_SMALL, init=0.06, steps=500, lr=4e-3, imperfect=0.3),
+        seedling=Seedling(**_SMALL, init=0.06, steps=700, lr=4e-3, imperfect=0.3),
         algorithm=Grpo(average="token"),
         optimizer=OptimizerConfig(lr=3e-4),
         steps=40,
         groups=8,
-        sampling=Sampling(tokens_per_turn=192),
+        sampling=Sampling(tokens_per_turn=240),
         # Each program is run in the sandbox, so a search for the best fixed one on 512 tasks takes minutes.
         evaluation=EvaluationConfig(samples=2, search_tasks=64),
     )
@@ -151,7 +151,7 @@ def search_qa() -> TrainConfig:
             # A walk needs names to be found by their content, which a seedling does not learn.
             thought="scan",
         ),
-        seedling=Seedling(**_SMALL, init=0.06, steps=400, lr=4e-3, imperfect=0.15),
+        seedling=Seedling(**_SMALL, init=0.06, steps=500, lr=4e-3, imperfect=0.15),
         algorithm=Grpo(average="token"),
         optimizer=OptimizerConfig(lr=3e-4),
         steps=40,

@@ -41,27 +41,31 @@ def test_a_search_goes_through_the_programs_in_order_and_ends_with_the_first_tha
         assert (thought.count(" no"), thought.count(" yes")) == (len(before), 1)
 
 
-def test_a_search_shows_the_value_between_the_operations_and_stops_a_result_at_its_first_wrong_digit() -> None:
+def test_a_search_shows_the_value_between_the_operations_and_the_wanted_digit_next_to_each_of_a_result() -> None:
     assert ORDERED.problem(1).statement == "8265 > 562 , 0896 > 698"
     thought, names = searched(ORDERED.drawn(1), ORDERED.operations, 0.0, random.Random(0))
     assert names == ("rest", "turn")
     assert thought == (
-        "want 562 : 8265 turn = 5628 : turn 8 no next 6 no rest 6 no big 568 no "
-        ": 8265 next = 9376 : turn 6 no next 0 no rest 3 no big 9 no : 8265 rest = 265 : turn 562 yes"
+        "want 562 : 8265 turn = 5628 : turn 85 no next 65 no rest 65 no big 55 66 82 no "
+        ": 8265 next = 9376 : turn 65 no next 05 no rest 35 no big 95 no : 8265 rest = 265 : turn 55 66 22 yes"
     )
 
 
-def test_every_result_of_a_search_is_that_of_its_program_as_far_as_it_is_written() -> None:
+def test_every_pair_of_a_search_is_a_digit_of_the_result_and_the_wanted_one() -> None:
     for seed in range(50):
         drawn = ORDERED.drawn(seed)
         given = list(drawn.inputs[0])
+        wanted = digits(apply(drawn.operations, given))
         thought, _ = searched(drawn, ORDERED.operations, 0.0, random.Random(0))
-        for part in thought.split(" : ")[2::2]:
-            words = part.split()
-            first = thought[: thought.index(part)].split()[-4]
-            for name, result, _ in zip(words[::3], words[1::3], words[2::3], strict=True):
-                whole = digits(apply((first, name), given))
-                assert whole.startswith(result.removesuffix("-"))
+        blocks = thought.split(" : ")[1:]
+        for head, tries in zip(blocks[::2], blocks[1::2], strict=True):
+            first = head.split()[1]
+            for tried in re.findall(r"([a-z]+)((?: [0-9-]{2})+) (?:yes|no)", tries):
+                made = digits(apply((first, tried[0]), given))
+                pairs = tried[1].split()
+                assert made.startswith("".join(pair[0] for pair in pairs).rstrip("-"))
+                assert wanted.startswith("".join(pair[1] for pair in pairs).rstrip("-"))
+                assert all(one == other for one, other in pairs[:-1])
 
 
 def test_a_search_that_gives_up_ends_with_a_program_that_it_found_wrong() -> None:
@@ -83,6 +87,24 @@ def test_a_demonstrated_search_is_answered_with_its_program_and_solves_the_task(
         episode = ORDERED.episode()
         episode.start(ORDERED.task(seed), 0)
         assert episode.step(reply).outcome == 1.0
+
+
+def test_a_demonstration_runs_nothing_and_shows_what_the_sandbox_would_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = replace(ORDERED, turns=2, imperfect=0.7)
+    demonstrated = [env.demonstrate(env.task(seed), random.Random(seed)) for seed in range(12)]
+    assert any(len(pairs) == 2 for pairs in demonstrated)
+    for seed, pairs in enumerate(demonstrated):
+        episode = env.episode()
+        shown = episode.start(env.task(seed), 0).text
+        for observation, reply in pairs:
+            assert shown == observation
+            shown = episode.step(reply).observation.text
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("a program was run")
+
+    monkeypatch.setattr("heedful.envs.code.environment._graded", refuse)
+    assert env.demonstrate(env.task(0), random.Random(0)) == demonstrated[0]
 
 
 def test_ordered_thoughts_are_for_programs_of_two_steps() -> None:

@@ -16,7 +16,7 @@ PIECES = re.compile(r"</?(?:think|answer)>| ?[A-Za-z][a-z]*| ?[0-9]|\n| ?[^A-Za-
 SCAN = SearchQA(instructions="brief", least_hops=2, most_hops=2, least_people=5, most_people=5, thought="scan", turns=3)
 
 
-def test_an_entry_of_a_scan_is_key_person_value_and_what_was_found_so_far() -> None:
+def test_an_entry_of_a_scan_is_value_key_person_and_what_was_found_so_far() -> None:
     first, second = SCAN.demonstrate(SCAN.task(1), random.Random(0))
     register = second[0].splitlines()[1]
     school, links, numbers = (part.strip() for part in register.replace(" ; ", " : ").split(" : "))
@@ -26,7 +26,7 @@ def test_an_entry_of_a_scan_is_key_person_value_and_what_was_found_so_far() -> N
         found = "-"
         for key, value in values.items():
             found = value if key == person else found
-            expected += [key, person, value, found]
+            expected += [value, key, person, found]
         person = found
     thought = second[1].removeprefix("<think>").split("</think>")[0]
     assert thought == f"{school} : {' '.join(expected)}"
@@ -40,10 +40,10 @@ def test_key_and_value_of_a_scan_are_as_far_from_each_other_as_in_the_register()
         register = observation.splitlines()[1].split()
         scan = reply.removeprefix("<think>").split("</think>")[0].split()
         links = len(register[: register.index(";") + 1])
-        for place in (2, 4):
-            assert scan[place:links:4] == register[place:links:4]
-            assert scan[links + place - 2 : 2 * links - 2 : 4] == register[place:links:4]
-            assert scan[2 * links + place - 4 :: 4] == register[links + place - 2 :: 4]
+        for place, copied in ((2, 3), (4, 2)):
+            assert scan[copied:links:4] == register[place:links:4]
+            assert scan[links + copied - 2 : 2 * links - 2 : 4] == register[place:links:4]
+            assert scan[2 * links + copied - 4 :: 4] == register[links + place - 2 :: 4]
 
 
 def test_a_scanned_demonstration_solves_the_task_and_an_imperfect_one_often_does_not() -> None:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 from heedful.envs.code.files import ProblemFile, check_named, open_problems
-from heedful.envs.code.grading import Grade, grade
+from heedful.envs.code.grading import Grade, grade, known_grade
 from heedful.envs.code.problems import NAMES, DrawnProblem, Problem, Rules, digits, draw, expression
 from heedful.envs.code.thoughts import searched, tried
 from heedful.envs.common.actions import format_reply
@@ -221,9 +221,10 @@ class Code(ToolEnvironment):
 
         A file's problem is answered with the file's solution. Raises ValueError where the file has none.
         """
-        return played_through(self.episode(), task, lambda episode: self._demonstrated(task.seed, rng))
+        return played_through(self.episode(), task, lambda episode: self._demonstrated(episode, rng))
 
-    def _demonstrated(self, seed: int, rng: random.Random) -> str:
+    def _demonstrated(self, episode: CodeEpisode, rng: random.Random) -> str:
+        seed = episode.seed
         thought = template_thought(rng) if rng.random() < self.template else ""
         if self.path:
             solution = self.problem(seed).solution
@@ -233,13 +234,15 @@ class Code(ToolEnvironment):
         drawn = self.drawn(seed)
         if self.ordered:
             search, names = searched(drawn, self.operations, self.imperfect, rng)
-            return format_reply([expression(names)], thought or search)
-        if rng.random() < self.imperfect:
+        elif rng.random() < self.imperfect:
             names = self._random(rng)
-            return format_reply([expression(names)], thought or tried(drawn, names))
-        wrong = [self._random(rng) for _ in range(rng.randint(0, self.tries))]
-        tries = " ".join(tried(drawn, names) for names in [*wrong, drawn.operations])
-        return format_reply([expression(drawn.operations)], thought or tries)
+            search = tried(drawn, names)
+        else:
+            names = drawn.operations
+            wrong = [self._random(rng) for _ in range(rng.randint(0, self.tries))]
+            search = " ".join(tried(drawn, each) for each in [*wrong, names])
+        episode.known = known_grade(self.problem(seed), names)
+        return format_reply([expression(names)], thought or search)
 
     def _random(self, rng: random.Random) -> tuple[str, ...]:
         return tuple(rng.choice(self.operations) for _ in range(self.steps))
@@ -260,22 +263,26 @@ class Code(ToolEnvironment):
 class CodeEpisode(BaseEpisode[Code]):
     """One episode of `Code`."""
 
-    __slots__ = ("best", "problem", "seed")
+    __slots__ = ("best", "known", "problem", "seed")
 
     seed: int
     problem: Problem
+    known: Grade | None
+    """The grade of the next reply, where a demonstration knows it. Then nothing is run."""
     best: float
 
     def begin(self, task: Task, member: int) -> str:
         self.seed = task.seed
         self.problem = self.env.problem(task.seed)
         self.best = 0.0
+        self.known = None
         return self._show()
 
     def play(self, response: str) -> Played:
         env = self.env
         read = read_program(response, env.tools)
-        result = None if read.fault else env.graded(self.seed, self.problem, read.text)
+        result = None if read.fault else self.known or env.graded(self.seed, self.problem, read.text)
+        self.known = None
         solved = result is not None and result.right
         self.best = max(self.best, result.passed / result.tests if result else 0.0)
         over = solved or not self.turns_left

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from heedful.envs.code.problems import Case, Problem
+from heedful.envs.code.problems import Case, Problem, apply
 from heedful.sandbox import NotPlain, Outcome, Sandbox, SandboxError
 
 _BUSY = 2.0
@@ -72,6 +72,15 @@ def grade(problem: Problem, program: str, sandbox: Sandbox, whole: bool) -> Grad
         if failure and not whole:
             break
     return Grade(passed, problem.tests, first)
+
+
+def known_grade(problem: Problem, names: tuple[str, ...]) -> Grade:
+    """What the tests of a drawn problem say of list operations. Nothing is run, since what they make is known."""
+    for number, case in enumerate(problem.cases, 1):
+        value = apply(names, case.given[0])
+        if value != case.expected:
+            return Grade(number - 1, problem.tests, Failure(number, "the value is wrong", repr(value)))
+    return Grade(problem.tests, problem.tests, None)
 
 
 def completed(problem: Problem, program: str) -> str:

@@ -1,15 +1,15 @@
 """The thoughts of demonstrations: programs tried on the first shown example, until one explains it.
 
 `tried` writes one program of any choice. `searched` goes through all programs of two operations in a fixed order. There
-the value between the two operations is written once, and a result ends at the first digit that differs from the wanted
-one. So each token follows from a few others, and a small model can learn the search exactly.
+the value between the two operations is written once. The wanted digit is next to each digit of a result, and a result
+ends at the first digit that differs. So each token follows from a few others, and a small model can learn the search exactly.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from itertools import product
+from itertools import product, zip_longest
 
 from heedful.envs.code.problems import DrawnProblem, apply, digits
 
@@ -47,9 +47,10 @@ def searched(
 
 
 def _compared(made: list[int], wanted: list[int]) -> str:
-    """The digits of `made` up to the first that differs from `wanted`. `-` stands for an end that comes too early."""
-    same = 0
-    while same < min(len(made), len(wanted)) and made[same] == wanted[same]:
-        same += 1
-    shown = "".join(map(str, made[: same + 1]))
-    return f"{shown}-" if same == len(made) < len(wanted) or not made else shown
+    """Each digit of `made` with the wanted one next to it, up to the first pair that differs. `-` stands for an end."""
+    pairs = []
+    for one, other in zip_longest(map(str, made), map(str, wanted), fillvalue="-"):
+        pairs.append(f"{one}{other}")
+        if one != other:
+            break
+    return " ".join(pairs) or "--"

@@ -131,16 +131,17 @@ class Drawn:
         return "\n".join(entries)
 
     def scan(self, walks: Sequence[tuple[list[str], int]]) -> str:
-        """The same walks, each step as the whole register: for every entry its key, the person looked for, its value,
+        """The same walks, each step as the whole register: for every entry its value, its key, the person looked for,
         and what has been found so far (`-`: nothing). So each word follows from words at fixed distances, in the
-        register or in the thought, and no key has to be found by its content."""
+        register or in the thought, and no key has to be found by its content. Key and person are next to each other,
+        because a small model learns to compare only there."""
         entries = []
         for people, number in walks:
             for place, (person, value) in enumerate(zip(people, [*people[1:], number], strict=True), 1):
                 found = "-"
                 for key, held in self.school.links if place < len(people) else self.school.numbers:
                     found = str(value) if key == person else found
-                    entries.append(f"{key} {person} {held} {found}")
+                    entries.append(f"{held} {key} {person} {found}")
         return f"{self.school.name} : {' '.join(entries)}"
 
     def passages(self, brief: bool) -> list[Passage]:
