@@ -20,7 +20,7 @@ from heedful.seedlings.recipe import Seedling, nano
 from heedful.training.optimizer_config import OptimizerConfig
 
 _SMALL: Mapping[str, int] = {"hidden": 64, "layers": 4, "heads": 4, "kv_heads": 2, "ffn": 192}
-"""The shape of seedlings whose episodes are long. They have about 220,000 parameters."""
+"""A shape for seedlings whose episodes are long: about 220,000 parameters."""
 
 
 def frozen_lake() -> TrainConfig:
@@ -137,29 +137,6 @@ def code() -> TrainConfig:
     )
 
 
-def search_qa() -> TrainConfig:
-    """SearchQA with drawn questions of two links in registers of five people, on a seedling of 0.2 million parameters."""
-    return TrainConfig(
-        env=_env(
-            "search_qa",
-            instructions="brief",
-            least_hops=2,
-            most_hops=2,
-            least_people=5,
-            most_people=5,
-            # A walk needs names to be found by their content, which a seedling does not learn.
-            thought="scan",
-        ),
-        seedling=Seedling(**_SMALL, init=0.06, steps=500, lr=4e-3, imperfect=0.15),
-        algorithm=Grpo(average="token"),
-        optimizer=OptimizerConfig(lr=3e-4),
-        steps=40,
-        groups=8,
-        sampling=Sampling(tokens_per_turn=96),
-        evaluation=EvaluationConfig(samples=2, search_tasks=128),
-    )
-
-
 def gymnasium() -> TrainConfig:
     """A game of gymnasium (Taxi) on the built-in seedling. Needs the extra gymnasium."""
     return TrainConfig(
@@ -224,7 +201,6 @@ PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
     "countdown": countdown,
     "sudoku": sudoku,
     "code": code,
-    "search_qa": search_qa,
     "gymnasium": gymnasium,
     "reasoning_gym": reasoning_gym,
     "textarena": textarena,
