@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # PyTorch comes first and alone, so that pip takes the build it prefers for this machine; the rest fits itself to it.
 TORCH := $(shell grep '^torch==' constraints.txt)
-EXTRAS := train,text,dev,docs,release,tensorboard,trl,math,code,gymnasium,reasoning-gym,textarena
+EXTRAS := train,text,dev,docs,release,tensorboard,trl,math,code,search,gymnasium,reasoning-gym,textarena
 
 .DEFAULT_GOAL := help
 .PHONY: help setup train test test-servers vllm-env lint metrics docs dist proofs clean

@@ -1,6 +1,6 @@
 """The command line: `heedful train | eval | play | audit | study | gradients | envs | check-env | serve-env | report`.
 
-`heedful doctor` shows what is installed.
+`heedful index` and `serve-search` prepare searches. `heedful doctor` shows what is installed.
 
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
@@ -30,6 +30,8 @@ COMMANDS = {
     "study": ("heedful.cli.study", "run a declared study: arms x seeds, tables with intervals, a page"),
     "gradients": ("heedful.cli.gradients", "signal and noise of a run's gradient, by reward variance"),
     "serve-env": ("heedful.cli.serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
+    "index": ("heedful.cli.index", "build an index of passages, for the environment search_qa"),
+    "serve-search": ("heedful.cli.serve_search", "serve an index of passages over HTTP, in two protocols"),
     "envs": ("heedful.cli.environments", "list the environments and presets"),
     "check-env": ("heedful.cli.check_env", "play anyone's environment and say which rules of the contract it breaks"),
     "doctor": ("heedful.cli.doctor", "what is installed, and what an inference server offers and lacks"),

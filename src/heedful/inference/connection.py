@@ -259,6 +259,6 @@ def _advice(status: int, path: str) -> str:
         return " Start vLLM with --enable-scale-out: without it there is no endpoint for token ids."
     if path.startswith("/v1/") and "lora" in path:
         return " Start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1."
-    if status == 404 and not path.startswith("/v1/"):
+    if status == 404 and not path.startswith(("/v1/", "/retrieve")):
         return " Start vLLM with VLLM_SERVER_DEV_MODE=1: without it there are no endpoints for weights."
     return ""

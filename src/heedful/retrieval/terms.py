@@ -9,19 +9,19 @@ from __future__ import annotations
 import re
 
 LONGEST_TERM = 64
-"""Characters. Of a longer one the first ones count."""
+"""Characters. A longer run is cut into several terms."""
 
 MOST_QUERIED = 64
 """Different terms of a query that count: the first ones."""
 
-_TERM = re.compile(
-    r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]|[^\W_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
-)
+_ASCII_TERM = re.compile(f"[a-z0-9]{{1,{LONGEST_TERM}}}")
+_IDEOGRAM = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_TERM = re.compile(rf"[{_IDEOGRAM}]|[^\W_{_IDEOGRAM}]{{1,{LONGEST_TERM}}}")
 
 
 def terms_of(text: str) -> list[str]:
     """The terms of a text in their order."""
-    return [term[:LONGEST_TERM] for term in _TERM.findall(text.lower())]
+    return (_ASCII_TERM if text.isascii() else _TERM).findall(text.lower())
 
 
 def queried(text: str) -> list[str]:

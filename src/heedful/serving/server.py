@@ -1,4 +1,4 @@
-"""The HTTP server of a `Service`: connections, limits, tokens and shutdown.
+"""The HTTP server of a `Service` or another one: connections, limits, tokens and shutdown.
 
 Connections, the size of a request, the time for its arrival, sessions and idle time are limited. If there is a token,
 every request except the health check needs it. Without a token the server listens on this machine only, and a request
@@ -25,13 +25,12 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Any
+from typing import Any, Protocol
 
 from heedful.envs.common.deadline import DeadlineReader
 from heedful.envs.common.wire import LARGEST_FRAME, Tree, encode
 from heedful.serving.connections import Connections, Limits
 from heedful.serving.heads import BadHead, is_named, read_head
-from heedful.serving.service import Service
 from heedful.serving.sessions import Refusal, Sessions
 
 CONNECTION_IDLE = 300.0
@@ -59,6 +58,14 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+class Answers(Protocol):
+    """What a server serves."""
+
+    def answer(self, method: str, path: str, body: Tree) -> tuple[int, Tree]:
+        """HTTP status and answer. `body`: the request's JSON, or `{}` if there is none. Raises Refusal."""
+        ...
+
+
 class EnvironmentServer(ThreadingHTTPServer):
     """An HTTP server that listens from its creation and answers in `serve_forever`. `tell` receives the log lines."""
 
@@ -69,14 +76,15 @@ class EnvironmentServer(ThreadingHTTPServer):
     def __init__(
         self,
         address: tuple[str, int],
-        service: Service,
-        sessions: Sessions,
+        service: Answers,
+        sessions: Sessions | None,
         token: str,
         limits: Limits,
         tell: Callable[[str], None],
         names: Sequence[str] = (),
     ) -> None:
-        """`names`: host names by which clients may call a server without a token, besides those of this machine."""
+        """`sessions`: the episodes that the service holds, if it holds any. `names`: host names by which clients may
+        call a server without a token, besides those of this machine."""
         check_address(address[0], token)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
@@ -116,6 +124,8 @@ class EnvironmentServer(ThreadingHTTPServer):
     def standing(self) -> str:
         """Sessions and refusals so far, for the log."""
         sessions = self.sessions
+        if sessions is None:
+            return f"{self._refused:,} requests refused"
         return (
             f"{sessions.opened:,} episodes begun, {sessions.open:,} open, {sessions.expired:,} closed as idle; "
             f"{self._refused:,} requests refused"
@@ -150,7 +160,7 @@ class EnvironmentServer(ThreadingHTTPServer):
     def service_actions(self) -> None:
         """Close idle sessions. `serve_forever` calls this between two connections, at least twice a second."""
         now = time.monotonic()
-        if now < self._next_sweep:
+        if self.sessions is None or now < self._next_sweep:
             return
         self._next_sweep = now + SWEEP_EVERY
         closed = self.sessions.sweep()

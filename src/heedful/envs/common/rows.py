@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
@@ -39,6 +40,11 @@ class JsonLines:
 
     def __len__(self) -> int:
         return len(self._offsets)
+
+    def line(self, row: int) -> int:
+        """The number of a row's line in the file, from 1."""
+        with self._path.open("rb") as file:
+            return file.read(self._offsets[row]).count(b"\n") + 1
 
     def __getitem__(self, row: int) -> Mapping[str, Any]:
         with self._path.open("rb") as file:
@@ -96,3 +102,60 @@ class ParquetRows:
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         for batch in self._file.iter_batches(_ROWS_AT_ONCE, columns=self._columns):
             yield from batch.to_pylist()
+
+
+class JsonList:
+    """The rows of a file that is one JSON list of objects. The memory holds where each begins, after one reading."""
+
+    def __init__(self, path: Path, who: str) -> None:
+        self._path, self._who = path, who
+        self._offsets = array("Q")
+        # Every byte is a character of this encoding, so that places in the text are places in the file.
+        text = path.read_bytes().decode("latin-1")
+        decoder = json.JSONDecoder()
+        place = _next(text, 3 if text.startswith("\xef\xbb\xbf") else 0)
+        if text[place : place + 1] != "[":
+            raise ValueError(f"{who}: expected one JSON list in {path}, found {text[:40]!r}. Lines end in .jsonl.")
+        place = _next(text, place + 1)
+        while text[place : place + 1] != "]":
+            self._offsets.append(place)
+            try:
+                place = _next(text, decoder.raw_decode(text, place)[1])
+            except (ValueError, RecursionError) as error:
+                raise ValueError(
+                    f"{who}: expected JSON in row {len(self._offsets)} of {path}, found {error}."
+                ) from None
+            if text[place : place + 1] == ",":
+                place = _next(text, place + 1)
+            elif text[place : place + 1] != "]":
+                raise ValueError(
+                    f"{who}: expected a comma or the end of the list after row {len(self._offsets)} of {path}."
+                )
+        self._count = len(self._offsets)
+        self._offsets.append(place)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, row: int) -> Mapping[str, Any]:
+        with self._path.open("rb") as file:
+            file.seek(self._offsets[row])
+            return self._read(row, file.read(self._offsets[row + 1] - self._offsets[row]))
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        return (self[row] for row in range(len(self)))
+
+    def _read(self, row: int, text: bytes) -> Mapping[str, Any]:
+        read = parse_json(text.rstrip().removesuffix(b","))
+        if not isinstance(read, dict):
+            raise ValueError(
+                f"{self._who}: expected a JSON object in row {row + 1} of {self._path}, found {text[:40]!r}."
+            )
+        return read
+
+
+def _next(text: str, place: int) -> int:
+    """The place of the next character that is no white space."""
+    while text[place : place + 1] in (" ", "\t", "\n", "\r") and place < len(text):
+        place += 1
+    return place

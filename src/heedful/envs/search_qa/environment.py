@@ -11,13 +11,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, free_text_rules
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
 from heedful.envs.common.demonstrations import played_through, template_thought
+from heedful.envs.common.foreign import cut_at_word, harmless
 from heedful.envs.common.knobs import check_choice, check_range, check_share
 from heedful.envs.common.tasks import task_of
 from heedful.envs.search_qa.encyclopaedia import (
@@ -32,9 +33,14 @@ from heedful.envs.search_qa.encyclopaedia import (
     draw,
     index_of,
 )
-from heedful.envs.search_qa.replies import ReadAction, read_action, written
+from heedful.envs.search_qa.files import open_questions
+from heedful.envs.search_qa.questions import FiledQuestion
+from heedful.envs.search_qa.replies import ReadAction, action_for, read_action, written
 from heedful.envs.search_qa.scores import exact_match, f1
-from heedful.envs.search_qa.solver import searches_of, walks_of
+from heedful.envs.search_qa.server import Protocol
+from heedful.envs.search_qa.solver import searches_of, searches_of_drawn, walks_of
+from heedful.envs.search_qa.sources import Source
+from heedful.retrieval import Searcher
 from heedful.types import Ending, Task
 
 _QUOTED = 60
@@ -68,6 +74,28 @@ class SearchQA(SolvableEnvironment):
 
     turns: int = 4
     """Searches and the answer. In the last turn only an answer counts."""
+    questions: str = ""
+    """Questions of your own in place of drawn ones: a .parquet, .jsonl or .json file in the form of Search-R1,
+    FlashRAG, RAGEN, HotpotQA, 2WikiMultihopQA or MuSiQue. They take one of `corpus`, `index` and `url`."""
+    corpus: str = ""
+    """A file of up to 100,000 passages, indexed in memory: .jsonl, .jsonl.gz or .json. `questions`: the passages that
+    come with the questions."""
+    index: str = ""
+    """The folder of an index that `heedful index` has built."""
+    url: str = ""
+    """A retrieval server in place of an index."""
+    protocol: Protocol = "search_r1"
+    """What the server speaks: `search_r1` (also verl's) or `ragen` (also rLLM's)."""
+    timeout: float = 30.0
+    """Seconds for one answer of the server."""
+    patience: float = 120.0
+    """Seconds for which a search waits for a server that is away or busy. Then the episode ends as an error."""
+    key_env: str = ""
+    """The environment variable with the server's key or token, if it wants one."""
+    skip_faulty: bool = False
+    """Leave out the rows of a file that hold no question or no answer, instead of refusing the file."""
+    characters: int = 400
+    """Files: most characters of a passage that is shown, cut at a word."""
     results: int = 3
     """Most passages that a search shows."""
     partial: float = 0.0
@@ -115,6 +143,7 @@ class SearchQA(SolvableEnvironment):
 
     def check(self) -> None:
         check_range(self.name, "results", self.results, 1, 100)
+        check_range(self.name, "characters", self.characters, 20, 100_000)
         check_share(self.name, "thoughtless", self.thoughtless)
         if self.template + self.thoughtless > 1:
             raise ValueError(
@@ -123,6 +152,7 @@ class SearchQA(SolvableEnvironment):
             )
         if not 0.0 <= self.partial < 1.0:
             raise ValueError(f"search_qa: partial must be at least 0 and less than 1, but is {self.partial}.")
+        self.place.check()
         self._check_drawn()
 
     def _check_drawn(self) -> None:
@@ -149,8 +179,25 @@ class SearchQA(SolvableEnvironment):
 
     @property
     def summary(self) -> str:
+        if self.questions:
+            return f"Answer the questions of {self.questions} by searching for passages."
         hops = f"{self.least_hops}" if self.least_hops == self.most_hops else f"{self.least_hops} to {self.most_hops}"
         return f"Answer questions of {hops} links about {1 + self.distractors} registers, by searching for passages."
+
+    @property
+    def place(self) -> Source:
+        """Where questions and passages are."""
+        return Source(
+            self.questions,
+            self.skip_faulty,
+            self.corpus,
+            self.index,
+            self.url,
+            self.protocol,
+            self.timeout,
+            self.patience,
+            self.key_env,
+        )
 
     @property
     def rules(self) -> Rules:
@@ -175,43 +222,70 @@ class SearchQA(SolvableEnvironment):
         """The encyclopaedia and question that a seed draws."""
         return draw(self.rules, seed)
 
+    def filed(self, seed: int) -> FiledQuestion:
+        """The question of a file that a seed draws. Raises ValueError if the file cannot be read."""
+        questions = open_questions(self.questions, self.skip_faulty)
+        return questions[_number(seed, len(questions))]
+
+    def question(self, seed: int) -> str:
+        """What a seed asks."""
+        return harmless(self.filed(seed).text) if self.questions else self.drawn(seed).question(self.brief)
+
     def golds(self, seed: int) -> tuple[str, ...]:
         """The right answers of a seed's question."""
-        return (self.drawn(seed).gold,)
+        return self.filed(seed).golds if self.questions else (self.drawn(seed).gold,)
+
+    def searcher(self, seed: int) -> Searcher:
+        """What answers the searches for a seed's question."""
+        return self.place.searcher() if self.questions else index_of(self.rules, seed, self.brief)
 
     def task(self, seed: int) -> Task:
-        drawn = self.drawn(seed)
-        hops = max(each.hops for each in drawn.asked)
-        return task_of(self.name, drawn.line, seed, (f"{hops} hops", "drawn"))
+        if not self.questions:
+            drawn = self.drawn(seed)
+            return task_of(self.name, drawn.line, seed, (f"{max(each.hops for each in drawn.asked)} hops", "drawn"))
+        questions = open_questions(self.questions, self.skip_faulty)
+        number = _number(seed, len(questions))
+        found = questions[number]
+        drawn_task = task_of(self.name, "\n".join([found.text, *found.golds]), seed)
+        tags = (f"{found.hops} hops", found.source) if found.hops else (found.source,)
+        return replace(drawn_task, split=questions.split(number), tags=tags)
 
     def episode(self) -> SearchEpisode:
         return SearchEpisode(self)
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
-        """A search for the question, or as often an answer of the right form."""
+        """A search for the question, or as often an answer of the right form: of a file, another question's."""
         if rng.random() < 0.5:
-            return written("search", self.drawn(task.seed).question(self.brief))
+            return action_for("search", self.question(task.seed))
+        if self.questions:
+            return action_for("finish", self.golds(rng.randrange(1 << 30))[0])
         return written("finish", " ".join(str(rng.randrange(self.values)) for _ in range(self.asked)))
 
     def blind_answers(self, tasks: Sequence[Task]) -> Sequence[str]:
         """The commonest right answers of `tasks`."""
         counted = Counter(self.golds(task.seed)[0] for task in tasks)
-        return [written("finish", gold) for gold, _ in counted.most_common(BLIND_ANSWERS)]
+        return [action_for("finish", gold) for gold, _ in counted.most_common(BLIND_ANSWERS)]
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Play one episode: find the register, follow the links in the thought, answer."""
         return played_through(self.episode(), task, lambda episode: self._demonstrated(task.seed, episode, rng))
 
     def _demonstrated(self, seed: int, episode: SearchEpisode, rng: random.Random) -> str:
-        drawn = self.drawn(seed)
         kind = rng.random()
         right = kind < self.template + self.thoughtless
-        searched = searches_of(drawn)[episode.turn :]
-        if searched and episode.turns_left > 1:
-            action, thought = written("search", searched[0]), searched[0]
+        imperfect = 0.0 if right else self.imperfect
+        first = searches_of(self.filed(seed)) if self.questions else searches_of_drawn(self.drawn(seed))
+        searched = first[episode.turn : self.turns - 1]
+        if searched:
+            action, thought = action_for("search", searched[0]), searched[0]
+        elif self.questions:
+            wrong = rng.random() < imperfect
+            gold = self.golds(rng.randrange(1 << 30) if wrong else seed)[0]
+            action, thought = action_for("finish", gold), f"it is {gold}"
         else:
-            walks = walks_of(drawn, 0.0 if right else self.imperfect, rng)
+            walks = walks_of(self.drawn(seed), imperfect, rng)
             action = written("finish", " ".join(str(number) for _, number in walks))
+            drawn = self.drawn(seed)
             thought = drawn.thought(walks) if self.thought == "walk" else drawn.scan(walks)
         if right:
             thought = template_thought(rng) if kind < self.template else ""
@@ -237,7 +311,7 @@ class SearchEpisode(BaseEpisode[SearchQA]):
 
     def begin(self, task: Task, member: int) -> str:
         self.seed = task.seed
-        self.question = self.env.drawn(task.seed).question(self.env.brief)
+        self.question = self.env.question(task.seed)
         self.searches = 0
         return self._show("")
 
@@ -277,12 +351,14 @@ class SearchEpisode(BaseEpisode[SearchQA]):
     def _found(self, query: str) -> str:
         """The passages that a search finds, as the agent reads them."""
         env = self.env
-        found = index_of(env.rules, self.seed, env.brief).search(query, env.results)
+        found = env.searcher(self.seed).search(query, env.results)
         if not found:
             return "none\n" if env.brief else "Nothing was found.\n"
         lines = []
         for place, each in enumerate(found, 1):
             title, text = each.passage.title, each.passage.text
+            if env.questions:  # of drawn ones the passages are our own
+                title, text = harmless(title), cut_at_word(harmless(text), env.characters)
             if env.show_titles and title:
                 text = f"{title} :{'' if text.startswith(chr(10)) else ' '}{text}" if env.brief else f"{title}: {text}"
             lines.append(text.strip() if env.brief else f"[{place}] {text}")
@@ -302,3 +378,8 @@ class SearchEpisode(BaseEpisode[SearchQA]):
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}..."
+
+
+def _number(seed: int, count: int) -> int:
+    """The question of a file that a seed draws."""
+    return random.Random(f"search_qa:{seed}").randrange(count)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heedful.envs.common.answers import ReadAnswer, read_answer
+from heedful.envs.common.foreign import cut_at_word, harmless
 
 Verb = Literal["search", "finish"]
 
@@ -52,3 +53,8 @@ def read_action(reply: str) -> ReadAction:
 def written(verb: Verb, text: str) -> str:
     """An action as an agent writes it."""
     return f"{verb}[{text}]"
+
+
+def action_for(verb: Verb, text: str) -> str:
+    """An action with a text that may be foreign or long: on one line, cut to what a reply may hold."""
+    return written(verb, cut_at_word(harmless(text), LONGEST_TEXT - len(" ...")).removesuffix(" ..."))

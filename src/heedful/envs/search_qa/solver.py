@@ -1,14 +1,16 @@
-"""The solver of drawn questions: what it searches for, and how it walks through the register."""
+"""The solver: what it searches for, and how it walks through a register."""
 
 from __future__ import annotations
 
 import random
 
+from heedful.envs.common.foreign import harmless
 from heedful.envs.search_qa.encyclopaedia import Drawn
+from heedful.envs.search_qa.questions import FiledQuestion
 
 
-def searches_of(drawn: Drawn) -> list[str]:
-    """The words that the solver searches for, turn by turn."""
+def searches_of_drawn(drawn: Drawn) -> list[str]:
+    """The words that the solver searches for, turn by turn: perhaps a person, then the school."""
     people = list(dict.fromkeys(each.person for each in drawn.asked)) if drawn.rules.people_passages else []
     return [*people[:1], drawn.school.name]
 
@@ -28,3 +30,9 @@ def walks_of(drawn: Drawn, imperfect: float, rng: random.Random) -> list[tuple[l
         number = rng.randrange(drawn.rules.values) if wrong else drawn.school.number(people[-1])
         walks.append((people, number))
     return walks
+
+
+def searches_of(question: FiledQuestion) -> list[str]:
+    """What the solver of a file's question searches for: the titles of the passages that hold the answer, if it can."""
+    titles = [harmless(each.title) for each in question.gold_passages if harmless(each.title)]
+    return list(dict.fromkeys(titles)) or [question.text]

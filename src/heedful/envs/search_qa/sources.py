@@ -1,0 +1,83 @@
+"""Where the passages for a file's questions are: an index on the disk, one in memory, or a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from heedful.envs.common.knobs import check_choice
+from heedful.envs.search_qa.files import FILE_KINDS, check_named, open_questions, passages_with, small_index
+from heedful.envs.search_qa.server import Protocol, check_url, server_of
+from heedful.inference import read_key
+from heedful.retrieval import Searcher
+from heedful.retrieval.corpora import CORPUS_KINDS, read_corpus
+from heedful.retrieval.folder import find_index, open_index
+from heedful.retrieval.small import SmallIndex
+
+OWN_PASSAGES = "questions"
+"""In place of a corpus: the passages that come with the questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The knobs that say where questions and passages are."""
+
+    questions: str
+    skip_faulty: bool
+    corpus: str
+    index: str
+    url: str
+    protocol: Protocol
+    timeout: float
+    patience: float
+    key_env: str
+
+    def check(self) -> None:
+        """Raise ValueError for what is missing, is there twice, or does not exist."""
+        check_choice("search_qa", "protocol", self.protocol, Protocol)
+        given = [name for name in ("corpus", "index", "url") if getattr(self, name)]
+        if not self.questions:
+            if given:
+                raise ValueError(
+                    f"search_qa: {given[0]} is for the questions of a file, and none is named: add --env.questions "
+                    "FILE, or leave it out. Drawn questions bring their passages."
+                )
+            return
+        check_named(self.questions, "questions", FILE_KINDS)
+        if len(given) != 1:
+            found = " and ".join(given) or "nothing"
+            raise ValueError(
+                "search_qa: questions of a file need passages in one place: --env.corpus FILE (or questions, for "
+                f"those of the file itself), --env.index FOLDER or --env.url URL. Found {found}."
+            )
+        for name in ("timeout", "patience"):
+            if not 0.0 < getattr(self, name) < float("inf"):
+                raise ValueError(
+                    f"search_qa: {name} must be a number of seconds above 0, but is {getattr(self, name)}."
+                )
+        if self.corpus and self.corpus != OWN_PASSAGES:
+            check_named(self.corpus, "corpus", CORPUS_KINDS)
+        if self.index:
+            find_index(Path(self.index).expanduser())
+        if self.url:
+            check_url(self.url)
+            read_key(self.key_env)
+
+    def searcher(self) -> Searcher:
+        """What answers searches. Opened once in a process."""
+        if self.url:
+            return server_of(self.url, self.protocol, self.timeout, self.patience, self.key_env)
+        if self.index:
+            return open_index(Path(self.index).expanduser())
+        own = self.corpus == OWN_PASSAGES
+        place = Path(self.questions if own else self.corpus).expanduser()
+        stamp = place.stat()
+        return _in_memory(place, self.questions if own else "", self.skip_faulty, (stamp.st_mtime_ns, stamp.st_size))
+
+
+@lru_cache(maxsize=2)
+def _in_memory(place: Path, questions: str, skip_faulty: bool, stamp: tuple[int, int]) -> SmallIndex:
+    if questions:
+        return small_index(passages_with(open_questions(questions, skip_faulty)), questions)
+    return small_index(read_corpus(place), str(place))

@@ -1,0 +1,206 @@
+"""An index on the disk: a folder named by the hash of its corpus, built whole or not at all.
+
+Building writes into a hidden folder and renames it at the end. An interrupted build leaves nothing that opens, and the
+next build of the same corpus removes what it left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from heedful.configuration.jsontext import read_json
+from heedful.retrieval.large import LargeFiles, check_installed, write_large
+from heedful.retrieval.passages import Found, Passage
+from heedful.retrieval.small import MOST_PASSAGES
+from heedful.retrieval.small_files import SmallFiles, write_small
+from heedful.retrieval.store import PassageStore, write_passages
+from heedful.retrieval.terms import queried
+
+Engine = Literal["numpy", "tantivy"]
+
+VERSION = 1
+"""Of the folder's layout, of the terms and of the formula. Another one means another index."""
+
+SUMMARY = "index.json"
+_LOCK = "building"
+_TOLD_EVERY = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where passages come from: a name for people, and a hash of what they are read from."""
+
+    name: str
+    digest: str
+
+    def folder(self, engine: Engine) -> str:
+        """The name of the folder of this corpus' index."""
+        return f"{self.digest[:16]}-v{VERSION}-{engine}"
+
+
+def build(
+    source: Source,
+    passages: Iterable[Passage],
+    out: Path,
+    engine: Engine,
+    progress: Callable[[int], None] = lambda passages: None,
+) -> Path:
+    """The folder of the index under `out`: the one that is there, or a new one. `progress`: passages so far.
+
+    Raises ValueError for a corpus without passages, or with too many for the engine.
+    """
+    final = out / source.folder(engine)
+    if final.exists():
+        open_index(final)
+        return final
+    if engine == "tantivy":
+        check_installed()
+    out.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(out, final.name)
+    part = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=out))
+    try:
+        with (part / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _write(part, source, passages, engine, progress)
+            (part / _LOCK).unlink()
+            part.chmod(0o755)
+            with contextlib.suppress(OSError):  # another build of the same corpus was faster
+                part.rename(final)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    if not final.exists():
+        raise OSError(f"The index was built, but {part.name} could not be renamed to {final}.")
+    return final
+
+
+def _write(
+    part: Path, source: Source, passages: Iterable[Passage], engine: Engine, progress: Callable[[int], None]
+) -> None:
+    counted = write_passages(part, _counted(passages, engine, progress))
+    means: dict[str, float] = {}
+    if engine == "tantivy":
+        count, means = write_large(part, counted)
+    else:
+        count = write_small(part, counted)
+    if not count:
+        raise ValueError(f"Expected passages in {source.name}, found none.")
+    files = {str(path.relative_to(part)): path.stat().st_size for path in _files(part) if path.name != _LOCK}
+    for name in files:
+        with (part / name).open("rb") as file:
+            os.fsync(file.fileno())
+    summary = {
+        "kind": "heedful index",
+        "version": VERSION,
+        "engine": engine,
+        "passages": count,
+        "corpus": {"name": source.name, "sha256": source.digest},
+        "mean_terms": means,
+        "files": files,
+    }
+    with (part / SUMMARY).open("w", encoding="utf-8") as file:
+        json.dump(summary, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _counted(passages: Iterable[Passage], engine: Engine, progress: Callable[[int], None]) -> Iterator[Passage]:
+    count = 0
+    for count, passage in enumerate(passages, 1):
+        if engine == "numpy" and count > MOST_PASSAGES:
+            raise ValueError(
+                f"The index of numpy is built in memory and takes at most {MOST_PASSAGES:,} passages, and there are "
+                'more. Install tantivy (pip install "heedful[search]"), and leave --engine numpy out.'
+            )
+        if count % _TOLD_EVERY == 0:
+            progress(count)
+        yield passage
+    progress(count)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+
+
+def _remove_leftovers(out: Path, name: str) -> None:
+    """Remove what killed builds of the same index have left. A build that still runs holds a lock."""
+    for part in out.glob(f".{name}.*"):
+        try:
+            with (part / _LOCK).open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(part, ignore_errors=True)
+        except OSError:
+            continue
+
+
+class IndexFolder:
+    """An index that was opened. Safe for several threads."""
+
+    def __init__(self, path: Path, summary: dict[str, Any]) -> None:
+        self.path = path
+        self.summary = summary
+        self._passages = PassageStore(path)
+        count = summary["passages"]
+        if len(self._passages) != count:
+            raise ValueError(f"{path}: expected {count:,} passages, found {len(self._passages):,}. Build it again.")
+        self._files: LargeFiles | SmallFiles
+        if summary["engine"] == "tantivy":
+            check_installed()
+            self._files = LargeFiles(path, self._passages, summary["mean_terms"])  # type: ignore[arg-type]
+        else:
+            self._files = SmallFiles(path, count)
+
+    def __len__(self) -> int:
+        return len(self._passages)
+
+    def search(self, query: str, most: int) -> list[Found]:
+        best = self._files.best(queried(query), most)
+        return [Found(self._passages[place], score) for place, score in best]
+
+
+def find_index(path: Path) -> Path:
+    """The folder of an index: `path` itself, or the only one in it. Raises ValueError."""
+    if (path / SUMMARY).is_file():
+        return path
+    inside = sorted(each.parent for each in path.glob(f"[!.]*/{SUMMARY}")) if path.is_dir() else []
+    if len(inside) == 1:
+        return inside[0]
+    found = f"{len(inside)} of them: {', '.join(each.name for each in inside)}" if inside else "none"
+    raise ValueError(
+        f"Expected the folder of an index at {path}, found {found}. Build one with heedful index CORPUS --out "
+        f"{path}, or name one of several."
+    )
+
+
+def open_index(path: Path) -> IndexFolder:
+    """The index of a folder, opened once in a process. Raises ValueError for what is no whole index of this version."""
+    folder = find_index(path)
+    stamp = (folder / SUMMARY).stat()
+    return _opened(folder, stamp.st_mtime_ns, stamp.st_ino)
+
+
+@lru_cache(maxsize=8)
+def _opened(folder: Path, modified: int, inode: int) -> IndexFolder:
+    summary = read_json(folder / SUMMARY)
+    if not isinstance(summary, dict) or summary.get("kind") != "heedful index":
+        raise ValueError(f"{folder / SUMMARY}: expected the summary of an index of heedful, found another file.")
+    if summary.get("version") != VERSION or summary.get("engine") not in ("numpy", "tantivy"):
+        raise ValueError(
+            f"{folder}: expected an index of version {VERSION}, found version {summary.get('version')!r} by "
+            f"{summary.get('engine')!r}. Build it again with heedful index."
+        )
+    for name, size in summary["files"].items():
+        found = (folder / name).stat().st_size if (folder / name).is_file() else None
+        if found != size:
+            state = "it is missing" if found is None else f"it has {found:,} bytes"
+            raise ValueError(f"{folder / name}: expected {size:,} bytes, but {state}. Build the index again.")
+    return IndexFolder(folder, summary)

@@ -1,0 +1,127 @@
+"""The index of a large corpus: the library tantivy, which the extra `search` brings.
+
+Terms are made here, and a query is built of terms. tantivy's own parser raises on many texts that agents write.
+tantivy keeps the length of a passage in one byte and adds up scores in 32 bits, in an order that depends on how it was
+built. So it only proposes passages. Their exact scores are computed from their texts, by the formula of `small`. Equal
+corpora then give equal results, also after the index was built again, and the scores of a small index.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from heedful.retrieval.passages import Passage
+from heedful.retrieval.small import K1, TITLE_WEIGHT, B
+from heedful.retrieval.terms import terms_of
+
+FOLDER = "tantivy"
+
+_MEMORY = 128 << 20
+"""Bytes that building may hold before a part is written."""
+
+_FIELDS = (("title", TITLE_WEIGHT), ("text", 1.0))
+
+
+def check_installed() -> None:
+    """Raise ModuleNotFoundError with a sentence where tantivy is not installed."""
+    if importlib.util.find_spec("tantivy") is None:
+        raise ModuleNotFoundError(
+            "An index of a large corpus takes the library tantivy, which is not installed: "
+            'pip install "heedful[search]".'
+        )
+
+
+def _schema() -> Any:
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    for name, _ in _FIELDS:
+        builder.add_text_field(name, stored=False, tokenizer_name="whitespace", index_option="freq")
+    builder.add_unsigned_field("place", stored=False, indexed=False, fast=True)
+    return builder.build()
+
+
+def write_large(folder: Path, passages: Iterable[Passage]) -> tuple[int, dict[str, float]]:
+    """Index passages in one thread with one commit. Their number, and the mean number of terms of each field."""
+    import tantivy
+
+    (folder / FOLDER).mkdir()
+    writer = tantivy.Index(_schema(), path=str(folder / FOLDER)).writer(_MEMORY, 1)
+    count, lengths = 0, dict.fromkeys(("title", "text"), 0)
+    try:
+        for count, passage in enumerate(passages, 1):
+            document = tantivy.Document()
+            document.add_unsigned("place", count - 1)
+            for name in lengths:
+                terms = terms_of(getattr(passage, name))
+                lengths[name] += len(terms)
+                document.add_text(name, " ".join(terms))
+            writer.add_document(document)
+        writer.commit()
+    finally:
+        writer.wait_merging_threads()  # also after an interruption, so that nothing writes on into the folder
+    return count, {name: total / max(1, count) for name, total in lengths.items()}
+
+
+class LargeFiles:
+    """An index of tantivy, opened. `passages`: by place."""
+
+    def __init__(self, folder: Path, passages: Sequence[Passage], means: dict[str, float]) -> None:
+        import tantivy
+
+        self._index = tantivy.Index.open(str(folder / FOLDER))
+        self._schema = self._index.schema
+        self._searcher = self._index.searcher()
+        self._passages, self._means = passages, means
+
+    def best(self, terms: Sequence[str], most: int) -> list[tuple[int, float]]:
+        """(place, score) of the best passages, best first. Ties in the order of the corpus."""
+        import tantivy
+
+        held = [
+            (name, factor, term, holders)
+            for term in terms
+            for name, factor in _FIELDS
+            if (holders := self._searcher.doc_freq(name, term))
+        ]
+        if not held:
+            return []
+        clauses = [
+            (
+                tantivy.Occur.Should,
+                tantivy.Query.boost_query(tantivy.Query.term_query(self._schema, name, term), factor),
+            )
+            for name, factor, term, _ in held
+        ]
+        proposed = self._propose(tantivy.Query.boolean_query(clauses), most)
+        exact = [(place, self._score(place, held)) for place in proposed]
+        return sorted(exact, key=lambda pair: (-pair[1], pair[0]))[:most]
+
+    def _propose(self, query: Any, most: int) -> Iterator[int]:
+        """The places of the candidates: more than are wanted, and all that are equal to the last one that counts."""
+        limit = 4 * most + 20
+        while True:
+            hits = self._searcher.search(query, limit, count=False).hits
+            if len(hits) < limit or hits[-1][0] < hits[most - 1][0]:
+                break
+            limit *= 4
+        places: Any = self._searcher.fast_field_values("place", [address for _, address in hits])
+        return map(int, places)
+
+    def _score(self, place: int, held: Sequence[tuple[str, float, str, int]]) -> float:
+        passage = self._passages[place]
+        counts = {name: Counter(terms_of(getattr(passage, name))) for name, _ in _FIELDS}
+        lengths = {name: counts[name].total() for name in counts}
+        total = 0.0
+        for name, factor, term, holders in held:
+            often = counts[name][term]
+            if often:
+                idf = math.log1p((len(self._passages) - holders + 0.5) / (holders + 0.5))
+                norm = K1 * (1 - B + B * lengths[name] / (self._means[name] or 1.0))
+                total += factor * idf * often * (K1 + 1) / (often + norm)
+        return total

@@ -1,0 +1,156 @@
+"""Indexes on the disk: equal results by both engines and after every build, and no half index that opens."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from heedful.retrieval import Passage, SmallIndex
+from heedful.retrieval import folder as folders
+from heedful.retrieval.folder import Source, build, find_index, open_index
+from patience import PATIENCE
+
+HAS_TANTIVY = importlib.util.find_spec("tantivy") is not None
+ENGINES = ["numpy", pytest.param("tantivy", marks=pytest.mark.skipif(not HAS_TANTIVY, reason="tantivy is absent"))]
+SOURCE = Source("drawn.jsonl", "ab" * 32)
+
+
+def drawn(count: int = 600) -> list[Passage]:
+    rng = random.Random(7)
+    words = [f"w{int(rng.paretovariate(0.8))}" for _ in range(3000)]
+    return [
+        Passage(f"p{place}", " ".join(rng.choices(words, k=2)), " ".join(rng.choices(words, k=rng.randint(4, 50))))
+        for place in range(count)
+    ]
+
+
+def queries(count: int) -> list[str]:
+    rng = random.Random(8)
+    return [" ".join(f"w{int(rng.paretovariate(0.8))}" for _ in range(rng.randint(1, 6))) for _ in range(count)]
+
+
+def results(index, most: int = 5, count: int = 60) -> list[list[tuple[str, float]]]:
+    found = [index.search(query, most) for query in queries(count)]
+    return [[(each.passage.id, round(each.score, 9)) for each in row] for row in found]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_index_on_the_disk_gives_the_results_of_the_one_in_memory(engine, tmp_path: Path) -> None:
+    index = open_index(build(SOURCE, iter(drawn()), tmp_path, engine))
+    assert len(index) == 600
+    assert results(index) == results(SmallIndex(drawn()))
+    assert results(index, 700, 3) == results(SmallIndex(drawn()), 700, 3)
+    assert index.search('title:"x AND (', 3) == index.search("\ud800", 3) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_second_build_gives_the_same_results_and_the_same_name(engine, tmp_path: Path) -> None:
+    first, second = (build(SOURCE, iter(drawn()), tmp_path / name, engine) for name in "ab")
+    assert first.name == second.name == f"abababababababab-v1-{engine}"
+    assert results(open_index(first)) == results(open_index(second))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_another_process_finds_the_same(engine, tmp_path: Path) -> None:
+    folder = build(SOURCE, iter(drawn()), tmp_path, engine)
+    program = (
+        "import sys, pathlib; from heedful.retrieval.folder import open_index; "
+        "print([(e.passage.id, e.score) for e in open_index(pathlib.Path(sys.argv[1])).search('w1 w2 w30', 9)])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
+    found = open_index(folder).search("w1 w2 w30", 9)
+    assert ended.stdout.strip() == str([(each.passage.id, each.score) for each in found])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_equal_scores_are_in_the_order_of_the_corpus_however_many_there_are(engine, tmp_path: Path) -> None:
+    same = (Passage(str(place), "fox", "hen") for place in range(300))
+    index = open_index(build(SOURCE, same, tmp_path, engine))
+    assert [each.passage.id for each in index.search("hen", 4)] == ["0", "1", "2", "3"]
+
+
+def broken(count: int) -> Iterator[Passage]:
+    yield from drawn(count)
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_interrupted_build_leaves_nothing(engine, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build(SOURCE, broken(50), tmp_path, engine)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="Expected the folder of an index at"):
+        find_index(tmp_path)
+
+
+def test_what_a_killed_build_left_is_removed_and_a_running_one_is_not(tmp_path: Path) -> None:
+    import fcntl
+
+    name = SOURCE.folder("numpy")
+    killed, running = tmp_path / f".{name}.killed", tmp_path / f".{name}.running"
+    for part in (killed, running):
+        part.mkdir()
+        (part / "passages.jsonl").write_text("half")
+    with (running / "building").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build(SOURCE, iter(drawn(20)), tmp_path, "numpy")
+        assert not killed.exists()
+        assert running.exists()
+    assert find_index(tmp_path).name == name
+
+
+def test_an_index_that_is_there_is_not_built_again(tmp_path: Path) -> None:
+    first = build(SOURCE, iter(drawn(20)), tmp_path, "numpy")
+    assert build(SOURCE, broken(0), tmp_path, "numpy") == first
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (
+            lambda folder: (folder / "passages.jsonl").write_text("{}"),
+            r"expected .* bytes, but it has 2",
+        ),
+        (lambda folder: (folder / "rows.u32").unlink(), "rows.u32: expected .* bytes, but it is missing"),
+        (lambda folder: (folder / "index.json").write_text("{}"), "expected the summary of an index of heedful"),
+        (lambda folder: (folder / "index.json").unlink(), "Expected the folder of an index at"),
+    ],
+)
+def test_a_damaged_index_is_refused_with_a_sentence(damage, sentence: str, tmp_path: Path) -> None:
+    folder = build(SOURCE, iter(drawn(20)), tmp_path, "numpy")
+    damage(folder)
+    with pytest.raises(ValueError, match=sentence):
+        open_index(folder)
+
+
+def test_an_index_of_another_version_is_refused(tmp_path: Path) -> None:
+    folder = build(SOURCE, iter(drawn(20)), tmp_path, "numpy")
+    summary = json.loads((folder / "index.json").read_text())
+    (folder / "index.json").write_text(json.dumps(summary | {"version": 99}))
+    with pytest.raises(ValueError, match="expected an index of version 1, found version 99"):
+        open_index(folder)
+
+
+def test_too_many_passages_for_numpy_are_refused_and_none_are_too(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(folders, "MOST_PASSAGES", 10)
+    with pytest.raises(ValueError, match="takes at most 10 passages, and there are more"):
+        build(SOURCE, iter(drawn(11)), tmp_path, "numpy")
+    with pytest.raises(ValueError, match=r"Expected passages in drawn\.jsonl, found none"):
+        build(SOURCE, iter(()), tmp_path, "numpy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_several_indexes_in_one_folder_have_to_be_named(tmp_path: Path) -> None:
+    for digest in ("1" * 64, "2" * 64):
+        build(Source("x", digest), iter(drawn(5)), tmp_path, "numpy")
+    with pytest.raises(ValueError, match="found 2 of them: 1111111111111111-v1-numpy, 2222222222222222-v1-numpy"):
+        find_index(tmp_path)
