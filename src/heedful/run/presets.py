@@ -20,9 +20,6 @@ from heedful.run.config import EvaluationConfig, TrainConfig
 from heedful.seedlings.recipe import Seedling, nano
 from heedful.training.optimizer_config import OptimizerConfig
 
-_SMALL: Mapping[str, int] = {"hidden": 64, "layers": 4, "heads": 4, "kv_heads": 2, "ffn": 192}
-"""The shape of seedlings whose episodes are long. They have about 220,000 parameters."""
-
 
 def frozen_lake() -> TrainConfig:
     """The main job: FrozenLake 4x4 on the built-in seedling, minutes on two cores."""
@@ -114,53 +111,6 @@ def sudoku() -> TrainConfig:
     )
 
 
-def code() -> TrainConfig:
-    """Programs of two out of five list operations, in one attempt, on a seedling of 0.2 million parameters."""
-    return TrainConfig(
-        env=_env(
-            "code",
-            instructions="brief",
-            operations=("turn", "next", "rest", "big", "twice"),
-            shown=2,
-            hidden=3,
-            turns=1,
-            # Which program to try at random is luck. A fixed order can be learned.
-            ordered=True,
-        ),
-        seedling=Seedling(**_SMALL, init=0.06, steps=700, lr=4e-3, imperfect=0.3),
-        algorithm=Grpo(average="token"),
-        optimizer=OptimizerConfig(lr=3e-4),
-        steps=40,
-        groups=8,
-        sampling=Sampling(tokens_per_turn=240),
-        # Each program is run in the sandbox, so a search for the best fixed one on 512 tasks takes minutes.
-        evaluation=EvaluationConfig(samples=2, search_tasks=64),
-    )
-
-
-def search_qa() -> TrainConfig:
-    """SearchQA with drawn questions of two links in registers of five people, on a small seedling."""
-    return TrainConfig(
-        env=_env(
-            "search_qa",
-            instructions="brief",
-            least_hops=2,
-            most_hops=2,
-            least_people=5,
-            most_people=5,
-            # A walk needs names to be found by their content, which a seedling does not learn.
-            thought="scan",
-        ),
-        seedling=Seedling(**_SMALL, init=0.06, steps=500, lr=4e-3, imperfect=0.15),
-        algorithm=Grpo(average="token"),
-        optimizer=OptimizerConfig(lr=3e-4),
-        steps=40,
-        groups=8,
-        sampling=Sampling(tokens_per_turn=96),
-        evaluation=EvaluationConfig(samples=2, search_tasks=128),
-    )
-
-
 def gymnasium() -> TrainConfig:
     """A game of gymnasium (Taxi) on the built-in seedling. Needs the extra gymnasium."""
     return TrainConfig(
@@ -224,8 +174,6 @@ PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
     "math": math,
     "countdown": countdown,
     "sudoku": sudoku,
-    "code": code,
-    "search_qa": search_qa,
     "gymnasium": gymnasium,
     "reasoning_gym": reasoning_gym,
     "textarena": textarena,

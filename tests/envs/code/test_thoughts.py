@@ -13,10 +13,6 @@ from heedful.envs.code.environment import Code, read_program
 from heedful.envs.code.grading import Grade
 from heedful.envs.code.problems import apply, digits, expression
 from heedful.envs.code.thoughts import searched
-from heedful.run.presets import preset
-
-PIECES = re.compile(r"</?(?:think|answer)>| ?[A-Za-z][a-z]*| ?[0-9]|\n| ?[^A-Za-z0-9\s]|\s")
-"""What a seedling's tokenizer never joins. Each is one token, or a few if it is rare."""
 
 ORDERED = Code(
     instructions="brief",
@@ -127,14 +123,3 @@ def test_a_program_for_a_drawn_problem_is_run_once(monkeypatch: pytest.MonkeyPat
             episode.start(env.task(0), 0)
             episode.step(f"<think>t</think><answer>{program}</answer>")
     assert ran == ["x", "x[1:]"]
-
-
-def test_the_preset_leaves_room_for_the_longest_search() -> None:
-    config = preset("code")
-    env = config.env
-    longest = 0
-    for seed in range(300):
-        search, names = searched(env.drawn(seed), env.operations, 0.0, random.Random(0))
-        reply = f"<think>{search}</think><answer>{expression(names)}</answer>"
-        longest = max(longest, len(PIECES.findall(reply)) + 1)
-    assert 100 < longest <= config.sampling.tokens_per_turn

@@ -2,8 +2,7 @@
 
 `tried` writes one program of any choice. `searched` goes through all programs of two operations in a fixed order. There
 the value between the two operations is written once. The wanted digit is next to each digit of a result, and a result
-ends at the first digit that differs. So each token follows from a few
-others, and a small model can learn the search exactly.
+ends at the first digit that differs. So each token follows from a few others, and a small model can learn the search.
 """
 
 from __future__ import annotations
