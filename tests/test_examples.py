@@ -116,7 +116,9 @@ def train_commands() -> list[str]:
     """The `heedful train` lines of the pages that read no file."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     lines = re.findall(r"^ {4}heedful train ([a-z_]+ .*)$", text, flags=re.MULTILINE)
-    without_files = [line for line in lines if not re.search(r"--(config|env\.path|env\.questions)\b", line)]
+    without_files = [
+        line for line in lines if not re.search(r"--(config|env\.path|env\.questions|env\.catalogue)\b", line)
+    ]
     return sorted({line.partition(" > ")[0].partition(" #")[0].strip() for line in without_files})
 
 

@@ -61,7 +61,7 @@ def test_the_first_draw_reads_the_truth_and_all_draws_lean_towards_groups_that_v
         "signal/reward_variance": 0.0,
     }
     varied = {"success/rate": 0.5, "success/any_of_group": 1.0, "signal/mixed": 1.0, "signal/reward_variance": 0.5}
-    lean = VARYING * (1 - VARYING) * (varied[name] - constant) / 2
+    lean = VARYING * (1 - VARYING) * (varied[name] - constant[name]) / 2
     assert expected(lambda step: readings(step.groups)[name]) == pytest.approx(TRUTHS[name] + lean)
 
 

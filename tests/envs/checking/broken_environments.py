@@ -22,6 +22,7 @@ from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, read_answer
 from heedful.envs.common.tasks import task_of
 from heedful.types import Ending, Observation, Step, Task
+from tool_toy import Dictionary, DictionaryEpisode
 
 
 @dataclass(frozen=True)
@@ -820,3 +821,15 @@ def a_factory_that_raises() -> Right:
 
 
 NOT_A_FACTORY = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaysLessForCalls(Dictionary):
+    def episode(self) -> DictionaryEpisode:
+        class Meaner(DictionaryEpisode):
+            def play(self, response: str) -> Any:
+                played = super().play(response)
+                called = self.env.actions == "tool_calls" and played.rewards
+                return dataclasses.replace(played, rewards={"solved": 0.5}) if called else played
+
+        return Meaner(self)

@@ -7,15 +7,18 @@ import json
 import random
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from heedful.envs.checking.evidence import Evidence
-from heedful.envs.checking.play import Bench, Played
+from heedful.envs.checking.play import MOST_REPLIES, Bench, Played
 from heedful.envs.checking.replies import ordinary
 from heedful.envs.checking.report import Finding, absent, broken, holds, shortened
+from heedful.envs.common.tools import in_form
 from heedful.guarded import Raised, guarded_call
 from heedful.models.calls import tools_of
-from heedful.types import Step, Task, Tool
+from heedful.protocols import Demonstrates
+from heedful.types import Ending, Step, Task, Tool
 
 MOST_COMPARED = 40
 """Episodes that are played in both forms."""
@@ -42,17 +45,25 @@ def tool_calls(bench: Bench, evidence: Evidence) -> Finding:
     if other is None:
         return holds(f"the tools {names} can be written into a chat template")
     tasks = evidence.tasks[: min(MOST_COMPARED, bench.effort.episodes)]
+    twin, solved = Bench(other, bench.effort), 0
     for number, task in enumerate(tasks):
-        mine, theirs = _played(bench, task, number), _played(Bench(other, bench.effort), task, number)
-        if _earned(mine) != _earned(theirs):
-            return broken(
-                "tool calls and plain answers earn different things",
-                expected="the same answers earn the same rewards, endings and outcomes in both forms",
-                found=f"{shortened(repr(_earned(mine)))} and {shortened(repr(_earned(theirs)))}",
-                where=mine.where(),
-                remedy="read both forms in one place: heedful.envs.common.answers.read_answer with tools=env.tools",
-            )
-    return holds(f"the tools {names}: {len(tasks)} episodes earn the same by calls and by plain answers")
+        for play in (_random, _demonstrated):
+            mine, theirs = play(bench, task, number), play(twin, task, number)
+            if mine is None or theirs is None:
+                continue
+            if _earned(mine) != _earned(theirs):
+                return broken(
+                    "tool calls and plain answers earn different things",
+                    expected="the same answers earn the same rewards, endings and outcomes in both forms",
+                    found=f"{shortened(repr(_earned(mine)))} and {shortened(repr(_earned(theirs)))}",
+                    where=mine.where(),
+                    remedy="read both forms in one place: heedful.envs.common.answers.read_answer with tools=env.tools",
+                )
+            solved += bool(mine.exchanges) and mine.exchanges[-1].step.ending is Ending.SOLVED
+    told = f"{solved} of them solved" if solved else "none of them solved, so pay for solving was not compared"
+    return holds(
+        f"the tools {names}: episodes of {len(tasks)} tasks earn the same by calls and by plain answers, {told}"
+    )
 
 
 def _other_form(env: Any) -> Any:
@@ -83,9 +94,23 @@ def _tools_misfit(tools: Any) -> str:
     return ""
 
 
-def _played(bench: Bench, task: Task, number: int) -> Played:
+def _random(bench: Bench, task: Task, number: int) -> Played:
     rng = random.Random(f"{task.seed}:{number}")
     return bench.play(task, 0, lambda shown, turn: ("ordinary", ordinary(bench.env, task, shown, rng)))
+
+
+def _demonstrated(bench: Bench, task: Task, number: int) -> Played | None:
+    """The solver's episode. `None` where nothing is demonstrated: another rule looks at that."""
+    env = bench.env
+    if not isinstance(env, Demonstrates):
+        return None
+    pairs, _ = bench.ask(
+        "demonstrate", lambda: list(islice(env.demonstrate(task, random.Random(number)), MOST_REPLIES))
+    )
+    if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], str) for pair in pairs):
+        return None
+    replies = [in_form(env, reply) for _, reply in pairs]
+    return bench.play(task, 0, lambda shown, turn: ("demonstrated", replies[turn]), len(replies))
 
 
 def _earned(played: Played) -> Sequence[tuple[object, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heedful.guarded import Answered, guarded_call
+from heedful.guarded import Raised, guarded_call
 
 MEMBERS = ("name", "turns", "task", "episode")
 """What an `Environment` consists of."""
@@ -10,15 +10,14 @@ MEMBERS = ("name", "turns", "task", "episode")
 
 def missing_from(env: object) -> str:
     """What the object is and which members it has not, as a clause. Empty if it has all."""
-    missing = [name for name in MEMBERS if not _has(env, name)]
+    asked = {name: guarded_call(lambda name=name: getattr(env, name)) for name in MEMBERS}  # type: ignore[misc]
+    missing = {name: answer for name, answer in asked.items() if isinstance(answer, Raised)}
     if not missing:
         return ""
     found = f"a {type(env).__name__} without {', '.join(f'`{name}`' for name in missing)}"
+    for name, raised in missing.items():
+        if not isinstance(raised.error, AttributeError):
+            found += f"; `{name}` raised {raised}"
     if "episode" in missing and callable(getattr(env, "make", None)):
         found += "; it has `make()`, the earlier name of `episode()`: rename that method to `episode`"
     return found
-
-
-def _has(env: object, name: str) -> bool:
-    """Like `hasattr`, also for a property that raises something else than AttributeError."""
-    return isinstance(guarded_call(lambda: getattr(env, name)), Answered)
