@@ -334,3 +334,9 @@ def test_an_environment_that_cannot_demonstrate_is_told_so(cache: Path) -> None:
 def test_impossible_recipes_are_refused(knobs: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         replace(Seedling(), **knobs)
+
+
+@pytest.mark.parametrize("size", ["hidden", "layers", "heads", "kv_heads", "ffn", "context", "episodes"])
+def test_a_size_below_one_is_refused(size: str) -> None:
+    with pytest.raises(ValueError, match=f"{size} must be 1 or more, found 0"):
+        Seedling(**{size: 0})

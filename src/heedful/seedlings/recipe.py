@@ -49,6 +49,9 @@ class Seedling:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("hidden", "layers", "heads", "kv_heads", "ffn", "context", "episodes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, found {getattr(self, name)}")
         if self.hidden % self.heads or self.heads % self.kv_heads:
             raise ValueError(
                 f"hidden ({self.hidden}) must be a multiple of heads ({self.heads}), "
