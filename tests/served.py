@@ -20,6 +20,7 @@ from heedful.serving.connections import Limits
 from heedful.serving.server import EnvironmentServer
 from heedful.serving.service import Service
 from heedful.serving.sessions import Sessions
+from heedful.serving.shop_pages import ShopPages
 from patience import PATIENCE
 
 JSON = {"Content-Type": "application/json"}
@@ -37,13 +38,14 @@ def serving(
     timeout: float = PATIENCE,
     names: Sequence[str] = (),
     port: int = 0,
+    pages: ShopPages | None = None,
 ) -> Iterator[EnvironmentServer]:
     """A server in a thread of this process, by default on a free port."""
     with isolated(env, workers, timeout) as played:
         sessions = Sessions(played.episode, most, idle)
         tell = [].append if told is None else told.append
         service, kept = Service(env, sessions), limits or Limits()
-        server = EnvironmentServer(("127.0.0.1", port), service, sessions, token, kept, tell, names)
+        server = EnvironmentServer(("127.0.0.1", port), service, sessions, token, kept, tell, names, pages)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:

@@ -8,9 +8,7 @@ import http.client
 import re
 import shutil
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from html import unescape
 from pathlib import Path
 from urllib.parse import urlencode
@@ -19,33 +17,18 @@ import pytest
 
 from heedful.envs.shop.environment import Shop
 from heedful.envs.shop.pages import Listed, Option, Page
-from heedful.rollout.workers import isolated
-from heedful.serving.connections import Limits
 from heedful.serving.server import EnvironmentServer
-from heedful.serving.service import Service
-from heedful.serving.sessions import Refusal, Sessions
+from heedful.serving.sessions import Refusal
 from heedful.serving.shop_pages import ShopPages, _content, refused
 from patience import PATIENCE
+from served import serving
 
 ENV = Shop()
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
-@contextmanager
-def serving(env: Shop = ENV, token: str = "") -> Iterator[EnvironmentServer]:
-    with isolated(env, 0, PATIENCE) as played:
-        sessions = Sessions(played.episode, 10, 600.0)
-        pages = ShopPages(env, 10, 600.0)
-        address = ("127.0.0.1", 0)
-        server = EnvironmentServer(address, Service(env, sessions), sessions, token, Limits(), print, (), pages)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join(PATIENCE)
+def serving_pages(token: str = "") -> AbstractContextManager[EnvironmentServer]:
+    return serving(ENV, token=token, pages=ShopPages(ENV, 10, 600.0))
 
 
 class Browser:
@@ -82,7 +65,7 @@ class Browser:
 
 
 def test_a_person_searches_chooses_and_buys_and_reads_the_terms_of_the_reward() -> None:
-    with serving() as server:
+    with serving_pages() as server:
         browser = Browser(server)
         assert browser.ask("GET", "/page") == 200
         assert "Start a visit" in browser.text
@@ -103,7 +86,7 @@ def test_a_person_searches_chooses_and_buys_and_reads_the_terms_of_the_reward() 
 
 
 def test_a_form_that_is_sent_twice_spends_one_turn_and_a_click_in_vain_is_told() -> None:
-    with serving() as server:
+    with serving_pages() as server:
         browser = Browser(server)
         browser.ask("POST", "/page", {"seed": "0"})
         for _ in range(2):
@@ -117,7 +100,7 @@ def test_a_form_that_is_sent_twice_spends_one_turn_and_a_click_in_vain_is_told()
 
 
 def test_pages_have_no_script_and_load_nothing_from_elsewhere() -> None:
-    with serving() as server:
+    with serving_pages() as server:
         browser = Browser(server)
         browser.ask("POST", "/page", {"seed": "1"})
         browser.send(search="<script>alert(1)</script> kite lamp")
@@ -148,13 +131,13 @@ def test_all_text_of_a_page_is_escaped() -> None:
 
 
 def test_a_page_needs_the_right_host_and_a_form_of_its_own() -> None:
-    with serving() as server:
+    with serving_pages() as server:
         browser = Browser(server)
         assert browser.ask("GET", "/page", Host="evil.example") == 421
-    with serving() as server:
+    with serving_pages() as server:
         browser = Browser(server)
         assert browser.ask("POST", "/page", {"seed": "0"}, Origin="http://evil.example") == 403
-    with serving() as server:
+    with serving_pages() as server:
         browser = Browser(server)
         assert browser.ask("POST", "/page", {"seed": "0"}, Origin=f"http://{browser.host}") == 200
         assert browser.ask("POST", "/page", {"seed": "-1"}) == 400
@@ -163,7 +146,7 @@ def test_a_page_needs_the_right_host_and_a_form_of_its_own() -> None:
 
 
 def test_with_a_token_the_browser_asks_for_it_as_a_password() -> None:
-    with serving(token="secret") as server:
+    with serving_pages(token="secret") as server:
         assert Browser(server).ask("GET", "/page") == 401
         browser = Browser(server)
         browser.ask("GET", "/page")
@@ -186,7 +169,7 @@ def test_visits_are_limited_and_idle_ones_are_closed() -> None:
 
 
 def test_other_paths_are_answered_as_without_pages() -> None:
-    with serving() as server:
+    with serving_pages() as server:
         browser = Browser(server)
         assert browser.ask("GET", "/health") == 200
         assert browser.body == '{"status":"ok","sessions":0}'
@@ -199,7 +182,7 @@ BROWSER = next(
 
 @pytest.mark.skipif(not BROWSER, reason="no Chromium is installed here")
 def test_a_real_browser_shows_the_page(tmp_path: Path) -> None:
-    with serving() as server:
+    with serving_pages() as server:
         browser = Browser(server)
         browser.ask("POST", "/page", {"seed": "0"})
         browser.send(search="kite")
