@@ -37,7 +37,7 @@ vllm-env: ## Make the environment of a real vLLM on a CPU, outside the clone; 3.
 	PYTHON=$(PYTHON) .ci/vllm-env
 
 test-servers: setup ## Run the tests that need a real vLLM server on this machine's CPU.
-	HEEDFUL_VLLM_PYTHON="$$(PYTHON=$(PYTHON) .ci/vllm-env)" OMP_NUM_THREADS=1 \
+	vllm="$$(PYTHON=$(PYTHON) .ci/vllm-env)" && HEEDFUL_VLLM_PYTHON="$$vllm" OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -n 0 -m servers --durations 5 tests/servers $(ARGS)
 
 lint: setup ## Check style, formatting and types.
