@@ -1,7 +1,8 @@
 """Calls into foreign code: an environment written by a user may raise any error at any time.
 
-What a call raises is returned as a value, also what derives from BaseException alone, such as asyncio's CancelledError.
-Ctrl-C and exit, which stop the process itself, pass through, as does what heedful raises into a call to end it.
+What a call raises is returned as a value, also what derives from BaseException alone, such as asyncio's CancelledError
+and the SystemExit of `sys.exit()`: a run whose environment asks for its end would end with that code, 0 included.
+Ctrl-C passes through, as does what heedful raises into a call to end it.
 This is the only handler of this kind for environments. Every caller that plays an environment calls it through here.
 """
 
@@ -55,6 +56,6 @@ def guarded_call(call: Callable[[], Answer]) -> Answered[Answer] | Raised:
     try:
         return Answered(call())
     except BaseException as error:  # foreign code: its errors concern its caller only
-        if isinstance(error, KeyboardInterrupt | SystemExit | PassesThrough):
+        if isinstance(error, KeyboardInterrupt | PassesThrough):
             raise
         return Raised(error)

@@ -114,10 +114,14 @@ def test_an_environment_that_raises_in_a_step_keeps_the_turns_before() -> None:
     assert trajectory.outcome is None
 
 
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(1)])
-def test_only_errors_are_taken_for_errors(interruption: BaseException) -> None:
-    with pytest.raises(type(interruption)):
-        play([interruption])
+def test_an_environment_that_exits_is_an_error_and_ends_no_run() -> None:
+    trajectory = play([OK, SystemExit(0)])
+    assert (trajectory.ending, trajectory.error) == (Ending.ERROR, "SystemExit: 0")
+
+
+def test_ctrl_c_in_a_step_is_no_error_of_the_environment() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        play([KeyboardInterrupt()])
 
 
 @pytest.mark.parametrize("outcome", [None, 1.5, -0.1, float("nan"), "1", [1.0]])

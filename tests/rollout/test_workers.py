@@ -96,7 +96,7 @@ def test_the_episodes_are_the_same_with_workers_and_without(env: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["raise", *(f"strange {kind}" for kind in ("none", "nan", "outcome", "ending", "actions", "text"))]
+    "word", ["raise", "exit", *(f"strange {kind}" for kind in ("none", "nan", "outcome", "ending", "actions", "text"))]
 )
 def test_what_an_environment_raises_reads_the_same_in_a_worker(word: str, shared_pool: WorkerPool) -> None:
     def ending(episode: Any) -> tuple[Any, ...]:
@@ -132,7 +132,6 @@ def test_what_is_raised_before_the_first_observation_ends_the_episode_too(env: P
     ("word", "status"),
     [
         ("die", "exit status 7"),
-        ("exit", "exit status 9"),
         ("kill", "SIGKILL, from outside or out of memory"),
         ("segfault", "SIGSEGV"),
     ],

@@ -196,6 +196,8 @@ def _candidate(entry: str) -> None:
 
 def _answer(function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> bytes:
     answer = guarded_call(lambda: function(*arguments, **named))
+    if isinstance(answer, Raised) and isinstance(answer.error, SystemExit):
+        raise answer.error
     if isinstance(answer, Raised):
         return encode_value({"error": type(answer.error).__name__, "text": str(answer.error)[:1000]})
     try:

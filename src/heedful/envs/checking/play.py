@@ -218,10 +218,10 @@ class Bench:
         except _Late:
             limit = seconds_text(self.effort.patience)
             return None, Fault(call, "late", f"`{call}` did not return within {limit}")
-        except SystemExit as stop:
-            return None, Fault(call, "raised", f"`{call}` ended the process: SystemExit({stop.code!r})")
         finally:
             self.seconds[call].append(took)
+        if isinstance(answer, Raised) and isinstance(answer.error, SystemExit):
+            return None, Fault(call, "raised", f"`{call}` ended the process: SystemExit({answer.error.code!r})")
         if isinstance(answer, Raised):
             place = f" ({answer.place})" if answer.place else ""
             cause = f"{type(answer.error).__name__}{place}"
