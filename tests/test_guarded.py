@@ -21,7 +21,9 @@ def test_what_is_raised_comes_back_with_its_text_and_its_place() -> None:
     assert found.place.startswith("test_guarded.py, line ")
 
 
-@pytest.mark.parametrize("error", [GeneratorExit, asyncio.CancelledError, SystemExit, type("Own", (BaseException,), {})])
+@pytest.mark.parametrize(
+    "error", [GeneratorExit, asyncio.CancelledError, SystemExit, type("Own", (BaseException,), {})]
+)
 def test_what_derives_from_base_exception_alone_is_an_error_like_any_other(error: type[BaseException]) -> None:
     def broken() -> None:
         raise error("gone")

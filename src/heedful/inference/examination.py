@@ -17,7 +17,7 @@ from heedful.inference.dialects import MODELS, SERVER_INFO, VERSION, Call, Draw,
 TESTED = "0.32."
 """The release of vLLM that heedful was run against. Its RL interface changes between minor versions."""
 
-_TIMEOUT = 30.0
+_TIMEOUT = 120.0
 
 Use = Literal["sample", "weights"]
 """sample: ids and log-probabilities of replies. weights: weights that go out to the server."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from heedful.envs.checking import QUICK, check
+from heedful.envs.checking.check import QUICK, check
 from heedful.envs.common import BaseEnvironment, BaseEpisode, Played, SolvableEnvironment, remarks, task_of
 from heedful.types import Ending, Observation, Task
 

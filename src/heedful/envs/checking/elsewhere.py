@@ -19,7 +19,7 @@ from typing import Any
 from heedful.configuration.trust import import_held
 from heedful.envs.checking.play import Bench, Effort, made_anew
 from heedful.envs.checking.play import scripted as scripted_replies
-from heedful.envs.checking.processes import Request, listed
+from heedful.envs.checking.questions import Request, listed
 
 
 def main(request_file: str, answer_file: str) -> None:

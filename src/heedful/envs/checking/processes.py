@@ -21,9 +21,9 @@ from typing import Any
 
 from heedful.envs.checking.evidence import Evidence, seeds_of
 from heedful.envs.checking.play import Bench, parting
+from heedful.envs.checking.questions import Request, listed
 from heedful.envs.checking.report import Finding, absent, broken, holds, parted, seconds_text, shortened, unchecked
 from heedful.guarded import Raised, guarded_call
-from heedful.types import Task
 
 MOST_SEEDS = 150
 """Seeds that every process draws."""
@@ -39,21 +39,6 @@ LIMIT = 300.0
 
 LATER = 400 * 86_400.0
 """Seconds by which the clock of the first one is ahead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The work of another process, sent as a pickle."""
-
-    env: bytes
-    """Pickled. Empty if `origin` makes it."""
-    origin: str
-    seeds: tuple[int, ...]
-    episodes: tuple[tuple[Task, int, tuple[str, ...]], ...]
-    """(task, member, replies)."""
-    backwards: bool = False
-    later: float = 0.0
-    """Seconds that its clock is ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +154,3 @@ def _different(sentence: str, found: str, where: str) -> Finding:
         remedy="sort sets before walking or drawing from them, use hashlib in the place of hash(), and neither the "
         "clock, the process id nor anything counted over calls",
     )
-
-
-def listed(task: Task) -> list[Any]:
-    """A task as JSON knows it."""
-    return [task.id, task.seed, task.split, list(task.tags)]
