@@ -38,7 +38,7 @@ NAME = "heedful"
 
 _log = logging.getLogger("heedful")
 _renderers: dict[tuple[int, str], Renderer] = {}
-"""Tokenizer and settings -> renderer. verl makes an agent loop for each episode, and the checks of a template take time."""
+"""Tokenizer and settings -> renderer. verl makes a loop for each episode, and the checks of a template take time."""
 _warned: set[str] = set()
 
 
@@ -58,7 +58,11 @@ class HeedfulAgentLoop(AgentLoopBase):
         rollout = self.rollout_config
         limits = Limits(settings.tokens_per_turn or rollout.response_length, window_of(rollout))
         renderer = self._renderer(tags, env)
-        sampler = _Client(self.server_manager, f"{row['uid']}-{row['session_id']}", _with_stops(sampling_params, renderer, self.tokenizer))
+        sampler = _Client(
+            self.server_manager,
+            f"{row['uid']}-{row['session_id']}",
+            _with_stops(sampling_params, renderer, self.tokenizer),
+        )
         temperature = float(sampling_params.get("temperature") or 1.0)  # 0 = greedy, read at temperature 1
         try:
             played = await play(place, settings.context, renderer, sampler, limits, temperature)
@@ -69,17 +73,25 @@ class HeedfulAgentLoop(AgentLoopBase):
 
     def _renderer(self, tags: Tags, env: object) -> Renderer:
         tools, options = tools_of(env), _plain(self.apply_chat_template_kwargs)
-        key = id(self.tokenizer), json.dumps([repr(tags), options, [tool.schema for tool in tools]], sort_keys=True, default=str)
+        key = (
+            id(self.tokenizer),
+            json.dumps([repr(tags), options, [tool.schema for tool in tools]], sort_keys=True, default=str),
+        )
         if key not in _renderers:
             model = self.config.actor_rollout_ref.model
-            found = get_generation_config(copy_to_local(model.path), trust_remote_code=model.get("trust_remote_code", False))
+            found = get_generation_config(
+                copy_to_local(model.path), trust_remote_code=model.get("trust_remote_code", False)
+            )
             _renderers[key] = Renderer(self.tokenizer, tags, options, stop_ids(found, self.tokenizer), tools)
         return _renderers[key]
 
     def _outputs(self, played: Played, given: VerlTask, step: int) -> list[AgentLoopOutput]:
         scored = reward_and_measures(played.trajectory)
         if scored is None:
-            why = played.trajectory.error or f"its first prompt leaves no room for a reply ({window_of(self.rollout_config)} tokens)"
+            why = (
+                played.trajectory.error
+                or f"its first prompt leaves no room for a reply ({window_of(self.rollout_config)} tokens)"
+            )
             _warn(f"Episode {played.trajectory.member} of task {given.task} is left out: {why}", once=False)
             return []
         reward, measures = scored
@@ -89,8 +101,8 @@ class HeedfulAgentLoop(AgentLoopBase):
             if len(row.response_ids) > self.rollout_config.response_length:
                 _warn(
                     f"An episode has {len(row.response_ids)} tokens after its first prompt, more than "
-                    f"data.max_response_length={self.rollout_config.response_length}. verl trains on all of them. Set it "
-                    "to the longest episode, because verl derives limits of memory from it."
+                    f"data.max_response_length={self.rollout_config.response_length}. verl trains on all of them. Set "
+                    "it to the longest episode, because verl derives limits of memory from it."
                 )
         outputs = [
             AgentLoopOutput(
@@ -100,7 +112,12 @@ class HeedfulAgentLoop(AgentLoopBase):
                 response_logprobs=None if row.logprobs is None else list(row.logprobs),
                 num_turns=2 * len(played.trajectory.turns),
                 metrics=AgentLoopMetrics(generate_sequences=played.sampling, tool_calls=played.stepping),
-                extra_fields={"min_global_steps": first, "max_global_steps": last, "turn_scores": [], "tool_rewards": []},
+                extra_fields={
+                    "min_global_steps": first,
+                    "max_global_steps": last,
+                    "turn_scores": [],
+                    "tool_rewards": [],
+                },
             )
             for row in rows
         ]
