@@ -1,4 +1,4 @@
-"""A generation batch of TRL as heedful's groups: rows of ids, masks and rewards become trajectories with turns.
+"""A batch that another trainer sampled as heedful's groups: rows of ids, masks and rewards become trajectories.
 
 The ids are the trainer's own. Rewards are the raw ones, with the trainer's weights and never normalised. Torch-free.
 
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from heedful.diagnostics.unavailable import SUCCESS_METRICS
 from heedful.models.replies import ReplyParser, Tags
 from heedful.statistics.group_statistics import values_on
 from heedful.types import Ending, Group, Prompt, Reply, Task, Trajectory, Turn
@@ -22,15 +21,10 @@ from heedful.types import Ending, Group, Prompt, Reply, Task, Trajectory, Turn
 Ids = tuple[int, ...]
 Decode = Callable[[Sequence[int]], str]
 
-UNKNOWN_SUCCESS = (
-    "TRL has rewards but no success: name the reward function that measures success in HeedfulConfig(outcome=...)"
-)
-UNKNOWN_VALIDITY = "TRL does not say whether a completion could be executed"
-
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One row of a generation batch, as plain data that can travel between processes."""
+    """One sampled row of a batch, as plain data that can travel between processes."""
 
     prompt_ids: Ids
     ids: Ids
@@ -54,23 +48,10 @@ class BatchReader:
     decode: Decode
     tags: Tags
 
-    def groups(
-        self, completions: Sequence[Completion], group_size: int, version: int, temperature: float
-    ) -> list[Group]:
-        """Consecutive completions, `group_size` each, as groups.
-
-        The task is the one that was played, or is identified by the ids of the group's first prompt. Raises ValueError
-        if the completions do not divide into groups.
-        """
-        if group_size < 1 or len(completions) % group_size:
-            raise ValueError(
-                f"Expected completions in groups of {group_size}, found {len(completions)}. The batch of a generation "
-                "must hold every completion of each prompt."
-            )
-        return [
-            self._group(completions[start : start + group_size], version, temperature)
-            for start in range(0, len(completions), group_size)
-        ]
+    def groups(self, members_PG: Sequence[Sequence[Completion]], version: int, temperature: float) -> list[Group]:
+        """The completions as groups. The task is the one that was played, or is identified by the ids of the group's
+        first prompt."""
+        return [self._group(members_G, version, temperature) for members_G in members_PG]
 
     def _group(self, members: Sequence[Completion], version: int, temperature: float) -> Group:
         first = members[0]
@@ -121,24 +102,30 @@ def replies_of(completion: Completion) -> Iterator[tuple[Ids, Ids]]:
             waiting += ids
 
 
-def values_of(completions: Sequence[Completion], groups: Sequence[Group], on: str) -> list[list[float | None]]:
+def in_groups(completions: Sequence[Completion], group_size: int) -> list[Sequence[Completion]]:
+    """Consecutive completions, `group_size` each. Raises ValueError if the completions do not divide into groups."""
+    if group_size < 1 or len(completions) % group_size:
+        raise ValueError(
+            f"Expected completions in groups of {group_size}, found {len(completions)}. The batch of a generation "
+            "must hold every completion of each prompt."
+        )
+    return [completions[start : start + group_size] for start in range(0, len(completions), group_size)]
+
+
+def values_of(members_PG: Sequence[Sequence[Completion]], groups: Sequence[Group], on: str) -> list[list[float | None]]:
     """The values for a filter with this `on`, as in `values_on`.
 
     Exception: if `on` names a reward function, a completion without its reward has no value."""
     values_PG = values_on(groups, on)
     if on in ("outcome", "reward"):
         return values_PG
-    rows = iter(completions)
     return [
-        [value if (row := next(rows)).played is not None else row.rewards.get(on) for value in values_G]
-        for values_G in values_PG
+        [
+            value if row.played is not None else row.rewards.get(on)
+            for value, row in zip(values_G, members_G, strict=True)
+        ]
+        for values_G, members_G in zip(values_PG, members_PG, strict=True)
     ]
-
-
-def unknown_to_trl(outcome: bool, played: bool) -> dict[str, str]:
-    """The metrics that a batch cannot give, each with the reason. `played`: in one of heedful's environments."""
-    missing = {} if outcome or played else dict.fromkeys(SUCCESS_METRICS, UNKNOWN_SUCCESS)
-    return missing | ({} if played else {"format/valid_rate": UNKNOWN_VALIDITY})
 
 
 def _with_rewards(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tuple[Turn, ...]:
