@@ -58,7 +58,11 @@ class HeedfulAgentLoop(AgentLoopBase):
         rollout = self.rollout_config
         limits = Limits(settings.tokens_per_turn or rollout.response_length, window_of(rollout))
         renderer = self._renderer(tags, env)
-        sampler = _Client(self.server_manager, f"{row['uid']}-{row['session_id']}", _with_stops(sampling_params, renderer, self.tokenizer))
+        sampler = _Client(
+            self.server_manager,
+            f"{row['uid']}-{row['session_id']}",
+            _with_stops(sampling_params, renderer, self.tokenizer),
+        )
         temperature = float(sampling_params.get("temperature") or 1.0)  # 0 = greedy, read at temperature 1
         try:
             played = await play(place, settings.context, renderer, sampler, limits, temperature)
@@ -69,17 +73,25 @@ class HeedfulAgentLoop(AgentLoopBase):
 
     def _renderer(self, tags: Tags, env: object) -> Renderer:
         tools, options = tools_of(env), _plain(self.apply_chat_template_kwargs)
-        key = id(self.tokenizer), json.dumps([repr(tags), options, [tool.schema for tool in tools]], sort_keys=True, default=str)
+        key = (
+            id(self.tokenizer),
+            json.dumps([repr(tags), options, [tool.schema for tool in tools]], sort_keys=True, default=str),
+        )
         if key not in _renderers:
             model = self.config.actor_rollout_ref.model
-            found = get_generation_config(copy_to_local(model.path), trust_remote_code=model.get("trust_remote_code", False))
+            found = get_generation_config(
+                copy_to_local(model.path), trust_remote_code=model.get("trust_remote_code", False)
+            )
             _renderers[key] = Renderer(self.tokenizer, tags, options, stop_ids(found, self.tokenizer), tools)
         return _renderers[key]
 
     def _outputs(self, played: Played, given: VerlTask, step: int) -> list[AgentLoopOutput]:
         scored = reward_and_measures(played.trajectory)
         if scored is None:
-            why = played.trajectory.error or f"its first prompt leaves no room for a reply ({window_of(self.rollout_config)} tokens)"
+            why = (
+                played.trajectory.error
+                or f"its first prompt leaves no room for a reply ({window_of(self.rollout_config)} tokens)"
+            )
             _warn(f"Episode {played.trajectory.member} of task {given.task} is left out: {why}", once=False)
             return []
         reward, measures = scored
@@ -100,7 +112,12 @@ class HeedfulAgentLoop(AgentLoopBase):
                 response_logprobs=None if row.logprobs is None else list(row.logprobs),
                 num_turns=2 * len(played.trajectory.turns),
                 metrics=AgentLoopMetrics(generate_sequences=played.sampling, tool_calls=played.stepping),
-                extra_fields={"min_global_steps": first, "max_global_steps": last, "turn_scores": [], "tool_rewards": []},
+                extra_fields={
+                    "min_global_steps": first,
+                    "max_global_steps": last,
+                    "turn_scores": [],
+                    "tool_rewards": [],
+                },
             )
             for row in rows
         ]
