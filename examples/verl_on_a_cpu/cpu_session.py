@@ -84,18 +84,32 @@ def ray_and_queue(config: Any, environment: Mapping[str, str], workers: int = 2)
     import ray
     import transfer_queue
 
-    ray.init(
-        num_cpus=16,  # logical, too: verl's small actors ask for one each
-        num_gpus=2 * workers,
-        include_dashboard=False,
-        runtime_env={"env_vars": dict(environment)},
-    )
+    start_ray(environment, workers)
     try:
         transfer_queue.init(config.transfer_queue)
         yield
         transfer_queue.close()
     finally:
         ray.shutdown()
+
+
+def start_ray(environment: Mapping[str, str], workers: int, tries: int = 4) -> None:
+    """Start Ray. It gives up after 30 seconds, which a busy machine may need, so it is tried again."""
+    import ray
+
+    for attempt in range(tries):
+        try:
+            ray.init(
+                num_cpus=16,  # logical, too: verl's small actors ask for one each
+                num_gpus=2 * workers,
+                include_dashboard=False,
+                runtime_env={"env_vars": dict(environment)},
+            )
+            return
+        except Exception as error:
+            if "timed out during startup" not in str(error) or attempt + 1 == tries:
+                raise
+            ray.shutdown()
 
 
 def trainer_of(config: Any) -> tuple[Any, Any]:
