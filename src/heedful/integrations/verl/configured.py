@@ -41,8 +41,8 @@ def findings_of(config: Tree) -> list[Finding]:
     found = [_of_mode(config, mode)]
     try:
         section = read_section(config.get(SECTION))
-    except (ConfigurationError, ValueError) as error:
-        return [*found, Finding("wrong", f"{SECTION}: {error}")]
+    except ConfigurationError as error:
+        return found + [Finding("wrong", str(problem)) for problem in error.problems]
     found += _of_processes(config)
     found += _of_tasks(config, section)
     if mode in MODES:
@@ -127,7 +127,9 @@ def _of_filter(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
     told = ", ".join(f"{name}={value}" for name, value in knobs.items())
     yield Finding("ok", f"Filter {type(filter_).__name__}({told}) on {filter_.on}. Dropped prompts leave the batch.")
     if filter_.on == "outcome" and section.outcome is None:
-        yield Finding("note", f"{SECTION}.outcome names nothing, so outcomes are known for heedful's environments only.")
+        yield Finding(
+            "note", f"{SECTION}.outcome names nothing, so outcomes are known for heedful's environments only."
+        )
     owner = filters_itself(_at(config, "algorithm", {}))
     if owner == "algorithm.filter_groups":
         yield Finding("note", f"{owner} drops constant groups earlier, so heedful never sees them.")

@@ -6,7 +6,6 @@ of Ray is started. It works without verl, too.
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import os
 import sys
@@ -30,6 +29,9 @@ NEEDED = {
     "hydra-core": "pip install hydra-core",
 }
 """Package -> how to add it."""
+
+BEFORE = (5, 11)
+"""The first series of transformers that verl 0.9 does not accept."""
 
 ENGINES = ("vllm", "sglang")
 """Inference engines of verl. One is needed to train on GPUs."""
@@ -80,10 +82,15 @@ def installed() -> Iterator[Finding]:
             yield Finding("missing", f"{package} is not installed: {how}")
         elif package == "verl" and not version.startswith(f"{TESTED}."):
             yield Finding("note", f"verl {version}; heedful was tested with {TESTED}.")
+        elif package == "transformers" and _series(version) >= BEFORE:
+            limit = ".".join(map(str, BEFORE))
+            yield Finding("wrong", f"transformers {version}: verl {TESTED} needs a version below {limit}. {how}")
         else:
             yield Finding("ok", f"{package} {version}")
     engines = [f"{engine} {version}" for engine in ENGINES if (version := _version(engine))]
-    yield Finding("ok" if engines else "note", ", ".join(engines) or "neither vllm nor sglang: no training on GPUs here")
+    yield Finding(
+        "ok" if engines else "note", ", ".join(engines) or "neither vllm nor sglang: no training on GPUs here"
+    )
 
 
 def registered(environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -97,10 +104,12 @@ def registered(environment: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("note", "Without verl nothing can be registered. Task files can be written all the same.")
         return
     try:
-        importlib.import_module(REGISTER)
-        loops = _attribute("verl.experimental.agent_loop.agent_loop", "_agent_loop_registry")
-        trainers = _attribute("verl.trainer.ppo.v1", "get_trainer_cls")
-        found = [trainers(mode).__name__ for mode in MODES]
+        from verl.experimental.agent_loop.agent_loop import _agent_loop_registry as loops
+        from verl.trainer.ppo.v1 import get_trainer_cls
+
+        from heedful.integrations.verl import register  # noqa: F401  # it registers when it is imported
+
+        found = [get_trainer_cls(mode).__name__ for mode in MODES]
     except (ImportError, ValueError, KeyError, AttributeError) as error:
         yield Finding("wrong", f"{REGISTER} cannot be loaded: {error}")
         return
@@ -120,21 +129,27 @@ def configured(overrides: Sequence[str]) -> list[Finding]:
 
 def composed(overrides: Sequence[str]) -> Mapping[str, Any]:
     """verl's configuration with these overrides, as a plain tree. Raises ValueError."""
-    hydra = importlib.import_module("hydra")
-    omegaconf = importlib.import_module("omegaconf")
-    errors = importlib.import_module("hydra.errors")
+    from hydra import compose, initialize_config_module
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
     module, name = CONFIGURATION
     try:
-        with hydra.initialize_config_module(module, version_base=None):
-            config = hydra.compose(name, overrides=list(overrides))
-        tree: Mapping[str, Any] = omegaconf.OmegaConf.to_container(config, resolve=True)
-    except (errors.HydraException, omegaconf.errors.OmegaConfBaseException) as error:
+        with initialize_config_module(module, version_base=None):
+            config = compose(name, overrides=list(overrides))
+        tree: Any = OmegaConf.to_container(config, resolve=True)
+    except (HydraException, OmegaConfBaseException) as error:
         raise ValueError(f"Expected overrides that verl's configuration takes, found: {error}") from error
-    return tree
+    return dict(tree)
 
 
 def _print(found: Sequence[Finding]) -> None:
     tell("\n".join(map(str, found)))
+
+
+def _series(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
 def _version(package: str) -> str | None:
@@ -142,10 +157,6 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _attribute(module: str, name: str) -> Any:
-    return getattr(importlib.import_module(module), name)
 
 
 if __name__ == "__main__":
