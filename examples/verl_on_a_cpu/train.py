@@ -48,7 +48,7 @@ def settings(output: Path, steps: int) -> list[str]:
 
 
 def write_inputs(output: Path, tasks: int = 64, held_out: int = 16) -> None:
-    """The model's folder, and the task files of two splits."""
+    """The model's folder, unless it is there, and the task files of two splits."""
     import shutil
 
     from heedful.configuration import to_json
@@ -58,8 +58,11 @@ def write_inputs(output: Path, tasks: int = 64, held_out: int = 16) -> None:
     from heedful.seedlings.grow import load_seedling
 
     config = preset("frozen_lake")
-    _, _, model = load_seedling(config.seedling, config.env, to_json(config.env), config.tags, lambda *progress: None)
-    shutil.copytree(str(model), output / "model", dirs_exist_ok=True)
+    if not (output / "model").exists():
+        print("Growing the model, once. This takes several minutes.")
+        knobs = to_json(config.env)
+        _, _, model = load_seedling(config.seedling, config.env, knobs, config.tags, lambda *progress: None)
+        shutil.copytree(str(model), output / "model")
     for split, count in (("train", tasks), ("val", held_out)):
         drawn = TaskStream(config.env, split, seed=0).next(count)
         write_tasks(output / f"{split}.parquet", task_rows(config.env, drawn))
