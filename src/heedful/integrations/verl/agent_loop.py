@@ -16,48 +16,44 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.fs import copy_to_local
 from verl.utils.model import get_generation_config
 
-from heedful.configuration import clean, cut, from_json
+from heedful.configuration import clean, cut
 from heedful.integrations.verl.episodes import FIELD, outputs_of, write_episode
 from heedful.integrations.verl.playing import (
     Aborted,
     Limits,
-    PlayConfig,
     Played,
     Sampled,
     environment_of,
     play,
     reward_and_measures,
 )
-from heedful.integrations.verl.tasks import VerlTask, read_task_row
+from heedful.integrations.verl.settings import SECTION, HeedfulConfig, read_section
+from heedful.integrations.verl.tasks import LOOP, VerlTask, read_task_row
 from heedful.models.calls import tools_of
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
 
-NAME = "heedful"
-"""The value of `agent_name` in the rows of a task file."""
-
 _log = logging.getLogger("heedful")
 _renderers: dict[tuple[int, str], Renderer] = {}
-"""Tokenizer and settings -> renderer. verl makes an agent loop for each episode, and the checks of a template take time."""
+"""Tokenizer and settings -> renderer. verl makes a loop for each episode, and the checks of a template take time."""
+_sections: dict[int, tuple[Any, HeedfulConfig]] = {}
+"""Configuration (held, so that its id stays its own) and its section."""
 _warned: set[str] = set()
 
 
-@register(NAME)
+@register(LOOP)
 class HeedfulAgentLoop(AgentLoopBase):
     """Plays one episode of the environment that its row names."""
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
         """The rows of the episode. Empty for one that broke or had no room: its group goes on without it."""
-        config = self.config
-        section = config.get("heedful") or {}
-        tags = from_json(Tags, _plain(section.get("tags")))
-        settings = from_json(PlayConfig, _plain(section.get("play")))
+        settings = _settings(self.config)
         given = read_task_row(row)
-        env = environment_of(given.environment, settings.trust)
+        env = environment_of(given.environment, settings.play.trust)
         place = env, given.draw(env), _member(row)
         rollout = self.rollout_config
-        limits = Limits(settings.tokens_per_turn or rollout.response_length, window_of(rollout))
-        renderer = self._renderer(tags, env)
+        limits = Limits(settings.play.tokens_per_turn or rollout.response_length, window_of(rollout))
+        renderer = self._renderer(settings.tags, env)
         sampler = _Client(
             self.server_manager,
             f"{row['uid']}-{row['session_id']}",
@@ -65,7 +61,7 @@ class HeedfulAgentLoop(AgentLoopBase):
         )
         temperature = float(sampling_params.get("temperature") or 1.0)  # 0 = greedy, read at temperature 1
         try:
-            played = await play(place, settings.context, renderer, sampler, limits, temperature)
+            played = await play(place, settings.play.context, renderer, sampler, limits, temperature)
         except Aborted as error:
             _warn(f"Episode {row['session_id']} of task {given.task} is left out: {error}", once=False)
             return []
@@ -101,8 +97,8 @@ class HeedfulAgentLoop(AgentLoopBase):
             if len(row.response_ids) > self.rollout_config.response_length:
                 _warn(
                     f"An episode has {len(row.response_ids)} tokens after its first prompt, more than "
-                    f"data.max_response_length={self.rollout_config.response_length}. verl trains on all of them. Set it "
-                    "to the longest episode, because verl derives limits of memory from it."
+                    f"data.max_response_length={self.rollout_config.response_length}. verl trains on all of them. Set "
+                    "it to the longest episode, because verl derives limits of memory from it."
                 )
         outputs = [
             AgentLoopOutput(
@@ -171,6 +167,14 @@ def _member(row: Mapping[str, Any]) -> int:
             "trainer.use_v1 at true."
         )
     return int(row["session_id"])
+
+
+def _settings(config: Any) -> HeedfulConfig:
+    """The section `heedful`, read once per configuration object, since every episode asks for it."""
+    if id(config) not in _sections:
+        section = config.get(SECTION)
+        _sections[id(config)] = config, read_section(None if section is None else _plain(section))
+    return _sections[id(config)][1]
 
 
 def _plain(section: Any) -> dict[str, Any]:
