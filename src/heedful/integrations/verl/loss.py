@@ -21,9 +21,6 @@ CRITIC_ROWS = "heedful_critic_rows"
 SCALE = "heedful_scale"
 """Column: the factor of the whole loss, the same in every row."""
 
-COUNTED = ("seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
-"""The values of `loss_agg_mode` that count rows."""
-
 
 def counted_loss(config: Any, model_output: Any, data: TensorDict, dp_group: Any = None) -> tuple[Any, dict[str, Any]]:
     """`ppo_loss` over the real rows of a mini-batch, times the scale."""

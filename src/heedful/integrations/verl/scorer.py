@@ -7,7 +7,6 @@ thoughts under N prompts cost M x N forward passes of prompt and thought. `HFSco
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -16,6 +15,7 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils
 from verl.workers.utils.padding import response_from_nested
 
+from heedful.integrations.verl.limits import WorkerLimits
 from heedful.models.rounding import EPS, rounding_of
 from heedful.protocols import WindowExceeded
 from heedful.scorers.pairs import Ids, Pairs, read_pairs
@@ -24,18 +24,6 @@ from heedful.types import CrossScores
 
 ROWS_PER_CALL = 1024
 """Rows that are sent to the workers at a time. It bounds the memory of the driver."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerLimits:
-    """What the workers can take."""
-
-    multiple: int
-    """The number of rows of a call is a multiple of it: ranks times rows of a micro-batch."""
-    window: int | None
-    """Most tokens of a row. `None` = no limit is known."""
-    dtype: str
-    """The dtype of the forward pass, which decides the rounding."""
 
 
 class WorkerScorer:

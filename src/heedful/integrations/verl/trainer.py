@@ -26,7 +26,7 @@ from verl.utils.model import get_generation_config
 
 from heedful.algorithms.loss_scale import loss_scale_factor
 from heedful.filters import KeepAll
-from heedful.integrations.verl import loss, queue, watcher
+from heedful.integrations.verl import limits, loss, queue, watcher
 from heedful.integrations.verl.agent_loop import stop_ids
 from heedful.integrations.verl.rows import Sampled, mini_batch_counts, sampled_of
 from heedful.integrations.verl.scorer import WorkerScorer
@@ -63,11 +63,11 @@ class HeedfulMixin(_Trainer):
         with open_dict(config):  # verl compares the name of the mode with its own names
             config.trainer.v1.trainer_mode = self._mode_of_verl()
         section = config.get(SECTION)
-        self.heedful = read_section(watcher.plain(section) if section is not None else None)
-        problems = watcher.refusals(config, self.heedful, loss.COUNTED)
+        self.heedful = read_section(limits.plain(section) if section is not None else None)
+        problems = watcher.refusals(config, self.heedful)
         if problems:
             raise ValueError("\n".join(problems))
-        self._filter, told = watcher.chosen_filter(self.heedful, watcher.plain(config.algorithm))
+        self._filter, told = watcher.chosen_filter(self.heedful, limits.plain(config.algorithm))
         self.drops = not isinstance(self._filter, KeepAll)
         """The filter may drop rows."""
         for sentence in [*filter(None, [told]), *(watcher.warnings_of(config) if self.drops else [])]:
@@ -183,7 +183,7 @@ class HeedfulMixin(_Trainer):
             return "rows with images, audio or video, which are not scored yet"
         if self.local_trigger_step > 0:
             return LATER_SLICE
-        return watcher.why_unreadable(self.config)
+        return limits.why_unreadable(self.config)
 
     def _counted(self, batch: Any, kept: int, groups: int) -> Any:
         """The batch with the columns that the losses read."""
@@ -212,8 +212,8 @@ class HeedfulMixin(_Trainer):
         folder = copy_to_local(model.path)
         ends = stop_ids(get_generation_config(folder, trust_remote_code=trusted), self.tokenizer)
         positions = longest_context_of(omega_conf_to_dataclass(model).hf_config)
-        limits = watcher.worker_limits(self.config, self._ranks(), positions)
-        scorer = WorkerScorer(self.actor_rollout_wg.compute_log_prob, limits)
+        most = limits.worker_limits(self.config, self._ranks(), positions)
+        scorer = WorkerScorer(self.actor_rollout_wg.compute_log_prob, most)
         return watcher.observer_of(self.config, self.heedful, self._filter, self.tokenizer, ends, scorer)
 
     def _resumed_checkpoint(self) -> Path | None:

@@ -12,13 +12,12 @@ from heedful.configuration import listed, to_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.filters import KeepAll
 from heedful.integrations.verl import compatibility
+from heedful.integrations.verl.limits import COUNTED, plain, why_unreadable
 from heedful.integrations.verl.rows import SCORE, Sampled
-from heedful.integrations.verl.scorer import WorkerLimits
 from heedful.integrations.verl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import BatchReader
 from heedful.integrations.watching.observer import Observer
 from heedful.integrations.watching.record import Record
-from heedful.integrations.watching.sampling import truncating
 from heedful.integrations.watching.unknown import unknown_metrics
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.measuring.swapped import TokenScorer
@@ -29,8 +28,6 @@ from heedful.protocols import Filter
 UNKNOWN_SUCCESS = (
     "verl has rewards but no success: name the key of reward_extra_info that measures success in heedful.outcome"
 )
-
-_DTYPES = {"fp32": "float32", "float": "float32", "bf16": "bfloat16", "fp16": "float16", "half": "float16"}
 
 
 def observer_of(
@@ -64,21 +61,6 @@ def observer_of(
         heedful.seed,
         read=max(2, math.isqrt(heedful.max_pairs // max(1, int(rollout.n)))),
     )
-
-
-def why_unreadable(config: Any) -> str:
-    """Why the thoughts of this policy cannot be scored during training. Empty if they can."""
-    rollout = config.actor_rollout_ref.rollout
-    cuts = truncating(lambda name: rollout.get(name) if name in ("top_p", "top_k") else None)
-    if cuts:
-        return f"truncated sampling ({', '.join(cuts)})"
-    if not float(rollout.temperature) > 0:
-        return "greedy sampling (temperature 0)"
-    actor = config.actor_rollout_ref.actor
-    engine = actor.get(str(actor.get("strategy"))) or {}
-    if (engine.get("router_replay") or {}).get("mode", "disabled") not in ("disabled", None):
-        return "router replay, which reading other texts would disturb"
-    return ""
 
 
 def unknown_to_verl(config: Any, heedful: HeedfulConfig, played: bool) -> dict[str, str]:
@@ -124,38 +106,40 @@ def check_names(heedful: HeedfulConfig, chooses: Filter, batch: Sampled) -> None
         )
 
 
-def refusals(config: Any, heedful: HeedfulConfig, counted: Sequence[str]) -> list[str]:
-    """What verl's settings rule out for a filter that drops rows: one sentence for each. `counted`: the values of
-    `loss_agg_mode` that divide by rows."""
-    if isinstance(heedful.filter, KeepAll):
-        return []
-    sentences = []
-    actor = config.actor_rollout_ref.actor
-    by_rows = str(actor.loss_agg_mode) in counted
-    if by_rows and bool(actor.get("shuffle")):
-        sentences.append(
-            f"Expected actor.shuffle=False with actor.loss_agg_mode={actor.loss_agg_mode} and a filter, found True: "
-            "the real rows of a shuffled mini-batch are not known in advance. Take loss_agg_mode=token-mean, or do not "
-            "shuffle."
-        )
-    if (config.get("distillation") or {}).get("enabled") and (by_rows or heedful.loss_scale != "kept"):
-        sentences.append(
-            "Expected no distillation with a loss that counts rows or is scaled, found distillation.enabled=True: "
-            "heedful replaces verl's policy loss only. Take loss_agg_mode=token-mean and loss_scale=kept, or the "
-            "filter keep_all."
-        )
+def refusals(config: Any, heedful: HeedfulConfig) -> list[str]:
+    """What verl's settings rule out: one sentence for each."""
     estimator = str(config.algorithm.adv_estimator)
+    sentences = []
     if heedful.play.context.turns is not None and estimator != "grpo":
         sentences.append(
             f"Expected adv_estimator=grpo with windows of history (heedful.play.context), found {estimator}: in verl "
             "it takes each row for an episode. Play with the full history."
+        )
+    if isinstance(heedful.filter, KeepAll):
+        return sentences
+    updated = {"actor_rollout_ref.actor": config.actor_rollout_ref.actor}
+    if uses_critic(config):
+        updated["critic"] = config.critic
+    for name, section in updated.items():
+        if section.get("loss_agg_mode") in COUNTED and section.get("shuffle"):
+            sentences.append(
+                f"Expected {name}.shuffle=False with {name}.loss_agg_mode={section.get('loss_agg_mode')} and a filter, "
+                "found True: the real rows of a shuffled mini-batch are not known in advance. Take "
+                "loss_agg_mode=token-mean, or do not shuffle."
+            )
+    counted = config.actor_rollout_ref.actor.get("loss_agg_mode") in COUNTED
+    if (config.get("distillation") or {}).get("enabled") and (counted or heedful.loss_scale != "kept"):
+        sentences.append(
+            "Expected no distillation with a loss that counts rows or is scaled, found distillation.enabled=True: "
+            "heedful replaces verl's policy loss only. Take loss_agg_mode=token-mean and loss_scale=kept, or the "
+            "filter keep_all."
         )
     return sentences
 
 
 def warnings_of(config: Any) -> list[str]:
     """What verl's settings make of a filter: one sentence for each."""
-    if not (config.get("critic") or {}).get("enable"):
+    if not uses_critic(config):
         return []
     actor, critic = config.actor_rollout_ref.actor.ppo_mini_batch_size, config.critic.ppo_mini_batch_size
     if actor == critic:
@@ -167,22 +151,10 @@ def warnings_of(config: Any) -> list[str]:
     ]
 
 
-def worker_limits(config: Any, ranks: int, positions: int | None) -> WorkerLimits:
-    """What the actor's workers can take. `positions`: the model's own limit."""
-    rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
-    dynamic = bool(actor.get("use_dynamic_bsz"))
-    micro = 1 if dynamic else int(rollout.log_prob_micro_batch_size_per_gpu or 1)
-    limits = [positions, rollout.get("log_prob_max_token_len_per_gpu") if dynamic else None]
-    known = [int(limit) for limit in limits if limit]
-    return WorkerLimits(ranks * micro, min(known) if known else None, _dtype(actor))
-
-
-def _dtype(actor: Any) -> str:
-    """The dtype in which the actor's engine computes. verl's default is bfloat16."""
-    engine = plain(actor.get("fsdp_config"))
-    precision = engine.get("mixed_precision") or {}
-    named = str(precision.get("param_dtype") or engine.get("dtype") or "bfloat16")
-    return _DTYPES.get(named, named)
+def uses_critic(config: Any) -> bool:
+    """Whether verl trains a critic: where it is switched on, and otherwise with GAE."""
+    enabled = (config.get("critic") or {}).get("enable")
+    return str(config.algorithm.adv_estimator) == "gae" if enabled is None else bool(enabled)
 
 
 def refuse_replaced(tokenizer: Any, folder: str) -> None:
@@ -235,15 +207,6 @@ def described(config: Any, heedful: HeedfulConfig, chooses: Filter, unknown: Map
             "lr": float(actor.optim.lr),
         },
     }
-
-
-def plain(section: Any) -> dict[str, Any]:
-    """A section of verl's configuration as a plain tree. Empty if it is missing."""
-    from omegaconf import OmegaConf
-
-    if section is None:
-        return {}
-    return dict(OmegaConf.to_container(section, resolve=True) if OmegaConf.is_config(section) else section)
 
 
 def _components(member: Any) -> set[str]:
