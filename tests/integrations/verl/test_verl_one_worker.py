@@ -12,6 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from verl_checks import (
+    compare_scores,
+    filtered,
+    groups_of,
+    kept_keys,
+    metrics_of,
+    real,
+    steps_of,
+    watch,
+    whole_mini_batch,
+    without_heedful,
+)
 
 pytestmark = pytest.mark.verl
 
@@ -62,38 +74,6 @@ def session(folder: Path, killed: dict[str, Any]) -> Iterator[Any]:
         yield session
 
 
-def watch(trainer: Any) -> list[dict[str, Any]]:
-    """What passed the seam in each step: keys before and after, and whether the actor was updated."""
-    seen: list[dict[str, Any]] = []
-    balance, update = trainer._balance_batch, trainer._update_actor
-
-    def balanced(batch: Any, metrics: dict[str, Any], *given: Any, **named: Any) -> Any:
-        before = list(batch.keys)
-        after = balance(batch, metrics, *given, **named)
-        seen.append({"before": before, "after": list(after.keys), "real": real(after), "metrics": metrics})
-        return after
-
-    def updated(batch: Any, metrics: dict[str, Any]) -> Any:
-        seen[-1]["update"] = list(batch.keys)
-        return update(batch, metrics)
-
-    trainer._balance_batch, trainer._update_actor = balanced, updated
-    return seen
-
-
-def real(batch: Any) -> list[str]:
-    return [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-
-
-def metrics_of(record: Path) -> list[dict[str, Any]]:
-    lines = (record / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def steps_of(record: Path) -> list[int]:
-    return sorted({int(line["step"]) for line in metrics_of(record)})
-
-
 def test_a_killed_run_dies_in_the_middle_of_a_step(killed: dict[str, Any]) -> None:
     assert killed["code"] == -signal.SIGKILL, killed["log"][-3000:]
     assert killed["steps"] == [0, 1, 2, 3]  # the batch of step 4 was observed, and its update never ended
@@ -131,26 +111,7 @@ def test_metrics_reach_verls_trackers_and_the_record(session: Any) -> None:
 
 
 def test_own_scores_equal_those_of_hf_scorer_and_of_the_sampler(session: Any) -> None:
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    from heedful.integrations.verl.queue import read
-    from heedful.scorers.hf import HFScorer
-
-    session.restore()
-    model = AutoModelForCausalLM.from_pretrained(session.folder / "model", dtype=torch.float32)
-    state = {name: torch.from_numpy(values.copy()) for name, values in session.weights().items()}
-    model.load_state_dict(state, strict=False)
-    rows = read(session.batch())
-    prompts = list(dict.fromkeys(row.prompt_ids for row in rows))
-    thoughts, own = [row.response_ids for row in rows], [prompts.index(row.prompt_ids) for row in rows]
-    ours = session.trainer.observer.diagnostician.scorer.cross_score(prompts, thoughts, own, 1.0, keep="tokens")
-    theirs = HFScorer(model).cross_score(prompts, thoughts, own, 1.0)
-    difference = abs(torch.tensor(ours.scores_MN) - torch.tensor(theirs.scores_MN)).max()
-    assert difference < 1e-5 * max(1.0, abs(torch.tensor(theirs.scores_MN)).max())
-    sampled = torch.tensor([sum(row.logprobs or ()) for row in rows])
-    mine = torch.tensor([ours.scores_MN[row][own[row]] for row in range(len(rows))])
-    assert abs(mine - sampled).max() < 1e-4
+    compare_scores(session)
 
 
 @pytest.mark.parametrize(
@@ -160,39 +121,9 @@ def test_the_update_equals_that_of_a_batch_without_the_dropped_rows(session: Any
     from tiny_verl import distance
 
     change, _, batch = filtered(session, mode)
-    kept = sorted({key.split("_")[0] for key in real(batch)})
-    assert 2 <= len(kept) <= 6
-    expected = without_heedful(session, mode, kept_keys(session), len(kept))
+    assert 2 <= groups_of(real(batch)) <= 6
+    expected = without_heedful(session, mode, kept_keys(session))
     assert distance(change, expected) < 1e-6
-
-
-def filtered(session: Any, mode: str) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    session.set_loss(mode, counted=True)
-    return session.update(session.batch(), session.trainer._balance_batch)
-
-
-def kept_keys(session: Any) -> list[str]:
-    """The stored keys of the groups that the filter keeps."""
-    scores: dict[str, set[float]] = {}
-    for key, row in zip(session.stored["keys"], session.stored["rows"], strict=True):
-        scores.setdefault(key.split("_")[0], set()).add(float(row["rm_scores"].sum()))
-    return [key for key in session.stored["keys"] if len(scores[key.split("_")[0]]) > 1]
-
-
-def without_heedful(session: Any, mode: str, keys: list[str], groups: int) -> dict[str, Any]:
-    """The change of the weights in plain verl, given these rows alone as a whole mini-batch."""
-    from omegaconf import open_dict
-    from verl.trainer.ppo.v1 import PPOTrainer
-
-    actor = session.trainer.config.actor_rollout_ref.actor
-    session.set_loss(mode, counted=False)
-    with open_dict(actor):
-        usual, actor.ppo_mini_batch_size = actor.ppo_mini_batch_size, groups
-    change, _, batch = session.update(session.batch(keys), partial(PPOTrainer._balance_batch, session.trainer))
-    with open_dict(actor):
-        actor.ppo_mini_batch_size = usual
-    assert len(real(batch)) == len(batch.keys) == len(keys)  # nothing was filled up
-    return change
 
 
 def test_verl_alone_shrinks_the_update_of_a_filled_batch(session: Any) -> None:
@@ -201,8 +132,7 @@ def test_verl_alone_shrinks_the_update_of_a_filled_batch(session: Any) -> None:
 
     session.set_loss("seq-mean-token-mean", counted=False)
     change, _, batch = session.update(session.batch(), session.trainer._balance_batch)
-    kept = len({key.split("_")[0] for key in real(batch)})
-    expected = without_heedful(session, "seq-mean-token-mean", kept_keys(session), kept)
+    expected = without_heedful(session, "seq-mean-token-mean", kept_keys(session))
     factor = len(real(batch)) / len(batch.keys)
     assert factor < 0.8
     assert distance(change, {name: values * factor for name, values in expected.items()}) < 1e-5
@@ -230,17 +160,10 @@ def test_a_filter_that_keeps_every_group_gives_the_bytes_of_plain_verl(session: 
     from tiny_verl import same
 
     keys = kept_keys(session)
-    groups = len({key.split("_")[0] for key in keys})
-    plain = without_heedful(session, mode, keys, groups)
-    from omegaconf import open_dict
-
+    plain = without_heedful(session, mode, keys)
     session.set_loss(mode, counted=True)
-    actor = session.trainer.config.actor_rollout_ref.actor
-    with open_dict(actor):
-        usual, actor.ppo_mini_batch_size = actor.ppo_mini_batch_size, groups
-    ours, metrics, _ = session.update(session.batch(keys), session.trainer._balance_batch)
-    with open_dict(actor):
-        actor.ppo_mini_batch_size = usual
+    with whole_mini_batch(session, groups_of(keys)):
+        ours, metrics, _ = session.update(session.batch(keys), session.trainer._balance_batch)
     assert metrics["filter/kept_ratio"] == 1
     assert same(ours, plain)
 
