@@ -6,7 +6,9 @@ of Ray's; here the trainer is an object that can be looked at.
 
 from __future__ import annotations
 
+import inspect
 import os
+import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,6 +43,10 @@ SETTINGS = (
     "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
 )
 """What a CPU needs of verl's settings, as overrides of its `ppo_trainer`."""
+
+
+AGENT_PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
+"""The ports of Ray's agents, by the names of its arguments and files."""
 
 
 def variables(modules: Sequence[str] = ()) -> dict[str, str]:
@@ -93,23 +99,43 @@ def ray_and_queue(config: Any, environment: Mapping[str, str], workers: int = 2)
         ray.shutdown()
 
 
-def start_ray(environment: Mapping[str, str], workers: int, tries: int = 4) -> None:
-    """Start Ray. It gives up after 30 seconds, which a busy machine may need, so it is tried again."""
-    import ray
+def start_ray(environment: Mapping[str, str], workers: int) -> None:
+    """Start Ray with ports that are chosen here.
 
-    for attempt in range(tries):
-        try:
-            ray.init(
-                num_cpus=16,  # logical, too: verl's small actors ask for one each
-                num_gpus=2 * workers,
-                include_dashboard=False,
-                runtime_env={"env_vars": dict(environment)},
-            )
-            return
-        except Exception as error:
-            if "timed out during startup" not in str(error) or attempt + 1 == tries:
-                raise
-            ray.shutdown()
+    Ray's raylet ends itself if its agents have not chosen them after 15 seconds, which is short on a busy machine.
+    """
+    import ray
+    from ray._private import services
+
+    start = services.start_raylet
+    signature = inspect.signature(start)
+
+    def start_with_ports(*given: Any, **named: Any) -> Any:
+        call = signature.bind(*given, **named)
+        for name in AGENT_PORTS:
+            port = call.arguments[name] = free_port()
+            folder, node = call.arguments["session_dir"], call.arguments["node_id"]
+            ray._raylet.persist_port(folder, node, name, port)  # what the agent would do later
+        return start(*call.args, **call.kwargs)
+
+    services.start_raylet = start_with_ports
+    try:
+        ray.init(
+            num_cpus=16,  # logical, too: verl's small actors ask for one each
+            num_gpus=2 * workers,
+            object_store_memory=400_000_000,
+            include_dashboard=False,
+            runtime_env={"env_vars": dict(environment)},
+        )
+    finally:
+        services.start_raylet = start
+
+
+def free_port() -> int:
+    """A port that no program listens on now."""
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return int(opened.getsockname()[1])
 
 
 def trainer_of(config: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from heedful.models.replies import ReplyParser, Tags
@@ -38,6 +38,14 @@ class Completion:
     """The environment named in the row, if a run mixes several."""
     played: Trajectory | None = None
     """The episode, if one of heedful's environments was played. Its rewards are already weighted."""
+    measures: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the trainer gives beside the reward, for filters. They are no part of the reward."""
+    logprobs: tuple[float, ...] = ()
+    """The sampler's log-probabilities, one per id, or none."""
+    version: int | None = None
+    """The number of updates before the weights that sampled it. `None` = that of the batch."""
+    rest: tuple[Completion, ...] = ()
+    """Later rows of the same episode, each with a context of its own. Only their ids count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +62,16 @@ class BatchReader:
         return [self._group(members_G, version, temperature) for members_G in members_PG]
 
     def _group(self, members: Sequence[Completion], version: int, temperature: float) -> Group:
-        first = members[0]
+        first = next((member for member in members if _is_known(member)), members[0])
         task = first.played.task if first.played is not None else _task(first)
         return Group(
             task,
             tuple(
-                replace(self._trajectory(completion, task, temperature), member=member, policy_version=version)
+                replace(
+                    self._trajectory(completion, task, temperature),
+                    member=member,
+                    policy_version=version if completion.version is None else completion.version,
+                )
                 for member, completion in enumerate(members)
             ),
         )
@@ -78,25 +90,30 @@ class BatchReader:
         return Trajectory(task, 0, turns, ending, outcome, temperature=temperature)
 
     def _turns(self, completion: Completion) -> Iterator[Turn]:
-        for prompt, ids in replies_of(completion):
-            text = self.decode(prompt)
-            opening = self.tags.opening_of(text)
-            reply: Reply = self.parser.parse(Prompt(text, prompt), ids, (), opening=opening)
-            yield Turn(reply, {}, (), True, "", "")
+        for row in (completion, *completion.rest):
+            restarts = row is not completion
+            for prompt, ids, logprobs in replies_of(row):
+                text = self.decode(prompt)
+                opening = self.tags.opening_of(text)
+                asked = Prompt(text, prompt, restarts)
+                reply: Reply = self.parser.parse(asked, ids, logprobs, opening=opening)
+                yield Turn(reply, {}, (), True, "", "")
+                restarts = False
 
 
-def replies_of(completion: Completion) -> Iterator[tuple[Ids, Ids]]:
-    """(ids new to the policy, ids it sampled after them) of each reply. Ids after the last reply are left out.
+def replies_of(completion: Completion) -> Iterator[tuple[Ids, Ids, tuple[float, ...]]]:
+    """(ids new to the policy, ids it sampled after them, their log-probabilities) of each reply of one row.
 
-    A completion without sampled ids is one reply without ids."""
+    Ids after the last reply are left out. A completion without sampled ids is one reply without ids."""
     waiting: Ids = completion.prompt_ids
     if not any(completion.sampled):
-        yield waiting + completion.ids, ()
+        yield waiting + completion.ids, (), ()
         return
-    for sampled, run in groupby(zip(completion.ids, completion.sampled, strict=True), key=lambda pair: pair[1]):
-        ids = tuple(token for token, _ in run)
+    for sampled, run in groupby(range(len(completion.ids)), key=lambda place: completion.sampled[place]):
+        places = list(run)
+        ids = completion.ids[places[0] : places[-1] + 1]
         if sampled:
-            yield waiting, ids
+            yield waiting, ids, completion.logprobs[places[0] : places[-1] + 1]
             waiting = ()
         else:
             waiting += ids
@@ -115,17 +132,26 @@ def in_groups(completions: Sequence[Completion], group_size: int) -> list[Sequen
 def values_of(members_PG: Sequence[Sequence[Completion]], groups: Sequence[Group], on: str) -> list[list[float | None]]:
     """The values for a filter with this `on`, as in `values_on`.
 
-    Exception: if `on` names a reward function, a completion without its reward has no value."""
+    Exception: if `on` names a reward function or a measure, a completion without it has no value."""
     values_PG = values_on(groups, on)
     if on in ("outcome", "reward"):
         return values_PG
     return [
-        [
-            value if row.played is not None else row.rewards.get(on)
-            for value, row in zip(values_G, members_G, strict=True)
-        ]
+        [_value_of(row, value, on) for value, row in zip(values_G, members_G, strict=True)]
         for values_G, members_G in zip(values_PG, members_PG, strict=True)
     ]
+
+
+def _value_of(row: Completion, component: float | None, on: str) -> float | None:
+    """A named value of one completion. `component`: that of the episode, if one was played."""
+    if row.played is not None and component is not None:
+        return component
+    return row.rewards.get(on, row.measures.get(on))
+
+
+def _is_known(completion: Completion) -> bool:
+    """Whether it says which task its group has. False for a member that was never played."""
+    return bool(completion.prompt_ids) or (completion.played is not None and bool(completion.played.turns))
 
 
 def _with_rewards(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tuple[Turn, ...]:

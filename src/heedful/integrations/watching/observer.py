@@ -49,18 +49,24 @@ class Observer:
     record: Record | None = None
     tracker: JsonlTracker | None = None
     generation: int = 0
+    read: int | None = None
+    """Most groups whose thoughts are read. `None` = all."""
 
-    def observe(self, members_PG: Sequence[Sequence[Completion]], version: int) -> Seen:
-        """Measure one batch. `version` is the number of updates before the weights."""
+    def observe(self, members_PG: Sequence[Sequence[Completion]], version: int, also: Sequence[Metric] = ()) -> Seen:
+        """Measure one batch.
+
+        `version`: the number of updates before the weights. `also`: metrics that are recorded with those of the batch.
+        """
         step = self.generation
         groups = self.reader.groups(members_PG, version, self.temperature)
         values_PG = values_of(members_PG, groups, self.chooses.on)
         verdicts = self.chooses(values_PG, stream(self.seed, "filter", step))
         start = time.perf_counter()
-        diagnosis = self.diagnostician.measure(step, groups, verdicts, self.chooses.on)
+        diagnosis = self.diagnostician.measure(step, groups, verdicts, self.chooses.on, self.read)
         sampled = sum(len(turn.reply.ids) for group in groups for member in group.trajectories for turn in member.turns)
         metrics = [
             *diagnosis.metrics,
+            *also,
             Metric("filter/empty", float(not any(verdict.kept for verdict in verdicts))),
             Metric("tokens/collect", float(sampled)),
             Metric("time/diagnose", time.perf_counter() - start),
