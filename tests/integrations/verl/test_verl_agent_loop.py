@@ -52,7 +52,7 @@ def model_without_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def loop(servers: Servers, heedful: dict[str, Any] | None = None, **rollout: Any) -> HeedfulAgentLoop:
-    limits = {"prompt_length": 512, "response_length": 200, "max_model_len": None, **rollout}
+    limits = {"prompt_length": 3000, "response_length": 400, "max_model_len": None, **rollout}
     config = {"actor_rollout_ref": {"rollout": limits, "model": {"path": "tiny"}}, "heedful": heedful}
     data = OmegaConf.create({"apply_chat_template_kwargs": {}})
     return HeedfulAgentLoop(
