@@ -18,6 +18,7 @@ CONFIG: dict[str, Any] = {
     "trainer": {"use_v1": True, "v1": {"trainer_mode": "heedful_sync"}, "nnodes": 1, "default_local_dir": "ckpt/mine"},
     "data": {"train_files": [], "val_files": None, "train_batch_size": 64, "max_response_length": 512},
     "algorithm": {"adv_estimator": "grpo", "filter_groups": {"enable": False}},
+    "critic": {"enable": False, "ppo_mini_batch_size": 64},
     "actor_rollout_ref": {
         "actor": {"loss_agg_mode": "token-mean", "ppo_mini_batch_size": 64},
         "rollout": {"n": 8, "response_length": 512, "top_p": 1.0, "top_k": -1},

@@ -13,13 +13,15 @@ from typing import Any, Literal
 
 from heedful.configuration import ConfigurationError, to_json
 from heedful.integrations.verl.compatibility import filters_itself
+from heedful.integrations.verl.limits import COUNTED
 from heedful.integrations.verl.settings import MODES, REGISTER, SECTION, VARIABLE, HeedfulConfig, read_section
 from heedful.integrations.verl.tasks import LOOP
+from heedful.integrations.verl.watcher import refusals, warnings_of
 
 Tree = Mapping[str, Any]
 Status = Literal["ok", "note", "missing", "wrong"]
 
-EXACT = ("token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm", "token-sum")
+EXACT = ("token-mean", "token-sum", *COUNTED)
 """The ways of averaging the loss whose gradient equals that of a batch without the dropped rows."""
 
 
@@ -48,6 +50,8 @@ def findings_of(config: Tree) -> list[Finding]:
     if mode in MODES:
         found += [*_of_filter(config, section), *_of_loss(config, section), *_of_measuring(config, section)]
         found += _of_record(config, section)
+        found += [Finding("wrong", why) for why in refusals(_Dotted(config), section)]
+        found += [Finding("note", why) for why in warnings_of(_Dotted(config))]
     return found
 
 
@@ -90,13 +94,6 @@ def _of_tasks(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
     most = section.play.tokens_per_turn or rollout.get("response_length")
     shown = "its full history" if section.play.context.turns is None else f"the last {section.play.context.turns} turns"
     yield Finding("note", f"An episode of {LOOP} shows {shown}, and a reply has at most {most} tokens.")
-    if section.play.context.turns is not None and _at(config, "algorithm.adv_estimator") not in ("grpo", None):
-        yield Finding(
-            "wrong",
-            f"{SECTION}.play.context.turns={section.play.context.turns} gives several rows per episode, and the "
-            f"estimator {_at(config, 'algorithm.adv_estimator')} credits rows, not episodes. Use grpo, or the full "
-            "history.",
-        )
 
 
 def _of_file(path: Path, name: str) -> Iterator[Finding]:
@@ -181,6 +178,14 @@ def _of_record(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
         yield Finding("ok", f"Record: {folder}/heedful, for heedful report and heedful audit.")
     if section.on_collapse == "stop":
         yield Finding("note", "An alarm that names a collapse ends the training after its step, saved.")
+
+
+class _Dotted(dict[str, Any]):
+    """A tree whose names are attributes as well, as in verl's own configuration."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = self[name]
+        return _Dotted(found) if isinstance(found, Mapping) else found
 
 
 def _files(value: Any) -> list[str]:
