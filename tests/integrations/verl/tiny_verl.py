@@ -155,13 +155,13 @@ class Session:
         self.trainer.actor_rollout_wg.set_loss_fn(partial(loss, config=omega_conf_to_dataclass(actor)))
 
 
-def store(trainer: Any, manager: Any, folder: Path) -> Session:
+def store(trainer: Any, manager: Any, folder: Path, prompts: int = PROMPTS) -> Session:
     """Sample a batch and keep its rows, the weights and the optimizer."""
     import transfer_queue as tq
 
     trainer.agent_loop_manager = manager
     trainer.prepare_step()
-    batch, _ = trainer.replay_buffer.sample(global_steps=trainer.global_steps, partition_id="train", batch_size=PROMPTS)
+    batch, _ = trainer.replay_buffer.sample(global_steps=trainer.global_steps, partition_id="train", batch_size=prompts)
     columns = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id)
     rows = [{name: _plain(value) for name, value in columns[at].items()} for at in range(len(batch.keys))]
     tags = [dict(tag) for tag in batch.tags]

@@ -34,12 +34,20 @@ def real(batch: Any) -> list[str]:
 
 
 def metrics_of(record: Path) -> list[dict[str, Any]]:
+    """The lines of a record: `step`, and `metrics` by name."""
     lines = (record / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
 def steps_of(record: Path) -> list[int]:
-    return sorted({int(line["step"]) for line in metrics_of(record)})
+    """The steps of a record, in the order of its lines."""
+    return [int(line["step"]) for line in metrics_of(record)]
+
+
+def values_of(record: Path, name: str) -> list[Any]:
+    """A metric over the steps of a record. `None` where it is missing."""
+    found = [line["metrics"][name] for line in metrics_of(record) if name in line["metrics"]]
+    return [value["value"] if isinstance(value, dict) else value for value in found]
 
 
 def filtered(session: Any, mode: str) -> tuple[dict[str, Any], dict[str, Any], Any]:
