@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -64,11 +65,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     for env in held_out:
         write_tasks(folder / f"{env.name}.parquet", task_rows(env, TaskStream(env, "val", 0).next(4)))
     config = composed(overrides(folder, [f"{folder}/{env.name}.parquet" for env in held_out]))
-    with ray_and_queue(config, ENVIRONMENT, 1):
+    logged: list[dict[str, Any]] = []
+    trackers = SimpleNamespace(log=lambda data, step: logged.append({**data, "step": step}))
+    with pytest.MonkeyPatch.context() as patch, ray_and_queue(config, ENVIRONMENT, 1):
+        patch.setattr("verl.trainer.ppo.v1.trainer_base.Tracking", lambda **settings: trackers)
         trainer, manager = trainer_of(config)
-        logged: list[dict[str, Any]] = []
-        log = trainer.logger.log
-        trainer.logger.log = lambda data, step: (logged.append({**data, "step": step}), log(data=data, step=step))
         trainer.fit(manager)
     return Finished(folder, logged)
 

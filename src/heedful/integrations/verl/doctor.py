@@ -17,7 +17,6 @@ from heedful.integrations.verl.compatibility import TESTED
 from heedful.integrations.verl.configured import Finding, findings_of
 from heedful.integrations.verl.settings import MODES, REGISTER, VARIABLE
 from heedful.integrations.verl.tasks import LOOP
-from heedful.version import __version__
 
 NEEDED = {
     "verl": f"pip install --no-deps verl=={TESTED}.1",
@@ -59,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
     if flags:
         complain(f"heedful: expected overrides such as trainer.nnodes=2, found {flags[0]!r}.\n\n{USAGE}")
         return 2
-    tell(f"heedful {__version__}, Python {sys.version.split()[0]}")
+    tell(f"heedful {_version('heedful') or 'from its source'}, Python {sys.version.split()[0]}")
     found = [*installed(), *registered(os.environ)]
     if argv:
         try:
