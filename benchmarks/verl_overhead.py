@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import statistics
 import sys
 import tempfile
@@ -37,11 +38,18 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 import verl  # noqa: E402
 from tiny_verl import Session, store  # noqa: E402
-from train import settings, write_inputs  # noqa: E402
+from train import settings  # noqa: E402
 from verl.trainer.ppo.v1 import PPOTrainer  # noqa: E402
 
+from heedful.configuration import to_json  # noqa: E402
+from heedful.envs.common.tasks import TaskStream  # noqa: E402
+from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
+from heedful.integrations.verl.tasks import task_rows, write_tasks  # noqa: E402
 from heedful.integrations.watching.observer import Observer  # noqa: E402
+from heedful.models.replies import Tags  # noqa: E402
+from heedful.seedlings.grow import load_seedling  # noqa: E402
+from heedful.seedlings.recipe import nano  # noqa: E402
 
 VARIANTS = ("plain", "keep_all", "filter", "filter_record", "filter_cheap", "filter_full")
 """verl alone; all groups kept and nothing recorded; the filter; with the record; with a cheap or a full measurement."""
@@ -98,7 +106,7 @@ class Bench:
 
 def measured(given: argparse.Namespace, folder: Path) -> dict[str, list[dict[str, float]]]:
     """Variant -> one reading per repeat. The first turn of each warms up and is left out."""
-    write_inputs(folder)
+    write_inputs(folder, given.prompts)
     more = [
         f"data.train_batch_size={given.prompts}",
         f"actor_rollout_ref.actor.ppo_mini_batch_size={given.mini}",
@@ -123,6 +131,15 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, list[dict[str
                     found[name].append(reading)
                 print(f"{repeat} {name}: {reading}", flush=True)
         return found
+
+
+def write_inputs(folder: Path, prompts: int) -> None:
+    """The smallest seedling of FrozenLake, which grows in a minute, and a task file."""
+    env = FrozenLake(instructions="brief")
+    _, _, model = load_seedling(nano(), env, to_json(env), Tags(), lambda *progress: None)
+    shutil.copytree(str(model), folder / "model")
+    for split in ("train", "val"):
+        write_tasks(folder / f"{split}.parquet", task_rows(env, TaskStream(env, split, 0).next(2 * prompts)))
 
 
 def reopened(trainer: Any) -> Observer:

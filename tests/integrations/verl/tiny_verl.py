@@ -63,9 +63,9 @@ def overrides(folder: Path, workers: int, mode: str, steps: int, *more: str) -> 
     data.max_prompt_length=32 data.max_response_length={TOKENS} data.shuffle=False
     reward.custom_reward_function.path={folder}/reward.py
     actor_rollout_ref.model.path={folder}/model actor_rollout_ref.rollout.n={MEMBERS}
-    actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8
-    actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS} actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4
-    actor_rollout_ref.actor.optim.optimizer=SGD actor_rollout_ref.actor.optim.lr=0.05
+    actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2
+    actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS} actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2
+    actor_rollout_ref.actor.optim.optimizer=SGD actor_rollout_ref.actor.optim.lr=1
     actor_rollout_ref.actor.optim.weight_decay=0 actor_rollout_ref.actor.grad_clip=1000000
     algorithm.adv_estimator=grpo trainer.n_gpus_per_node={workers} trainer.total_training_steps={steps}
     trainer.total_epochs={steps} trainer.val_before_train=False trainer.test_freq=-1 trainer.save_freq=-1
