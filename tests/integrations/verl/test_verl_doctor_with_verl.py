@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("verl", reason="verl is not installed here: make test-verl")
+pytest.importorskip("verl.trainer", reason="verl is not installed here: make test-verl")
 pytestmark = pytest.mark.verl
 
 from heedful.integrations.verl import doctor  # noqa: E402
@@ -56,7 +56,7 @@ def test_the_three_lines_of_the_page_compose(tmp_path: Path) -> None:
 def test_settings_on_the_command_line_are_read_and_their_mistakes_are_named() -> None:
     files = ["data.train_files=[]", "data.val_files=[]"]
     line = ["trainer.v1.trainer_mode=heedful_sync", *files]
-    assert "on outcome. Dropped" in told([*line, '+heedful={filter:{type:top_k,k:4,on:outcome}}'])
+    assert "on outcome. Dropped" in told([*line, "+heedful={filter:{type:top_k,k:4,on:outcome}}"])
     assert "wrong   heedful.max_pairs" in told([*WITH_HEEDFUL, *files, "heedful.max_pairs=many"])
     assert "turnips" in told([*WITH_HEEDFUL, *files, "+heedful.turnips=1"])
     assert "windows of history" in told(
