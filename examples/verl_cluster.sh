@@ -41,8 +41,6 @@ SETTINGS=(
     actor_rollout_ref.rollout.tensor_model_parallel_size=1
     actor_rollout_ref.rollout.gpu_memory_utilization=0.6
     actor_rollout_ref.rollout.calculate_log_probs=True
-    # Probabilities after temperature, as the actor computes them.
-    +actor_rollout_ref.rollout.engine_kwargs.vllm.logprobs_mode=processed_logprobs
     actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True
     actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu=32768
 

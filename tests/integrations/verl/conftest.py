@@ -10,7 +10,11 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 
-if find_spec("verl") is not None:
+FOUND = find_spec("verl")
+INSTALLED = FOUND is not None and FOUND.origin is not None
+"""The folder of these tests has the same name. Python takes it for a package without a file."""
+
+if INSTALLED:
     sys.path.insert(0, str(ROOT / "examples" / "verl_on_a_cpu"))
     from cpu_session import prepare
 
@@ -18,7 +22,7 @@ if find_spec("verl") is not None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if find_spec("verl") is not None:
+    if INSTALLED:
         return
     for item in items:
         if item.get_closest_marker("verl") is not None:

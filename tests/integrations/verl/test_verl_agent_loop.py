@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("verl", reason="verl is not installed here: make test-verl")
+pytest.importorskip("verl.trainer", reason="verl is not installed here: make test-verl")
 pytestmark = pytest.mark.verl
 
 from omegaconf import OmegaConf  # noqa: E402

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("verl", reason="verl is not installed here: make test-verl")
+pytest.importorskip("verl.trainer", reason="verl is not installed here: make test-verl")
 pytestmark = pytest.mark.verl
 
 from cpu_session import composed, ray_and_queue, trainer_of  # noqa: E402

@@ -5,10 +5,13 @@ The sampled ids are the ids trained on. verl's builder of prompts is not used, b
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -32,6 +35,8 @@ from heedful.integrations.verl.tasks import LOOP, VerlTask, read_task_row
 from heedful.models.calls import tools_of
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
+from heedful.protocols import Environment
+from heedful.types import Task
 
 _log = logging.getLogger("heedful")
 _renderers: dict[tuple[int, str], Renderer] = {}
@@ -48,9 +53,10 @@ class HeedfulAgentLoop(AgentLoopBase):
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
         """The rows of the episode. Empty for one that broke or had no room: its group goes on without it."""
         settings = _settings(self.config)
-        given = read_task_row(row)
-        env = environment_of(given.environment, settings.play.trust)
-        place = env, given.draw(env), _member(row)
+        given, member = read_task_row(row), _member(row)
+        threads = _threads(settings.play.threads)
+        running = asyncio.get_running_loop()
+        env, task = await running.run_in_executor(threads, _drawn, given, settings.play.trust)
         rollout = self.rollout_config
         limits = Limits(settings.play.tokens_per_turn or rollout.response_length, window_of(rollout))
         renderer = self._renderer(settings.tags, env)
@@ -59,9 +65,10 @@ class HeedfulAgentLoop(AgentLoopBase):
             f"{row['uid']}-{row['session_id']}",
             _with_stops(sampling_params, renderer, self.tokenizer),
         )
+        seat = env, task, member
         temperature = float(sampling_params.get("temperature") or 1.0)  # 0 = greedy, read at temperature 1
         try:
-            played = await play(place, settings.play.context, renderer, sampler, limits, temperature)
+            played = await play(seat, settings.play.context, renderer, sampler, limits, temperature, threads)
         except Aborted as error:
             _warn(f"Episode {row['session_id']} of task {given.task} is left out: {error}", once=False)
             return []
@@ -167,6 +174,18 @@ def _member(row: Mapping[str, Any]) -> int:
             "trainer.use_v1 at true."
         )
     return int(row["session_id"])
+
+
+def _drawn(given: VerlTask, trust: tuple[str, ...]) -> tuple[Environment, Task]:
+    """The environment and the task of a row. Both may read files, or ask another machine."""
+    env = environment_of(given.environment, trust)
+    return env, given.draw(env)
+
+
+@lru_cache(4)
+def _threads(most: int) -> ThreadPoolExecutor:
+    """The threads of all environments of this process."""
+    return ThreadPoolExecutor(most, thread_name_prefix="environment")
 
 
 def _settings(config: Any) -> HeedfulConfig:

@@ -19,7 +19,7 @@ from heedful.integrations.verl.settings import MODES, REGISTER, VARIABLE
 from heedful.integrations.verl.tasks import LOOP
 
 NEEDED = {
-    "verl": f"pip install --no-deps verl=={TESTED}.1",
+    "verl": f'pip install "verl=={TESTED}.*"',
     "torch": "install it first, for this machine",
     "ray": 'pip install "ray[default]>=2.41"',
     "transformers": 'pip install "transformers>=5.5.3,<5.11,!=5.6.0"',

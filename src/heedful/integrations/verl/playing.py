@@ -33,10 +33,13 @@ class PlayConfig:
     """Most tokens sampled in one reply. none = verl's rollout.response_length."""
     context: Context = field(default_factory=Context)
     """How much of the episode a prompt shows. Windows give one row of verl per restart."""
+    threads: int = 32
+    """Environments at work at once in each of verl's agent workers."""
     trust: tuple[str, ...] = ()
     """Modules that task files may name as module:Class."""
 
     def __post_init__(self) -> None:
+        refuse_below(self, threads=1)
         if self.tokens_per_turn is not None:
             refuse_below(self, tokens_per_turn=1)
 
