@@ -153,7 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--members", type=int, default=8)
-    parser.add_argument("--mini", type=int, default=1, help="prompts of a mini-batch; verl fills up to whole ones")
+    parser.add_argument("--mini", type=int, default=2, help="prompts of a mini-batch; verl fills up to whole ones")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()

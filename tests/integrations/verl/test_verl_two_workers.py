@@ -44,7 +44,9 @@ def test_the_update_equals_that_of_a_batch_without_the_dropped_rows(session: Any
     change, _, batch = filtered(session, mode)
     assert 2 <= groups_of(real(batch)) <= 6
     expected = without_heedful(session, mode, kept_keys(session))
-    assert distance(change, expected) < 1e-6
+    found = distance(change, expected)
+    print(f"{mode}: largest difference {found:.1e} of the largest change")
+    assert found < 1e-6
 
 
 def test_own_scores_equal_those_of_hf_scorer(session: Any) -> None:

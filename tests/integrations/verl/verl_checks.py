@@ -110,8 +110,15 @@ def compare_scores(session: Any) -> None:
     scorer = session.trainer.observer.diagnostician.scorer
     ours = torch.tensor(scorer.cross_score(prompts, thoughts, own, 1.0).scores_MN)
     theirs = torch.tensor(HFScorer(model).cross_score(prompts, thoughts, own, 1.0).scores_MN)
-    assert abs(ours - theirs).max() < 1e-4
     own_N = torch.tensor(own)[:, None]
-    assert abs(ours.gather(1, own_N) - theirs.gather(1, own_N)).max() < 2e-5  # float32 sums of about 70 nats
     sampled = torch.tensor([sum(row.logprobs or ()) for row in rows], dtype=torch.float64)
-    assert abs(ours.gather(1, own_N)[:, 0] - sampled).max() < 1e-4
+    largest = {
+        "all pairs": float(abs(ours - theirs).max()),
+        "own": float(abs(ours.gather(1, own_N) - theirs.gather(1, own_N)).max()),
+        "own, sampler": float(abs(ours.gather(1, own_N)[:, 0] - sampled).max()),
+    }
+    print(f"Largest differences in nats, sums of about {float(-theirs.mean()):.0f}: {largest}")
+    # float32 gives sums of 70 nats to about 1e-5; the sampler reads with a KV cache.
+    assert largest["own"] < 1e-5
+    assert largest["all pairs"] < 2e-5
+    assert largest["own, sampler"] < 5e-5
