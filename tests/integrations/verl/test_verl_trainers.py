@@ -179,3 +179,52 @@ def test_a_batch_without_the_columns_has_verls_own_loss(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(loss, "ppo_loss", lambda **given: (given["config"], {}))
     assert loss.counted_loss("theirs", {}, TensorDict({}, batch_size=1)) == ("theirs", {})
+
+
+def test_a_new_column_joins_a_fixed_list_of_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column that is not in the list of a batch would not reach the workers."""
+    from transfer_queue import KVBatchMeta
+
+    from heedful.integrations.verl import queue
+
+    stored: dict[str, Any] = {}
+    put = lambda keys, partition_id, fields: stored.update(fields.items())  # noqa: E731
+    monkeypatch.setattr(queue, "tq", SimpleNamespace(kv_batch_put=put))
+    batch = KVBatchMeta(keys=["a_0_0", "a_1_0"], tags=[{}, {}], partition_id="train", fields=["prompts"])
+    assert queue.annotate(batch, {"rows": [1, 2]}).fields == ["prompts", "rows"]
+    assert stored["rows"].tolist() == [1.0, 2.0]
+    batch.fields = None
+    assert queue.annotate(batch, {"rows": [1, 2]}).fields is None
+
+
+def test_dropped_rows_leave_the_queue_and_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transfer_queue import KVBatchMeta
+
+    from heedful.integrations.verl import queue
+
+    cleared: list[str] = []
+    monkeypatch.setattr(queue, "tq", SimpleNamespace(kv_clear=lambda keys, partition_id: cleared.extend(keys)))
+    batch = KVBatchMeta(keys=["a_0_0", "b_0_0"], tags=[{"n": 1}, {"n": 2}], partition_id="train")
+    smaller = queue.without(batch, ["a_0_0"])
+    assert (smaller.keys, smaller.tags, cleared) == (["b_0_0"], [{"n": 2}], ["a_0_0"])
+    assert queue.without(batch, []) is batch
+
+
+def test_rows_that_fill_a_batch_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    from transfer_queue import KVBatchMeta
+
+    from heedful.integrations.verl import queue
+
+    def get(keys: list[str], partition_id: str, select_fields: list[str]) -> dict[str, Any]:
+        assert keys == ["a_0_0"]
+        ids = torch.nested.as_nested_tensor([torch.tensor([5, 6])], layout=torch.jagged)
+        scores = torch.nested.as_nested_tensor([torch.tensor([0.0, 0.5])], layout=torch.jagged)
+        same = dict.fromkeys(("prompts", "responses", "response_mask"), ids)
+        return {**same, "rm_scores": scores, "extra_fields": [{"reward_extra_info": {"acc": 1.0}}]}
+
+    monkeypatch.setattr(queue, "tq", SimpleNamespace(kv_batch_get=get))
+    tags = [{"min_global_steps": 2, "max_global_steps": 3}, {"is_padding": True}]
+    (row,) = queue.read(KVBatchMeta(keys=["a_0_0", "pad_0_0"], tags=tags, partition_id="train"))
+    assert (row.prompt_ids, row.score, row.versions, row.logprobs, row.source) == ((5, 6), 0.5, (2, 3), None, "")
+    assert row.extra == {"reward_extra_info": {"acc": 1.0}}
