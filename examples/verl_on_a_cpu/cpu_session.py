@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import random
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,8 +94,10 @@ def ray_and_queue(config: Any, environment: Mapping[str, str], workers: int = 2)
     start_ray(environment, workers)
     try:
         transfer_queue.init(config.transfer_queue)
-        yield
-        transfer_queue.close()
+        try:
+            yield
+        finally:
+            transfer_queue.close()
     finally:
         ray.shutdown()
 
@@ -132,10 +135,12 @@ def start_ray(environment: Mapping[str, str], workers: int) -> None:
 
 
 def free_port() -> int:
-    """A port that no program listens on now."""
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        return int(opened.getsockname()[1])
+    """A port that no program listens on now, below those that systems give to outgoing connections."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as opened:
+            if opened.connect_ex(("127.0.0.1", port)) != 0:
+                return port
 
 
 def trainer_of(config: Any) -> tuple[Any, Any]:

@@ -30,25 +30,34 @@ def test_verl_knows_the_trainers_and_the_agent_loop() -> None:
     assert "heedful" in _agent_loop_registry
 
 
-def test_a_verl_with_other_methods_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from verl.trainer.ppo.v1 import PPOTrainer
-    from verl.workers.utils import losses
+CHECKS = """
+import warnings
+from verl.trainer.ppo.v1 import PPOTrainer
+from verl.workers.utils import losses
+from heedful.integrations.verl.compatibility import changed_methods, check
 
-    from heedful.integrations.verl.compatibility import changed_methods, check
-
+check()
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    check("0.10.0")
+print(seen[-1].message)
+del PPOTrainer._balance_batch
+losses.ppo_loss = lambda config, data: None
+print(changed_methods())
+try:
     check()
-    monkeypatch.delattr(PPOTrainer, "_balance_batch")
-    monkeypatch.setattr(losses, "ppo_loss", lambda config, data: None)
-    assert changed_methods() == ["PPOTrainer._balance_batch", "losses.ppo_loss"]
-    with pytest.raises(ValueError, match=r"found verl 0\.9\.1, in which PPOTrainer\._balance_batch, .* Install verl"):
-        check()
+except ValueError as error:
+    print(error)
+"""
 
 
-def test_another_release_with_the_same_methods_is_warned_of() -> None:
-    from heedful.integrations.verl.compatibility import check
-
-    with pytest.warns(UserWarning, match=r"tested with verl 0\.9, found 0\.10\.0"):
-        check("0.10.0")
+def test_another_release_is_warned_of_and_one_with_other_methods_is_refused() -> None:
+    """In a process of its own: Ray gives the methods of workers other parameters once a session has begun."""
+    ended = subprocess.run([sys.executable, "-c", CHECKS], capture_output=True, text=True, check=True, timeout=300)
+    warned, changed, refused = ended.stdout.splitlines()[-3:]
+    assert "tested with verl 0.9, found 0.10.0" in warned
+    assert changed == "['PPOTrainer._balance_batch', 'losses.ppo_loss']"
+    assert "found verl 0.9.1, in which PPOTrainer._balance_batch, losses.ppo_loss are gone" in refused
 
 
 def test_a_module_that_fails_to_load_is_raised_and_not_hidden() -> None:
