@@ -92,6 +92,9 @@ def ray_and_queue(config: Any, environment: Mapping[str, str], workers: int = 2)
     import transfer_queue
 
     start_ray(environment, workers)
+    for name in ("_TQ_CLIENT", "_TQ_STORAGE", "_TQ_CONTROLLER"):
+        # A thread of an earlier trainer may have connected again after the queue of its session was closed.
+        setattr(transfer_queue.interface, name, None)
     try:
         transfer_queue.init(config.transfer_queue)
         try:
