@@ -211,6 +211,6 @@ def test_a_resumed_checkpoint_holds_the_state_of_the_measurements(session: Any) 
 
 def test_audit_reads_the_record_and_repeats_its_numbers(session: Any) -> None:
     command = [sys.executable, "-P", "-m", "heedful", "audit", str(session.folder / "checkpoints" / "heedful")]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    ended = subprocess.run(command, cwd=session.folder, capture_output=True, text=True, check=False, timeout=300)
     assert ended.returncode == 0, ended.stderr
     assert f"{STEPS} steps" in ended.stdout
