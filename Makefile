@@ -11,7 +11,7 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 EXTRAS := train,text,dev,docs,release,tensorboard,trl,math,code,search,gymnasium,reasoning-gym,textarena
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-servers vllm-env lint metrics docs dist proofs clean
+.PHONY: help setup train test test-servers test-verl vllm-env verl-env lint metrics docs dist proofs clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,7 +31,7 @@ train: setup ## Train on FrozenLake; flags go into ARGS, e.g. make train ARGS="-
 	$(BIN)/heedful train frozen_lake $(ARGS)
 
 test: setup ## Run the tests; a part of them with ARGS, e.g. make test ARGS="tests/filters".
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not proof and not gpu and not servers" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not proof and not gpu and not servers and not verl" $(ARGS)
 
 vllm-env: ## Make the environment of a real vLLM on a CPU, outside the clone; 3.5 GB, once.
 	PYTHON=$(PYTHON) .ci/vllm-env
@@ -39,6 +39,14 @@ vllm-env: ## Make the environment of a real vLLM on a CPU, outside the clone; 3.
 test-servers: setup ## Run the tests that need a real vLLM server on this machine's CPU.
 	vllm="$$(PYTHON=$(PYTHON) .ci/vllm-env)" && HEEDFUL_VLLM_PYTHON="$$vllm" OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -n 0 -m servers --durations 5 tests/servers $(ARGS)
+
+verl-env: ## Make the environment of a real verl on a CPU, outside the clone; 2 GB, once.
+	PYTHON=$(PYTHON) .ci/verl-env
+
+# No conftest above the folder is read: verl's environment lacks what other tests need.
+test-verl: ## Run the tests that need a real verl, on this machine's CPU.
+	PYTHONPATH="$(CURDIR)/src" OMP_NUM_THREADS=1 "$$(PYTHON=$(PYTHON) .ci/verl-env)" -m pytest -m verl \
+		--confcutdir tests/integrations/verl --durations 5 tests/integrations/verl $(ARGS)
 
 lint: setup ## Check style, formatting and types.
 	$(BIN)/python -m ruff check .

@@ -15,7 +15,12 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-PACKAGE_DATA = ("heedful/py.typed", "heedful/report/report.css", "heedful/report/report.js")
+PACKAGE_DATA = (
+    "heedful/py.typed",
+    "heedful/report/report.css",
+    "heedful/report/report.js",
+    "heedful/integrations/verl/conf/heedful/default.yaml",
+)
 """Files that are no modules and without which something installed would not work; templates are counted apart."""
 
 LETTERS = ("ABC", "DEF")

@@ -34,7 +34,7 @@ WALL_A = {"heedful": {"types", "protocols", "statistics", "diagnostics"}, "other
 
 WALL_B = {
     *("types", "protocols", "seeds", "guarded", "configuration", "statistics", "models", "diagnostics", "filters"),
-    *("algorithms", "storage", "scorers", "measuring", "rollout.player", "integrations"),
+    *("algorithms", "storage", "scorers", "measuring", "rollout.player", "rollout.context", "envs", "integrations"),
 }
 """All that the integrations may import."""
 

@@ -49,7 +49,7 @@ def test_the_servers_torch_is_the_one_that_heedful_is_tested_with() -> None:
 
 def test_tests_of_real_servers_are_not_among_the_ordinary_ones() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert '-m "not proof and not gpu and not servers"' in makefile
+    assert '-m "not proof and not gpu and not servers and not verl"' in makefile
     assert "-m servers" in makefile
     markers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
     assert any(marker.startswith("servers:") for marker in markers["markers"])

@@ -70,6 +70,19 @@ def verl_rows(step: int) -> list[Row]:
     ]
 
 
+def keyed_verl_rows(step: int) -> list[Row]:
+    """The same episodes as verl 0.9.1's default trainer writes them: keys, no `acc`, two parts of the very first
+    episode, and two rows of padding."""
+    rows = []
+    for row, (prompt, member, _) in zip(verl_rows(step), members(), strict=True):
+        del row["acc"]
+        rows.append({**row, "uid": f"{step}-draw_{prompt}_{member}_0"})
+        if (prompt, member) == (0, 0):
+            rows.append({**row, "input": "user\nwhere now?\nassistant\n", "uid": f"{step}-draw_{prompt}_{member}_1"})
+    filling = {"input": "", "output": "", "gts": "3", "score": 0.0, "step": step}
+    return [*rows, *({**filling, "uid": f"pad0e1f_{session}_0"} for session in range(2))]
+
+
 def verl_log(folder: Path, steps: Iterable[int] = (1, 2, 10)) -> Path:
     for step in steps:
         write_lines(folder / f"{step}.jsonl", verl_rows(step))

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[trl]')")
 
-from heedful.integrations.trl.record import Record
+from heedful.integrations.watching.record import Record
 from heedful.storage import held
 
 

@@ -6,6 +6,8 @@ any computation.
 
 from __future__ import annotations
 
+from typing import Any
+
 from transformers import PreTrainedModel
 
 
@@ -25,7 +27,12 @@ def refuse_unless_plain_causal(model: PreTrainedModel) -> None:
 
 def longest_context(model: PreTrainedModel) -> int | None:
     """Most tokens, replies included, for which cached keys stay valid. `None` = the config names no limit."""
-    config = model.config.get_text_config(decoder=True)
+    return longest_context_of(model.config)
+
+
+def longest_context_of(whole: Any) -> int | None:
+    """The same for the configuration of a model."""
+    config = whole.get_text_config(decoder=True)
     limit = getattr(config, "max_position_embeddings", None)
     rope = getattr(config, "rope_parameters", None) or {}
     if rope.get("rope_type") in ("dynamic", "longrope"):

@@ -33,6 +33,10 @@ SIGNAL = read_entries(
 
     failed | share
     Constant groups without any difference in progress.
+
+    stale | share
+    Groups with an episode that older weights sampled, at least in part. Written inside [verl](verl.md), whose trainers
+    may sample ahead.
     """,
     prefix="signal/",
     missing="no scored group",

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from heedful.integrations.trl.observer import Observer
-from heedful.integrations.trl.record import STATE, Record, load_state, save_state
 from heedful.integrations.trl.settings import HeedfulConfig
+from heedful.integrations.watching.observer import Observer
+from heedful.integrations.watching.record import STATE, Record, load_state, save_state
 
 
 class Watching(Protocol):

@@ -1,117 +1,32 @@
-"""Observer of a TRL trainer's generation batches: groups, verdicts, measurements, record.
+"""The observer of a TRL trainer's generation batches, made from the trainer's own settings.
 
-It only reads. The weights are those that sampled the batch, because TRL rewards a batch before it trains on it.
+The weights that it measures are those that sampled the batch, because TRL rewards a batch before it trains on it.
 """
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from heedful.configuration import to_json
-from heedful.diagnostics.alarms.watch import Alarm
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
-from heedful.integrations.trl.batch import BatchReader, Completion, unknown_to_trl, values_of
-from heedful.integrations.trl.record import Record
 from heedful.integrations.trl.rollouts import EnvironmentRollouts
 from heedful.integrations.trl.settings import HeedfulConfig
+from heedful.integrations.watching.completions import BatchReader
+from heedful.integrations.watching.observer import Observer
+from heedful.integrations.watching.record import Record
+from heedful.integrations.watching.sampling import truncating
+from heedful.integrations.watching.unknown import unknown_metrics
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.models.own_tokenizer import difference_from_folder
 from heedful.models.replies import ReplyParser
 from heedful.protocols import Filter
 from heedful.scorers.hf import HFScorer
-from heedful.seeds import stream
-from heedful.storage.trackers import JsonlTracker
-from heedful.types import Group, Metric, Verdict
 
-_LOG = logging.getLogger("heedful")
-
-_NEUTRAL = {
-    "top_p": (1, None),
-    "top_k": (0, -1, None),
-    "min_p": (0, None),
-    "typical_p": (1, None),
-    "epsilon_cutoff": (0, None),
-    "eta_cutoff": (0, None),
-    "repetition_penalty": (1, None),
-    "no_repeat_ngram_size": (0, None),
-}
-"""Settings of a sampler -> values under which a token's probability is softmax(logits / temperature)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """Result of observing one generation batch."""
-
-    step: int
-    """Number of the generation batch, from 0."""
-    groups: list[Group]
-    verdicts: list[Verdict]
-    metrics: list[Metric]
-    raised: tuple[Alarm, ...] = ()
-    """Alarms that were not yet raised in the previous batch."""
-
-
-@dataclass(slots=True)
-class Observer:
-    """One process's view of a run. `generation` counts the batches seen."""
-
-    chooses: Filter
-    reader: BatchReader
-    diagnostician: Diagnostician
-    temperature: float
-    seed: int
-    record: Record | None = None
-    tracker: JsonlTracker | None = None
-    generation: int = 0
-
-    def observe(self, completions: Sequence[Completion], group_size: int, version: int) -> Seen:
-        """Measure one generation batch. `version` is the number of updates before the weights."""
-        step = self.generation
-        groups = self.reader.groups(completions, group_size, version, self.temperature)
-        values_PG = values_of(completions, groups, self.chooses.on)
-        verdicts = self.chooses(values_PG, stream(self.seed, "filter", step))
-        start = time.perf_counter()
-        diagnosis = self.diagnostician.measure(step, groups, verdicts, self.chooses.on)
-        sampled = sum(len(turn.reply.ids) for group in groups for member in group.trajectories for turn in member.turns)
-        metrics = [
-            *diagnosis.metrics,
-            Metric("filter/empty", float(not any(verdict.kept for verdict in verdicts))),
-            Metric("tokens/collect", float(sampled)),
-            Metric("time/diagnose", time.perf_counter() - start),
-        ]
-        if self.record is not None and self.tracker is not None:
-            self.record.write(step, groups, verdicts, diagnosis)
-            self.tracker.write(step, metrics)
-        self.generation += 1
-        for alarm in diagnosis.raised:
-            _LOG.warning(alarm.sentence())
-        return Seen(step, groups, verdicts, metrics, diagnosis.raised)
-
-    def begin(self, record: Record) -> None:
-        """Keep a record from now on."""
-        self.close()
-        self.record, self.tracker = record, JsonlTracker(record.folder.metrics)
-
-    def close(self) -> None:
-        if self.tracker is not None:
-            self.tracker.close()
-        if self.record is not None:
-            self.record.close()
-        self.record, self.tracker = None, None
-
-    def state(self) -> dict[str, Any]:
-        """The state that a resumed run needs, as a JSON tree."""
-        folder = str(self.record.folder.path.name) if self.record is not None else None
-        return {"generation": self.generation, "folder": folder, "diagnostics": self.diagnostician.state()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.generation = state["generation"]
-        self.diagnostician.load_state(state["diagnostics"])
+UNKNOWN_SUCCESS = (
+    "TRL has rewards but no success: name the reward function that measures success in HeedfulConfig(outcome=...)"
+)
 
 
 def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observer:
@@ -165,7 +80,7 @@ def why_unreadable(trainer: Any) -> str:
     """Why the thoughts of this trainer's policy cannot be scored during training. Empty if they can."""
     arguments = trainer.args
     own = arguments.generation_kwargs or {}
-    cuts = [name for name, values in _NEUTRAL.items() if own.get(name, getattr(arguments, name, None)) not in values]
+    cuts = truncating(lambda name: own.get(name, getattr(arguments, name, None)))
     if cuts:
         return f"truncated sampling ({', '.join(cuts)})"
     kind = str(trainer.accelerator.distributed_type).rpartition(".")[2]
@@ -177,6 +92,11 @@ def why_unreadable(trainer: Any) -> str:
     if getattr(adapter, "is_prompt_learning", False):
         return f"the adapter {adapter.peft_type.value} adds vectors to the prompt, next to its tokens"
     return ""
+
+
+def unknown_to_trl(outcome: bool, played: bool) -> dict[str, str]:
+    """The metrics that a batch of TRL cannot give, each with the reason."""
+    return unknown_metrics("TRL", UNKNOWN_SUCCESS, outcome or played, played)
 
 
 def bare_model(trainer: Any) -> Any:

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from heedful.filters import KeepAll
-from heedful.integrations.trl.batch import Completion
 from heedful.integrations.trl.callback import Bridge
 from heedful.integrations.trl.compatibility import PRIVATE_OF_PROBE, check
-from heedful.integrations.trl.observer import Observer, claim_record, observer_of
-from heedful.integrations.trl.record import Record
+from heedful.integrations.trl.observer import claim_record, observer_of
 from heedful.integrations.trl.rollouts import FIELD, EnvironmentRollouts
 from heedful.integrations.trl.rows import completions_of
 from heedful.integrations.trl.settings import HeedfulConfig
+from heedful.integrations.watching.completions import Completion, in_groups
+from heedful.integrations.watching.observer import Observer
+from heedful.integrations.watching.record import Record
 
 Reward = Callable[..., Sequence[float | None]]
 
@@ -98,7 +99,8 @@ class Probe:
             gathered: list[Completion] = gather_object(local)
             collapsed = [False]
             if trainer.accelerator.is_main_process:
-                seen = self.observer.observe(gathered, trainer.num_generations, trainer.state.global_step)
+                members_PG = in_groups(gathered, trainer.num_generations)
+                seen = self.observer.observe(members_PG, trainer.state.global_step)
                 for name, value in self.heedful.logged(seen.metrics).items():
                     log_metric(name, value)
                 collapsed = [any(alarm.collapse for alarm in seen.raised)]

@@ -12,8 +12,8 @@ from typing import Any
 
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.text import thought_text
-from heedful.integrations.trl.batch import Completion
 from heedful.integrations.trl.rollouts import FIELD, environment_reward
+from heedful.integrations.watching.completions import Completion
 from heedful.types import Trajectory
 
 PREFIX = "heedful_"

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from heedful.algorithms.loss_scale import LossScale
 from heedful.filters import TopP, check_filter
+from heedful.integrations.watching.logged import numbers_of
+from heedful.integrations.watching.weights import refuse_soft_weights
 from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.models.replies import Tags
 from heedful.protocols import Filter
-from heedful.types import Metric, Verdict
-
-FOLDER = "heedful"
-"""The folder in TRL's output_dir with the record of a run. A second run there is `heedful-2`."""
-
-UNEVEN = tuple((1.0,) * ones + (0.0,) * (8 - ones) for ones in (0, 1, 4, 8))
-"""Values of groups to which a filter with weights gives unequal weights."""
-
-_DETAIL = re.compile(
-    r"(information|retrieval)[^/]*/(?!first_turn(@[^/]*)?/)"  # other scopes than first turns
-    r"|information/.*/(mi_loo|mi_tempered|mi_per_token|mi_head_.*|n_reaching_.*|zscore.*|entropy_.*(?<!per_token))$"
-    r"|retrieval/.*(@|chance|2way)"
-)
+from heedful.types import Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +44,8 @@ class HeedfulConfig:
 
     def __post_init__(self) -> None:
         check_filter(self.filter)
-        check_weights(self.filter, self.filter(UNEVEN, random.Random(0)))
+        refuse_soft_weights("TRL", self.filter)
 
     def logged(self, metrics: Sequence[Metric]) -> dict[str, float]:
         """The metrics for TRL's logs, by name."""
-        return {
-            metric.name: float(metric.value)
-            for metric in metrics
-            if isinstance(metric.value, int | float)
-            and math.isfinite(metric.value)
-            and (self.logs == "all" or not _DETAIL.match(metric.name))
-        }
-
-
-def check_weights(filter: Filter, verdicts: Sequence[Verdict]) -> None:
-    """Raise ValueError for weights other than 0 and 1, because TRL's loss can only keep or drop rows."""
-    weights = sorted({verdict.weight for verdict in verdicts})
-    if not set(weights) <= {0.0, 1.0}:
-        raise ValueError(
-            f"Inside TRL a group is kept or dropped, but {type(filter).__name__} gives soft weights (here "
-            f"{', '.join(f'{weight:.3g}' for weight in weights)}). Choose a filter without weights, such as TopP."
-        )
+        return numbers_of(metrics, self.logs == "all")

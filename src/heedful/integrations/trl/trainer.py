@@ -22,12 +22,14 @@ from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.filters import KeepAll
 from heedful.integrations.trl import compatibility, removal
 from heedful.integrations.trl.advantages import advantages_over
-from heedful.integrations.trl.batch import Completion
 from heedful.integrations.trl.callback import Bridge
-from heedful.integrations.trl.observer import Observer, Seen, claim_record, observer_of
-from heedful.integrations.trl.record import Record
+from heedful.integrations.trl.observer import claim_record, observer_of
 from heedful.integrations.trl.rows import COLUMNS, PREFIX, columns_of, completions_of
-from heedful.integrations.trl.settings import HeedfulConfig, check_weights
+from heedful.integrations.trl.settings import HeedfulConfig
+from heedful.integrations.watching.completions import Completion, in_groups
+from heedful.integrations.watching.observer import Observer, Seen
+from heedful.integrations.watching.record import Record
+from heedful.integrations.watching.weights import check_weights
 from heedful.protocols import Filter
 from heedful.types import Verdict
 
@@ -168,13 +170,14 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         found: Seen | None = None
         told: list[Any] = [None]
         if self.accelerator.is_main_process:
-            found = self.observer.observe(completions, self.num_generations, self.state.global_step)
+            members_PG = in_groups(completions, self.num_generations)
+            found = self.observer.observe(members_PG, self.state.global_step)
             told = [replace(found, groups=[])]
         seen: Seen = broadcast_object_list(told)[0]
         return found or seen
 
     def _filtered(self, batch: dict[str, Any], verdicts: Sequence[Verdict]) -> dict[str, Any]:
-        check_weights(self._filter, verdicts)
+        check_weights("TRL", self._filter, verdicts)
         kept_P = [verdict.kept for verdict in verdicts]
         if all(kept_P):
             batch[removal.KEPT] = batch["completion_mask"].new_ones(len(batch["completion_mask"]), dtype=torch.bool)

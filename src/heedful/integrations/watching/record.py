@@ -1,4 +1,4 @@
-"""heedful's record of a TRL run: `<output_dir>/heedful`, a run folder like that of `heedful train`.
+"""heedful's record of another trainer's run: `<its output folder>/heedful`, a run folder like that of `heedful train`.
 
 It holds metrics with intervals and reasons, and rollouts with ids and verdicts. `heedful report` and `heedful audit`
 read it like heedful's own runs. After a resume nothing later than the checkpoint is left in it.
@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from heedful.configuration.jsontext import read_json
-from heedful.integrations.trl.settings import FOLDER
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.storage import RunFolder, claim_folder, describe_environment, held, write_rollouts, write_whole
 from heedful.types import Group, Verdict
 
 _LOG = logging.getLogger("heedful")
 
+FOLDER = "heedful"
+"""The folder with the record of a run, in the trainer's output folder. A second run there is `heedful-2`."""
+
 STATE = "heedful.json"
-"""File in a checkpoint of TRL with the state of the measurements."""
+"""File in a checkpoint of the trainer with the state of the measurements."""
 
 
 _HELD: dict[Path, ExitStack] = {}
@@ -81,7 +83,7 @@ def _release(place: Path) -> None:
 
 
 def save_state(checkpoint: Path, state: Mapping[str, Any]) -> None:
-    """Put the state of the measurements into a checkpoint of TRL."""
+    """Put the state of the measurements into a checkpoint of the trainer."""
     write_whole(checkpoint / STATE, json.dumps(state) + "\n")
 
 

@@ -1,0 +1,204 @@
+"""What heedful would do under a given configuration of verl, in sentences. Neither verl nor torch is needed.
+
+The configuration is a plain tree, as verl composes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from heedful.configuration import ConfigurationError, to_json
+from heedful.integrations.verl.compatibility import filters_itself
+from heedful.integrations.verl.limits import COUNTED
+from heedful.integrations.verl.settings import MODES, REGISTER, SECTION, VARIABLE, HeedfulConfig, read_section
+from heedful.integrations.verl.tasks import LOOP
+from heedful.integrations.verl.watcher import refusals, warnings_of
+
+Tree = Mapping[str, Any]
+Status = Literal["ok", "note", "missing", "wrong"]
+
+EXACT = ("token-mean", "token-sum", *COUNTED)
+"""The ways of averaging the loss whose gradient equals that of a batch without the dropped rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor."""
+
+    status: Status
+    """note: works, and is worth knowing. missing and wrong: something has to be done."""
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.status:<8}{self.sentence}"
+
+
+def findings_of(config: Tree) -> list[Finding]:
+    """Everything that heedful would do, and everything that is wrong, in the order of a step of training."""
+    mode = _at(config, "trainer.v1.trainer_mode")
+    found = [_of_mode(config, mode)]
+    try:
+        section = read_section(config.get(SECTION))
+    except ConfigurationError as error:
+        return found + [Finding("wrong", str(problem)) for problem in error.problems]
+    found += _of_processes(config)
+    found += _of_tasks(config, section)
+    if mode in MODES:
+        found += [*_of_filter(config, section), *_of_loss(config, section), *_of_measuring(config, section)]
+        found += _of_record(config, section)
+        found += [Finding("wrong", why) for why in refusals(_Dotted(config), section)]
+        found += [Finding("note", why) for why in warnings_of(_Dotted(config))]
+    return found
+
+
+def _of_mode(config: Tree, mode: Any) -> Finding:
+    if _at(config, "trainer.use_v1", True) is False:
+        return Finding(
+            "wrong",
+            "trainer.use_v1=false selects verl's older trainer, which heedful does not know. Leave it at true, or read "
+            "the dumps of trainer.rollout_data_dir with heedful audit.",
+        )
+    if mode not in MODES:
+        return Finding(
+            "note",
+            f"trainer.v1.trainer_mode={mode}: verl's own trainer runs, without filter and diagnostics. The agent loop "
+            f"{LOOP} works all the same. For the rest, set it to one of {', '.join(MODES)}.",
+        )
+    untested = " This mode was not run yet." if mode == "heedful_separate_async" else ""
+    return Finding("ok", f"trainer.v1.trainer_mode={mode}: verl's trainer {MODES[mode]} with heedful.{untested}")
+
+
+def _of_processes(config: Tree) -> Iterator[Finding]:
+    nodes = _at(config, "trainer.nnodes", 1)
+    place = f"ray_kwargs.ray_init.runtime_env.env_vars.{VARIABLE}"
+    forwarded = _at(config, place) or ""
+    if REGISTER in str(forwarded):
+        yield Finding("ok", f"{place} forwards {VARIABLE} to every process.")
+    elif isinstance(nodes, int) and nodes > 1:
+        yield Finding(
+            "missing",
+            f"trainer.nnodes={nodes}, but verl does not forward {VARIABLE} to other nodes. Set it on every node before "
+            f"`ray start`, or add +{place}={REGISTER}",
+        )
+
+
+def _of_tasks(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
+    rollout = _at(config, "actor_rollout_ref.rollout", {})
+    for name in ("train_files", "val_files"):
+        for file in _files(_at(config, f"data.{name}")):
+            yield from _of_file(Path(file).expanduser(), name)
+    most = section.play.tokens_per_turn or rollout.get("response_length")
+    shown = "its full history" if section.play.context.turns is None else f"the last {section.play.context.turns} turns"
+    yield Finding("note", f"An episode of {LOOP} shows {shown}, and a reply has at most {most} tokens.")
+
+
+def _of_file(path: Path, name: str) -> Iterator[Finding]:
+    if path.suffix != ".parquet":
+        return
+    if not path.exists():
+        yield Finding("missing", f"data.{name}: there is no file {path}.")
+        return
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        columns = {column for column in ("agent_name", "data_source") if column in file.schema_arrow.names}
+        table = file.read(columns=sorted(columns)).to_pydict()
+    except (pyarrow.ArrowException, OSError) as error:
+        yield Finding("wrong", f"data.{name}: {path} cannot be read ({error}).")
+        return
+    rows, ours = file.metadata.num_rows, [name for name in table.get("agent_name", []) if name == LOOP]
+    sources = ", ".join(sorted({str(source) for source in table.get("data_source", [])})[:8])
+    played = f"{len(ours)} of them episodes of heedful" if ours else "none of them an episode of heedful"
+    yield Finding("ok", f"data.{name}: {path} has {rows} rows, {played} (data_source: {sources or 'none'}).")
+
+
+def _of_filter(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
+    filter_ = section.filter
+    knobs = {name: value for name, value in to_json(filter_).items() if name != "on"}
+    told = ", ".join(f"{name}={value}" for name, value in knobs.items())
+    yield Finding("ok", f"Filter {type(filter_).__name__}({told}) on {filter_.on}. Dropped prompts leave the batch.")
+    if filter_.on == "outcome" and section.outcome is None:
+        yield Finding(
+            "note", f"{SECTION}.outcome names nothing, so outcomes are known for heedful's environments only."
+        )
+    owner = filters_itself(_at(config, "algorithm", {}))
+    if owner == "algorithm.filter_groups":
+        yield Finding("note", f"{owner} drops constant groups earlier, so heedful never sees them.")
+    elif owner:
+        yield Finding("note", f"{owner} is on, so heedful's filter steps aside.")
+
+
+def _of_loss(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
+    mode = _at(config, "actor_rollout_ref.actor.loss_agg_mode", "token-mean")
+    if mode in EXACT:
+        yield Finding("ok", f"loss_agg_mode={mode}: the gradient is that of a batch without the dropped rows.")
+    else:
+        yield Finding("note", f"loss_agg_mode={mode} is not one that heedful was tested with: {', '.join(EXACT)}.")
+    prompts, mini = _at(config, "data.train_batch_size"), _at(config, "actor_rollout_ref.actor.ppo_mini_batch_size")
+    if isinstance(prompts, int) and isinstance(mini, int) and mini < prompts:
+        steps = math.ceil(prompts / mini)
+        yield Finding(
+            "note",
+            f"verl makes {steps} optimizer steps of {mini} prompts from a whole batch of {prompts}, and fewer when "
+            "prompts are dropped. For one step per batch set ppo_mini_batch_size to train_batch_size.",
+        )
+
+
+def _of_measuring(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
+    diagnostics = section.diagnostics
+    if not diagnostics.enabled:
+        yield Finding("note", f"{SECTION}.diagnostics.enabled=false: nothing is measured.")
+        return
+    prompts, members = _at(config, "data.train_batch_size"), _at(config, "actor_rollout_ref.rollout.n")
+    if isinstance(prompts, int) and isinstance(members, int):
+        few = min(prompts, diagnostics.prompts)
+        cheap = few * few * min(members, diagnostics.thoughts)
+        whole = min(prompts, math.isqrt(section.max_pairs // members))
+        yield Finding(
+            "note",
+            f"Measurements score first turns with the actor's workers: {cheap} rows every {diagnostics.every} batches, "
+            f"{whole * whole * members} rows ({whole} prompts x {whole * members} thoughts) every "
+            f"{diagnostics.full_every}. A batch has {prompts * members} episodes.",
+        )
+    rollout = _at(config, "actor_rollout_ref.rollout", {})
+    top_p, top_k = rollout.get("top_p", 1.0), rollout.get("top_k", -1)
+    if top_p not in (None, 1, 1.0) or top_k not in (None, -1, 0):
+        yield Finding("note", f"Truncated sampling (top_p={top_p}, top_k={top_k}): no information/* and retrieval/*.")
+
+
+def _of_record(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
+    folder = _at(config, "trainer.default_local_dir")
+    if section.record:
+        yield Finding("ok", f"Record: {folder}/heedful, for heedful report and heedful audit.")
+    if section.on_collapse == "stop":
+        yield Finding("note", "An alarm that names a collapse ends the training after its step, saved.")
+
+
+class _Dotted(dict[str, Any]):
+    """A tree whose names are attributes as well, as in verl's own configuration."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = self[name]
+        return _Dotted(found) if isinstance(found, Mapping) else found
+
+
+def _files(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return [str(file) for file in value] if isinstance(value, Sequence) else []
+
+
+def _at(config: Tree, path: str, otherwise: Any = None) -> Any:
+    """The value at a dotted path."""
+    found: Any = config
+    for name in path.split("."):
+        if not isinstance(found, Mapping) or name not in found:
+            return otherwise
+        found = found[name]
+    return found

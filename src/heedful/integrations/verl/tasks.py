@@ -1,0 +1,197 @@
+"""Task files: `python -m heedful.integrations.verl.tasks ENV --tasks N --out tasks.parquet`.
+
+A row is one task: the environment with its knobs as JSON, the task's seed, and the first observation as the prompt. The
+agent loop `heedful` plays it, and verl's own dataset reads the file. Neither verl nor torch is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from heedful import envs
+from heedful.configuration import (
+    Choice,
+    CommandLine,
+    Positional,
+    Shown,
+    complain,
+    from_json,
+    refuse_below,
+    tell,
+    to_json,
+    trusting,
+)
+from heedful.configuration.trust import trust_typed
+from heedful.envs.common.contract import missing_from
+from heedful.envs.common.tasks import TaskStream, check_same_start
+from heedful.integrations.verl.episodes import FIELD
+from heedful.integrations.verl.playing import PlayedEnvironment
+from heedful.protocols import Environment
+from heedful.rollout.player import Player, made
+from heedful.storage.files import write_whole
+from heedful.types import Task
+
+LOOP = "heedful"
+"""The name of the agent loop, which verl looks up for each row."""
+
+_PROGRAM = "python -m heedful.integrations.verl.tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class VerlTask:
+    """What a row says about its task."""
+
+    environment: str
+    """The environment and its knobs, as JSON."""
+    task: str
+    """The id of the task, which names its start state."""
+    seed: int
+
+    def draw(self, env: Environment) -> Task:
+        """The task. Raises ValueError if this environment draws another start state from the seed."""
+        drawn = env.task(self.seed)
+        check_same_start(drawn, Task(self.task, self.seed, drawn.split))
+        return drawn
+
+
+def read_task_row(row: Mapping[str, Any]) -> VerlTask:
+    """The task of a row. Raises ValueError for a row of another origin."""
+    given = (row.get("extra_info") or {}).get(FIELD)
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            f"Expected a row of a task file of heedful (`extra_info.{FIELD}`), found "
+            f"{sorted(row.get('extra_info') or {})}. Write the file with: {_PROGRAM} ENV --tasks N --out FILE"
+        )
+    return from_json(VerlTask, dict(given))
+
+
+def task_rows(env: Environment, tasks: Sequence[Task], source: str = "") -> list[dict[str, Any]]:
+    """One row of verl's dataset for each task. Raises ValueError if an episode of a task cannot start.
+
+    `source`: verl's `data_source`, by which its validation averages. Empty = the name of the environment.
+    """
+    environment = json.dumps(to_json(PlayedEnvironment(env=env))["env"], sort_keys=True)
+    return [
+        {
+            "data_source": source or env.name,
+            "agent_name": LOOP,
+            "prompt": [{"role": "user", "content": _first_text(env, task)}],
+            "reward_model": {"style": "rule", "ground_truth": ""},
+            "extra_info": {
+                "index": place,
+                "split": task.split,
+                FIELD: {"environment": environment, "task": task.id, "seed": task.seed},
+            },
+        }
+        for place, task in enumerate(tasks)
+    ]
+
+
+def write_tasks(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as a parquet file, in full or not at all."""
+    import pyarrow
+    import pyarrow.parquet
+
+    content = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), content)
+    write_whole(path, content.getvalue().to_pybytes())
+
+
+@dataclass(frozen=True, slots=True)
+class TasksWords:
+    """Write tasks of an environment as a data file of verl, which the agent loop `heedful` plays.
+
+      python -m heedful.integrations.verl.tasks frozen_lake --tasks 512 --out train.parquet
+      python -m heedful.integrations.verl.tasks frozen_lake --tasks 64 --split val --out val.parquet
+      python -m heedful.integrations.verl.tasks my_game:Maze --env.size 5 --out train.parquet
+
+    Tasks of one file are distinct, and splits never share a start state. docs/verl.md has the settings of verl.
+    """
+
+    env: Annotated[str, Positional("ENV", example="frozen_lake")]
+    """An environment (heedful envs lists them), or your own dataclass as module:Class. The module must be importable on
+    every node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksSettings:
+    """Settings of a task file."""
+
+    env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
+    """The environment and its knobs."""
+    tasks: int = 512
+    """Tasks in the file."""
+    split: Literal["train", "val", "test"] = "train"
+    """The split of the tasks."""
+    seed: int = 0
+    """Seed of the draw."""
+    source: str = ""
+    """verl's data_source, by which its validation averages. Empty = the name of the environment."""
+    out: Annotated[Path, Shown("FILE")] = Path("tasks.parquet")
+    """The file."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, tasks=1)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Write the file, and tell the settings of verl that read it."""
+    line = CommandLine(TasksWords, argv, _PROGRAM)
+    settings = line.settings(TasksSettings, TasksSettings(env=_named(line.words.env)))
+    tasks = TaskStream(settings.env, settings.split, settings.seed).next(settings.tasks)
+    rows = task_rows(settings.env, tasks, settings.source)
+    write_tasks(settings.out, rows)
+    longest = max(len(row["prompt"][0]["content"]) for row in rows)
+    name = rows[0]["data_source"]
+    files = "train_files" if settings.split == "train" else "val_files"
+    tell(
+        f"{len(rows)} tasks of {name} ({settings.split}) are in {settings.out}. The longest first prompt has {longest} "
+        f"characters, an episode at most {settings.env.turns} turns.\n"
+        f"In verl: data.{files}={settings.out} with VERL_USE_EXTERNAL_MODULES=heedful.integrations.verl.register"
+    )
+    return 0
+
+
+def _named(name: str) -> Environment:
+    """The environment of this name, with its default knobs."""
+    if ":" in name:
+        trust_typed(name)
+    try:
+        env: Environment = Choice(envs.ENVIRONMENTS).find(name)()
+    except LookupError as error:
+        raise ValueError(f"There is no environment named {name!r}: {error}") from error
+    missing = missing_from(env)
+    if missing:
+        raise ValueError(f"Expected {name!r} to be an environment, found {missing}. See docs/environments.md.")
+    return env
+
+
+def _first_text(env: Environment, task: Task) -> str:
+    player = Player(made(env.episode), task, 0, env.turns)
+    if player.ending is not None:
+        broken = player.trajectory(1.0, 0).error
+        raise ValueError(
+            f"Expected an episode of task {task.id} (seed {task.seed}) that starts, found {broken}. "
+            "`heedful check-env` finds the cause."
+        )
+    return player.observation.text
+
+
+def _run(argv: Sequence[str]) -> int:
+    try:
+        # A typed module:Class is looked for in the current folder, too, as the command heedful does.
+        with trusting(folder=os.getcwd()):
+            return main(argv)
+    except (ValueError, OSError, ImportError) as error:
+        complain(f"heedful: {error}")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(_run(sys.argv[1:]))

@@ -1,0 +1,171 @@
+"""A batch that another trainer sampled as heedful's groups: rows of ids, masks and rewards become trajectories.
+
+The ids are the trainer's own. Rewards are the raw ones, with the trainer's weights and never normalised. Torch-free.
+
+A completion with an alternating mask (tools, `env_mask`) is an episode. Each run of sampled ids is a reply, and the ids
+between two runs are the prompt of the next reply.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from heedful.models.replies import ReplyParser, Tags
+from heedful.statistics.group_statistics import values_on
+from heedful.types import Ending, Group, Prompt, Reply, Task, Trajectory, Turn
+
+Ids = tuple[int, ...]
+Decode = Callable[[Sequence[int]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One sampled row of a batch, as plain data that can travel between processes."""
+
+    prompt_ids: Ids
+    ids: Ids
+    sampled: tuple[bool, ...]
+    """True = the policy sampled this id. False = a tool or an environment wrote it."""
+    rewards: Mapping[str, float]
+    """Reward function -> its weighted reward. A function without a reward for the row is missing."""
+    outcome: float = math.nan
+    """Success in [0, 1]; NaN = unknown."""
+    environment: str = ""
+    """The environment named in the row, if a run mixes several."""
+    played: Trajectory | None = None
+    """The episode, if one of heedful's environments was played. Its rewards are already weighted."""
+    measures: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the trainer gives beside the reward, for filters. They are no part of the reward."""
+    logprobs: tuple[float, ...] = ()
+    """The sampler's log-probabilities, one per id, or none."""
+    version: int | None = None
+    """The number of updates before the weights that sampled it. `None` = that of the batch."""
+    rest: tuple[Completion, ...] = ()
+    """Later rows of the same episode, each with a context of its own. Only their ids count."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReader:
+    """A reader of the completions of one tokenizer."""
+
+    parser: ReplyParser
+    decode: Decode
+    tags: Tags
+
+    def groups(self, members_PG: Sequence[Sequence[Completion]], version: int, temperature: float) -> list[Group]:
+        """The completions as groups. The task is the one that was played, or is identified by the ids of the group's
+        first prompt."""
+        return [self._group(members_G, version, temperature) for members_G in members_PG]
+
+    def _group(self, members: Sequence[Completion], version: int, temperature: float) -> Group:
+        first = next((member for member in members if _is_known(member)), members[0])
+        task = first.played.task if first.played is not None else _task(first)
+        return Group(
+            task,
+            tuple(
+                replace(
+                    self._trajectory(completion, task, temperature),
+                    member=member,
+                    policy_version=version if completion.version is None else completion.version,
+                )
+                for member, completion in enumerate(members)
+            ),
+        )
+
+    def _trajectory(self, completion: Completion, task: Task, temperature: float) -> Trajectory:
+        if completion.played is not None:
+            return replace(
+                completion.played, task=task, turns=_with_rewards(completion.played.turns, completion.rewards)
+            )
+        turns = _with_rewards(tuple(self._turns(completion)), completion.rewards)
+        scored = bool(completion.rewards)
+        outcome = completion.outcome if scored else None
+        ending = Ending.SOLVED if outcome == 1 else Ending.FAILED
+        if turns and turns[-1].reply.cut:
+            ending = Ending.OUT_OF_TOKENS
+        return Trajectory(task, 0, turns, ending, outcome, temperature=temperature)
+
+    def _turns(self, completion: Completion) -> Iterator[Turn]:
+        for row in (completion, *completion.rest):
+            restarts = row is not completion
+            for prompt, ids, logprobs in replies_of(row):
+                text = self.decode(prompt)
+                opening = self.tags.opening_of(text)
+                asked = Prompt(text, prompt, restarts)
+                reply: Reply = self.parser.parse(asked, ids, logprobs, opening=opening)
+                yield Turn(reply, {}, (), True, "", "")
+                restarts = False
+
+
+def replies_of(completion: Completion) -> Iterator[tuple[Ids, Ids, tuple[float, ...]]]:
+    """(ids new to the policy, ids it sampled after them, their log-probabilities) of each reply of one row.
+
+    Ids after the last reply are left out. A completion without sampled ids is one reply without ids."""
+    waiting: Ids = completion.prompt_ids
+    if not any(completion.sampled):
+        yield waiting + completion.ids, (), ()
+        return
+    for sampled, run in groupby(range(len(completion.ids)), key=lambda place: completion.sampled[place]):
+        places = list(run)
+        ids = completion.ids[places[0] : places[-1] + 1]
+        if sampled:
+            yield waiting, ids, completion.logprobs[places[0] : places[-1] + 1]
+            waiting = ()
+        else:
+            waiting += ids
+
+
+def in_groups(completions: Sequence[Completion], group_size: int) -> list[Sequence[Completion]]:
+    """Consecutive completions, `group_size` each. Raises ValueError if the completions do not divide into groups."""
+    if group_size < 1 or len(completions) % group_size:
+        raise ValueError(
+            f"Expected completions in groups of {group_size}, found {len(completions)}. The batch of a generation "
+            "must hold every completion of each prompt."
+        )
+    return [completions[start : start + group_size] for start in range(0, len(completions), group_size)]
+
+
+def values_of(members_PG: Sequence[Sequence[Completion]], groups: Sequence[Group], on: str) -> list[list[float | None]]:
+    """The values for a filter with this `on`, as in `values_on`.
+
+    Exception: if `on` names a reward function or a measure, a completion without it has no value."""
+    values_PG = values_on(groups, on)
+    if on in ("outcome", "reward"):
+        return values_PG
+    return [
+        [_value_of(row, value, on) for value, row in zip(values_G, members_G, strict=True)]
+        for values_G, members_G in zip(values_PG, members_PG, strict=True)
+    ]
+
+
+def _value_of(row: Completion, component: float | None, on: str) -> float | None:
+    """A named value of one completion. `component`: that of the episode, if one was played."""
+    if row.played is not None and component is not None:
+        return component
+    return row.rewards.get(on, row.measures.get(on))
+
+
+def _is_known(completion: Completion) -> bool:
+    """Whether it says which task its group has. False for a member that was never played."""
+    return bool(completion.prompt_ids) or (completion.played is not None and bool(completion.played.turns))
+
+
+def _with_rewards(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tuple[Turn, ...]:
+    """The turns, with the rewards on the last one: a reward function judges the whole completion."""
+    if not turns or not rewards:
+        return turns
+    merged = dict(turns[-1].rewards)
+    for name, value in rewards.items():
+        merged[name] = merged.get(name, 0.0) + value
+    return (*turns[:-1], replace(turns[-1], rewards=merged))
+
+
+def _task(completion: Completion) -> Task:
+    content = ",".join(map(str, completion.prompt_ids))
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    name = completion.environment or "prompt"
+    return Task(f"{name}-{digest}", 0, "train", environment=name)

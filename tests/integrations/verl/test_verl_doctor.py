@@ -1,0 +1,143 @@
+"""The doctor for verl: an environment without verl, and what is said of configurations (plain trees). Without verl."""
+
+from __future__ import annotations
+
+import copy
+import importlib.metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.integrations.verl import doctor
+from heedful.integrations.verl.configured import findings_of
+from heedful.integrations.verl.settings import REGISTER, VARIABLE
+from heedful.integrations.verl.tasks import _run
+
+CONFIG: dict[str, Any] = {
+    "trainer": {"use_v1": True, "v1": {"trainer_mode": "heedful_sync"}, "nnodes": 1, "default_local_dir": "ckpt/mine"},
+    "data": {"train_files": [], "val_files": None, "train_batch_size": 64, "max_response_length": 512},
+    "algorithm": {"adv_estimator": "grpo", "filter_groups": {"enable": False}},
+    "critic": {"enable": False, "ppo_mini_batch_size": 64},
+    "actor_rollout_ref": {
+        "actor": {"loss_agg_mode": "token-mean", "ppo_mini_batch_size": 64},
+        "rollout": {"n": 8, "response_length": 512, "top_p": 1.0, "top_k": -1},
+    },
+    "heedful": {"filter": {"type": "top_p", "p": 0.9, "on": "reward"}},
+}
+
+
+def said(*changes: tuple[str, Any]) -> str:
+    """The findings of the configuration with these dotted paths changed, one per line."""
+    config = copy.deepcopy(CONFIG)
+    for path, value in changes:
+        *before, last = path.split(".")
+        place = config
+        for name in before:
+            place = place.setdefault(name, {})
+        place[last] = value
+    return "\n".join(map(str, findings_of(config)))
+
+
+def test_a_sound_configuration_has_nothing_missing_or_wrong() -> None:
+    told = said()
+    assert "missing" not in told
+    assert "wrong" not in told
+    assert "Filter TopP(" in told
+    assert "on reward" in told
+    assert "ckpt/mine/heedful" in told
+
+
+def test_the_cost_of_measurements_is_counted_in_rows() -> None:
+    # 4096 pairs with 8 members allow floor(sqrt(512)) = 22 prompts: 22 x 176 = 3872 rows; cheap: 16 x 32 = 512
+    assert "512 rows every 4 batches, 3872 rows (22 prompts x 176 thoughts) every 20. A batch has 512" in said()
+    # a batch of 4 prompts is smaller than both
+    assert "32 rows every 4 batches, 128 rows (4 prompts x 32 thoughts)" in said(("data.train_batch_size", 4))
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "sentence"),
+    [
+        (("trainer.use_v1", False), "wrong", "older trainer"),
+        (("trainer.v1.trainer_mode", "sync"), "note", "without filter and diagnostics"),
+        (("trainer.v1.trainer_mode", "heedful_separate_async"), "ok", "not run yet"),
+        (("trainer.nnodes", 2), "missing", "does not forward VERL_USE_EXTERNAL_MODULES"),
+        (("heedful.filter", {"type": "top_p", True: "reward"}), "wrong", "YAML"),
+        (("heedful.max_pears", 3), "wrong", "max_pears"),
+        (("heedful.filter", {"type": "soft_weight"}), "wrong", "soft weights"),
+        (("heedful.filter", {"type": "top_p", "on": "outcome"}), "note", "heedful's environments only"),
+        (("algorithm.filter_groups.enable", True), "note", "drops constant groups earlier"),
+        (("algorithm.reward_variance_filtering", {"enable": True}), "note", "steps aside"),
+        (("actor_rollout_ref.actor.loss_agg_mode", "novel"), "note", "not one that heedful was tested with"),
+        (("actor_rollout_ref.actor.ppo_mini_batch_size", 16), "note", "4 optimizer steps of 16 prompts"),
+        (("actor_rollout_ref.rollout.top_p", 0.9), "note", "Truncated sampling (top_p=0.9"),
+        (("heedful.diagnostics", {"enabled": False}), "note", "nothing is measured"),
+        (("heedful.on_collapse", "stop"), "note", "ends the training"),
+        (("heedful.play", {"context": {"turns": 2}}), "note", "the last 2 turns"),
+        (("data.train_files", ["nowhere/train.parquet"]), "missing", "there is no file nowhere/train.parquet"),
+    ],
+)
+def test_a_setting_is_answered_with_its_effect(change: tuple[str, Any], status: str, sentence: str) -> None:
+    before = said()
+    (line,) = [line for line in said(change).splitlines() if sentence in line]
+    assert line.startswith(status)
+    assert line not in before
+
+
+def test_windows_with_an_estimator_that_credits_rows_are_refused() -> None:
+    window = ("heedful.play", {"context": {"turns": 0}})
+    assert "wrong" in said(window, ("algorithm.adv_estimator", "gae"))
+    assert "wrong" not in said(window)
+
+
+def test_a_variable_that_is_forwarded_to_the_nodes_is_seen() -> None:
+    place = f"ray_kwargs.ray_init.runtime_env.env_vars.{VARIABLE}"
+    told = said(("trainer.nnodes", 2), (place, f"mine,{REGISTER}"))
+    assert "missing" not in told
+    assert "to every process" in told
+
+
+def test_task_files_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(["echo", "--tasks", "6", "--out", str(tmp_path / "train.parquet")])
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
+    told = said(
+        ("data.train_files", str(tmp_path / "train.parquet")), ("data.val_files", [str(tmp_path / "bad.parquet")])
+    )
+    assert "6 rows, 6 of them episodes of heedful (data_source: echo)" in told
+    assert "cannot be read" in told
+
+
+def test_without_verl_the_doctor_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = importlib.metadata.version
+
+    def version(package: str) -> str:
+        if package in ("verl", "TransferQueue", "hydra-core"):
+            raise importlib.metadata.PackageNotFoundError(package)
+        return real(package) if package == "torch" else "0.0.1"
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert doctor.main(["trainer.nnodes=2"]) == 1
+    told = capsys.readouterr().out
+    assert 'missing verl is not installed: pip install "verl==0.9.*"' in told
+    assert "missing TransferQueue is not installed" in told
+    assert f"export {VARIABLE}={REGISTER}" in told
+    assert "cannot be composed without verl" in told
+    assert "Task files can be written" in told
+
+
+def test_versions_that_do_not_work_together_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"verl": "0.8.0", "transformers": "5.23.0"}
+    monkeypatch.setattr(importlib.metadata, "version", lambda package: versions.get(package, "1.0"))
+    told = "\n".join(map(str, doctor.installed()))
+    assert "note    verl 0.8.0; heedful was tested with 0.9" in told
+    assert "wrong   transformers 5.23.0: verl 0.9 needs a version below 5.11" in told
+
+
+def test_help_and_flags_that_do_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctor.main(["--help"]) == 0
+    assert "usage: python -m heedful.integrations.verl.doctor" in capsys.readouterr().out
+    assert doctor.main(["--config", "x"]) == 2
+    assert "expected overrides such as" in capsys.readouterr().err

@@ -1,0 +1,120 @@
+"""Task files of verl: what is in them, and that the loop draws the same tasks from them. Without verl."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from heedful.envs.frozen_lake.environment import FrozenLake
+from heedful.envs.toys.echo import Echo
+from heedful.integrations.verl.playing import environment_of
+from heedful.integrations.verl.tasks import VerlTask, _run, read_task_row
+
+GAME = """
+from dataclasses import dataclass
+from heedful.envs.toys.echo import Echo
+
+
+@dataclass(frozen=True, kw_only=True)
+class Louder(Echo):
+    name = "louder"
+    volume: int = 3
+
+
+class Nothing:
+    pass
+"""
+
+
+def rows_in(path: Path) -> list[dict[str, Any]]:
+    return pyarrow.parquet.read_table(path).to_pylist()  # type: ignore[no-any-return]
+
+
+def test_a_file_holds_distinct_tasks_that_the_loop_draws_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "train.parquet"
+    assert _run(["frozen_lake", "--tasks", "20", "--out", str(out), "--env.slip", "0.25"]) == 0
+    assert "20 tasks of frozen_lake (train)" in capsys.readouterr().out
+    rows = rows_in(out)
+    assert len({row["extra_info"]["heedful"]["task"] for row in rows}) == 20
+    for place, row in enumerate(rows):
+        given = read_task_row(row)
+        env = environment_of(given.environment)
+        assert env == FrozenLake(slip=0.25)
+        task = given.draw(env)
+        assert (task.id, task.split, row["extra_info"]["index"]) == (given.task, "train", place)
+        assert row["prompt"] == [{"role": "user", "content": env.episode().start(task, 0).text}]
+        assert (row["data_source"], row["agent_name"]) == ("frozen_lake", "heedful")
+
+
+def test_the_files_of_two_splits_share_no_task_and_can_be_read_together(tmp_path: Path) -> None:
+    found = {}
+    for split in ("train", "val"):
+        out = tmp_path / f"{split}.parquet"
+        assert _run(["echo", "--tasks", "30", "--split", split, "--out", str(out), "--source", "mine"]) == 0
+        found[split] = {row["extra_info"]["heedful"]["task"] for row in rows_in(out)}
+        assert {row["data_source"] for row in rows_in(out)} == {"mine"}
+    assert not found["train"] & found["val"]
+    _run(["frozen_lake", "--tasks", "3", "--out", str(tmp_path / "other.parquet")])
+    schemas = [pyarrow.parquet.read_schema(tmp_path / f"{name}.parquet") for name in ("train", "other")]
+    assert schemas[0] == schemas[1]
+
+
+def test_the_same_line_writes_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        _run(["echo", "--tasks", "5", "--seed", "3", "--out", str(tmp_path / name)])
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_other_knobs_than_the_file_has_are_noticed() -> None:
+    task = Echo().task(5)
+    with pytest.raises(ValueError, match="was drawn by another environment or with other knobs"):
+        VerlTask("{}", task.id, 5).draw(Echo(symbols=9))
+
+
+def test_a_row_of_another_dataset_is_refused_with_the_command_that_writes_one() -> None:
+    for row in ({}, {"extra_info": None}, {"extra_info": {"index": 3}}):
+        with pytest.raises(ValueError, match=r"Expected a row of a task file .*heedful\.integrations\.verl\.tasks"):
+            read_task_row(row)
+
+
+def test_ones_own_environment_is_named_as_module_and_class_and_trusted_again_in_verl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "verl_louder.py").write_text(GAME)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    out = tmp_path / "train.parquet"
+    assert _run(["verl_louder:Louder", "--tasks", "2", "--out", str(out), "--env.volume", "11"]) == 0
+    given = read_task_row(rows_in(out)[0])
+    louder = sys.modules["verl_louder"].Louder
+    assert environment_of(given.environment, ("verl_louder",)) == louder(volume=11)
+    assert _run(["verl_louder:Nothing", "--out", str(out)]) == 2
+    assert _run(["verl_louder:Missing", "--out", str(out)]) == 2
+    assert "verl_louder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (["nowhere"], "There is no environment named 'nowhere'"),
+        (["echo", "--tasks", "0"], "tasks"),
+        (["echo", "--tasks", "100000", "--env.symbols", "2", "--env.decoys", "0"], "distinct tasks of split 'train'"),
+        (["echo", "--env.symbol", "2"], "symbol"),
+    ],
+)
+def test_a_mistake_ends_in_a_sentence(
+    line: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "never.parquet"
+    try:
+        code: Any = _run([*line, "--out", str(out)])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    assert sentence in capsys.readouterr().err
+    assert not out.exists()
