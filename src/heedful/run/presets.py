@@ -122,7 +122,7 @@ def shop() -> TrainConfig:
         steps=40,
         groups=8,
         sampling=Sampling(tokens_per_turn=96),
-        evaluation=EvaluationConfig(samples=2),
+        evaluation=EvaluationConfig(samples=2, search_tasks=64),
     )
 
 
