@@ -111,6 +111,21 @@ def sudoku() -> TrainConfig:
     )
 
 
+def shop() -> TrainConfig:
+    """Drawn shops with slots: six products, one option, on a seedling of 0.2 million parameters."""
+    small = {"slots": True, "products": 6, "rivals": 5, "types": 6, "attributes": 10, "colours": 4, "sizes": 0}
+    return TrainConfig(
+        env=_env("shop", instructions="brief", **small),
+        seedling=Seedling(hidden=64, ffn=192, init=0.06, steps=400, lr=4e-3, imperfect=0.25),
+        algorithm=Grpo(average="token"),
+        optimizer=OptimizerConfig(lr=1e-4),
+        steps=40,
+        groups=8,
+        sampling=Sampling(tokens_per_turn=96),
+        evaluation=EvaluationConfig(samples=2, search_tasks=64),
+    )
+
+
 def gymnasium() -> TrainConfig:
     """A game of gymnasium (Taxi) on the built-in seedling. Needs the extra gymnasium."""
     return TrainConfig(
@@ -174,6 +189,7 @@ PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
     "math": math,
     "countdown": countdown,
     "sudoku": sudoku,
+    "shop": shop,
     "gymnasium": gymnasium,
     "reasoning_gym": reasoning_gym,
     "textarena": textarena,

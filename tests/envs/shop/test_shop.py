@@ -22,6 +22,7 @@ from heedful.types import Ending, Step
 
 BRIEF = Shop(instructions="brief", turns=5)
 LONG = Shop(hidden=1, turns=27, sums=True)
+SLOTS = Shop(instructions="brief", slots=True, products=6, types=6, sizes=0)
 ALL = [
     BRIEF,
     Shop(),
@@ -30,6 +31,8 @@ ALL = [
     Shop(products=300, rivals=9, per_page=10, searched="text"),
     Shop(products=6, rivals=5, types=2, attributes=4, colours=0, sizes=0, asked=1, turns=3),
     Shop(published=True),
+    SLOTS,
+    Shop(slots=True, asked=3, hidden=1, sums=True, turns=27),
 ]
 
 
@@ -298,6 +301,47 @@ def test_the_thought_restates_each_line_before_its_verdict() -> None:
     thought = pairs[1][1].removeprefix("<think>").split(CLOSE_THOUGHT)[0].split(" , ")
     assert [told.startswith(f"{line} ") for told, line in zip(thought, lines, strict=False)] == [True] * len(thought)
     assert thought == ["b kite modern quiet heavy 13 no thin", "c kite plain modern thin 12 fits"]
+
+
+def test_a_title_with_slots_holds_one_word_of_each_class_in_the_order_of_the_instruction() -> None:
+    words = ATTRIBUTES[: SLOTS.attributes]
+    for seed in range(40):
+        shop = SLOTS.shop(seed)
+        for title in [[shop.wanted, *shop.goal.attributes], *(one.title.split() for one in shop.products.values())]:
+            assert [words.index(word) % 2 for word in title[1:]] == [0, 1]
+
+
+def test_a_thought_about_slots_ends_a_line_at_the_first_word_that_differs_from_the_asked_one_next_to_it() -> None:
+    pairs = SLOTS.demonstrate(SLOTS.task(0), random.Random(0))
+    assert pairs[1][0].splitlines()[1:] == [
+        "want lamp round quiet under 50 blue",
+        "page 1 of 1",
+        "a lamp round heavy 29",
+        "b lamp soft quiet 23",
+        "c lamp round quiet 55",
+        "d lamp round plain 12",
+        "e lamp round quiet 36",
+        "f lamp round plain 24",
+    ]
+    assert pairs[1][1].removeprefix("<think>").split(CLOSE_THOUGHT)[0].split(" , ") == [
+        "a round round heavy quiet no",
+        "b soft round no",
+        "c round round quiet quiet 55 50 no",
+        "d round round plain quiet no",
+        "e round round quiet quiet 36 50 fits",
+    ]
+
+
+def test_a_random_choice_among_slots_says_that_it_fits_and_that_all_before_it_do_not() -> None:
+    noisy = dataclasses.replace(SLOTS, imperfect=1.0)
+    for seed in range(30):
+        thought = noisy.demonstrate(noisy.task(seed), random.Random(seed))[1][1].split(CLOSE_THOUGHT)[0]
+        assert [told.split()[-1] for told in thought.split(" , ")] == ["no"] * thought.count(" , ") + ["fits"]
+
+
+def test_slots_need_two_words_for_each_asked_attribute() -> None:
+    with pytest.raises(ValueError, match="attributes must be at least 6, but is 5"):
+        Shop(slots=True, asked=3, attributes=5)
 
 
 def test_a_sum_is_worked_out_in_the_thought_and_hidden_attributes_take_several_looks() -> None:

@@ -52,6 +52,7 @@ class Rules:
     hidden: int
     sums: bool
     searched: Searched
+    slots: bool
 
 
 class DrawnShop:
@@ -106,16 +107,22 @@ def drawn(rules: Rules, seed: int) -> DrawnShop:
         if values
     )
     wanted = rng.choice(types)
-    asked = rng.sample(words, rules.asked)
+    classes = [words[place :: rules.asked] for place in range(rules.asked)] if rules.slots else []
+    asked = [rng.choice(each) for each in classes] or rng.sample(words, rules.asked)
     price = _price(rng, CHEAPEST, DEAREST)
     limit = drawn_limit(price, f"drawn:{seed}")
     ids = rng.sample(_names(rules.products), rules.products)
     spare = [word for word in words if word not in asked]
-    rivals = [_rival(rules, asked, spare, int(limit), rng) for _ in range(rules.rivals)]
-    made = [(wanted, [*asked, rng.choice(spare)], price), *((wanted, *rival) for rival in rivals)]
+    if rules.slots:
+        rivals = [_slotted_rival(asked, classes, int(limit), rng) for _ in range(rules.rivals)]
+        more = []
+    else:
+        rivals = [_rival(rules, asked, spare, int(limit), rng) for _ in range(rules.rivals)]
+        more = [rng.choice(spare)]
+    made = [(wanted, [*asked, *more], price), *((wanted, *rival) for rival in rivals)]
     others = [each for each in types if each != wanted]
     while len(made) < rules.products:
-        made.append((rng.choice(others), rng.sample(words, rules.asked + 1), _price(rng, CHEAPEST, TOO_DEAR)))
+        made.append((rng.choice(others), _any(rules, words, classes, rng), _price(rng, CHEAPEST, TOO_DEAR)))
     products = [_product(id, *one, options, rules, rng) for id, one in zip(ids, made, strict=True)]
     chosen = tuple((name, rng.choice(values)) for name, values in options)
     goal = Goal(
@@ -140,6 +147,22 @@ def _rival(rules: Rules, asked: list[str], spare: list[str], limit: int, rng: ra
     return [*asked[:missed], other, *asked[missed + 1 :], more], _price(rng, CHEAPEST, limit - 1)
 
 
+def _slotted_rival(
+    asked: list[str], classes: list[tuple[str, ...]], limit: int, rng: random.Random
+) -> tuple[list[str], int]:
+    """The same, where every place has words of its own."""
+    missed = rng.randrange(len(asked) + 1)
+    if missed == len(asked):
+        return asked, _price(rng, limit + 1, TOO_DEAR)
+    other = rng.choice([word for word in classes[missed] if word != asked[missed]])
+    return [*asked[:missed], other, *asked[missed + 1 :]], _price(rng, CHEAPEST, limit - 1)
+
+
+def _any(rules: Rules, words: tuple[str, ...], classes: list[tuple[str, ...]], rng: random.Random) -> list[str]:
+    """The attributes of a product of another type."""
+    return [rng.choice(each) for each in classes] or rng.sample(words, rules.asked + 1)
+
+
 def _price(rng: random.Random, least: int, most: int) -> int:
     """A whole price that is no multiple of ten, so that no price equals a limit."""
     return rng.choice([price for price in range(least, most + 1) if price % 10])
@@ -158,7 +181,8 @@ def _product(
     first = rules.asked - rules.hidden
     hidden = attributes[first : rules.asked]
     shown = attributes[:first] + attributes[rules.asked :]
-    rng.shuffle(shown)
+    if not rules.slots:
+        rng.shuffle(shown)
     part = rng.randint(1, price - 1)
     return Product(
         id=id,

@@ -86,6 +86,9 @@ class Shop(ToolEnvironment):
     """Drawn shops: asked attributes that only an item's features tell, so that items are compared over turns."""
     sums: bool = False
     """Drawn shops: write prices as sums (`$12 + $29`)."""
+    slots: bool = False
+    """Drawn shops: each asked place has words of its own, and titles hold one word of each, in the instruction's order.
+    A thought then writes the asked word next to each word of a title."""
     searched: Searched = "type"
     """Drawn shops: what a search looks at. `type`: the type alone, so that the list is in no helpful order. `text`:
     titles, first features and options, as published."""
@@ -136,6 +139,11 @@ class Shop(ToolEnvironment):
     def _check_drawn(self) -> None:
         check_range(self.name, "asked", self.asked, 1, self.attributes - 2)
         check_range(self.name, "hidden", self.hidden, 0, self.asked)
+        if self.slots and self.attributes < 2 * self.asked:
+            raise ValueError(
+                f"shop: with slots each of the {self.asked} asked attributes needs two words, so attributes must be at "
+                f"least {2 * self.asked}, but is {self.attributes}."
+            )
         check_range(self.name, "rivals", self.rivals, 0, self.per_page - 1)
         if self.products > LARGEST:
             raise ValueError(
@@ -170,6 +178,7 @@ class Shop(ToolEnvironment):
             hidden=self.hidden,
             sums=self.sums,
             searched=self.searched,
+            slots=self.slots,
         )
 
     @property

@@ -1,6 +1,8 @@
 """Who demonstrates in a drawn shop: searches, compares the list line by line, chooses the options and buys.
 
-A thought restates each line before its verdict: `a drum soft warm 41 no thin , b drum thin soft 72 over`.
+A thought restates each line before its verdict: `a drum soft warm 41 no thin , b drum thin soft 72 over`. Where titles
+have slots, the asked word is next to each word of a title: `a soft soft warm thin no , b soft soft thin thin 72 50 no`.
+Then each token follows from a few others at known places, and a small model can learn the comparison.
 """
 
 from __future__ import annotations
@@ -66,12 +68,24 @@ class Solver:
         end = fitting[0] if fitting else None
         if products and self._rng.random() < self._imperfect:
             end = self._rng.randrange(len(products))
-            verdicts[:end] = [each if each != "fits" else "over" for each in verdicts[:end]]
+            wrong = "no" if self._rules.slots else "over"
+            verdicts[:end] = [each if each != "fits" else wrong for each in verdicts[:end]]
             verdicts[end] = "fits"
             self._trusted.add(products[end].id)
         upto = len(products) if end is None else end + 1
-        told = JOINT.join(f"{_line(one)} {said}" for one, said in zip(products[:upto], verdicts, strict=False))
+        line = self._paired if self._rules.slots else _line
+        told = JOINT.join(f"{line(one)} {said}" for one, said in zip(products[:upto], verdicts, strict=False))
         return told or "nothing", f"click[{NEXT if end is None else products[end].id}]"
+
+    def _paired(self, product: Product) -> str:
+        """Each word of a title with the asked one next to it, up to the first pair that differs. Then the price."""
+        parts = [product.id]
+        goal = self._shop.goal
+        for word, asked in zip(product.title.split()[1:], goal.attributes, strict=False):
+            parts += [word, asked]
+            if word != asked:
+                return " ".join(parts)
+        return " ".join([*parts, _price(product), f"{goal.limit:.0f}"])
 
     def _verdict(self, product: Product, features: tuple[str, ...] | None) -> str:
         """Why a product does not fit. `features`: those that were read. Without, hidden places are not judged."""
@@ -83,8 +97,8 @@ class Solver:
         told = goal.attributes[:first] if features is None else goal.attributes
         missing = next((word for word in told if word not in words), None)
         if missing is not None:
-            return f"no {missing}"
-        return "over" if product.price > goal.limit else "fits"
+            return "no" if self._rules.slots else f"no {missing}"
+        return ("no" if self._rules.slots else "over") if product.price > goal.limit else "fits"
 
     def _choose(self, page: Page) -> tuple[str, str]:
         wanted = dict(self._shop.named_options)
@@ -157,5 +171,10 @@ def turns_needed(rules: Rules, features_on_item: bool) -> int:
 
 
 def _line(product: Product) -> str:
+    return f"{product.id} {product.title} {_price(product)}"
+
+
+def _price(product: Product) -> str:
+    """The price, and what a sum of two makes."""
     price = brief_price(product.price_text)
-    return f"{product.id} {product.title} {f'{price}={product.price:.0f}' if '+' in price else price}"
+    return f"{price}={product.price:.0f}" if "+" in price else price
