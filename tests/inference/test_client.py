@@ -22,6 +22,7 @@ from heedful.inference import (
     Vllm,
     read_key,
 )
+from patience import comes
 
 QUICK = Limits(timeout=5.0, patience=5.0, pause=0.01)
 DRAW = Draw(temperature=1.0, greedy=False, most=4, seed=7)
@@ -194,6 +195,7 @@ def test_a_server_that_lost_its_weights_is_restored_once_for_all_threads(fault: 
         restored = []
 
         def restore(which: Server) -> None:
+            assert comes(lambda: len(server.bodies()) >= 8), "a thread that asks later has met another loss"
             restored.append(which.url)
             server.version = "v3"
 
