@@ -189,7 +189,7 @@ NO_INTERVAL: dict[str, str] = {
         + _of("alarm", "thought_bypassed input_blind oscillation starvation reward_blind success_drop sampler_mismatch")
     ),
     "a fact about the step's own groups": (
-        _of("signal", "variance_dispersion mixed solved blind failed")
+        _of("signal", "variance_dispersion mixed solved blind failed stale")
         + " "
         + _of("filter", "kept_ratio kept_groups mass_kept kept_without_signal dropped/<reason> empty draws")
         + " "

@@ -9,6 +9,7 @@ import pytest
 from fake_server import ModelBrain, fake_server
 from heedful import cli
 from heedful.diagnostics.catalogue import CATALOGUE, entry_of
+from heedful.integrations.verl.rows import Row, sampled_of
 from heedful.report.panels import sections
 from heedful.report.record import read_run
 from heedful.report.tables import key_figures
@@ -91,6 +92,10 @@ def by_a_run_and_an_evaluation_over_a_server(run: Path) -> set[str]:
     return of_a_folder(Path("over")) | of_a_folder(Path("served"))
 
 
+def by_a_batch_inside_verl(run: Path) -> set[str]:
+    return {sampled_of([Row("a_0_0", (1,), (2,), (True,), score=1.0)], 1, None, 1).stale_share().name}
+
+
 SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_a_run,
     by_an_audit,
@@ -98,6 +103,7 @@ SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_an_evaluation,
     by_a_study,
     by_a_run_and_an_evaluation_over_a_server,
+    by_a_batch_inside_verl,
 )
 
 

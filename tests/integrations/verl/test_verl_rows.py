@@ -124,7 +124,7 @@ def test_the_version_of_a_row_is_that_of_its_last_weights() -> None:
     sampled = sampled_of(rows, 2, None, 3)
     groups = reader().groups(sampled.members_PG, 3, 1.0)
     assert [member.policy_version for group in groups for member in group.trajectories] == [2, 3, 3, 3]
-    assert sampled.stale == 1
+    assert (sampled.stale, sampled.stale_share().value) == (1, 0.5)
 
 
 def test_an_episode_of_heedfuls_agent_loop_is_read_back_with_its_components() -> None:

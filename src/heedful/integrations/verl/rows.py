@@ -14,7 +14,7 @@ from typing import Any
 from heedful.configuration import listed
 from heedful.integrations.verl.episodes import FIELD, read_episode
 from heedful.integrations.watching.completions import Completion
-from heedful.types import Ending, Task, Trajectory
+from heedful.types import Ending, Metric, Task, Trajectory
 
 SCORE = "score"
 """The name of verl's reward as a component."""
@@ -57,6 +57,10 @@ class Sampled:
     """Every episode was played in an environment of heedful."""
     measures: frozenset[str] = frozenset()
     """The names that a filter or `outcome` can use, beside the reward and components."""
+
+    def stale_share(self) -> Metric:
+        """`signal/stale`: the share of groups with a row that older weights sampled."""
+        return Metric("signal/stale", self.stale / len(self.members_PG), n=len(self.members_PG))
 
 
 def sampled_of(rows: Sequence[Row], group_size: int, outcome: str | None, version: int | None) -> Sampled:

@@ -35,7 +35,6 @@ from heedful.integrations.watching.observer import Observer, Seen
 from heedful.integrations.watching.record import STATE, Record, load_state, save_state
 from heedful.integrations.watching.weights import check_weights
 from heedful.models.attention import longest_context_of
-from heedful.types import Metric
 
 _LOG = logging.getLogger("heedful")
 
@@ -175,8 +174,7 @@ class HeedfulMixin(_Trainer):
             observer.diagnostician.unknown = watcher.unknown_to_verl(self.config, self.heedful, sampled.played)
             self._begin_record()
         observer.diagnostician.unreadable = self._why_unreadable(sampled)
-        stale = Metric("signal/stale", sampled.stale / len(sampled.members_PG), n=len(sampled.members_PG))
-        return observer.observe(sampled.members_PG, self.global_steps - 1, [stale])
+        return observer.observe(sampled.members_PG, self.global_steps - 1, [sampled.stale_share()])
 
     def _why_unreadable(self, sampled: Sampled) -> str:
         if sampled.images:
