@@ -46,7 +46,9 @@ def test_the_update_equals_that_of_a_batch_without_the_dropped_rows(session: Any
     expected = without_heedful(session, mode, kept_keys(session))
     found = distance(change, expected)
     print(f"{mode}: largest difference {found:.1e} of the largest change")
-    assert found < 1e-6
+    # Rows may lie on other ranks than without heedful, and float32 sums then round in another order: 1.3e-6 was seen in
+    # one of several sessions. An error of the denominator is a factor, far above this.
+    assert found < 1e-5
 
 
 def test_own_scores_equal_those_of_hf_scorer(session: Any) -> None:
