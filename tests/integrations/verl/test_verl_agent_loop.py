@@ -159,7 +159,7 @@ def test_a_reply_is_limited_by_the_setting_and_else_by_verls_response_length() -
 
 
 def test_a_row_longer_than_verl_expects_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    agent_loop._warned.clear()
+    agent_loop._told.clear()
     with caplog.at_level(logging.WARNING, "heedful"):
         for _ in range(3):
             outputs(Servers(), Echo(turns=3), response_length=60)

@@ -21,7 +21,7 @@ CONFIG: dict[str, Any] = {
     "critic": {"enable": False, "ppo_mini_batch_size": 64},
     "actor_rollout_ref": {
         "actor": {"loss_agg_mode": "token-mean", "ppo_mini_batch_size": 64},
-        "rollout": {"n": 8, "response_length": 512, "top_p": 1.0, "top_k": -1},
+        "rollout": {"n": 8, "temperature": 1.0, "response_length": 512, "top_p": 1.0, "top_k": -1},
     },
     "heedful": {"filter": {"type": "top_p", "p": 0.9, "on": "reward"}},
 }
@@ -70,7 +70,7 @@ def test_the_cost_of_measurements_is_counted_in_rows() -> None:
         (("algorithm.reward_variance_filtering", {"enable": True}), "note", "steps aside"),
         (("actor_rollout_ref.actor.loss_agg_mode", "novel"), "note", "not one that heedful was tested with"),
         (("actor_rollout_ref.actor.ppo_mini_batch_size", 16), "note", "4 optimizer steps of 16 prompts"),
-        (("actor_rollout_ref.rollout.top_p", 0.9), "note", "Truncated sampling (top_p=0.9"),
+        (("actor_rollout_ref.rollout.top_p", 0.9), "note", "truncated sampling (top_p"),
         (("heedful.diagnostics", {"enabled": False}), "note", "nothing is measured"),
         (("heedful.on_collapse", "stop"), "note", "ends the training"),
         (("heedful.play", {"context": {"turns": 2}}), "note", "the last 2 turns"),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from verl_checks import (
     compare_scores,
-    filtered,
+    compare_updates,
     groups_of,
     kept_keys,
     metrics_of,
@@ -25,6 +25,8 @@ from verl_checks import (
     whole_mini_batch,
     without_heedful,
 )
+
+from heedful.integrations.verl.configured import EXACT
 
 pytestmark = pytest.mark.verl
 
@@ -116,18 +118,9 @@ def test_own_scores_equal_those_of_hf_scorer_and_of_the_sampler(session: Any) ->
     compare_scores(session)
 
 
-@pytest.mark.parametrize(
-    "mode", ["token-mean", "token-sum", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"]
-)
+@pytest.mark.parametrize("mode", EXACT)
 def test_the_update_equals_that_of_a_batch_without_the_dropped_rows(session: Any, mode: str) -> None:
-    from tiny_verl import distance
-
-    change, _, batch = filtered(session, mode)
-    assert 2 <= groups_of(real(batch)) <= 6
-    expected = without_heedful(session, mode, kept_keys(session))
-    found = distance(change, expected)
-    print(f"{mode}: largest difference {found:.1e} of the largest change")
-    assert found < 1e-6
+    compare_updates(session, mode)
 
 
 def test_verl_alone_shrinks_the_update_of_a_filled_batch(session: Any) -> None:

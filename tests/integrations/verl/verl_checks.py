@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -85,6 +86,26 @@ def without_heedful(session: Any, mode: str, keys: Sequence[str]) -> dict[str, A
         change, _, batch = session.update(session.batch(keys), partial(PPOTrainer._balance_batch, session.trainer))
     assert len(real(batch)) == len(batch.keys) == len(keys)  # nothing was filled up
     return change
+
+
+def compare_updates(session: Any, mode: str) -> None:
+    """The filtered update against plain verl's update with the kept rows alone.
+
+    Float32 sums depend on the order of rows and on the rank that reads them. So the difference may be as large as
+    that between updates of plain verl whose rows stand in another order, and 1e-6 of the largest change in any case.
+    """
+    from tiny_verl import distance
+
+    change, _, batch = filtered(session, mode)
+    assert 2 <= groups_of(real(batch)) <= 6
+    keys = kept_keys(session)
+    expected = without_heedful(session, mode, keys)
+    orders = [keys[::-1], *(random.Random(seed).sample(keys, len(keys)) for seed in range(3))]
+    rounding = max(distance(without_heedful(session, mode, order), expected) for order in orders)
+    found = distance(change, expected)
+    print(f"{mode}: {found:.1e} of the largest change; plain verl with its rows in other orders: {rounding:.1e}")
+    assert found < max(1e-6, 3 * rounding)
+    assert rounding < 1e-5
 
 
 def groups_of(keys: Sequence[str]) -> int:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
 from verl.utils.fs import copy_to_local
 from verl.utils.model import get_generation_config
 
 from heedful.configuration import clean, cut
 from heedful.integrations.verl.episodes import FIELD, outputs_of, write_episode
+from heedful.integrations.verl.limits import plain
 from heedful.integrations.verl.playing import (
     Aborted,
     Limits,
@@ -43,7 +43,8 @@ _renderers: dict[tuple[int, str], Renderer] = {}
 """Tokenizer and settings -> renderer. verl makes a loop for each episode, and the checks of a template take time."""
 _sections: dict[int, tuple[Any, HeedfulConfig]] = {}
 """Configuration (held, so that its id stays its own) and its section."""
-_warned: set[str] = set()
+_told: set[int] = set()
+"""The limits of which a warning has said that an episode is longer."""
 
 
 @register(LOOP)
@@ -70,12 +71,12 @@ class HeedfulAgentLoop(AgentLoopBase):
         try:
             played = await play(seat, settings.play.context, renderer, sampler, limits, temperature, threads)
         except Aborted as error:
-            _warn(f"Episode {row['session_id']} of task {given.task} is left out: {error}", once=False)
+            _warn(f"Episode {row['session_id']} of task {given.task} is left out: {error}")
             return []
         return self._outputs(played, given, int(row.get("global_steps", 0)))
 
     def _renderer(self, tags: Tags, env: object) -> Renderer:
-        tools, options = tools_of(env), _plain(self.apply_chat_template_kwargs)
+        tools, options = tools_of(env), plain(self.apply_chat_template_kwargs)
         key = (
             id(self.tokenizer),
             json.dumps([repr(tags), options, [tool.schema for tool in tools]], sort_keys=True, default=str),
@@ -95,18 +96,19 @@ class HeedfulAgentLoop(AgentLoopBase):
                 played.trajectory.error
                 or f"its first prompt leaves no room for a reply ({window_of(self.rollout_config)} tokens)"
             )
-            _warn(f"Episode {played.trajectory.member} of task {given.task} is left out: {why}", once=False)
+            _warn(f"Episode {played.trajectory.member} of task {given.task} is left out: {why}")
             return []
         reward, measures = scored
         first, last = played.versions or (step, step)
         rows = outputs_of(played.trajectory)
-        for row in rows:
-            if len(row.response_ids) > self.rollout_config.response_length:
-                _warn(
-                    f"An episode has {len(row.response_ids)} tokens after its first prompt, more than "
-                    f"data.max_response_length={self.rollout_config.response_length}. verl trains on all of them. Set "
-                    "it to the longest episode, because verl derives limits of memory from it."
-                )
+        longest, most = max(len(row.response_ids) for row in rows), self.rollout_config.response_length
+        if longest > most and most not in _told:
+            _told.add(most)
+            _warn(
+                f"An episode has {longest} tokens after its first prompt, more than data.max_response_length={most}. "
+                "verl trains on all of them. Set it to the longest episode, because verl derives limits of memory "
+                "from it. This is said once."
+            )
         outputs = [
             AgentLoopOutput(
                 prompt_ids=list(row.prompt_ids),
@@ -192,18 +194,10 @@ def _settings(config: Any) -> HeedfulConfig:
     """The section `heedful`, read once per configuration object, since every episode asks for it."""
     if id(config) not in _sections:
         section = config.get(SECTION)
-        _sections[id(config)] = config, read_section(None if section is None else _plain(section))
+        _sections[id(config)] = config, read_section(None if section is None else plain(section))
     return _sections[id(config)][1]
 
 
-def _plain(section: Any) -> dict[str, Any]:
-    return dict(OmegaConf.to_container(section, resolve=True) if OmegaConf.is_config(section) else section or {})
-
-
-def _warn(sentence: str, once: bool = True) -> None:
+def _warn(sentence: str) -> None:
     """Log a warning, which may quote an environment."""
-    if once and sentence.partition(" ")[0] in _warned:
-        return
-    if once:
-        _warned.add(sentence.partition(" ")[0])
     _log.warning("%s", cut(clean(sentence)))

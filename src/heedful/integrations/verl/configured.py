@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from heedful.configuration import ConfigurationError, to_json
 from heedful.integrations.verl.compatibility import filters_itself
-from heedful.integrations.verl.limits import COUNTED
+from heedful.integrations.verl.limits import COUNTED, why_unreadable
 from heedful.integrations.verl.settings import MODES, REGISTER, SECTION, VARIABLE, HeedfulConfig, read_section
 from heedful.integrations.verl.tasks import LOOP
 from heedful.integrations.verl.watcher import refusals, warnings_of
@@ -159,17 +159,16 @@ def _of_measuring(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
     if isinstance(prompts, int) and isinstance(members, int):
         few = min(prompts, diagnostics.prompts)
         cheap = few * few * min(members, diagnostics.thoughts)
-        whole = min(prompts, math.isqrt(section.max_pairs // members))
+        whole = min(prompts, section.groups_read(members))
         yield Finding(
             "note",
             f"Measurements score first turns with the actor's workers: {cheap} rows every {diagnostics.every} batches, "
             f"{whole * whole * members} rows ({whole} prompts x {whole * members} thoughts) every "
             f"{diagnostics.full_every}. A batch has {prompts * members} episodes.",
         )
-    rollout = _at(config, "actor_rollout_ref.rollout", {})
-    top_p, top_k = rollout.get("top_p", 1.0), rollout.get("top_k", -1)
-    if top_p not in (None, 1, 1.0) or top_k not in (None, -1, 0):
-        yield Finding("note", f"Truncated sampling (top_p={top_p}, top_k={top_k}): no information/* and retrieval/*.")
+    why = why_unreadable(_Dotted(config))
+    if why:
+        yield Finding("note", f"No information/* and retrieval/*: {why}.")
 
 
 def _of_record(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:

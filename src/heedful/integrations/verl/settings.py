@@ -5,6 +5,7 @@ verl's own settings stay in verl's configuration.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -77,6 +78,10 @@ class HeedfulConfig:
                 f"Expected no diagnostics.judge, found {self.diagnostics.judge!r}: verl's workers hold the policy "
                 "only. Read the record with a judge afterwards, with heedful audit --judge."
             )
+
+    def groups_read(self, members: int) -> int:
+        """Most groups of a full measurement of first turns, which scores groups x (groups x members) rows."""
+        return max(2, math.isqrt(self.max_pairs // max(1, members)))
 
     def logged(self, metrics: Sequence[Metric]) -> dict[str, float]:
         """The metrics for verl's trackers, by name."""

@@ -32,6 +32,7 @@ from heedful.envs.common.contract import missing_from
 from heedful.envs.common.tasks import TaskStream, check_same_start
 from heedful.integrations.verl.episodes import FIELD
 from heedful.integrations.verl.playing import PlayedEnvironment
+from heedful.integrations.verl.settings import REGISTER, VARIABLE
 from heedful.protocols import Environment
 from heedful.rollout.player import Player, made
 from heedful.storage.files import write_whole
@@ -153,7 +154,7 @@ def main(argv: Sequence[str]) -> int:
     tell(
         f"{len(rows)} tasks of {name} ({settings.split}) are in {settings.out}. The longest first prompt has {longest} "
         f"characters, an episode at most {settings.env.turns} turns.\n"
-        f"In verl: data.{files}={settings.out} with VERL_USE_EXTERNAL_MODULES=heedful.integrations.verl.register"
+        f"In verl: data.{files}={settings.out} with {VARIABLE}={REGISTER}"
     )
     return 0
 

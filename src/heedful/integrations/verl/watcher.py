@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,7 +58,7 @@ def observer_of(
         diagnostician,
         float(rollout.temperature) or 1.0,
         heedful.seed,
-        read=max(2, math.isqrt(heedful.max_pairs // max(1, int(rollout.n)))),
+        read=heedful.groups_read(int(rollout.n)),
     )
 
 
