@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heedful.cli.human_reply import reply_of, ways_to_answer
+from heedful.cli.episode.human_reply import reply_of, ways_to_answer
 from heedful.envs.common.actions import answer_text
 from tool_toy import TOOLS, Dictionary
 

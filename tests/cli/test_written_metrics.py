@@ -9,7 +9,7 @@ import pytest
 from fake_server import ModelBrain, fake_server
 from heedful import cli
 from heedful.diagnostics.catalogue import CATALOGUE, entry_of
-from heedful.integrations.verl.rows import Row, sampled_of
+from heedful.integrations.verl.batch.rows import Row, sampled_of
 from heedful.report.panels import sections
 from heedful.report.record import read_run
 from heedful.report.tables import key_figures

@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
     line = CommandLine(EvaluateWords, argv, "heedful eval")
     words = line.words
     if words.server is not None:
-        from heedful.cli.served import evaluate_server
+        from heedful.cli.episode.served import evaluate_server
 
         return evaluate_server(line)
     alone = [name for name in ("model_name", "tokenizer", "out") if getattr(words, name) is not None]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from heedful.cli.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
-from heedful.cli.human_reply import reply_of, ways_to_answer
+from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
+from heedful.cli.episode.human_reply import reply_of, ways_to_answer
 from heedful.configuration import Choice, CommandLine, Positional, Shown
 from heedful.envs.common.demonstrated import demonstrated
 from heedful.models.replies import Tags
@@ -97,7 +97,7 @@ def main(argv: list[str]) -> int:
             raise ValueError(f"Expected an environment after `heedful play`: one of {known}, or module:Class.")
         name = "frozen_lake"
     if by.startswith(("http://", "https://")):
-        from heedful.cli.served import play_server
+        from heedful.cli.episode.served import play_server
 
         return play_server(line)
     if line.words.model_name or line.words.tokenizer:
@@ -238,7 +238,7 @@ def _play_model(subject: Subject, settings: ModelSettings) -> int:
 
 
 def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, console: Console) -> int:
-    from heedful.cli.token_information import show_listening
+    from heedful.cli.episode.token_information import show_listening
     from heedful.rollout.player import Player, made
     from heedful.run.terminal import episode_text
     from heedful.seeds import derive

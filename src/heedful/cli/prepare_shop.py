@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from heedful.configuration import CommandLine, Positional, complain, refuse_below, tell
-from heedful.envs.shop.nouns import MODEL
-from heedful.envs.shop.prepare import Count, Sources, find_sources, prepare, prepare_drawn
+from heedful.envs.shop.catalogue.nouns import MODEL
+from heedful.envs.shop.catalogue.prepare import Count, Sources, find_sources, prepare, prepare_drawn
 
 _TOLD_EVERY = 20_000
 

@@ -17,12 +17,13 @@ from test_every_environment import identify
 
 from heedful import envs
 from heedful.envs.adapters.extras import LIBRARIES, is_installed
-from heedful.envs.checking import play, processes
+from heedful.envs.checking import play
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
-from heedful.envs.checking.episodes import tells
 from heedful.envs.checking.global_state import moved_generators
-from heedful.envs.checking.leak import stands_as_answer
 from heedful.envs.checking.report import Report, shortened
+from heedful.envs.checking.rules import processes
+from heedful.envs.checking.rules.episodes import tells
+from heedful.envs.checking.rules.leak import stands_as_answer
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.remote.environment import Remote
 from heedful.run.presets import PRESETS
@@ -372,7 +373,7 @@ def test_the_check_needs_no_torch() -> None:
 import sys
 sys.modules["torch"] = None
 sys.modules["transformers"] = None
-from heedful.envs.checking import processes
+from heedful.envs.checking.rules import processes
 from heedful.envs.checking.check import Effort, check
 from heedful.envs.toys.echo import Echo
 print(check(Echo(), Effort(seeds=60, episodes=4, processes=0)).ok)

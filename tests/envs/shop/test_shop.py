@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from heedful.envs.common.actions import CLOSE_THOUGHT, format_reply
-from heedful.envs.shop.drawn import ATTRIBUTES, SHADES, SIZES, TYPES, draw
+from heedful.envs.shop.catalogue.drawn import ATTRIBUTES, SHADES, SIZES, TYPES, draw
+from heedful.envs.shop.catalogue.products import Goal, Product
+from heedful.envs.shop.catalogue.search import WordIndex
 from heedful.envs.shop.environment import Shop
 from heedful.envs.shop.matching import COLOURS, alike, colour
 from heedful.envs.shop.pages import Page, written
-from heedful.envs.shop.products import Goal, Product
 from heedful.envs.shop.reward import terms
-from heedful.envs.shop.search import WordIndex
 from heedful.envs.shop.visit import Floor, Visit
 from heedful.types import Ending, Step
 

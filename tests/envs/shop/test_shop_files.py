@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from heedful.envs.shop.catalogue.nouns import check_spacy, nouns_of
+from heedful.envs.shop.catalogue.prepare import Sources, find_sources, prepare, prepare_drawn
+from heedful.envs.shop.catalogue.prepared import FILE, goal_of, open_shop
+from heedful.envs.shop.catalogue.products import NO_LIMIT, Product
+from heedful.envs.shop.catalogue.search import WordIndex
+from heedful.envs.shop.catalogue.stream import listed, named
+from heedful.envs.shop.catalogue.webshop import Faulty, Wish, read_amounts, read_human, read_options, read_product
 from heedful.envs.shop.environment import Shop
-from heedful.envs.shop.nouns import check_spacy, nouns_of
-from heedful.envs.shop.prepare import Sources, find_sources, prepare, prepare_drawn
-from heedful.envs.shop.prepared import FILE, goal_of, open_shop
-from heedful.envs.shop.products import NO_LIMIT, Product
 from heedful.envs.shop.reward import terms
-from heedful.envs.shop.search import WordIndex
-from heedful.envs.shop.stream import listed, named
-from heedful.envs.shop.webshop import Faulty, Wish, read_amounts, read_human, read_options, read_product
 from heedful.envs.shop.wishes import choices, meetable, why_unmet
 from heedful.types import Ending
 
@@ -62,7 +62,7 @@ def files(folder: Path, items: Any, human: Any = None) -> Sources:
 def test_a_list_is_read_item_by_item_whatever_the_size_of_the_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr("heedful.envs.shop.stream._CHUNK", size)
+    monkeypatch.setattr("heedful.envs.shop.catalogue.stream._CHUNK", size)
     items = [{"a": 'x"],[{\\', "b": [1, [2, {"c": "}"}]]}, 3, "text, [more]", None, {"é": "日本\n"}, []]
     (tmp_path / "one.json").write_text("\ufeff \n" + json.dumps(items, indent=1, ensure_ascii=False) + "\n")
     assert [value for _, value in listed(tmp_path / "one.json")] == items
@@ -243,7 +243,7 @@ def test_a_folder_that_is_not_empty_is_not_written_over(few: str) -> None:
 
 
 def test_a_drawn_catalogue_has_as_many_products_as_asked_and_searches_like_the_small_index(tmp_path: Path) -> None:
-    from heedful.envs.shop.products import searched_text
+    from heedful.envs.shop.catalogue.products import searched_text
 
     count = prepare_drawn(700, 3, tmp_path / "drawn")
     assert (count.products, count.met["synthetic"]) == (700, 700)
@@ -256,7 +256,7 @@ def test_a_drawn_catalogue_has_as_many_products_as_asked_and_searches_like_the_s
 
 def test_an_index_of_several_blocks_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare_drawn(100, 0, tmp_path / "one")
-    monkeypatch.setattr("heedful.envs.shop.postings.BLOCK", 30)
+    monkeypatch.setattr("heedful.envs.shop.catalogue.postings.BLOCK", 30)
     prepare_drawn(100, 0, tmp_path / "several")
     one, several = (open_shop(str(tmp_path / name)) for name in ("one", "several"))
     for words in ("soft lamp", "white small drum", "by"):
@@ -295,7 +295,7 @@ def test_without_spacy_the_sentence_names_the_extra_and_its_own_command_and_the_
     with pytest.raises(ModuleNotFoundError, match=r"model en_core_web_sm, which is not installed: python -m spacy"):
         check_spacy()
     assert "Nouns by a rule" in Shop(catalogue=few).summary
-    from heedful.envs.shop.prepared import PreparedShop
+    from heedful.envs.shop.catalogue.prepared import PreparedShop
 
     with pytest.warns(UserWarning, match="was prepared without spaCy"):
         PreparedShop(Path(few))

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from heedful.envs.shop.catalogue.prices import drawn_limit, drawn_price, price_tag
+from heedful.envs.shop.catalogue.products import NO_LIMIT, Goal, Product
 from heedful.envs.shop.matching import COLOURS, alike, colour, token_set_ratio
-from heedful.envs.shop.prices import drawn_limit, drawn_price, price_tag
-from heedful.envs.shop.products import NO_LIMIT, Goal, Product
 from heedful.envs.shop.reward import is_chosen, terms
 
 GOAL = Goal(

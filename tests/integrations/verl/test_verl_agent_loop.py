@@ -22,9 +22,9 @@ from verl_players import byte_renderer, byte_tokenizer, sampled_after, wander  #
 
 from heedful.configuration import ConfigurationError  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
-from heedful.integrations.verl import agent_loop  # noqa: E402
-from heedful.integrations.verl.agent_loop import HeedfulAgentLoop, stop_ids, window_of  # noqa: E402
-from heedful.integrations.verl.episodes import read_episode  # noqa: E402
+from heedful.integrations.verl.play import agent_loop  # noqa: E402
+from heedful.integrations.verl.play.agent_loop import HeedfulAgentLoop, stop_ids, window_of  # noqa: E402
+from heedful.integrations.verl.play.episodes import read_episode  # noqa: E402
 from heedful.integrations.verl.tasks import task_rows  # noqa: E402
 from heedful.types import Ending  # noqa: E402
 

@@ -12,8 +12,8 @@ from verl_players import FakeSampler, byte_renderer
 
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
-from heedful.integrations.verl.episodes import outputs_of, read_episode, write_episode
-from heedful.integrations.verl.playing import Limits, play
+from heedful.integrations.verl.play.episodes import outputs_of, read_episode, write_episode
+from heedful.integrations.verl.play.playing import Limits, play
 from heedful.rollout import Context
 from heedful.types import Ending, Trajectory
 

@@ -13,8 +13,8 @@ from heedful.configuration import ConfigurationError
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.sokoban.environment import Sokoban
 from heedful.envs.toys.echo import Echo
-from heedful.integrations.verl.episodes import outputs_of
-from heedful.integrations.verl.playing import (
+from heedful.integrations.verl.play.episodes import outputs_of
+from heedful.integrations.verl.play.playing import (
     Aborted,
     Limits,
     PlayConfig,

@@ -11,7 +11,7 @@ import pytest
 
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
-from heedful.integrations.verl.playing import environment_of
+from heedful.integrations.verl.play.playing import environment_of
 from heedful.integrations.verl.tasks import VerlTask, _run, read_task_row
 
 GAME = """

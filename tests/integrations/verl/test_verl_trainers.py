@@ -172,7 +172,7 @@ def test_a_mini_batch_without_real_rows_has_a_loss_of_zero() -> None:
     import torch
     from tensordict import TensorDict
 
-    from heedful.integrations.verl.loss import CRITIC_ROWS, ROWS, SCALE, counted_loss, counted_value_loss
+    from heedful.integrations.verl.batch.loss import CRITIC_ROWS, ROWS, SCALE, counted_loss, counted_value_loss
 
     nested = torch.nested.as_nested_tensor([torch.ones(3), torch.ones(2)], layout=torch.jagged).requires_grad_()
     none = torch.zeros(2, dtype=torch.float64)
@@ -184,7 +184,7 @@ def test_a_mini_batch_without_real_rows_has_a_loss_of_zero() -> None:
 def test_a_batch_without_the_columns_has_verls_own_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     from tensordict import TensorDict
 
-    from heedful.integrations.verl import loss
+    from heedful.integrations.verl.batch import loss
 
     monkeypatch.setattr(loss, "ppo_loss", lambda **given: (given["config"], {}))
     assert loss.counted_loss("theirs", {}, TensorDict({}, batch_size=1)) == ("theirs", {})
@@ -194,7 +194,7 @@ def test_a_new_column_joins_a_fixed_list_of_fields(monkeypatch: pytest.MonkeyPat
     """A column that is not in the list of a batch would not reach the workers."""
     from transfer_queue import KVBatchMeta
 
-    from heedful.integrations.verl import queue
+    from heedful.integrations.verl.batch import queue
 
     stored: dict[str, Any] = {}
     put = lambda keys, partition_id, fields: stored.update(fields.items())  # noqa: E731
@@ -209,7 +209,7 @@ def test_a_new_column_joins_a_fixed_list_of_fields(monkeypatch: pytest.MonkeyPat
 def test_dropped_rows_leave_the_queue_and_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     from transfer_queue import KVBatchMeta
 
-    from heedful.integrations.verl import queue
+    from heedful.integrations.verl.batch import queue
 
     cleared: list[str] = []
     monkeypatch.setattr(queue, "tq", SimpleNamespace(kv_clear=lambda keys, partition_id: cleared.extend(keys)))
@@ -223,7 +223,7 @@ def test_rows_that_fill_a_batch_are_not_read(monkeypatch: pytest.MonkeyPatch) ->
     import torch
     from transfer_queue import KVBatchMeta
 
-    from heedful.integrations.verl import queue
+    from heedful.integrations.verl.batch import queue
 
     def get(keys: list[str], partition_id: str, select_fields: list[str]) -> dict[str, Any]:
         assert keys == ["a_0_0"]

@@ -8,10 +8,10 @@ import pytest
 
 from heedful.filters import KeepAll, TopP
 from heedful.integrations.verl import compatibility
-from heedful.integrations.verl.limits import WorkerLimits, why_unreadable, worker_limits
-from heedful.integrations.verl.rows import Row, sampled_of
+from heedful.integrations.verl.batch.limits import WorkerLimits, why_unreadable, worker_limits
+from heedful.integrations.verl.batch.rows import Row, sampled_of
+from heedful.integrations.verl.batch.watcher import check_names, chosen_filter, refusals, unknown_to_verl, warnings_of
 from heedful.integrations.verl.settings import HeedfulConfig, read_section
-from heedful.integrations.verl.watcher import check_names, chosen_filter, refusals, unknown_to_verl, warnings_of
 
 
 class Section(dict[str, Any]):

@@ -144,7 +144,7 @@ class Session:
         from verl.utils.config import omega_conf_to_dataclass
         from verl.workers.utils.losses import ppo_loss
 
-        from heedful.integrations.verl.loss import counted_loss
+        from heedful.integrations.verl.batch.loss import counted_loss
 
         actor = self.trainer.config.actor_rollout_ref.actor
         with open_dict(actor):

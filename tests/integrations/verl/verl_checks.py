@@ -118,7 +118,7 @@ def compare_scores(session: Any) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from heedful.integrations.verl.queue import read
+    from heedful.integrations.verl.batch.queue import read
     from heedful.scorers.hf import HFScorer
 
     session.restore()

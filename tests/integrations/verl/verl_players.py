@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from heedful.integrations.verl.playing import Sampled
+from heedful.integrations.verl.play.playing import Sampled
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
 from heedful.types import Conversation, Reply

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.envs.checking import calls, episodes, leak, observations, offers, processes, scores, tasks
-from heedful.envs.checking import environment as env
 from heedful.envs.checking.evidence import Evidence, gather, seeds_of
 from heedful.envs.checking.play import QUICK, Bench, Broke, Effort
 from heedful.envs.checking.report import Finding, Report, absent, broken, unchecked
+from heedful.envs.checking.rules import calls, episodes, leak, observations, offers, processes, scores, tasks
+from heedful.envs.checking.rules import environment as env
 from heedful.guarded import Raised, guarded_call
 
 __all__ = ["QUICK", "RULES", "Effort", "Report", "check"]

@@ -22,10 +22,20 @@ from heedful.envs.common.foreign import harmless
 from heedful.envs.common.knobs import check_choice, check_range
 from heedful.envs.common.tasks import split_of
 from heedful.envs.common.tools import ToolEnvironment, text_tool
-from heedful.envs.shop.drawn import ATTRIBUTES, LARGEST, SHADES, SIZES, TYPES, DrawnShop, Rules, Searched, draw
+from heedful.envs.shop.catalogue.drawn import (
+    ATTRIBUTES,
+    LARGEST,
+    SHADES,
+    SIZES,
+    TYPES,
+    DrawnShop,
+    Rules,
+    Searched,
+    draw,
+)
+from heedful.envs.shop.catalogue.prepared import GoalKind, PreparedShop, open_shop
+from heedful.envs.shop.catalogue.products import Catalogue, Goal
 from heedful.envs.shop.pages import BACK, BUY, NEXT, PREV, Page, written
-from heedful.envs.shop.prepared import GoalKind, PreparedShop, open_shop
-from heedful.envs.shop.products import Catalogue, Goal
 from heedful.envs.shop.replies import read_action
 from heedful.envs.shop.solver import FiledSolver, Solver, turns_needed
 from heedful.envs.shop.visit import Done, FeaturesAt, Floor, Visit

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from heedful.envs.shop.catalogue.products import Goal, Product
 from heedful.envs.shop.matching import COLOURS, alike, colour
-from heedful.envs.shop.products import Goal, Product
 
 _NO_NOUNS = 0.2
 """The share of nouns if the wanted title has none."""

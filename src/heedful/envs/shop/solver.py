@@ -12,9 +12,9 @@ import random
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.demonstrations import template_thought
 from heedful.envs.common.foreign import harmless
-from heedful.envs.shop.drawn import DrawnShop, Rules
+from heedful.envs.shop.catalogue.drawn import DrawnShop, Rules
+from heedful.envs.shop.catalogue.products import Goal, Product
 from heedful.envs.shop.pages import BUY, NEXT, PREV, Page, brief_price
-from heedful.envs.shop.products import Goal, Product
 from heedful.envs.shop.replies import LONGEST_ACTION
 from heedful.envs.shop.reward import terms
 from heedful.envs.shop.visit import Visit

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heedful.envs.common.foreign import cut_at_word, harmless
+from heedful.envs.shop.catalogue.products import Catalogue, Goal, Product
+from heedful.envs.shop.catalogue.search import MOST_FOUND
 from heedful.envs.shop.pages import BACK, BUY, DETAILS, NEXT, PREV, Listed, Option, Page, PageName
-from heedful.envs.shop.products import Catalogue, Goal, Product
 from heedful.envs.shop.reward import Terms, terms
-from heedful.envs.shop.search import MOST_FOUND
 
 FeaturesAt = Literal["page", "item"]
 

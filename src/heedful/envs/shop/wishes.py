@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heedful.envs.shop.products import Goal, Product
+from heedful.envs.shop.catalogue.products import Goal, Product
 from heedful.envs.shop.reward import is_chosen, terms
 
 _MOST_TRIED = 2000

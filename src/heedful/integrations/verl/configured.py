@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heedful.configuration import ConfigurationError, to_json
+from heedful.integrations.verl.batch.limits import COUNTED, why_unreadable
+from heedful.integrations.verl.batch.watcher import refusals, warnings_of
 from heedful.integrations.verl.compatibility import filters_itself
-from heedful.integrations.verl.limits import COUNTED, why_unreadable
 from heedful.integrations.verl.settings import MODES, REGISTER, SECTION, VARIABLE, HeedfulConfig, read_section
 from heedful.integrations.verl.tasks import LOOP
-from heedful.integrations.verl.watcher import refusals, warnings_of
 
 Tree = Mapping[str, Any]
 Status = Literal["ok", "note", "missing", "wrong"]

@@ -9,6 +9,7 @@ from heedful.integrations.verl import compatibility
 
 compatibility.check()
 
-from heedful.integrations.verl import agent_loop, trainer  # noqa: E402  # registered by being imported
+from heedful.integrations.verl import trainer  # noqa: E402  # registered by being imported
+from heedful.integrations.verl.play import agent_loop  # noqa: E402
 
 __all__ = ["agent_loop", "trainer"]

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from heedful.algorithms.loss_scale import LossScale
 from heedful.configuration import Choice, ConfigurationError, Problem, from_json, refuse_below
 from heedful.filters import FILTERS, TopP, check_filter
-from heedful.integrations.verl.playing import PlayConfig
+from heedful.integrations.verl.play.playing import PlayConfig
 from heedful.integrations.watching.logged import numbers_of
 from heedful.integrations.watching.weights import refuse_soft_weights
 from heedful.measuring.diagnostics_config import DiagnosticsConfig

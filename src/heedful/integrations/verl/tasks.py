@@ -30,8 +30,8 @@ from heedful.configuration import (
 from heedful.configuration.trust import trust_typed
 from heedful.envs.common.contract import missing_from
 from heedful.envs.common.tasks import TaskStream, check_same_start
-from heedful.integrations.verl.episodes import FIELD
-from heedful.integrations.verl.playing import PlayedEnvironment
+from heedful.integrations.verl.play.episodes import FIELD
+from heedful.integrations.verl.play.playing import PlayedEnvironment
 from heedful.integrations.verl.settings import REGISTER, VARIABLE
 from heedful.protocols import Environment
 from heedful.rollout.player import Player, made

@@ -26,10 +26,10 @@ from verl.utils.model import get_generation_config
 
 from heedful.algorithms.loss_scale import loss_scale_factor
 from heedful.filters import KeepAll
-from heedful.integrations.verl import limits, loss, queue, watcher
-from heedful.integrations.verl.agent_loop import stop_ids
-from heedful.integrations.verl.rows import Sampled, mini_batch_counts, sampled_of
-from heedful.integrations.verl.scorer import WorkerScorer
+from heedful.integrations.verl.batch import limits, loss, queue, watcher
+from heedful.integrations.verl.batch.rows import Sampled, mini_batch_counts, sampled_of
+from heedful.integrations.verl.batch.scorer import WorkerScorer
+from heedful.integrations.verl.play.agent_loop import stop_ids
 from heedful.integrations.verl.settings import MODES, SECTION, read_section
 from heedful.integrations.watching.observer import Observer, Seen
 from heedful.integrations.watching.record import STATE, Record, load_state, save_state

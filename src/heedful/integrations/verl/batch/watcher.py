@@ -11,8 +11,8 @@ from heedful.configuration import listed, to_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.filters import KeepAll
 from heedful.integrations.verl import compatibility
-from heedful.integrations.verl.limits import COUNTED, plain, why_unreadable
-from heedful.integrations.verl.rows import SCORE, Sampled
+from heedful.integrations.verl.batch.limits import COUNTED, plain, why_unreadable
+from heedful.integrations.verl.batch.rows import SCORE, Sampled
 from heedful.integrations.verl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import BatchReader
 from heedful.integrations.watching.observer import Observer

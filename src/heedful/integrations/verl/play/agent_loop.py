@@ -19,9 +19,9 @@ from verl.utils.fs import copy_to_local
 from verl.utils.model import get_generation_config
 
 from heedful.configuration import clean, cut
-from heedful.integrations.verl.episodes import FIELD, outputs_of, write_episode
-from heedful.integrations.verl.limits import plain
-from heedful.integrations.verl.playing import (
+from heedful.integrations.verl.batch.limits import plain
+from heedful.integrations.verl.play.episodes import FIELD, outputs_of, write_episode
+from heedful.integrations.verl.play.playing import (
     Aborted,
     Limits,
     Played,

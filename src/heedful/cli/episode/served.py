@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from heedful.cli.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
+from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
 from heedful.configuration import CommandLine, to_json
 from heedful.console import SafeConsole
 from heedful.models.replies import Tags

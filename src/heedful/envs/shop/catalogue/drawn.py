@@ -14,9 +14,9 @@ from functools import lru_cache
 from itertools import product as pairs
 from typing import Literal
 
-from heedful.envs.shop.prices import drawn_limit
-from heedful.envs.shop.products import Goal, Product, searched_text
-from heedful.envs.shop.search import WordIndex
+from heedful.envs.shop.catalogue.prices import drawn_limit
+from heedful.envs.shop.catalogue.products import Goal, Product, searched_text
+from heedful.envs.shop.catalogue.search import WordIndex
 
 Searched = Literal["type", "text"]
 

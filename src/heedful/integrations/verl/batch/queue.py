@@ -13,7 +13,7 @@ import transfer_queue as tq
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 
-from heedful.integrations.verl.rows import Row
+from heedful.integrations.verl.batch.rows import Row
 
 _IDS = ("prompts", "responses", "response_mask", "rm_scores", "rollout_log_probs")
 _PLAIN = ("extra_fields", "data_source", "multi_modal_inputs")

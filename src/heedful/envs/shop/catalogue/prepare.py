@@ -19,13 +19,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from heedful.envs.shop.drawn import ATTRIBUTES, DEAREST, SHADES, SIZES, TYPES
-from heedful.envs.shop.nouns import Way, check_spacy, nouns_of
-from heedful.envs.shop.postings import SCHEMA, Indexer
-from heedful.envs.shop.prepared import FILE, SUMMARY, VERSION, goal_of, is_prepared
-from heedful.envs.shop.products import Product, searched_text
-from heedful.envs.shop.stream import listed, named
-from heedful.envs.shop.webshop import Faulty, Wish, read_human, read_product, read_synthetic
+from heedful.envs.shop.catalogue.drawn import ATTRIBUTES, DEAREST, SHADES, SIZES, TYPES
+from heedful.envs.shop.catalogue.nouns import Way, check_spacy, nouns_of
+from heedful.envs.shop.catalogue.postings import SCHEMA, Indexer
+from heedful.envs.shop.catalogue.prepared import FILE, SUMMARY, VERSION, goal_of, is_prepared
+from heedful.envs.shop.catalogue.products import Product, searched_text
+from heedful.envs.shop.catalogue.stream import listed, named
+from heedful.envs.shop.catalogue.webshop import Faulty, Wish, read_human, read_product, read_synthetic
 from heedful.envs.shop.wishes import meetable, why_unmet
 
 _ASIDE = "instructions.sqlite"

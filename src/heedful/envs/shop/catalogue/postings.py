@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from heedful.envs.shop.search import K1, B, words_of
+from heedful.envs.shop.catalogue.search import K1, B, words_of
 
 BLOCK = 20_000
 """Products of a block."""

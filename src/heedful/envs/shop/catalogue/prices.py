@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from heedful.envs.shop.products import NO_LIMIT
+from heedful.envs.shop.catalogue.products import NO_LIMIT
 
 UNPRICED = 100.0
 """The price of a product without one."""

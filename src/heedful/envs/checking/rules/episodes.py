@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from heedful.envs.checking.environment import kinds_of
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import MOST_REPLIES, Bench, Broke, Played, parting, scripted
 from heedful.envs.checking.replies import actions_per_turn, listed_actions
 from heedful.envs.checking.report import Finding, broken, doubtful, holds, parted, seconds_text, shortened, unchecked
+from heedful.envs.checking.rules.environment import kinds_of
 from heedful.envs.common.actions import format_reply
 from heedful.guarded import Raised, guarded_call
 from heedful.types import Ending

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.envs.shop.prices import drawn_price, price_tag
-from heedful.envs.shop.products import Product
+from heedful.envs.shop.catalogue.prices import drawn_price, price_tag
+from heedful.envs.shop.catalogue.products import Product
 
 LONGEST_ID = 10
 """Characters of an asin. WebShop leaves longer ones out."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heedful.configuration import listed
-from heedful.integrations.verl.episodes import FIELD, read_episode
+from heedful.integrations.verl.play.episodes import FIELD, read_episode
 from heedful.integrations.watching.completions import Completion
 from heedful.types import Ending, Metric, Task, Trajectory
 

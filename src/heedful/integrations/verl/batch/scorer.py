@@ -15,7 +15,7 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils
 from verl.workers.utils.padding import response_from_nested
 
-from heedful.integrations.verl.limits import WorkerLimits
+from heedful.integrations.verl.batch.limits import WorkerLimits
 from heedful.models.rounding import EPS, rounding_of
 from heedful.protocols import WindowExceeded
 from heedful.scorers.pairs import Ids, Pairs, read_pairs

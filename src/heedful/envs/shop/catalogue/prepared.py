@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heedful.configuration.jsontext import parse_json, read_json
-from heedful.envs.shop.postings import Lengths, best
-from heedful.envs.shop.prices import drawn_limit
-from heedful.envs.shop.products import NO_LIMIT, Goal, Product
-from heedful.envs.shop.webshop import Wish
+from heedful.envs.shop.catalogue.postings import Lengths, best
+from heedful.envs.shop.catalogue.prices import drawn_limit
+from heedful.envs.shop.catalogue.products import NO_LIMIT, Goal, Product
+from heedful.envs.shop.catalogue.webshop import Wish
 
 FILE, SUMMARY = "catalogue.sqlite", "catalogue.json"
 

@@ -1,0 +1,1 @@
+"""What the commands that play one episode share."""

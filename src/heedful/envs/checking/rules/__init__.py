@@ -1,0 +1,1 @@
+"""The rules of the contract: each module holds those on one subject."""

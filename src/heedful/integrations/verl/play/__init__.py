@@ -1,0 +1,1 @@
+"""heedful's environments as episodes of verl."""
