@@ -116,6 +116,19 @@ def test_hostile_names_and_settings_are_escaped(tmp_path: Path) -> None:
     assert page.count(html.escape(HOSTILE).replace("&#x27;", "&#39;")) >= 6
 
 
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [({}, "still going"), ({"trainer": "verl 0.9.1"}, "verl 0.9.1 trained this run. Only heedful's own trainer")],
+)
+def test_a_page_without_a_verdict_says_why(config: dict[str, str], sentence: str, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    write_whole(run.metrics, json.dumps({"step": 0, "metrics": {"reward/mean": 1.0}}) + "\n")
+    write_whole(run.config, json.dumps(config))
+    said = " ".join(" ".join(_Page(write_report(run).read_text(encoding="utf-8")).text).split())
+    assert sentence in said
+    assert ("still going" in said) == (not config)
+
+
 def test_every_section_is_there(page: str) -> None:
     text = " ".join(_Page(page).text)
     for heading in (
