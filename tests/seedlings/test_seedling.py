@@ -15,6 +15,7 @@ pytest.importorskip("transformers")
 from heedful.configuration import to_json  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
+from heedful.models.cache import cache_root  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
 from heedful.models.render import Renderer  # noqa: E402
 from heedful.models.replies import Tags  # noqa: E402
@@ -260,9 +261,9 @@ def test_a_window_names_another_seedling_only_where_it_cuts_an_episode() -> None
 def test_the_cache_follows_the_environment_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HEEDFUL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert growing.cache_root() == tmp_path / "xdg" / "heedful"
+    assert cache_root() == tmp_path / "xdg" / "heedful"
     monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path / "own"))
-    assert growing.cache_root() == tmp_path / "own"
+    assert cache_root() == tmp_path / "own"
 
 
 def test_a_demonstration_is_encoded_as_the_sampler_would_have_left_it(lake_tokenizer: Any) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.seedlings.recipe import cache_root
+from heedful.models.cache import cache_root
 from heedful.version import __version__
 
 DEVELOPMENT = ("dev", "docs", "release")

@@ -6,8 +6,6 @@ The same recipe gives the same bytes on one machine and thread count. An interru
 from __future__ import annotations
 
 import math
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrai
 
 from heedful.envs.common.demonstrated import answer_to, demonstrated
 from heedful.envs.common.tasks import TaskStream
+from heedful.models.cache import cache_root, keep
 from heedful.models.folders import read_model, read_tokenizer, write_pretrained
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
@@ -27,7 +26,7 @@ from heedful.models.token_logits import token_logits
 from heedful.protocols import Demonstrates, Environment, PlayedElsewhere
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.rollout.player import Player, made
-from heedful.seedlings.recipe import Seedling, cache_root
+from heedful.seedlings.recipe import Seedling
 from heedful.seedlings.tokenizer import grow_tokenizer
 from heedful.seeds import derive, stream
 from heedful.storage import naming_a_full_disk
@@ -73,24 +72,11 @@ def load_seedling(
     """
     path = seedling_path(recipe, env, knobs, tags, context)
     if not path.exists():
-        _keep(path, *grow(recipe, env, tags, progress, context))
+        grown = grow(recipe, env, tags, progress, context)
+        with naming_a_full_disk(path, kept="nothing of this seedling"):
+            keep(path, lambda folder: write_pretrained(folder, *grown))
     remedy = f"Delete the folder {path} to grow the seedling again."
     return read_model(path, torch.float32, remedy), read_tokenizer(path, remedy), path
-
-
-def _keep(path: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write a grown seedling next to its path, then rename it."""
-    with naming_a_full_disk(path, kept="nothing of this seedling"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-        try:
-            write_pretrained(unfinished, model, tokenizer)
-            unfinished.rename(path)
-        except OSError:
-            if not path.exists():  # otherwise another process has grown the same seedling meanwhile
-                raise
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def grow(

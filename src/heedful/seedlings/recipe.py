@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 FORMAT = 1
 """Version of the growing code. It increases when the weights of a recipe change."""
@@ -77,9 +75,3 @@ class Seedling:
 def nano() -> Seedling:
     """The smallest useful seedling, for Echo, Bandit and the tests. It grows in seconds."""
     return replace(Seedling(), hidden=64, layers=2, heads=2, kv_heads=1, ffn=192, steps=300, lr=4e-3)
-
-
-def cache_root() -> Path:
-    """`$HEEDFUL_CACHE`, or `heedful` under the user's cache directory."""
-    base = os.environ.get("HEEDFUL_CACHE")
-    return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "heedful"

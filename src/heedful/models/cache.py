@@ -1,0 +1,35 @@
+"""The cache on disk: models that are made on this machine, under names that say from what. Torch-free."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+def cache_root() -> Path:
+    """`$HEEDFUL_CACHE`, or `heedful` under the user's cache directory."""
+    base = os.environ.get("HEEDFUL_CACHE")
+    return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "heedful"
+
+
+def keep(path: Path, write: Callable[[Path], None]) -> None:
+    """Make the folder `path`: `write` fills a folder next to it, which is then renamed.
+
+    An interruption leaves nothing behind. If another process made the same folder meanwhile, that one stays.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        write(unfinished)
+        unfinished.rename(path)
+    except OSError:
+        if not path.exists():  # otherwise another process has made the same folder meanwhile
+            raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
