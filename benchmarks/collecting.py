@@ -39,7 +39,7 @@ from scipy.optimize import nnls
 from scipy.stats import t as student
 
 from heedful.envs.common.tasks import evaluation_tasks
-from heedful.models.load import pick_device
+from heedful.models.load import pick_device, stop_ids
 from heedful.models.render import Renderer
 from heedful.policies.hf import JOIN_EVERY, HFPolicy
 from heedful.policies.kv import KVBatch
@@ -47,7 +47,7 @@ from heedful.protocols import Episode
 from heedful.rollout import Asynchronous, LockStep, Request
 from heedful.rollout.player import Player
 from heedful.run.config import TrainConfig
-from heedful.run.parts import load_policy, stop_ids
+from heedful.run.parts import load_policy
 from heedful.run.presets import preset
 from heedful.types import Conversation, Group, Observation, Reply, Step, Task
 

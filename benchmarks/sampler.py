@@ -24,13 +24,13 @@ import transformers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.envs.common.tasks import evaluation_tasks
-from heedful.models.load import pick_device
+from heedful.models.load import pick_device, stop_ids
 from heedful.models.render import Renderer
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
 from heedful.rollout import LockStep, Request
-from heedful.run.parts import load_policy, stop_ids
+from heedful.run.parts import load_policy
 from heedful.run.presets import preset
 from heedful.types import Conversation, Reply
 

@@ -104,7 +104,7 @@ def test_a_foreign_model_is_trained_by_path_end_to_end(
 
 
 def test_the_renderer_ends_replies_at_every_end_of_the_loaded_model(qwen: Path) -> None:
-    from heedful.run.parts import stop_ids
+    from heedful.models.load import stop_ids
 
     model, tokenizer = load_model(str(qwen), CPU)
     ends = set(tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"]))

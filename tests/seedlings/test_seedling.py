@@ -21,7 +21,8 @@ from heedful.models.render import Renderer  # noqa: E402
 from heedful.models.replies import Tags  # noqa: E402
 from heedful.rollout import Context, LockStep, Request  # noqa: E402
 from heedful.seedlings import grow as growing  # noqa: E402
-from heedful.seedlings.grow import encode, encode_windows, load_seedling, seedling_path  # noqa: E402
+from heedful.seedlings.demonstrations import encode, encode_windows  # noqa: E402
+from heedful.seedlings.grow import load_seedling, seedling_path  # noqa: E402
 from heedful.seedlings.recipe import LEAST_VOCABULARY, Seedling, nano  # noqa: E402
 from heedful.seedlings.tokenizer import grow_tokenizer  # noqa: E402
 from heedful.storage import DiskFull  # noqa: E402

@@ -1,6 +1,7 @@
 """The command line: `heedful train | eval | play | audit | study | gradients | envs | check-env | serve-env | report`.
 
-`heedful index` and `serve-search` prepare searches. `heedful doctor` shows what is installed.
+`heedful grow` gives a loaded model its warm start. `index` and `serve-search` prepare searches. `doctor` shows what is
+installed.
 
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
@@ -25,6 +26,7 @@ from heedful.version import __version__
 
 COMMANDS = {
     "train": ("heedful.cli.train", "train an agent: rollouts, filter, update, diagnostics, report"),
+    "grow": ("heedful.cli.grow", "give a loaded model its warm start from an environment's demonstrations"),
     "eval": ("heedful.cli.evaluate", "success of a run or a model on held-out tasks, with baselines"),
     "play": ("heedful.cli.play", "play one episode yourself, or watch a model, the solver or a random policy"),
     "audit": ("heedful.cli.audit", "measure logged rollouts: ours, TRL's, verl's, verifiers' or RAGEN's"),
@@ -44,6 +46,7 @@ COMMANDS = {
 
 KEPT = {
     "train": "what the last checkpoint holds is safe, and heedful train --resume RUN goes on from it",
+    "grow": "what was saved of the warm start is safe, and the same command goes on",
     "study": "what its runs have saved is safe, and the same command goes on",
     "audit": "the steps measured so far are safe, and the same command with --out FOLDER (named above) goes on",
 }

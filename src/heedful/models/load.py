@@ -32,6 +32,12 @@ def load_model(
     return model, tokenizer
 
 
+def stop_ids(model: PreTrainedModel) -> list[int]:
+    """The model's own end-of-sequence ids."""
+    ids = model.generation_config.eos_token_id if model.generation_config else None
+    return [] if ids is None else list(ids) if isinstance(ids, list) else [ids]
+
+
 def pick_device(name: str) -> torch.device:
     """The device of this name. `auto` = cuda, else mps, else cpu. Raises ValueError for a device that is missing."""
     if name == "auto":

@@ -25,7 +25,7 @@ from heedful.rollout import COLLECTORS, Collector, Context, LockStep
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout
 from heedful.run.coverage import Coverage
 from heedful.run.evaluation import BASELINE_TASKS
-from heedful.seedlings.recipe import Seedling
+from heedful.seedlings.recipe import Seedling, WarmStart
 from heedful.storage.trackers import TRACKERS
 from heedful.training.critic_config import CriticConfig
 from heedful.training.lora_config import LoraConfig
@@ -89,6 +89,8 @@ class TrainConfig:
     """`seedling` grows a small model from the environment's solver. Otherwise a local path or a Hugging Face name."""
     seedling: Seedling = field(default_factory=Seedling)
     """Recipe of the seedling (only with --model seedling)."""
+    warm_start: WarmStart = field(default_factory=WarmStart)
+    """Learning from the environment's demonstrations before training (only with a loaded model)."""
     algorithm: Annotated[Algorithm, Choice(ALGORITHMS)] = field(default_factory=Grpo)
     """Advantage, clip, averaging, KL and entropy."""
     filter: Annotated[Filter, Choice(FILTERS)] = field(default_factory=TopP)
@@ -163,6 +165,10 @@ class TrainConfig:
                 f"tasks (the pool) must hold at least the {self.groups} groups of one step, found {self.tasks}"
             )
 
+        if self.warm_start.steps and self.model == "seedling":
+            raise ValueError(
+                "warm_start.steps is for a loaded model; a seedling learns from demonstrations by --seedling.steps"
+            )
         check_filter(self.filter)
         if self.loss_scale == "rho" and self.filter.share is None:
             raise ValueError(

@@ -23,7 +23,7 @@ from heedful.gradients.meter import GradientMeter
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.models.calls import tools_of
 from heedful.models.folders import Saveable, WholeWeights
-from heedful.models.load import load_model, pick_device
+from heedful.models.load import load_model, pick_device, stop_ids
 from heedful.models.render import Renderer
 from heedful.models.token_logits import TokenLogits, token_logits
 from heedful.protocols import Environment, UsesCritic
@@ -34,6 +34,7 @@ from heedful.run.task_memory import TaskMemory
 from heedful.scorers.hf import HFScorer
 from heedful.scorers.judge import Judge, judge_name
 from heedful.seedlings.grow import load_seedling
+from heedful.seedlings.warm_start import Beginner, warm_started
 from heedful.seeds import derive
 from heedful.training.batch import UpdateSettings
 from heedful.training.critic import Critic
@@ -101,7 +102,7 @@ def assemble(
     with world.local_rank_0_first():
         model, tokenizer = load_policy(config, device, progress)
     world.broadcast_weights(cast(torch.nn.Module, model))
-    renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model), tools_of(config.env))
+    renderer = renderer_of(config, model, tokenizer)
     adapters = Adapters(model, config.lora, derive(config.seed, "lora")) if config.lora.rank > 0 else None
     # The reference is the policy before any update, also when the run resumes.
     reference: PreTrainedModel | TokenLogits | None = None
@@ -148,7 +149,7 @@ def assemble(
 def load_policy(
     config: TrainConfig, device: torch.device, progress: Callable[[int, int, float], None]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model to train: a seedling (grown now if the cache has none) or a loaded one."""
+    """The model to train: a seedling, or a loaded one after its warm start. What is not in the cache is learned now."""
     if config.model == "seedling":
         if tools_of(config.env):
             raise ValueError(
@@ -161,7 +162,22 @@ def load_policy(
         )
         cast(torch.nn.Module, model).to(device)
         return model, tokenizer
-    return load_model(config.model, device, config.dtype)
+    model_name = config.model
+    if config.warm_start.steps:
+        model_name = str(warm_started(config.warm_start, beginner_of(config, device), progress))
+    return load_model(model_name, device, config.dtype)
+
+
+def beginner_of(config: TrainConfig, device: torch.device) -> Beginner:
+    """The loaded model of a configuration before its warm start."""
+    return Beginner(
+        config.model, config.env, to_json(config.env), config.tags, config.context, config.chat_options, device
+    )
+
+
+def renderer_of(config: TrainConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Renderer:
+    """The renderer of a run's conversations."""
+    return Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model), tools_of(config.env))
 
 
 def load_diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Renderer, world: World) -> Diagnostician:
@@ -214,12 +230,6 @@ def load_judge(config: TrainConfig, device: torch.device) -> Judge | None:
         return None
     model, tokenizer = load_model(diagnostics.judge, device, config.dtype)
     return Judge(model, tokenizer, judge_name(diagnostics.judge), diagnostics.max_tokens)
-
-
-def stop_ids(model: PreTrainedModel) -> list[int]:
-    """The model's own end-of-sequence ids."""
-    ids = model.generation_config.eos_token_id if model.generation_config else None
-    return [] if ids is None else list(ids) if isinstance(ids, list) else [ids]
 
 
 def _restore(parts: Parts, start: Checkpoint) -> None:

@@ -227,6 +227,8 @@ def loaded(config: TrainConfig, model: str) -> TrainConfig:
     env = config.env
     if any(knob.name == "instructions" for knob in dataclasses.fields(env)):
         env = dataclasses.replace(env, instructions="full")
+    if getattr(env, "english", False):
+        env = dataclasses.replace(env, thoughts="english")
     return dataclasses.replace(
         config,
         env=env,

@@ -19,6 +19,7 @@ from heedful.protocols import Policy
 from heedful.rollout.context import Context
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
+from heedful.seedlings.recipe import WarmStart
 from heedful.storage import RunFolder, read_metrics
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
         step, notes = (_step_named(path), ()) if inside else choose_checkpoint(folder, config, checkpoint or "last")
         return Subject(f"{folder.path}, checkpoint of step {step}", config, folder.checkpoint(step), step, notes)
     if environment is not None:
-        config = preset(environment, name)
+        # A model that is named plays as it is, without the warm start of the preset.
+        config = replace(preset(environment, name), warm_start=WarmStart())
         return Subject(f"{_untrained(config)} in {config.env.name}", config)
     if path.exists():
         raise ValueError(
@@ -222,11 +224,9 @@ def load(subject: Subject, console: Console) -> Iterator[LoadedModel]:
     """Load the subject's weights. A seedling that is not in the cache is grown now, with a progress bar."""
     import torch
 
-    from heedful.models.calls import tools_of
     from heedful.models.load import load_model, pick_device
-    from heedful.models.render import Renderer
     from heedful.run.checkpoint import Checkpoint
-    from heedful.run.parts import load_policy, stop_ids
+    from heedful.run.parts import load_policy, renderer_of
     from heedful.run.terminal import GrowthBar
 
     config = subject.config
@@ -240,6 +240,6 @@ def load(subject: Subject, console: Console) -> Iterator[LoadedModel]:
     else:
         with GrowthBar(console) as bar:
             model, tokenizer = load_policy(config, device, bar)
-    renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model), tools_of(config.env))
+    renderer = renderer_of(config, model, tokenizer)
     with open_with(config.policy, Weights(model.eval(), subject.version), console.print) as source:
         yield LoadedModel(model, renderer, subject.version, config.context, source)

@@ -139,7 +139,7 @@ class NullView:
 
 
 class GrowthBar:
-    """Shows the growth of a seedling. Call it with (step, steps, loss). A seedling from the cache shows nothing."""
+    """Shows the learning from demonstrations. Call it with (step, steps, loss). The cache's models show nothing."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -156,12 +156,12 @@ class GrowthBar:
 
     def __call__(self, step: int, steps: int, loss: float) -> None:
         if not self._console.is_terminal:
-            if step % 50 == 0 or step == steps:
-                self._console.print(f"growing the seedling from demonstrations: step {step}/{steps}, loss {loss:.3f}")
+            if step % max(1, steps // 8) == 0 or step == steps:
+                self._console.print(f"learning from demonstrations: step {step}/{steps}, loss {loss:.3f}")
             return
         if self._progress is None:
             self._progress = Progress(
-                TextColumn("growing the seedling from demonstrations"),
+                TextColumn("learning from demonstrations"),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn("loss {task.fields[loss]:.3f}"),
@@ -255,6 +255,24 @@ def success_table(metrics: Sequence[Metric], samples: int, temperature: float) -
         if k == 1 and name == "sampled/any_of_group":
             continue
         table.add_row(label, *_cells(readings[name], unit))
+    return table
+
+
+def growth_table(before: Sequence[Metric], after: Sequence[Metric]) -> Table:
+    """Success before and after a warm start, and of the baselines that read no input. `before` may be empty."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("")
+    columns = [{metric.name.split("/", 2)[2]: metric for metric in metrics} for metrics in (before, after) if metrics]
+    for heading in ("before", "after")[-len(columns) :]:
+        table.add_column(heading, justify="right")
+    for name, label in (
+        ("greedy/success", "greedy"),
+        ("sampled/success", "sampled"),
+        ("sampled/valid_rate", "replies executable as written"),
+        ("random/success", "random player"),
+        ("fixed/success", "best fixed sequence"),
+    ):
+        table.add_row(label, *(_interval(readings[name]) for readings in columns))
     return table
 
 

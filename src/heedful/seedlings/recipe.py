@@ -1,4 +1,4 @@
-"""The recipe of a seedling: a small language model grown from a solver's demonstrations on this machine. Torch-free.
+"""The recipes of what is learned from demonstrations: a seedling, and a loaded model's warm start. Torch-free.
 
 The cache key is a hash of every field, so equal recipes name equal seedlings.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+
+from heedful.training.lora_config import LoraConfig
 
 FORMAT = 1
 """Version of the growing code. It increases when the weights of a recipe change."""
@@ -68,8 +70,43 @@ class Seedling:
 
     def key(self, environment: object, versions: str) -> str:
         """Cache key: this recipe, the environment's knobs (a JSON tree), library versions."""
-        tree = {"format": FORMAT, "recipe": asdict(self), "environment": environment, "versions": versions}
-        return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
+        return key_of({"format": FORMAT, "recipe": asdict(self), "environment": environment, "versions": versions})
+
+
+def key_of(tree: object) -> str:
+    """The name in the cache of what is made from a JSON tree."""
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """Learning from demonstrations before training, for a loaded model."""
+
+    steps: int = 0
+    """Optimiser steps. 0 = no warm start: the model is trained as it is loaded."""
+    episodes: int = 16
+    """Demonstrated episodes per step."""
+    lr: float = 2e-4
+    """Peak learning rate, with cosine decay to a tenth."""
+    imperfect: float = 0.2
+    """Share of demonstrated turns that follow a random plan, so that reinforcement learning can improve."""
+    template: float = 0.0
+    """Share of demonstrated thoughts that are fluent but do not depend on the state."""
+    micro_batch_tokens: int = 2048
+    """Most padded tokens in one forward and backward pass."""
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    """LoRA of the warm start. Its additions are merged into the weights when it is done."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 0), ("episodes", 1), ("micro_batch_tokens", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"warm_start.{name} must be {least} or more, found {getattr(self, name)}")
+        if not 0 < self.lr < float("inf"):
+            raise ValueError(f"warm_start.lr must be a finite number above 0, found {self.lr}")
+        for name in ("imperfect", "template"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"warm_start.{name} must lie in [0, 1], found {getattr(self, name)}")
 
 
 def nano() -> Seedling:

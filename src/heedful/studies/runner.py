@@ -168,25 +168,29 @@ def _row(study: Study, run: StudyRun) -> RunRow:
     return RunRow(run.label, run.folder.metrics, job.steps, evaluated)
 
 
+_DECIDES_A_START = ("env", "model", "seedling", "warm_start", "tags", "context", "template_options", "threads")
+
+
 def _grow_shared(study: Study, pending: Sequence[StudyRun], console: Console) -> None:
     """Grow now what several runs start from, so that they do not each grow it; a run's own it grows itself."""
     wanted: dict[str, list[Any]] = {}
     for run in pending:
         config = study.arm(run.arm).job.seeded(run.seed)
-        if config.model == "seedling":
-            parts = {name: to_json(config)[name] for name in ("env", "seedling", "tags", "threads")}
+        if config.model == "seedling" or config.warm_start.steps:
+            parts = {name: to_json(config)[name] for name in _DECIDES_A_START}
             wanted.setdefault(str(parts), []).append(config)
     shared = [configs[0] for configs in wanted.values() if len(configs) > 1]
     if not shared:
         return
     import torch
 
+    from heedful.models.load import pick_device
     from heedful.run.parts import load_policy
 
     for config in shared:
         torch.set_num_threads(config.threads)
         with GrowthBar(console) as bar:
-            load_policy(config, torch.device("cpu"), bar)
+            load_policy(config, pick_device(config.device), bar)
 
 
 def _show_failure(child: Child, console: Console) -> None:

@@ -1,0 +1,102 @@
+"""Supervised learning of demonstrated replies, for a seedling and for the warm start of a loaded model."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from heedful.models.token_logits import token_logits
+from heedful.training.batch import cut_micro_batches
+from heedful.types import TrainingSample
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Progress = Callable[[int, int, float], None]
+"""Called with (step, steps, loss)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The learning rate over the steps: linear warm-up over 1/25 of them, then a cosine to a tenth of `peak`."""
+
+    steps: int
+    peak: float
+
+    def at(self, step: int) -> float:
+        """The learning rate of a step, counted from 0."""
+        warmup = max(1, self.steps // 25)
+        cosine = 0.5 * (1 + math.cos(math.pi * max(0, step - warmup) / max(1, self.steps - warmup)))
+        return self.peak * min(1.0, (step + 1) / warmup) * (0.1 + 0.9 * cosine)
+
+
+class Fit:
+    """A model in training by next-token prediction, averaged over all trained tokens of a step.
+
+    AdamW with betas .9 and .95 and no weight decay, gradient norm clipped at 1. `step` counts the steps done.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, schedule: Schedule, micro_batch_tokens: int, *, share_beginning: bool = False
+    ) -> None:
+        """The parameters of `model` that need gradients are trained in place.
+
+        `share_beginning`: read once what all rows of a micro-batch begin with, where the model allows it.
+        """
+        self.step = 0
+        self._model = model
+        self._schedule = schedule
+        self._micro_batch_tokens = micro_batch_tokens
+        self._share = share_beginning
+        self._logits_at_trained = token_logits(model)
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._optimizer = torch.optim.AdamW(self._parameters, lr=schedule.peak, betas=(0.9, 0.95), weight_decay=0.0)
+
+    def learn(self, samples: Sequence[TrainingSample]) -> float:
+        """Take one step. Returns the loss in nats per token."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._schedule.at(self.step)
+        tokens = sum(sum(sample.trained) for sample in samples)
+        loss_sum = 0.0
+        for batch in cut_micro_batches(samples, [1.0] * len(samples), self._micro_batch_tokens, self._model.device):
+            targets_N = batch.ids_BT[:, 1:][batch.trained_BT[:, 1:]]
+            logits_NV = self._logits_at_trained(batch.ids_BT, batch.trained_BT, batch.prompts)
+            loss = torch.nn.functional.cross_entropy(logits_NV, targets_N, reduction="sum") / tokens
+            loss.backward()
+            loss_sum += loss.item()
+        torch.nn.utils.clip_grad_norm_(self._parameters, 1.0)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        return loss_sum
+
+    def save(self, path: Path) -> None:
+        """Write what the next step needs into one file. It replaces an earlier one whole."""
+        tensors = {f"{place}.weight": parameter.detach() for place, parameter in enumerate(self._parameters)}
+        for place, state in self._optimizer.state_dict()["state"].items():
+            tensors |= {f"{place}.{name}": tensor for name, tensor in state.items()}
+        unfinished = path.with_suffix(".part")
+        save_file(tensors, unfinished, metadata={"step": str(self.step)})
+        os.replace(unfinished, path)
+
+    @torch.no_grad()
+    def load(self, path: Path) -> None:
+        """Go on after the step at which `path` was written."""
+        states: dict[int, dict[str, Any]] = {}
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 (the file is no mapping)
+                place, _, part = name.partition(".")
+                states.setdefault(int(place), {})[part] = file.get_tensor(name)
+            self.step = int(file.metadata()["step"])
+        for place, parameter in enumerate(self._parameters):
+            parameter.copy_(states[place].pop("weight"))
+        groups = self._optimizer.state_dict()["param_groups"]
+        self._optimizer.load_state_dict({"state": states, "param_groups": groups})

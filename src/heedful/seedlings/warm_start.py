@@ -1,0 +1,143 @@
+"""The warm start of a loaded model: supervised learning from an environment's demonstrations, cached on disk.
+
+The result is an ordinary model folder in float32. An interrupted warm start goes on where it was last saved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import torch
+from transformers.utils.hub import cached_file
+
+from heedful.models.attention import longest_context
+from heedful.models.cache import cache_root, keep
+from heedful.models.calls import tools_of
+from heedful.models.folders import WholeWeights, write_pretrained
+from heedful.models.load import load_model, stop_ids
+from heedful.models.render import Renderer
+from heedful.models.replies import Tags
+from heedful.protocols import Environment
+from heedful.rollout.context import FULL_HISTORY, Context
+from heedful.seedlings.demonstrations import batches, teacher
+from heedful.seedlings.fit import Fit, Progress, Schedule
+from heedful.seedlings.grow import shown_to_a_learner, versions
+from heedful.seedlings.recipe import WarmStart, key_of
+from heedful.seeds import derive
+from heedful.stopping import StoppedBySignal, finish_the_step_first
+from heedful.storage import held, naming_a_full_disk
+from heedful.training.lora import Adapters
+from heedful.types import TrainingSample
+
+FORMAT = 1
+"""Version of the learning code. It increases when the weights of a recipe change."""
+
+SAVED_EVERY = 180.0
+"""Seconds between two copies of an unfinished warm start."""
+
+_COPY = "fit.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Beginner:
+    """A loaded model before its warm start, and how it will read the environment."""
+
+    model: str
+    """A folder, a name that `load_model` knows, or a Hugging Face name."""
+    env: Environment
+    knobs: object
+    """The environment's knobs as a JSON tree."""
+    tags: Tags = field(default_factory=Tags)
+    context: Context = FULL_HISTORY
+    chat_options: Mapping[str, str | bool] = field(default_factory=dict)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+
+def warm_folder(recipe: WarmStart, beginner: Beginner) -> Path:
+    """The model folder of this warm start, whether it exists or not. Its name depends on the model's own bytes."""
+    tree = {
+        "format": FORMAT,
+        "recipe": asdict(recipe),
+        "model": _fingerprint(beginner.model),
+        "environment": shown_to_a_learner(beginner.env, beginner.knobs, beginner.tags, beginner.context),
+        "template options": dict(beginner.chat_options),
+        "versions": versions(),
+        "device": beginner.device.type,
+    }
+    return cache_root() / "warm" / f"{beginner.env.name}-{key_of(tree)}"
+
+
+def warm_started(recipe: WarmStart, beginner: Beginner, progress: Progress) -> Path:
+    """The model folder of this warm start, from the cache or learned now.
+
+    A first Ctrl-C, or a scheduler's signal, saves what is learned and ends the program.
+
+    Raises:
+        ValueError: the environment cannot demonstrate, an episode is longer than the model's window, or another process
+            is learning the same.
+        DiskFull: there is no room. A copy that was saved before stays.
+    """
+    path = warm_folder(recipe, beginner)
+    if path.exists():
+        return path
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    with naming_a_full_disk(path, kept=f"what {unfinished} holds of this warm start"), held(unfinished):
+        if not path.exists():
+            _learn(recipe, beginner, path, unfinished / _COPY, progress)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    return path
+
+
+def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Path, progress: Progress) -> None:
+    solver = teacher(beginner.env, recipe.imperfect, recipe.template)
+    model, tokenizer = load_model(beginner.model, beginner.device)
+    renderer = Renderer(tokenizer, beginner.tags, dict(beginner.chat_options), stop_ids(model), tools_of(beginner.env))
+    adapters = Adapters(model, recipe.lora, derive(recipe.seed, "lora")) if recipe.lora.rank > 0 else None
+    fit = Fit(model, Schedule(recipe.steps, recipe.lr), recipe.micro_batch_tokens, share_beginning=True)
+    if copy.exists():
+        fit.load(copy)
+    window = longest_context(model)
+    saved = time.monotonic()
+    with finish_the_step_first() as request:
+        for samples in islice(
+            batches(solver, recipe.episodes, recipe.seed, renderer, beginner.context), fit.step, recipe.steps
+        ):
+            _refuse_too_long(samples, window, beginner)
+            loss = fit.learn(samples)
+            progress(fit.step, recipe.steps, loss)
+            if request.asked or time.monotonic() > saved + SAVED_EVERY:
+                fit.save(copy)
+                saved = time.monotonic()
+            if request.asked:
+                raise StoppedBySignal(request.signal)
+    learned = WholeWeights(model, adapters.merged()) if adapters else model
+    keep(path, lambda folder: write_pretrained(folder, learned, tokenizer))
+
+
+def _refuse_too_long(samples: list[TrainingSample], window: int | None, beginner: Beginner) -> None:
+    longest = max(len(sample.ids) for sample in samples)
+    if window is not None and longest > window:
+        raise ValueError(
+            f"Expected demonstrated episodes of {beginner.env.name} within the window of {beginner.model}, {window:,} "
+            f"tokens, found one of {longest:,}. Shorten the history (--context.turns) or the episodes (--env.turns)."
+        )
+
+
+def _fingerprint(name: str) -> str:
+    """What the bytes of a model are known by: the content of a folder, or a Hugging Face name with its commit."""
+    folder = Path(name)
+    if not folder.is_dir():
+        # The commit is the name of the folder in which the hub's cache keeps the file.
+        return f"{name}@{Path(str(cached_file(name, 'config.json'))).parent.name}"
+    digest = hashlib.sha256()
+    for file in sorted(file for file in folder.iterdir() if file.suffix in (".json", ".safetensors", ".bin", ".jinja")):
+        digest.update(file.name.encode() + b"\0")
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
