@@ -7,9 +7,10 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from heedful.algorithms.table import ALGORITHMS
-from heedful.models.shared_prompts import plan_micro_batches
+from heedful.models.shared_prompts import cheapest_plans, plan_by_beginning, plan_micro_batches
+from heedful.models.token_logits import token_logits
 from heedful.protocols import UsesCritic
-from heedful.training.batch import UpdateSettings
+from heedful.training.batch import UpdateSettings, _pad
 from heedful.training.learner import Learner
 from heedful.training.optimizer_config import OptimizerConfig
 from heedful.types import TrainingSample
@@ -44,9 +45,25 @@ def groups(seed: int, *lengths_and_members: tuple[int, int]) -> list[TrainingSam
     return samples
 
 
+def after_rules(seed: int, *lengths_and_members: tuple[int, int]) -> list[TrainingSample]:
+    """Groups whose prompts begin with the same 40 ids, and go on with as many ids of their own as the lengths say."""
+    rng = random.Random(seed)
+    rules = tuple(rng.randrange(VOCABULARY) for _ in range(40))
+    samples = []
+    for group, (length, members) in enumerate(lengths_and_members):
+        prompt = (*rules, group, *(rng.randrange(VOCABULARY) for _ in range(length - 1)))
+        samples += [sample(prompt, rng, group, member) for member in range(members)]
+    rng.shuffle(samples)
+    return samples
+
+
 CRITIC_FREE = [name for name, row in ALGORITHMS.items() if not isinstance(row().advantage, UsesCritic)]
 SAMPLES = groups(0, (24, 4), (24, 3), (31, 4), (20, 1), (5, 4))
 """Two prompts of one length, one of another, one that nobody shares, one that is not worth it."""
+
+
+RULES = after_rules(3, (30, 4), (30, 3), (9, 4), (12, 1), (5, 1))
+"""Two long prompts of one length, one that is not worth sharing whole, two that nobody shares. 40 ids are common."""
 
 
 def llama(seed: int = 0) -> LlamaForCausalLM:
@@ -113,6 +130,95 @@ def test_the_gradient_is_that_of_prompts_read_with_every_sample(
     assert shared_tokens == tokens
     assert shared_loss == pytest.approx(loss, rel=1e-6)
     assert float((shared_gradient - gradient).norm() / gradient.norm()) < 1e-6  # Llama's norms are in float32
+
+
+@pytest.mark.parametrize("most_tokens", [1, 90, 300, 10_000])
+def test_samples_behind_a_common_beginning_lie_in_one_micro_batch_within_the_bound(most_tokens: int) -> None:
+    samples = [*RULES, *groups(4, (20, 1), (3, 2))]  # the last three begin with other ids, or with too few
+    plans = plan_by_beginning(samples, most_tokens)
+    assert sorted(place for plan in plans for place in plan.places) == list(range(len(samples)))
+    assert [plan.cost for plan in plans] == sorted((plan.cost for plan in plans), reverse=True)
+    for plan in plans:
+        rows = [samples[place] for place in plan.places]
+        assert plan.cost <= most_tokens or len(rows) == 1
+        if plan.prompts is None:
+            assert all(row.ids[:40] != RULES[0].ids[:40] for row in rows)
+            continue
+        length, beginning = plan.prompts.length, plan.prompts.beginning
+        first = [rows[index] for index in plan.prompts.first_rows]
+        assert {row.ids[:40] for row in rows} == {RULES[0].ids[:40]}
+        assert all(row.ids[:beginning] == rows[0].ids[:beginning] for row in rows)
+        for row, prompt in zip(rows, plan.prompts.of_B, strict=True):
+            assert row.ids[:length] == first[prompt].ids[:length]
+            assert not any(row.trained[: length + 1])
+        own = max(len(row.ids) for row in rows) - length
+        assert plan.cost == beginning + len(first) * (length - beginning) + len(rows) * own
+
+
+def test_a_common_beginning_is_shared_across_groups_and_long_prompts_behind_it() -> None:
+    plans = plan_by_beginning(RULES, 10_000)
+    assert {(one.prompts.length, one.prompts.beginning, len(one.places)) for one in plans if one.prompts} == {
+        (69, 40, 7),  # both long prompts without their last token, behind the rules
+        (40, 0, 6),  # all others behind the rules alone
+    }
+
+
+def test_beginnings_are_shared_only_where_a_third_of_the_tokens_is_saved() -> None:
+    shared, by_prompt = (
+        sum(plan.cost for plan in found)
+        for found in (plan_by_beginning(RULES, 300), plan_micro_batches(RULES, 300, share=True))
+    )
+    assert shared > 2 / 3 * by_prompt
+    assert cheapest_plans(RULES, 300, prompts=True, beginning=True) == plan_micro_batches(RULES, 300, share=True)
+    alone = after_rules(5, *[(6, 1)] * 12)
+    assert cheapest_plans(alone, 300, prompts=True, beginning=True) == plan_by_beginning(alone, 300)
+    assert cheapest_plans(alone, 300, prompts=True, beginning=False) == plan_micro_batches(alone, 300, share=True)
+
+
+@pytest.mark.parametrize("make", [llama, gpt2])
+@pytest.mark.parametrize("most_tokens", [150, 10_000])
+def test_the_gradient_flows_back_through_a_common_beginning_from_every_row(
+    make: Callable[[int], PreTrainedModel], most_tokens: int
+) -> None:
+    model, found = make(0), []
+    logits_of = token_logits(model)
+    for plans in (plan_micro_batches(RULES, 10_000, share=False), plan_by_beginning(RULES, most_tokens)):
+        model.zero_grad(set_to_none=True)
+        logits: dict[int, torch.Tensor] = {}
+        for plan in plans:
+            batch = _pad([(RULES[place], 1.0, place) for place in plan.places], plan.prompts, "cpu")
+            logits_NV = logits_of(batch.ids_BT, batch.trained_BT, plan.prompts)
+            counts_B = [sum(RULES[place].trained) for place in plan.places]
+            logits |= dict(zip(plan.places, logits_NV.split(counts_B), strict=True))
+            logits_NV.log_softmax(-1)[:, 0].sum().backward()
+        gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])  # type: ignore[union-attr]
+        found.append((torch.cat([logits[place] for place in range(len(RULES))]).detach(), gradient))
+    (logits_NV, gradient), (shared_NV, shared_gradient) = found
+    assert float((shared_NV - logits_NV).abs().max()) < 1e-5
+    assert float((shared_gradient - gradient).norm() / gradient.norm()) < 1e-6
+
+
+def test_an_update_with_a_common_beginning_is_the_update_without_one() -> None:
+    samples = after_rules(6, *[(7, 2)] * 6)
+    found, read = [], []
+    for share in (False, True):
+        model = llama()
+        tokens: list[int] = []
+        model.model.register_forward_pre_hook(
+            lambda module, args, kwargs, tokens=tokens: tokens.append(kwargs["input_ids"].numel()), with_kwargs=True
+        )
+        settings = UpdateSettings(micro_batch_tokens=10_000, share_prompts=share)
+        learner = Learner(model, ALGORITHMS["grpo"](), OptimizerConfig(), settings, reference=llama(1))
+        tokens.clear()
+        reading = learner.accumulate_gradient(samples, token_budget=20)
+        gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])  # type: ignore[union-attr]
+        found.append((reading.loss, gradient))
+        read.append(sum(tokens))
+    (loss, gradient), (shared_loss, shared_gradient) = found
+    assert shared_loss == pytest.approx(loss, rel=1e-6)
+    assert float((shared_gradient - gradient).norm() / gradient.norm()) < 1e-6
+    own = max(len(one.ids) for one in samples) - 40
+    assert read == [12 * (40 + own), 40 + 12 * own]
 
 
 def test_shared_prompts_are_read_once() -> None:

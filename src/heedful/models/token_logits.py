@@ -5,6 +5,7 @@ The logits equal the ones of the whole forward pass. Unneeded rows, each of the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 from weakref import WeakKeyDictionary
 
@@ -69,7 +70,7 @@ def _behind_prompts(model: PreTrainedModel, probe: Probe) -> list[list[np.ndarra
         rows = [prompt + thought + (0,) * (width - len(prompt + thought)) for thought in probe.thoughts]
         trained = [[len(prompt) <= place < len(prompt + ids) for place in range(width)] for ids in probe.thoughts]
         ids_BT, trained_BT = torch.tensor(rows, device=model.device), torch.tensor(trained, device=model.device)
-        shared = SharedPrompts(len(prompt) - 1, (0,) * len(rows))
+        shared = SharedPrompts(len(prompt) - 1, (0,) * len(rows), (len(prompt) - 1) // 2)
         logprobs_NV = logits_of(ids_BT, trained_BT, shared).float().log_softmax(-1)
         chosen_N = logprobs_NV.gather(1, ids_BT[trained_BT][:, None])[:, 0].double().cpu().numpy()
         columns.append(np.split(chosen_N, np.cumsum([len(ids) for ids in probe.thoughts])[:-1]))
@@ -117,13 +118,26 @@ def _whole_rows(model: PreTrainedModel) -> TokenLogits:
 def _read_prompts(body: torch.nn.Module, ids_BT: torch.Tensor, prompts: SharedPrompts) -> DynamicCache:
     """The KV cache of each row's prompt. Gradients of all rows of a prompt flow back into its single pass."""
     cache = DynamicCache()
-    body(input_ids=ids_BT[prompts.first_rows, : prompts.length], past_key_values=cache, use_cache=True)
+    first = prompts.first_rows
+    if 0 < prompts.beginning < prompts.length:
+        body(input_ids=ids_BT[:1, : prompts.beginning], past_key_values=cache, use_cache=True)
+        _repeat(cache, [0] * len(first))
+        own = slice(prompts.beginning, prompts.length)
+    else:
+        own = slice(0, prompts.length)
+    body(input_ids=ids_BT[first, own], past_key_values=cache, use_cache=True)
     if cache.get_seq_length() != prompts.length:
         raise Unsupported("it keeps no KV cache of a prompt")
-    of_B = torch.tensor(prompts.of_B, device=ids_BT.device)
-    for layer in cast(list[DynamicLayer], cache.layers):
-        layer.keys, layer.values = cast(torch.Tensor, layer.keys)[of_B], cast(torch.Tensor, layer.values)[of_B]
+    _repeat(cache, prompts.of_B)
     return cache
+
+
+def _repeat(cache: DynamicCache, rows_B: Sequence[int]) -> None:
+    """Replace the rows of `cache` by these of its rows."""
+    for layer in cast(list[DynamicLayer], cache.layers):
+        keys, values = cast(torch.Tensor, layer.keys), cast(torch.Tensor, layer.values)
+        at_B = torch.tensor(rows_B, device=keys.device)
+        layer.keys, layer.values = keys[at_B], values[at_B]
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ import torch
 
 from heedful.distributed.sharding import Sharded
 from heedful.distributed.world import World
-from heedful.models.shared_prompts import SharedPrompts, plan_micro_batches
+from heedful.models.shared_prompts import SharedPrompts, cheapest_plans
 from heedful.models.token_logits import keeps_prompts
 from heedful.types import TrainingSample
 
@@ -39,7 +39,8 @@ class UpdateSettings:
     recompute: bool = False
     """Keep no activations inside the layers (gradient checkpointing). See `recomputed`."""
     share_prompts: bool = True
-    """Read a prompt that several samples begin with once per micro-batch, where the model allows it."""
+    """Read a prompt that several samples begin with once per micro-batch, where the model allows it. The same for the
+    beginning that different prompts have in common, where it is a large part of them."""
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
@@ -81,13 +82,15 @@ def cut_micro_batches(
     device: torch.device | str = "cpu",
     *,
     share_prompts: bool = False,
+    share_beginning: bool = False,
 ) -> list[MicroBatch]:
     """Micro-batches of at most `micro_batch_tokens` tokens each, padding included, the largest first.
 
     Largest first: if memory does not suffice, the first micro-batch shows it. A single sample longer than the bound is
     a micro-batch by itself, since it cannot be split. `share_prompts`: a prompt that several samples begin with counts
-    once. Raises ValueError for a bound below 1, and for a sample whose first token is trained (no token comes before it
-    to predict it from).
+    once. `share_beginning`: so does the beginning that different prompts have in common, if that saves at least a third
+    of all tokens. Raises ValueError for a bound below 1, and for a sample whose first token is trained (no token comes
+    before it to predict it from).
     """
     if micro_batch_tokens < 1:
         raise ValueError(f"Expected micro_batch_tokens of at least 1, found {micro_batch_tokens}.")
@@ -99,7 +102,7 @@ def cut_micro_batches(
             )
     return [
         _pad([(samples[place], token_weights_B[place], place) for place in plan.places], plan.prompts, device)
-        for plan in plan_micro_batches(samples, micro_batch_tokens, share_prompts)
+        for plan in cheapest_plans(samples, micro_batch_tokens, prompts=share_prompts, beginning=share_beginning)
     ]
 
 

@@ -129,7 +129,10 @@ class Critic:
         ]
         values: list[tuple[float, ...]] = [()] * len(rows)
         most, shares = self.micro_batch_tokens, self._shares
-        for batch in cut_micro_batches(blank, [0.0] * len(rows), most, self.device, share_prompts=shares):
+        weights_B = [0.0] * len(rows)
+        for batch in cut_micro_batches(
+            blank, weights_B, most, self.device, share_prompts=shares, share_beginning=shares
+        ):
             values_N = self._read(batch, 0.0).tolist()
             start = 0
             for place in batch.places_B:

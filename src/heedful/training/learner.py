@@ -231,6 +231,7 @@ class Learner:
             self.settings.micro_batch_tokens,
             self.device,
             share_prompts=share_prompts,
+            share_beginning=share_prompts,
         )
         return [replace(batch, places_B=tuple(mine[place] for place in batch.places_B)) for batch in cut]
 
@@ -259,7 +260,12 @@ class Learner:
     def _score_alone(self, rows: TokenLogits, samples: Sequence[TrainingSample]) -> list[torch.Tensor]:
         scores: list[torch.Tensor] = [torch.empty(0)] * len(samples)
         cut = cut_micro_batches(
-            samples, [0.0] * len(samples), self.settings.micro_batch_tokens, self.device, share_prompts=self._shares
+            samples,
+            [0.0] * len(samples),
+            self.settings.micro_batch_tokens,
+            self.device,
+            share_prompts=self._shares,
+            share_beginning=self._shares,
         )
         for batch in cut:
             logprobs_N = picked(self._logits(rows, batch), batch)
