@@ -15,9 +15,11 @@ from heedful.algorithms.table import Grpo
 from heedful.configuration.trust import import_named, trust_typed
 from heedful.envs.common.contract import missing_from
 from heedful.guarded import Raised, guarded_call
+from heedful.models.cache import SMOLLM2
 from heedful.policies.sampling import Sampling
+from heedful.protocols import Demonstrates
 from heedful.run.config import EvaluationConfig, TrainConfig
-from heedful.seedlings.recipe import Seedling, nano
+from heedful.seedlings.recipe import Seedling, WarmStart, nano
 from heedful.training.optimizer_config import OptimizerConfig
 
 
@@ -219,7 +221,9 @@ def preset(name: str, model: str | None = None) -> TrainConfig:
         config = PRESETS[name]()
     else:
         config = TrainConfig(env=_env(name) if name in envs.REGISTRY else _own_environment(name))
-    return config if model in (None, "seedling") else loaded(config, str(model))
+    if model in (None, "seedling"):
+        return config
+    return on_two_cores(config) if model == SMOLLM2 else loaded(config, str(model))
 
 
 def loaded(config: TrainConfig, model: str) -> TrainConfig:
@@ -239,6 +243,24 @@ def loaded(config: TrainConfig, model: str) -> TrainConfig:
         critic=dataclasses.replace(config.critic, lr=1e-5),
         evaluation=dataclasses.replace(config.evaluation, at_once=128),
         micro_batch_tokens=8192,
+    )
+
+
+def on_two_cores(config: TrainConfig) -> TrainConfig:
+    """The configuration for SmolLM2-135M, which begins with a warm start: sizes for two cores and about an hour."""
+    config = loaded(config, SMOLLM2)
+    warm = isinstance(config.env, Demonstrates)
+    return dataclasses.replace(
+        config,
+        warm_start=WarmStart(steps=60) if warm else WarmStart(),
+        optimizer=dataclasses.replace(config.optimizer, lr=1e-5),
+        sampling=dataclasses.replace(config.sampling, tokens_per_turn=96),
+        steps=20,
+        groups=8,
+        group_size=8,
+        threads=2,
+        evaluation=dataclasses.replace(config.evaluation, tasks=64, samples=2, times=2),
+        micro_batch_tokens=2048,
     )
 
 

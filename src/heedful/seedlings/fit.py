@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from heedful.models.token_logits import token_logits
+from heedful.models.token_logits import keeps_prompts, token_logits
 from heedful.training.batch import cut_micro_batches
 from heedful.types import TrainingSample
 
@@ -55,7 +55,7 @@ class Fit:
         self._model = model
         self._schedule = schedule
         self._micro_batch_tokens = micro_batch_tokens
-        self._share = share_beginning
+        self._share = share_beginning and keeps_prompts(model)
         self._logits_at_trained = token_logits(model)
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._optimizer = torch.optim.AdamW(self._parameters, lr=schedule.peak, betas=(0.9, 0.95), weight_decay=0.0)
@@ -66,7 +66,9 @@ class Fit:
             group["lr"] = self._schedule.at(self.step)
         tokens = sum(sum(sample.trained) for sample in samples)
         loss_sum = 0.0
-        for batch in cut_micro_batches(samples, [1.0] * len(samples), self._micro_batch_tokens, self._model.device):
+        for batch in cut_micro_batches(
+            samples, [1.0] * len(samples), self._micro_batch_tokens, self._model.device, share_beginning=self._share
+        ):
             targets_N = batch.ids_BT[:, 1:][batch.trained_BT[:, 1:]]
             logits_NV = self._logits_at_trained(batch.ids_BT, batch.trained_BT, batch.prompts)
             loss = torch.nn.functional.cross_entropy(logits_NV, targets_N, reduction="sum") / tokens

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from heedful.algorithms.table import ALGORITHMS
 from heedful.configuration import Choice
+from heedful.models.cache import SMOLLM2
 from heedful.run.config import TrainConfig
 from heedful.studies.declaration import Arm, Lead, Measure, Pair, Separation, Study, settings, train
 from heedful.studies.jobs import SamplingJob, TrainingJob
@@ -228,6 +229,44 @@ def algorithms() -> Study:
             "Under keep_all the averages run over constant groups too, so the filter also changes the scale of the "
             "loss, which AdamW divides out; the random subset separates which prompts are kept from how many.",
         ),
+    )
+
+
+def pretrained() -> Study:
+    """SmolLM2 after its warm start: all weights and LoRA, with the filter and without."""
+    lean = "--diagnostics.full-every 19 --keep-rollouts all --checkpoint-every 5"
+    lora = "--lora.rank 16 --optimizer.lr 2e-4"
+    arms = tuple(
+        Arm(f"{env}_{name}{end}", train(env, f"{weights} {filter} {lean}", model=SMOLLM2))
+        for env in ("bandit",)
+        for name, weights in (("full", ""), ("lora", lora))
+        for end, filter in (("", ""), ("_keep_all", "--filter keep_all"))
+    )
+    return Study(
+        "pretrained",
+        "What does reinforcement learning give a pretrained model after its warm start, and does its reasoning collapse?",
+        arms,
+        seeds=(0, 1),
+        pairs=tuple(Pair(arm.name, f"{arm.name}_keep_all") for arm in arms if not arm.name.endswith("_keep_all")),
+        measures=(
+            Measure("sampled success before", SUCCESS, "first", to_step=0),
+            Measure("gain of sampled success", SUCCESS, "change"),
+            Measure("gain of greedy success", "eval/val/greedy/success", "change"),
+            Measure("change of mutual information", f"{INFORMATION}/mi", "change"),
+            Measure("change of the gap per token", f"{INFORMATION}/gap_per_token", "change"),
+            Measure("change of retrieval accuracy", "retrieval/first_turn/accuracy", "change"),
+            Measure("change of the influence of the thought", "grounding/thought_influence", "change"),
+            Measure("change of the accuracy of a judge of the texts", "text/judge_accuracy", "change"),
+            Measure("share of prompts kept", "filter/kept_ratio", "mean"),
+        ),
+        curves=(SUCCESS, "success/rate", "policy/entropy_per_token", "filter/kept_ratio"),
+        minutes=60.0,
+        notes=(
+            "Needs the extra smollm2. All runs of an environment start from one warm start of all weights, about a "
+            "quarter of an hour on two cores.",
+            "LoRA (rank 16) learns with 2e-4, all weights with 1e-5: both are presets, not the best of a search.",
+        ),
+        keep_checkpoints=True,
     )
 
 

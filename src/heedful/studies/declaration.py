@@ -167,14 +167,14 @@ class Study:
         return next(arm for arm in self.arms if arm.name == name)
 
 
-def train(name: str, flags: str = "", own_seedling: bool = False) -> TrainingJob:
-    """The job of `heedful train NAME FLAGS`."""
-    return TrainingJob(settings(name, flags), own_seedling)
+def train(name: str, flags: str = "", own_seedling: bool = False, model: str | None = None) -> TrainingJob:
+    """The job of `heedful train NAME [--model MODEL] FLAGS`."""
+    return TrainingJob(settings(name, flags, model), own_seedling)
 
 
-def settings(name: str, flags: str = "") -> TrainConfig:
-    """The configuration that `heedful train NAME FLAGS` would train with. Wrong flags end as they do there."""
-    return parse(TrainConfig, preset(name), shlex.split(flags), f"heedful train {name}", "")
+def settings(name: str, flags: str = "", model: str | None = None) -> TrainConfig:
+    """The configuration of `heedful train NAME [--model MODEL] FLAGS`. Wrong flags end as they do there."""
+    return parse(TrainConfig, preset(name, model), shlex.split(flags), f"heedful train {name}", "")
 
 
 def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = (), steps: int | None = None) -> Study:
