@@ -10,8 +10,9 @@ from heedful.models.replies import ReplyParser, Tags
 
 if TYPE_CHECKING:
     from heedful.models.attention import longest_context, refuse_unless_plain_causal
-    from heedful.models.folders import Saveable, write_pretrained
+    from heedful.models.folders import write_pretrained
     from heedful.models.load import load_model, pick_device
+    from heedful.models.writing import Saveable
 
 __all__ = [
     "ChatTokenizer",
@@ -29,7 +30,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "Saveable": "heedful.models.folders",
+        "Saveable": "heedful.models.writing",
         "load_model": "heedful.models.load",
         "longest_context": "heedful.models.attention",
         "pick_device": "heedful.models.load",

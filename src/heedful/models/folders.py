@@ -6,24 +6,21 @@ without progress bars.
 
 from __future__ import annotations
 
-import os
-import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import logging
 
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.trust import trusts_code_of
 from heedful.guarded import Answered, guarded_call
+from heedful.models.gguf import converted
 from heedful.models.own_tokenizer import TokenizerRead, own_tokenizer
+from heedful.models.writing import Saveable, quiet, write_weights
 
 Answer = TypeVar("Answer")
 
@@ -33,7 +30,9 @@ _LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
 
 
 def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
-    """The causal language model of a folder or of a Hugging Face name, in evaluation mode on the CPU.
+    """The causal language model that `source` names, in evaluation mode on the CPU.
+
+    `source`: a folder, a Hugging Face name, a GGUF file, or `smollm2`; a file is converted once, into the cache.
 
     Attention is torch's own (`sdpa`), which takes any mask. `remedy`: the last sentence of the error. Code that the
     model brings runs only if the user has named the model as trusted.
@@ -41,6 +40,7 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
     Raises:
         ValueError: there is no such model, it is no causal language model, or some of its weights are missing.
     """
+    source, remedy = _folder_of(source, remedy)
 
     def load() -> PreTrainedModel:
         _refuse_endless(Path(source) / "config.json")
@@ -61,6 +61,12 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
     return _read(load, source, "a causal language model", remedy)
 
 
+def _folder_of(source: str | Path, remedy: str) -> tuple[str | Path, str]:
+    """Where the model lies, and what helps if it cannot be read there."""
+    place = converted(source)
+    return place, remedy if place == source else f"Delete the folder {place} to convert {source} again."
+
+
 def _refuse_endless(config: Path) -> None:
     """transformers would build the layers of a folder one by one, however many there are to be."""
     if not config.is_file():
@@ -73,7 +79,7 @@ def _refuse_endless(config: Path) -> None:
 
 
 def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder or of a Hugging Face name, with a warning where transformers would read another one.
+    """The tokenizer that `source` names as for `read_model`, with a warning where transformers would read another one.
 
     Raises ValueError with a sentence that ends in `remedy`.
     """
@@ -85,6 +91,7 @@ def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:
 
 def read_own_tokenizer(source: str | Path, remedy: str) -> TokenizerRead:
     """The same, with the sentence in place of a warning."""
+    source, remedy = _folder_of(source, remedy)
 
     def load() -> TokenizerRead:
         trusted = trusts_code_of(source)
@@ -92,12 +99,6 @@ def read_own_tokenizer(source: str | Path, remedy: str) -> TokenizerRead:
         return TokenizerRead(loaded) if trusted else own_tokenizer(loaded, source)
 
     return _read(load, source, "a tokenizer", remedy)
-
-
-class Saveable(Protocol):
-    """Writes config.json and weights into a folder, as a model does."""
-
-    def save_pretrained(self, folder: Path) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,34 +128,8 @@ def whole_tensors(saveable: Saveable | PreTrainedModel) -> dict[str, torch.Tenso
 def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Write both into `folder`. Raises OSError, with its number, when the disk does not take them."""
     write_weights(folder, model)
-    with _quiet(folder):
+    with quiet(folder):
         tokenizer.save_pretrained(folder)
-
-
-def write_weights(folder: Path, model: Saveable | PreTrainedModel) -> None:
-    """Write the model alone into `folder`. Raises OSError, with its number, when the disk does not take it."""
-    with _quiet(folder):
-        try:
-            model.save_pretrained(folder)
-        except SafetensorError as error:
-            # The system's error number is only in the text, and callers know a full disk by its number.
-            number = re.search(r"\(os error (\d+)\)", str(error))
-            if number is None:
-                raise
-            raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder)) from error
-
-
-@contextmanager
-def _quiet(source: str | Path) -> Iterator[None]:
-    """No progress bars for a local folder. A download keeps its own."""
-    if not Path(source).exists() or not logging.is_progress_bar_enabled():
-        yield
-        return
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.enable_progress_bar()
 
 
 def _read(load: Callable[[], Answer], source: str | Path, expected: str, remedy: str) -> Answer:
@@ -162,7 +137,7 @@ def _read(load: Callable[[], Answer], source: str | Path, expected: str, remedy:
 
     The libraries that read the files of others raise errors of any class, `Exception` itself included.
     """
-    with _quiet(source):
+    with quiet(source):
         answer = guarded_call(load)
     if isinstance(answer, Answered):
         return answer.value

@@ -19,7 +19,7 @@ from heedful.types import Metric
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from heedful.models.folders import Saveable
+    from heedful.models.writing import Saveable
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.configuration.jsontext import read_json
-from heedful.models.folders import Saveable, read_model, write_pretrained
+from heedful.models.folders import read_model, write_pretrained
+from heedful.models.writing import Saveable
 from heedful.storage import CHECKSUMS, check_folder, create, naming_a_full_disk, write_checksums, write_whole
 
 SETTINGS = "settings.json"

@@ -22,10 +22,11 @@ from heedful.envs.common.tasks import TaskStream
 from heedful.gradients.meter import GradientMeter
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.models.calls import tools_of
-from heedful.models.folders import Saveable, WholeWeights
+from heedful.models.folders import WholeWeights
 from heedful.models.load import load_model, pick_device, stop_ids
 from heedful.models.render import Renderer
 from heedful.models.token_logits import TokenLogits, token_logits
+from heedful.models.writing import Saveable
 from heedful.protocols import Environment, UsesCritic
 from heedful.run.checkpoint import Checkpoint
 from heedful.run.config import TrainConfig

@@ -20,6 +20,7 @@ from heedful.models.attention import longest_context
 from heedful.models.cache import cache_root, keep
 from heedful.models.calls import tools_of
 from heedful.models.folders import WholeWeights, write_pretrained
+from heedful.models.gguf import converted
 from heedful.models.load import load_model, stop_ids
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
@@ -131,10 +132,11 @@ def _refuse_too_long(samples: list[TrainingSample], window: int | None, beginner
 
 def _fingerprint(name: str) -> str:
     """What the bytes of a model are known by: the content of a folder, or a Hugging Face name with its commit."""
-    folder = Path(name)
+    source = converted(name)
+    folder = Path(source)
     if not folder.is_dir():
         # The commit is the name of the folder in which the hub's cache keeps the file.
-        return f"{name}@{Path(str(cached_file(name, 'config.json'))).parent.name}"
+        return f"{source}@{Path(str(cached_file(str(source), 'config.json'))).parent.name}"
     digest = hashlib.sha256()
     for file in sorted(file for file in folder.iterdir() if file.suffix in (".json", ".safetensors", ".bin", ".jinja")):
         digest.update(file.name.encode() + b"\0")

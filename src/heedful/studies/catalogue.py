@@ -244,7 +244,7 @@ def pretrained() -> Study:
     )
     return Study(
         "pretrained",
-        "What does reinforcement learning give a pretrained model after its warm start, and does its reasoning collapse?",
+        "What does RL give a pretrained model after its warm start, and does its reasoning collapse?",
         arms,
         seeds=(0, 1),
         pairs=tuple(Pair(arm.name, f"{arm.name}_keep_all") for arm in arms if not arm.name.endswith("_keep_all")),

@@ -45,7 +45,7 @@ class FolderOut:
         self._current: Path | None = None
 
     def prepare(self, weights: Weights, label: str, rank: int) -> None:
-        from heedful.models.folders import write_weights
+        from heedful.models.writing import write_weights
 
         saveable = weights.saveable()
         if rank:

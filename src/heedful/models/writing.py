@@ -1,0 +1,46 @@
+"""Weights written into model folders, and work on local files without progress bars."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from safetensors import SafetensorError
+from transformers import PreTrainedModel
+from transformers.utils import logging
+
+
+class Saveable(Protocol):
+    """Writes config.json and weights into a folder, as a model does."""
+
+    def save_pretrained(self, folder: Path) -> None: ...
+
+
+def write_weights(folder: Path, model: Saveable | PreTrainedModel) -> None:
+    """Write the model alone into `folder`. Raises OSError, with its number, when the disk does not take it."""
+    with quiet(folder):
+        try:
+            model.save_pretrained(folder)
+        except SafetensorError as error:
+            # The system's error number is only in the text, and callers know a full disk by its number.
+            number = re.search(r"\(os error (\d+)\)", str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder)) from error
+
+
+@contextmanager
+def quiet(source: str | Path) -> Iterator[None]:
+    """No progress bars of transformers for a local folder. A download keeps its own."""
+    if not Path(source).exists() or not logging.is_progress_bar_enabled():
+        yield
+        return
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.enable_progress_bar()
