@@ -52,8 +52,15 @@ def seedling_path(
     window = [asdict(context)] if context.cuts(env.turns) else []
     # The knobs of a remote environment give its address, not its content.
     served = [env.served] if isinstance(env, PlayedElsewhere) else []
-    key = recipe.key([knobs, asdict(tags), *window, *served], versions)
+    key = recipe.key([_naming(knobs), asdict(tags), *window, *served], versions)
     return cache_root() / "seedlings" / f"{env.name}-{key}"
+
+
+def _naming(knobs: object) -> object:
+    """The knobs that name a seedling. A later knob, at its default, leaves the earlier names as they were."""
+    if isinstance(knobs, dict) and knobs.get("thoughts") == "terse":
+        return {knob: value for knob, value in knobs.items() if knob != "thoughts"}
+    return knobs
 
 
 def load_seedling(
