@@ -43,7 +43,7 @@ def shown_to_a_learner(env: Environment, knobs: object, tags: Tags, context: Con
     window = [asdict(context)] if context.cuts(env.turns) else []
     # The knobs of a remote environment give its address, not its content.
     served = [env.served] if isinstance(env, PlayedElsewhere) else []
-    return [knobs, asdict(tags), *window, *served]
+    return [_naming(knobs), asdict(tags), *window, *served]
 
 
 def versions() -> str:
@@ -52,6 +52,13 @@ def versions() -> str:
         f"torch {torch.__version__}, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}, "
         f"{torch.get_num_threads()} threads"
     )
+
+
+def _naming(knobs: object) -> object:
+    """The knobs that name a seedling. A later knob, at its default, leaves the earlier names as they were."""
+    if isinstance(knobs, dict) and knobs.get("thoughts") == "terse":
+        return {knob: value for knob, value in knobs.items() if knob != "thoughts"}
+    return knobs
 
 
 def load_seedling(

@@ -8,6 +8,7 @@ from heedful.envs.common.actions import actions_of, answer_rules, fault_line, fo
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import choose_plan, played_through, template_thought
+from heedful.envs.common.english import template_in, wording
 from heedful.envs.common.knobs import check_choice, check_range, check_share
 from heedful.envs.common.tasks import TaskStream, check_same_start, evaluation_tasks, split_of, task_of
 from heedful.envs.common.tools import ToolEnvironment, in_form, text_tool
@@ -38,6 +39,8 @@ __all__ = [
     "remarks",
     "split_of",
     "task_of",
+    "template_in",
     "template_thought",
     "text_tool",
+    "wording",
 ]

@@ -14,7 +14,16 @@ from functools import lru_cache
 from typing import ClassVar, Generic, TypeVar
 
 from heedful.envs.common.actions import calls_tool
-from heedful.envs.common.knobs import MOST_TURNS, Instructions, check_choice, check_penalty, check_range, check_share
+from heedful.envs.common.knobs import (
+    IN_ENGLISH,
+    MOST_TURNS,
+    Instructions,
+    Thoughts,
+    check_choice,
+    check_penalty,
+    check_range,
+    check_share,
+)
 from heedful.envs.common.tasks import check_same_start
 from heedful.models.calls import tools_of
 from heedful.protocols import Episode
@@ -63,16 +72,28 @@ class BaseEnvironment(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolvableEnvironment(BaseEnvironment):
-    """A built-in environment with a solver, and the knobs that make its demonstrations imperfect."""
+    """A built-in environment with a solver, and the knobs of its demonstrations."""
+
+    english: ClassVar[bool] = False
+    """Whether demonstrations can think in English."""
 
     imperfect: float = 0.0
     """Demonstrations: share of turns whose answer is random. The thought states the random answer."""
     template: float = 0.0
     """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt."""
+    thoughts: Thoughts = "terse"
+    """Demonstrations: how thoughts are written. `terse`: figures and names, for seedlings. `english`: varied sentences,
+    for a pretrained model."""
 
     def __post_init__(self) -> None:
         check_share(self.name, "imperfect", self.imperfect)
         check_share(self.name, "template", self.template)
+        check_choice(self.name, "thoughts", self.thoughts, Thoughts)
+        if self.thoughts == "english" and not self.english:
+            raise ValueError(
+                f"{self.name}: thoughts must be 'terse', but is 'english'. Demonstrations in English exist for "
+                f"{', '.join(IN_ENGLISH)}."
+            )
         BaseEnvironment.__post_init__(self)  # super() fails in a dataclass with slots
 
     @abstractmethod

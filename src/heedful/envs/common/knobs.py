@@ -9,6 +9,10 @@ from typing import Any, Literal, get_args
 
 ObservationForm = Literal["grid", "coordinates", "both"]
 Instructions = Literal["full", "brief"]
+Thoughts = Literal["terse", "english"]
+
+IN_ENGLISH = ("bandit", "chain", "countdown", "frozen_lake", "math")
+"""The built-in environments whose demonstrations can think in English."""
 
 MOST_TURNS = 10_000
 """Most turns of an episode."""

@@ -15,11 +15,13 @@ from typing import ClassVar, Literal
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
-from heedful.envs.common.demonstrations import played_through, template_thought
+from heedful.envs.common.demonstrations import played_through
+from heedful.envs.common.english import template_in, wording
 from heedful.envs.common.knobs import check_choice, check_range
 from heedful.envs.common.tasks import task_of
 from heedful.envs.countdown.arithmetic import LONGEST, MOST_DIGITS, SIGN, ReadExpression, read_expression, spell
 from heedful.envs.countdown.problems import OPERATIONS, Problem, Rules, Term, draw_problem, draw_term
+from heedful.envs.countdown.thoughts import english_thought, terse_thought
 from heedful.types import Ending, Task
 
 Use = Literal["all", "some"]
@@ -56,6 +58,7 @@ class Countdown(SolvableEnvironment):
     """
 
     name: ClassVar[str] = "countdown"
+    english: ClassVar[bool] = True
 
     least_numbers: int = 3
     """Fewest numbers of a task. The number is drawn uniformly."""
@@ -83,7 +86,8 @@ class Countdown(SolvableEnvironment):
     partial: float = 0.1
     """Reward and outcome if the right numbers were used and no attempt reached the target."""
     tries: int = 3
-    """Demonstrations: most wrong expressions of a thought before the right one. The number is drawn uniformly."""
+    """Demonstrations: most wrong expressions of a thought before the right one. The number is drawn uniformly.
+    An English thought tells the last of them at most."""
     imperfect: float = 0.0
     """Demonstrations: share of turns that end with a wrong expression. The thought states it, and its value."""
     template: float = 0.0
@@ -164,14 +168,15 @@ class Countdown(SolvableEnvironment):
         fails = rng.random() < self.imperfect
         if rng.random() < self.template:
             term = self._random_term(problem, rng) if fails else problem.solution
-            return format_reply([term.text], template_thought(rng))
+            return format_reply([term.text], template_in(self.thoughts, rng))
         wrong: dict[str, Term] = {}
         for term in (self._random_term(problem, rng) for _ in range(rng.randint(0, self.tries) + fails)):
             if term.value != problem.target:
                 wrong.setdefault(term.text, term)
         terms = [*wrong.values(), problem.solution][: len(wrong) if fails and wrong else None]
-        thought = " ".join(_tried(term, problem.target) for term in terms)
-        return format_reply([terms[-1].text], thought)
+        if self.thoughts == "english":
+            return format_reply([terms[-1].text], english_thought(problem, terms, wording(rng)))
+        return format_reply([terms[-1].text], terse_thought(terms, problem.target))
 
     def _random_term(self, problem: Problem, rng: random.Random) -> Term:
         """A random expression over the problem's numbers, whatever its value."""
@@ -259,11 +264,6 @@ class CountdownEpisode(BaseEpisode[Countdown]):
         numbers = ", ".join(map(str, self.problem.numbers))
         state = self.problem.line if self.env.brief else f"Numbers: {numbers}. Target: {self.problem.target}."
         return f"{self.limits()}\n{state}"
-
-
-def _tried(term: Term, target: int) -> str:
-    """An expression step by step, its value and the target, and whether they are equal."""
-    return f"{' '.join(term.steps)} {target} {'yes' if term.value == target else 'no'}"
 
 
 def _example(env: Countdown) -> str:

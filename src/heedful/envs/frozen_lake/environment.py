@@ -15,9 +15,11 @@ from typing import ClassVar
 
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.demonstrations import choose_plan, played_through, template_thought
+from heedful.envs.common.demonstrations import choose_plan, played_through
+from heedful.envs.common.english import template_in, wording
 from heedful.envs.common.knobs import MOST_PER_TURN, ObservationForm, check_choice, check_range, check_share
 from heedful.envs.frozen_lake.maps import ACTIONS, Lake, draw_lake, neighbours, slipped
+from heedful.envs.frozen_lake.thoughts import crossing_thought
 from heedful.types import Ending, Task
 
 _NUMBER = {name: number for number, name in enumerate(ACTIONS)}
@@ -50,6 +52,7 @@ class FrozenLake(SolvableEnvironment):
     """
 
     name: ClassVar[str] = "frozen_lake"
+    english: ClassVar[bool] = True
     actions: ClassVar[tuple[str, ...]] = ACTIONS
 
     size: int = 4
@@ -109,7 +112,9 @@ class FrozenLake(SolvableEnvironment):
             plan = choose_plan(lake.plan(player), ACTIONS, self.actions_per_turn, self.imperfect, rng)
             thought = f"{_place(lake, player, 'P')} {_place(lake, lake.goal, 'G')} plan {' '.join(plan)}"
             if rng.random() < self.template:
-                thought = template_thought(rng)
+                thought = template_in(self.thoughts, rng)
+            elif self.thoughts == "english":
+                thought = crossing_thought(lake, player, plan, wording(rng))
             return format_reply(plan[: self.actions_per_turn], thought)
 
         return played_through(self.episode(), task, reply)

@@ -6,6 +6,7 @@ Every map has a shortest solution within the given range, and is a pure function
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -42,6 +43,15 @@ class Lake:
                     cell = target
                     break
         return moves
+
+    def holes_beside(self, cell: int, plan: Sequence[str]) -> list[int]:
+        """The holes next to the cells that `plan` goes over from `cell`, in the order in which it passes them."""
+        targets = neighbours(self.size)
+        way = [cell]
+        for action in plan:
+            way.append(targets[way[-1]][ACTIONS.index(action)])
+        beside = [target for passed in way for target in targets[passed] if self.holes[target]]
+        return list(dict.fromkeys(beside))
 
     def draw(self, player: int) -> str:
         """The grid, one row per line."""

@@ -23,11 +23,13 @@ from typing import ClassVar
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
-from heedful.envs.common.demonstrations import played_through, template_thought
+from heedful.envs.common.demonstrations import played_through
+from heedful.envs.common.english import template_in, wording
 from heedful.envs.common.knobs import check_range
 from heedful.envs.common.tasks import split_of
 from heedful.envs.math.answers import Judgement, judge
 from heedful.envs.math.files import FiledProblem, ProblemFile, check_named, open_problems
+from heedful.envs.math.thoughts import guess_thought, solved_thought
 from heedful.envs.math.verifier import check_installed, verify
 from heedful.envs.math.word_problems import KINDS, LEAST_LARGEST, MOST_STEPS, WordProblem, draw_problem, longest_story
 from heedful.types import Ending, Task
@@ -63,6 +65,7 @@ class MathProblems(SolvableEnvironment):
     """
 
     name: ClassVar[str] = "math"
+    english: ClassVar[bool] = True
 
     path: str = ""
     """Problems of your own in place of drawn ones: a .jsonl or .parquet file, or the name of a dataset that the library
@@ -158,14 +161,16 @@ class MathProblems(SolvableEnvironment):
         return played_through(self.episode(), task, lambda episode: self._demonstrated(episode.problem, rng))
 
     def _demonstrated(self, problem: FiledProblem | WordProblem, rng: random.Random) -> str:
+        english = self.thoughts == "english"
         if rng.random() < self.template:
-            return format_reply([str(problem.answer)], template_thought(rng))
+            return format_reply([str(problem.answer)], template_in(self.thoughts, rng))
         if isinstance(problem, WordProblem):
-            lines, answer = problem.worked(self.imperfect, self.largest, rng)
-            return format_reply([str(answer)], lines)
+            steps = problem.worked(self.imperfect, self.largest, rng)
+            thought = solved_thought(problem.question, steps, wording(rng)) if english else " ".join(map(str, steps))
+            return format_reply([str(steps[-1].result)], thought)
         if rng.random() < self.imperfect:
             guess = rng.randint(1, self.largest)
-            return format_reply([str(guess)], f"i guess {guess}")
+            return format_reply([str(guess)], guess_thought(guess, wording(rng)) if english else f"i guess {guess}")
         return format_reply([problem.answer], problem.solution)
 
     def judge(self, problem: FiledProblem | WordProblem, answer: str) -> Judgement:

@@ -53,23 +53,23 @@ class WordProblem:
     def answer(self) -> int:
         return self.steps[-1].result
 
-    def worked(self, imperfect: float, largest: int, rng: random.Random) -> tuple[str, int]:
-        """The solution in one line, and its answer. With chance `imperfect` a step's result is a random number.
+    def worked(self, imperfect: float, largest: int, rng: random.Random) -> tuple[WorkedStep, ...]:
+        """The steps of a solution. With chance `imperfect` a step's result is a random number.
 
         The steps after such a one go on with it, as after a real mistake: wrong, and sometimes right by luck.
         """
-        lines: list[str] = []
+        steps: list[WorkedStep] = []
         right = so_far = 0
         for step in self.steps:
             left, other, result = step.left, step.right, step.result
-            if lines:
+            if steps:
                 left, other = (so_far, other) if left == right else (left, so_far)
                 result = _apply(left, step.sign, other)
             if rng.random() < imperfect:
                 result = rng.randint(1, largest)
-            lines.append(f"{left}{step.sign}{other}={result}")
+            steps.append(WorkedStep(left, step.sign, other, result))
             right, so_far = step.result, result
-        return " ".join(lines), so_far
+        return tuple(steps)
 
 
 def longest_story(kinds: Sequence[str]) -> int:

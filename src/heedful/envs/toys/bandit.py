@@ -13,9 +13,10 @@ from typing import ClassVar
 
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.demonstrations import template_thought
+from heedful.envs.common.english import template_in, wording
 from heedful.envs.common.knobs import check_range, check_share
 from heedful.envs.common.tasks import task_of
+from heedful.envs.toys.thoughts import bandit_thought
 from heedful.types import Ending, Task
 
 _TRIES = 10_000
@@ -56,6 +57,7 @@ class Bandit(SolvableEnvironment):
     """
 
     name: ClassVar[str] = "bandit"
+    english: ClassVar[bool] = True
     actions_per_turn: ClassVar[int] = 1
 
     good: float = 0.8
@@ -106,8 +108,12 @@ class Bandit(SolvableEnvironment):
         choice = self.names[episode.arms.better]
         if rng.random() < self.imperfect:
             choice = rng.choice(self.names)
-        counts = " ".join(f"{self.names[arm]} {sum(episode.arms.payouts[arm])}" for arm in episode.arms.order)
-        thought = template_thought(rng) if rng.random() < self.template else f"{counts} pull {choice}"
+        if rng.random() < self.template:
+            return [(observation, format_reply([choice], template_in(self.thoughts, rng)))]
+        rows = [(self.names[arm], episode.arms.payouts[arm]) for arm in episode.arms.order]
+        thought = " ".join([*(f"{name} {sum(paid)}" for name, paid in rows), "pull", choice])
+        if self.thoughts == "english":
+            thought = bandit_thought(rows, choice, wording(rng))
         return [(observation, format_reply([choice], thought))]
 
     def full_rules(self) -> str:

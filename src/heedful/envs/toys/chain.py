@@ -15,9 +15,11 @@ from typing import ClassVar
 
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
-from heedful.envs.common.demonstrations import played_through, template_thought
+from heedful.envs.common.demonstrations import played_through
+from heedful.envs.common.english import template_in, wording
 from heedful.envs.common.knobs import check_range, check_share
 from heedful.envs.common.tasks import task_of
+from heedful.envs.toys.thoughts import chain_thought
 from heedful.types import Ending, Task
 
 UNREWARDED = "unrewarded"
@@ -63,6 +65,7 @@ class Chain(SolvableEnvironment):
     """
 
     name: ClassVar[str] = "chain"
+    english: ClassVar[bool] = True
     actions_per_turn: ClassVar[int] = 1
 
     modulus: int = 7
@@ -150,18 +153,23 @@ class Chain(SolvableEnvironment):
     def _demonstrated(self, link: Link, rng: random.Random) -> str:
         kind = rng.random()
         if kind < self.template:
-            return format_reply([str(link.states[-1])], template_thought(rng))
+            return format_reply([str(link.states[-1])], template_in(self.thoughts, rng))
         if kind < self.template + self.thoughtless:
             return format_reply([str(link.states[-1])], "")
         state = link.start
-        thought = str(state)
+        states = []
         for operation in link.operations:
             state = _apply(operation, state, self.modulus)
             if operation == self.operations[-1] and rng.random() < self.systematic:
                 state = (state + 1) % self.modulus
             if rng.random() < self.imperfect:
                 state = rng.randrange(self.modulus)
-            thought += f"{operation}{state}"
+            states.append(state)
+        if self.thoughts == "english":
+            thought = chain_thought(link.start, self.modulus, link.operations, states, wording(rng))
+        else:
+            filled = zip(link.operations, states, strict=True)
+            thought = "".join([str(link.start), *(f"{operation}{after}" for operation, after in filled)])
         return format_reply([str(state)], thought)
 
     def full_rules(self) -> str:
