@@ -6,9 +6,10 @@ import shlex
 from dataclasses import dataclass
 from typing import Annotated
 
-from heedful.configuration import CommandLine, Positional, Shown
+from heedful.configuration import CommandLine, Positional, Shown, to_json
 from heedful.console import SafeConsole
 from heedful.models.cache import SMOLLM2
+from heedful.run.evaluation import write_numbers
 from heedful.run.grow import grow_model, grow_settings
 from heedful.run.terminal import growth_table
 
@@ -46,6 +47,13 @@ def main(argv: list[str]) -> int:
     console.print(f"{settings.env.name}, {settings.tasks} tasks of {settings.split}", style="bold")
     console.print(growth_table(grown.before.metrics if grown.before else (), grown.after.metrics))
     console.print(f"model folder: {grown.folder}", soft_wrap=True)
+    if settings.json is not None:
+        about = {
+            "subject": f"{words.model} after its warm start",
+            "model": str(grown.folder),
+            "settings": {name: value for name, value in to_json(settings).items() if name != "json"},
+        }
+        write_numbers(settings.json, about, grown.after.metrics, grown.after.sequence)
     train = shlex.join(["heedful", "train", words.env, "--model", str(grown.folder)])
     console.print(f"train it: {train}", soft_wrap=True)
     return 0
