@@ -57,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `heedful` command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # for names and letters that it cannot show
+            # For names and letters that it cannot show. Lines of a long job reach a log file when they are written.
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)
     sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
 
 

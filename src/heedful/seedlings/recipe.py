@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
+from typing import Literal
 
 from heedful.training.lora_config import LoraConfig
 
@@ -94,6 +95,8 @@ class WarmStart:
     """Share of demonstrated thoughts that are fluent but do not depend on the state."""
     micro_batch_tokens: int = 2048
     """Most padded tokens in one forward and backward pass."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Type in which matrices are multiplied. Weights are float32. auto = bfloat16 where it is faster."""
     lora: LoraConfig = field(default_factory=LoraConfig)
     """LoRA of the warm start. Its additions are merged into the weights when it is done."""
     seed: int = 0

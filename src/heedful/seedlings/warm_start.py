@@ -27,7 +27,7 @@ from heedful.models.replies import Tags
 from heedful.protocols import Environment
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seedlings.demonstrations import batches, teacher
-from heedful.seedlings.fit import Fit, Progress, Schedule
+from heedful.seedlings.fit import Fit, Progress, Schedule, half_is_fast
 from heedful.seedlings.grow import shown_to_a_learner, versions
 from heedful.seedlings.recipe import WarmStart, key_of
 from heedful.seeds import derive
@@ -70,6 +70,7 @@ def warm_folder(recipe: WarmStart, beginner: Beginner) -> Path:
         "template options": dict(beginner.chat_options),
         "versions": versions(),
         "device": beginner.device.type,
+        "half": _half(recipe, beginner.device),
     }
     return cache_root() / "warm" / f"{beginner.env.name}-{key_of(tree)}"
 
@@ -100,7 +101,13 @@ def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Path, progre
     model, tokenizer = load_model(beginner.model, beginner.device)
     renderer = Renderer(tokenizer, beginner.tags, dict(beginner.chat_options), stop_ids(model), tools_of(beginner.env))
     adapters = Adapters(model, recipe.lora, derive(recipe.seed, "lora")) if recipe.lora.rank > 0 else None
-    fit = Fit(model, Schedule(recipe.steps, recipe.lr), recipe.micro_batch_tokens, share_beginning=True)
+    fit = Fit(
+        model,
+        Schedule(recipe.steps, recipe.lr),
+        recipe.micro_batch_tokens,
+        share_beginning=True,
+        half=_half(recipe, beginner.device),
+    )
     if copy.exists():
         fit.load(copy)
     window = longest_context(model)
@@ -119,6 +126,11 @@ def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Path, progre
                 raise StoppedBySignal(request.signal)
     learned = WholeWeights(model, adapters.merged()) if adapters else model
     keep(path, lambda folder: write_pretrained(folder, learned, tokenizer))
+
+
+def _half(recipe: WarmStart, device: torch.device) -> bool:
+    """Whether matrices are multiplied in bfloat16."""
+    return half_is_fast(device) if recipe.precision == "auto" else recipe.precision == "bfloat16"
 
 
 def _refuse_too_long(samples: list[TrainingSample], window: int | None, beginner: Beginner) -> None:
