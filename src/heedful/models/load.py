@@ -1,4 +1,4 @@
-"""Loading a causal language model and its tokenizer from a local path or a Hugging Face name.
+"""Loading a causal language model and its tokenizer by the name that the user gave.
 
 A model that cannot be sampled or scored exactly is refused here with a sentence.
 """

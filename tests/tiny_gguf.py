@@ -1,0 +1,120 @@
+"""GGUF files of a few thousand random weights, as llama.cpp's converter writes them, and the models they are from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from tokenizers import pre_tokenizers
+from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+
+from tiny_models import llama, qwen2
+
+SPECIAL = ("<|start|>", "<|end|>")
+USERS = "<tool>"
+WHOLE = "xyz"
+"""A token that no merge makes."""
+MERGES = ("Ġ Ġ", "1 2", "12 3", "a b", "Ġ ab", "' S")
+TOKENS = (
+    *SPECIAL,
+    *sorted(pre_tokenizers.ByteLevel.alphabet()),
+    *(merge.replace(" ", "") for merge in MERGES),
+    WHOLE,
+    USERS,
+)
+TYPES = [3 if token in SPECIAL else 4 if token == USERS else 1 for token in TOKENS]
+TEMPLATE = (
+    "{% for message in messages %}<|start|>{{ message['role'] }}\n{{ message['content'] }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+
+
+def model(kind: str = "llama") -> PreTrainedModel:
+    """A model of one of the architectures, in float32, with a vocabulary of TOKENS."""
+    if kind == "llama":
+        return llama(len(TOKENS)).float()
+    if kind == "qwen2":
+        return qwen2(len(TOKENS)).float()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        # transformers reads no size of the heads, and takes 128.
+        sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 128}
+        heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.3}
+        config = Qwen3Config(vocab_size=len(TOKENS), max_position_embeddings=1024, **sizes, **heads)
+        return Qwen3ForCausalLM(config).eval()
+
+
+def write(
+    path: Path,
+    kind: str = "llama",
+    cut: str = "smollm",
+    packed: bool = False,
+    settings: dict[str, Any] | None = None,
+    tensors: dict[str, Any] | None = None,
+) -> Path:
+    """Write `model(kind)` into a GGUF file. `settings` and `tensors` replace what it has (None: leave out)."""
+    found = model(kind)
+    writer = gguf.GGUFWriter(path, kind)
+    for name, value in (_settings(found.config, kind, cut) | (settings or {})).items():
+        if value is not None:
+            _add(writer, name, value)
+    for name, array in (_tensors(found, kind) | (tensors or {})).items():
+        if array is None:
+            continue
+        if packed and array.ndim == 2 and array.shape[1] % 32 == 0:
+            block = gguf.GGMLQuantizationType.Q4_1
+            writer.add_tensor(name, gguf.quants.quantize(array, block), raw_dtype=block)
+        else:
+            writer.add_tensor(name, array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _settings(config: Any, kind: str, cut: str) -> dict[str, Any]:
+    return {
+        "general.license": "apache-2.0",
+        f"{kind}.block_count": config.num_hidden_layers,
+        f"{kind}.context_length": config.max_position_embeddings,
+        f"{kind}.embedding_length": config.hidden_size,
+        f"{kind}.feed_forward_length": config.intermediate_size,
+        f"{kind}.attention.head_count": config.num_attention_heads,
+        f"{kind}.attention.head_count_kv": config.num_key_value_heads,
+        f"{kind}.attention.layer_norm_rms_epsilon": float(config.rms_norm_eps),
+        f"{kind}.rope.freq_base": float(config.rope_parameters["rope_theta"]),
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": cut,
+        "tokenizer.ggml.tokens": list(TOKENS),
+        "tokenizer.ggml.token_type": list(TYPES),
+        "tokenizer.ggml.merges": list(MERGES),
+        "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.eos_token_id": 1,
+        "tokenizer.chat_template": TEMPLATE,
+    }
+
+
+def _add(writer: gguf.GGUFWriter, name: str, value: Any) -> None:
+    adders = {int: writer.add_uint32, float: writer.add_float32, bool: writer.add_bool, str: writer.add_string}
+    adders.get(type(value), writer.add_array)(name, value)
+
+
+def _tensors(found: PreTrainedModel, kind: str) -> dict[str, Any]:
+    config: Any = found.config
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[kind.upper()], config.num_hidden_layers)
+    tensors = {}
+    for name, tensor in found.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        array = tensor.numpy()
+        if kind == "llama" and ("q_proj" in name or "k_proj" in name):
+            heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
+            # llama.cpp turns neighbouring numbers of a head where transformers turns its halves.
+            halves = array.reshape(heads, 2, array.shape[0] // heads // 2, *array.shape[1:])
+            array = halves.swapaxes(1, 2).reshape(array.shape)
+        tensors[names.get_name(name, try_suffixes=(".weight", ".bias"))] = np.ascontiguousarray(array)
+    return tensors
