@@ -8,6 +8,7 @@ import itertools
 import random
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -320,3 +321,13 @@ def test_terse_demonstrations_are_those_of_the_version_without_english(env: Any)
     rng = random.Random(11)
     pairs = itertools.chain.from_iterable(terse.demonstrate(terse.task(seed), rng) for seed in range(50))
     assert hashlib.sha256(repr(list(pairs)).encode()).hexdigest()[:16] == TERSE[env.name]
+
+
+def test_the_examples_of_the_documentation_are_real() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^(\w+) (\d+): (<think>.*)$", page.partition("### Thoughts in English")[2], re.M)
+    assert {name for name, _, _ in examples} == set(IN_ENGLISH)
+    for name, seed, reply in examples:
+        made: Any = ENVIRONMENTS[name]
+        env = made(thoughts="english")
+        assert env.demonstrate(env.task(int(seed)), random.Random(0))[0][1] == reply
