@@ -259,6 +259,12 @@ def test_a_window_names_another_seedling_only_where_it_cuts_an_episode() -> None
     assert lies(Context(0), ECHO) == place(env=ECHO)  # one turn: nothing to forget
 
 
+def test_how_thoughts_are_written_names_another_seedling_only_in_english() -> None:
+    earlier = {knob: value for knob, value in to_json(LAKE).items() if knob != "thoughts"}
+    assert seedling_path(TINY, LAKE, earlier, TAGS) == place(env=LAKE)  # as it was named before there was this knob
+    assert place(env=replace(LAKE, thoughts="english")) != place(env=LAKE)
+
+
 def test_the_cache_follows_the_environment_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HEEDFUL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))

@@ -36,7 +36,7 @@ def english_thought(problem: Problem, terms: Sequence[Term], words: random.Rando
     for later, term in enumerate(told):
         openings = ("Next", "Another way:", "Instead,", "Now") if later else ("I try", "I compute", "I take")
         value = term.value
-        found = (f"and {value} is the target.", f"which is the target {value}.", f"so {value} is reached.")
+        found = (f"and {value} is the target.", f"which is the target {value}.", f"and {value} is reached.")
         missed = (f"but {value} is not {target}.", f"which is not {target}.", f"and {value} misses {target}.")
         steps = joint.join(term.steps or (term.text,))
         said.append(f"{words.choice(openings)} {steps}, {words.choice(found if value == target else missed)}")

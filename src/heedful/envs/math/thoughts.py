@@ -35,7 +35,7 @@ def solved_thought(question: str, steps: Sequence[WorkedStep], words: random.Ran
         for step in steps
     ]
     joint = words.choice((", then ", ". Then ", "; next "))
-    first = words.choice(("", "I compute ", "first ", "I work it out: "))
+    first = words.choice(("", "step by step: ", "first ", "I work it out: "))
     answer = phrase(words, ("The answer is", "My answer is", "I answer", "I end with", "The result is"))
     asks = question[question.rfind(". ") + 2 :] if ". " in question else question
     return f"{given} {numbers}. {asked} {asks} {sentence(first + joint.join(told))}. {answer} {steps[-1].result}."
