@@ -95,6 +95,13 @@ def test_the_episodes_are_the_same_with_workers_and_without(env: Any) -> None:
     assert len({repr(trajectory.turns) for group in alone for trajectory in group.trajectories}) > 6
 
 
+def test_a_worker_starts_without_the_numerical_libraries(shared_pool: WorkerPool) -> None:
+    for process in shared_pool.process_ids():
+        loaded = Path(f"/proc/{process}/maps").read_text()
+        assert "python" in loaded
+        assert not [name for name in ("numpy", "scipy", "torch") if name in loaded]
+
+
 @pytest.mark.parametrize(
     "word", ["raise", "exit", *(f"strange {kind}" for kind in ("none", "nan", "outcome", "ending", "actions", "text"))]
 )

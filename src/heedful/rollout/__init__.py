@@ -1,20 +1,27 @@
 """Rollouts: a policy plays the episodes of an environment. Torch-free.
 
 groups = LockStep()(policy, Request(env.episode, tasks, group_size=8, max_turns=env.turns))
+
+Importing this package loads none of its modules. So a worker process of an environment, which needs one of them, starts
+without numpy and scipy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from heedful.rollout.asynchronous import Asynchronous
-from heedful.rollout.context import FULL_HISTORY, Context
-from heedful.rollout.lock_step import LockStep
-from heedful.rollout.overlong import shape_overlong
-from heedful.rollout.player import Player
-from heedful.rollout.refill import Collection, collect_until_enough
-from heedful.rollout.request import Collector, Request
-from heedful.rollout.workers import isolated
+from heedful.exports import lazily
+
+if TYPE_CHECKING:
+    from heedful.rollout.asynchronous import Asynchronous
+    from heedful.rollout.collectors import COLLECTORS
+    from heedful.rollout.context import FULL_HISTORY, Context
+    from heedful.rollout.lock_step import LockStep
+    from heedful.rollout.overlong import shape_overlong
+    from heedful.rollout.player import Player
+    from heedful.rollout.refill import Collection, collect_until_enough
+    from heedful.rollout.request import Collector, Request
+    from heedful.rollout.workers import isolated
 
 __all__ = [
     "COLLECTORS",
@@ -31,5 +38,20 @@ __all__ = [
     "shape_overlong",
 ]
 
-COLLECTORS: Mapping[str, type] = {"lock_step": LockStep, "async": Asynchronous}
-"""Collectors by the name that configurations and the command line use."""
+__getattr__ = lazily(
+    __name__,
+    {
+        "COLLECTORS": "heedful.rollout.collectors",
+        "FULL_HISTORY": "heedful.rollout.context",
+        "Asynchronous": "heedful.rollout.asynchronous",
+        "Collection": "heedful.rollout.refill",
+        "Collector": "heedful.rollout.request",
+        "Context": "heedful.rollout.context",
+        "LockStep": "heedful.rollout.lock_step",
+        "Player": "heedful.rollout.player",
+        "Request": "heedful.rollout.request",
+        "collect_until_enough": "heedful.rollout.refill",
+        "isolated": "heedful.rollout.workers",
+        "shape_overlong": "heedful.rollout.overlong",
+    },
+)

@@ -128,7 +128,6 @@ def largest_shift(points: Sequence[Point], design: Design) -> Shift | None:
     if count < design.baseline + design.confirm:
         return None
     value = np.array([point.value for point in points])
-    correlation = max(design.correlation, _correlation(value, design) if design.estimated else 0.0)
     total = np.concatenate([[0.0], np.cumsum(value)])
     split = np.arange(design.baseline, count - design.confirm + 1)[:, None]
     start = np.arange(split.max() - design.baseline + 1)[None, :]
@@ -138,17 +137,18 @@ def largest_shift(points: Sequence[Point], design: Design) -> Shift | None:
     matters = np.full_like(before, design.least)
     if design.relative:
         matters = np.maximum(design.least * np.abs(before), design.floor)
+    last = value[count - design.confirm :]
+    latest = last.min() - before if design.direction == "up" else before - last.max()
+    eligible = (start <= split - design.baseline) & (worse > 0) & (worse >= matters) & (latest >= matters)
+    if not eligible.any():  # so it is of most series, and their variances need not be known
+        return None
+    correlation = max(design.correlation, _correlation(value, design) if design.estimated else 0.0)
     (old, new), freedom = _variances(points, start, split, (_TRUST * matters) ** 2, correlation)
     of_means = _variance_of_means(count, correlation)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = worse / np.sqrt(old * of_means[before_n] + new * of_means[after_n])
     if freedom is not None:
         z = -ndtri(stdtr(freedom, -z))
-    last = value[count - design.confirm :]
-    latest = last.min() - before if design.direction == "up" else before - last.max()
-    eligible = (start <= split - design.baseline) & (worse > 0) & (worse >= matters) & (latest >= matters)
-    if not eligible.any():
-        return None
     row, column = np.unravel_index(int(np.argmax(np.where(eligible, z, -np.inf))), z.shape)
     first, since = int(start[0, column]), int(split[row, 0])
     mean, half = float(after[row, 0]), _NORMAL * math.sqrt(float(new[row, column] * of_means[after_n[row, 0]]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from heedful.diagnostics.alarms.conditions import Beyond, Change, Condition, Rule, sibling
@@ -224,6 +225,7 @@ def change_scores(
     return scores
 
 
+@lru_cache(maxsize=1 << 14)
 def stands_for(pattern: str, name: str) -> bool:
     """Whether `name` is the metric, or that of one environment of a mixed batch, or as another scorer sees it."""
     if name == pattern:
