@@ -14,13 +14,15 @@ The packages below are loaded when they are first named: `heedful.filters`, `hee
 Importing heedful itself loads neither torch nor numpy.
 """
 
-from __future__ import annotations
+from heedful.import_path import leave_working_directory
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+leave_working_directory()  # before any other import; `from __future__` would be one, too
 
-from heedful.exports import lazily
-from heedful.version import __version__ as __version__
+from importlib import import_module  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+from heedful.exports import lazily  # noqa: E402
+from heedful.version import __version__ as __version__  # noqa: E402
 
 if TYPE_CHECKING:
     from heedful.auditing import audit

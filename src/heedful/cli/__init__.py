@@ -55,6 +55,7 @@ KEPT = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `heedful` command."""
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # For names and letters that it cannot show. Lines of a long job reach a log file when they are written.
@@ -74,14 +75,14 @@ def run(argv: Sequence[str]) -> int:
     if name not in COMMANDS:
         complain(f"heedful: there is no command {cut(name, 100)!r}; expected one of {', '.join(COMMANDS)}.")
         return 2
-    if name != "train" and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
+    if name != "train" and os.environ.get("WORLD_SIZE", "1") != "1" and "RANK" in os.environ:
         complain(
             f"heedful: only `heedful train` runs as several processes, found `heedful {name}` started by torchrun in "
             f"{os.environ['WORLD_SIZE']}; start it without."
         )
         return 2
     # A typed or trusted module:Class is looked for in the current folder, too. Nothing else is.
-    with end_at_once(), _cleaned_warnings(), trusting(folder=os.getcwd()):
+    with end_at_once(), _cleaned_warnings(), trusting(folder=current_folder()):
         return _run(name, list(rest))
 
 
@@ -107,6 +108,28 @@ def _run(name: str, rest: list[str]) -> int:
             raise
         complain(f"heedful: {_process()}{error or type(error).__name__}")
         return 2
+
+
+def current_folder() -> str | None:
+    """The working directory. `None` if it was deleted."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
+
+
+def open_closed_streams() -> None:
+    """Open the null device in the place of each standard stream that is closed.
+
+    Otherwise the next file that is opened gets its number, and what libraries print is written into that file.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 @contextmanager

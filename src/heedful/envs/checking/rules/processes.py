@@ -95,7 +95,8 @@ def _asked(request: Request, number: int, folder: Path, expected: _Expected) -> 
         "PYTHONHASHSEED": str(number + 1),
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
     }
-    command = [sys.executable, "-m", "heedful.envs.checking.elsewhere", str(question), str(answer)]
+    # -P: the working directory is searched where this process searches it, and not before all else.
+    command = [sys.executable, "-P", "-m", "heedful.envs.checking.elsewhere", str(question), str(answer)]
     try:
         ended = subprocess.run(
             command,

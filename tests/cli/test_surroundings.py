@@ -1,0 +1,82 @@
+"""The process that a command finds itself in: the folder, the streams and the variables that others have prepared."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import heedful
+
+SOURCE = str(Path(heedful.__file__).parents[1])
+
+TAKEN = ("__future__", "dataclasses", "json", "re", "rich", "shutil", "torch", "typing")
+"""Modules that heedful imports, the first of them in its first lines."""
+
+
+def _ended(words: list[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """`python WORDS` in `folder`, as an installed heedful is started: its source alone is on the path."""
+    environment = {**os.environ, "PYTHONPATH": SOURCE, **more}
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.fixture
+def taken(tmp_path: Path) -> Path:
+    """A folder whose files have the names of libraries."""
+    for name in (*TAKEN, "heedful"):
+        (tmp_path / f"{name}.py").write_text("open('ran.txt', 'w').write(__name__)\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", ["-m heedful", "-mheedful", "-um heedful", "-m heedful.sandbox"])
+def test_python_m_takes_no_library_from_the_working_directory(words: str, taken: Path) -> None:
+    (taken / "heedful.py").unlink()  # -m itself takes this one, which nothing in heedful can change
+    ended = _ended([*words.split(), "--help"], taken)
+    assert ended.returncode == 0, ended.stderr
+    assert "usage" in ended.stdout
+    assert not (taken / "ran.txt").exists()
+
+
+def test_a_module_of_somebody_else_that_imports_heedful_keeps_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "__init__.py").write_text("import heedful")
+    (tmp_path / "theirs" / "main.py").write_text("import beside")
+    (tmp_path / "beside.py").write_text("print('found')")
+    assert _ended(["-m", "theirs.main"], tmp_path).stdout == "found\n"
+
+
+def test_the_other_processes_of_a_check_take_nothing_from_the_working_directory(taken: Path) -> None:
+    ended = _ended(["-P", "-m", "heedful", "check-env", "echo", "--quick"], taken)
+    assert not (taken / "ran.txt").exists()
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_a_deleted_working_directory_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    words = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, [sys.executable, '-m', 'heedful', 'envs'])"
+    ended = _ended(["-c", words], tmp_path / "gone")
+    assert ended.returncode == 0, ended.stderr
+    assert "frozen_lake" in ended.stdout
+
+
+def test_a_closed_standard_input_ends_a_game_as_its_end_does(tmp_path: Path) -> None:
+    words = "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, '-m', 'heedful', 'play', 'echo'])"
+    ended = _ended(["-c", words], tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_nothing_is_opened_under_the_number_of_a_closed_stream(tmp_path: Path) -> None:
+    words = "import os; from heedful.cli import open_closed_streams; [os.close(number) for number in (0, 1, 2)]; "
+    words += "open_closed_streams(); file = os.open('kept', os.O_RDWR | os.O_CREAT); os._exit(file)"
+    assert _ended(["-P", "-c", words], tmp_path).returncode > 2
+
+
+def test_a_number_of_processes_that_is_none_ends_in_a_sentence(tmp_path: Path) -> None:
+    ended = _ended(["-m", "heedful", "envs"], tmp_path, WORLD_SIZE="many", RANK="0")
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert "many" in ended.stderr
