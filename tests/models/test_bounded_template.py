@@ -181,6 +181,17 @@ def test_a_plain_template_gives_the_text_of_transformers(name: str, options: dic
     assert chat_template_utils._compile_jinja_template is bounded_template._transformers_compiles
 
 
+def test_a_template_that_writes_the_date_gives_the_same_text_on_every_day(templated: Any) -> None:
+    templated.chat_template = "{{ strftime_now('%Y-%m-%d %H:%M') }} {{ messages[1].content }}"
+    assert render_chat(templated, MESSAGES, {}) == "2024-07-26 00:00 What is 2 + 2?\n"
+
+
+def test_a_template_that_draws_at_random_is_refused(templated: Any) -> None:
+    templated.chat_template = "{{ ['a', 'b']|random }}"
+    with pytest.raises(TemplateError, match="No filter named 'random'"):
+        render_chat(templated, MESSAGES, {})
+
+
 def test_a_long_conversation_is_well_within_the_budget(templated: Any) -> None:
     turns = [MESSAGES[1], MESSAGES[2]] * 1000
     long = [*turns, {"role": "user", "content": "word " * 400_000}]

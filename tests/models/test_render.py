@@ -212,6 +212,59 @@ def test_another_stop_id_stands_for_the_end_of_turn():
     assert not read(renderer, sampled).cut
 
 
+TURNS = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{% endfor %}<|assistant|>{{ '\\n' }}"
+TWO_ENDS = CHATML.replace("<|im_end|>", "{% if m.role == 'assistant' %}<|eot|>{% endif %}<|im_end|>")
+
+
+def ended_by(renderer: Renderer, token: int | None) -> Prompt:
+    """The prompt after a reply that the sampler ended with this id."""
+    ids = (*renderer.as_sampled("<think>go</think>")[:-1], *([] if token is None else [token]))
+    messages = (FIRST[1], Message("assistant", "", ids), Message("user", "P"))
+    return renderer.next_prompt(Conversation("k", messages))
+
+
+def test_a_header_that_ends_the_turn_is_written_after_every_other_stop_id():
+    tokenizer = make_tokenizer(TURNS, special=("<|user|>", "<|assistant|>"))
+    end, user = encode(tokenizer, "<|end|><|user|>")
+    renderer = Renderer(tokenizer, stop_ids=[end, user])
+    after = "\nP<|assistant|>\n<think>"
+    assert renderer.end_of_turn_id == user
+    assert ended_by(renderer, user).text == after
+    assert ended_by(renderer, end).text == "<|user|>" + after
+    assert ended_by(renderer, None).text == "<|user|>" + after
+    assert ended_by(renderer, end).ids == (user, *ended_by(renderer, user).ids)
+
+
+def test_a_stop_id_that_the_template_writes_after_the_end_of_turn_is_not_written_twice():
+    tokenizer = make_tokenizer(TWO_ENDS)
+    first, second = encode(tokenizer, "<|eot|><|im_end|>")
+    renderer = Renderer(tokenizer, stop_ids=[second])
+    after = "\n<|im_start|>user\nP<|im_end|>\n<|im_start|>assistant\n<think>"
+    assert renderer.end_of_turn_id == first
+    assert ended_by(renderer, first).text == "<|im_end|>" + after
+    assert ended_by(renderer, second).text == after
+    assert ended_by(renderer, None).text == "<|eot|><|im_end|>" + after
+    assert ended_by(renderer, second).ids == ended_by(renderer, None).ids[2:]
+
+
+def test_a_default_system_message_does_not_make_the_end_of_turn_a_header():
+    tokenizer = make_tokenizer(DEFAULT_SYSTEM)
+    end = encode(tokenizer, "<|end|>")[0]
+    renderer = Renderer(tokenizer, stop_ids=[end])
+    assert ended_by(renderer, end).text.startswith("\n<|im_start|>user")
+
+
+def test_white_space_before_the_end_of_a_reply_stays_where_the_template_strips_it():
+    tokenizer = make_tokenizer(HEADERS)
+    renderer = Renderer(tokenizer, Tags(force=False))
+    reply = renderer.as_sampled("Up \n")
+    messages = (*FIRST, Message("assistant", "Up \n", reply), Message("user", " P\n"))
+    ids = renderer.context_ids(Conversation("k", messages))
+    assert whole(tokenizer, messages).count("Up<|eot|>") == 1
+    text = decode(tokenizer, ids)
+    assert text.endswith("Up \n<|eot|><|head|>user<|/head|>\n\nP<|eot|><|head|>assistant<|/head|>\n\n")
+
+
 def test_a_reply_without_any_id_is_followed_by_the_end_of_turn():
     renderer = Renderer(make_tokenizer(CHATML))
     conversation = Conversation("k", (*FIRST, Message("assistant", "<think>", ()), Message("user", "P")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from tests.models.test_render import CHATML, HEADERS, decode, make_tokenizer, re
 
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
-from heedful.types import Conversation, Message, Prompt, Span, Tool
+from heedful.types import Conversation, Message, Prompt, Span
 from tool_toy import TOOLS
 
 HERMES = (
@@ -158,33 +157,3 @@ def test_a_forced_thought_ends_at_its_tag():
         False,
     )
     assert reply.prompt == Prompt("", ())
-
-
-TRL = Path("trl", "chat_templates")
-ACCEPTED = {"llama3_1", "llama3_2", "qwen2_5", "qwen3", "qwen3_instruct_2507", "qwen3_vl"}
-REFUSED = {"gemma3", "glm4moe", "gptoss", "lfm2", "llama3", "phi3", "qwen2_5_vl", "qwen3_6", "deepseekv3"}
-
-
-def published(name: str) -> str:
-    trl = pytest.importorskip("trl", reason="the templates are those that the package trl ships: heedful[trl]")
-    return (Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("name", sorted(ACCEPTED))
-def test_published_templates_of_both_forms_are_accepted(name):
-    special = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
-    tool = Tool("search", "Search.", TOOLS[0].parameters, "search[{}]")
-    renderer = Renderer(make_tokenizer(published(name), special=special), Tags(force=False), tools=(tool,))
-    assert renderer.result_role == "tool"
-    text = renderer.next_prompt(conversation(renderer, CALL, Message("tool", "found elm"))).text
-    assert text.count("found elm") == 1
-    assert "search" not in text
-
-
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_published_templates_without_tools_or_of_other_forms_are_refused(name):
-    special = ("<|start|>", "<|channel|>", "<|message|>", "<|eot_id|>", "<end_of_turn>")
-    tokenizer = make_tokenizer(published(name), special=special)
-    tokenizer.bos_token = "<|begin|>"
-    with pytest.raises(ValueError, match=r"Expected a chat template that (writes|tells)"):
-        Renderer(tokenizer, tools=TOOLS)

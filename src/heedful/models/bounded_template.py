@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from datetime import datetime
 from functools import lru_cache, wraps
 from types import GeneratorType
 from typing import Any, cast
@@ -29,6 +30,9 @@ ITEM = 50
 """Characters that an item of a list is counted as: it takes as long to visit."""
 SECONDS = 5.0
 """CPU time of one rendering."""
+DATE = datetime(2024, 7, 26)
+"""The date for templates that write one. Llama 3.2 writes it where there is no clock. With the clock's date, a run that
+is repeated or resumed on another day would have other prompts."""
 LONGEST_SOURCE = 1_000_000
 """Characters of a template."""
 
@@ -47,7 +51,8 @@ _READS_WHOLE = {
 }
 """Filters that read all that is inside of a list, not only its length."""
 _READS_NOTHING = {"length", "count", "first", "last", "default", "d"}
-_REMOVED = {"filters": ("urlize", "pprint"), "globals": ("lipsum",)}
+_REMOVED = {"filters": ("urlize", "pprint", "random"), "globals": ("lipsum",)}
+"""What costs too much, and what draws from the shared random generator."""
 
 
 class TooExpensive(TemplateError):
@@ -87,8 +92,8 @@ def render_chat(
 ) -> str:
     """The messages through the tokenizer's chat template, with a generation prompt. `tools`: schemas of functions.
 
-    The same text as `tokenizer.apply_chat_template`. Raises TemplateError for a template that is wrong, that refuses
-    the messages, or that exceeds its budget.
+    The same text as `tokenizer.apply_chat_template`, but for the date, which is `DATE`. Raises TemplateError for a
+    template that is wrong, that refuses the messages, or that exceeds its budget.
     """
     seam: Any = chat_template_utils
     given = sum(len(str(value)) for message in (*messages, *tools) for value in message.values())
@@ -186,6 +191,7 @@ def _environment() -> Any:
     made.filters |= {"heedful_concat": _concat, "heedful_compared": _compared, "heedful_cut": _cut}
     made.tests = {name: _paid_test(test) for name, test in base.tests.items()}
     made.globals = {n: value for n, value in base.globals.items() if n not in _REMOVED["globals"]}
+    made.globals["strftime_now"] = strftime_now
     made.heedful_step = _step
     return made
 
@@ -237,6 +243,11 @@ def _pay(size: int, steps: int = 0) -> None:
     budget = _budget.get()
     if budget is not None:
         budget.pay(size, steps)
+
+
+def strftime_now(form: str) -> str:
+    """`DATE` in place of the clock. Has the name that its budget knows."""
+    return DATE.strftime(form)
 
 
 def _step(written: int) -> str:

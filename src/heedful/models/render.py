@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from heedful.models.replies import ReplyParser, Tags
 from heedful.models.tool_templates import ResultRole, examine_tools
+from heedful.models.turn_ends import TurnEnds, find_turn_ends
 from heedful.types import Conversation, Message, Prompt, Reply, Tool
 
 Texts = tuple[tuple[str, str], ...]
@@ -96,11 +97,10 @@ class Renderer:
         self.opening: str = self._template_opening or (tags.open if tags.force else "")
         """The opening tag at the end of every prompt, with the text that the template writes after it. Empty if the
         policy has to sample the tag."""
-        glue = self._check_template()
-        self.end_of_turn_id: int = self._find_end_of_turn(glue, stop_ids)
+        self._ends = self._find_ends(self._check_template(), stop_ids)
+        self.end_of_turn_id: int = self._ends.token
         """The token with which the template ends an assistant message."""
-        self._end_of_turn = self._decode([self.end_of_turn_id])
-        self.stop_ids: frozenset[int] = frozenset(stop_ids) | {self.end_of_turn_id}
+        self.stop_ids: frozenset[int] = self._ends.stop_ids
         """The ids that end a reply: the given ones and the template's end-of-turn token."""
         self._parser = ReplyParser(self._decode, tags, self.stop_ids, calls=bool(self.tools))
         if self.result_role == "tool":
@@ -118,15 +118,19 @@ class Renderer:
     def glue(self, messages: Sequence[Message], ended: bool) -> Prompt:
         """The glue: all ids between the sampled ids and the next reply, generation prompt included.
 
-        `ended`: whether the last sampled id is a stop id, which then is the end of turn. Otherwise the glue begins with
-        the end-of-turn token, which is never trained.
+        `ended`: whether the last sampled id is the end of turn. Otherwise the glue begins with that token, which is
+        then never trained.
         """
+        return self._glue_after(messages, int(ended))
+
+    def _glue_after(self, messages: Sequence[Message], written: int) -> Prompt:
+        """The glue without its first ids, as many as `TurnEnds.written` says."""
         if not messages or any(message.role == "assistant" for message in messages):
             raise ValueError(
                 f"Expected one or more messages between two replies, none of them the assistant's, found roles "
                 f"{[message.role for message in messages]}. Give every sampled reply its ids and its observation."
             )
-        return self._glue(self._texts(messages), ended)
+        return self._glue(self._texts(messages), written)
 
     def next_prompt(self, conversation: Conversation) -> Prompt:
         """The ids to append for this conversation: `start` before the first sampled reply, `glue` after one.
@@ -143,7 +147,7 @@ class Renderer:
             return replace(start, restarts=True) if conversation.restarts else start
         if conversation.restarts:
             return self._window(messages, sampled)
-        return self.glue(messages[sampled[-1] + 1 :], self._ended(messages[sampled[-1]]))
+        return self._glues(messages, sampled[-1:])[0]
 
     def context_ids(self, conversation: Conversation) -> tuple[int, ...]:
         """All ids before the next sampled id."""
@@ -186,7 +190,7 @@ class Renderer:
             reply = messages[position]
             ids += reply.ids or ()
             # After a cut reply the glue begins with the end-of-turn token, which is no part of the observation.
-            history = len(ids) + (0 if self._ended(reply) else 1)
+            history = len(ids) + (0 if self._ends.written(reply.ids or ()) else 1)
             ids += glue.ids
             text += self._decode(reply.ids or ()) + glue.text
         return Prompt(text, tuple(ids), restarts=True, history=history)
@@ -194,27 +198,27 @@ class Renderer:
     def _glues(self, messages: Sequence[Message], sampled: Sequence[int]) -> list[Prompt]:
         """The glue after each sampled reply."""
         bounds = zip(sampled, [*sampled, len(messages)][1:], strict=True)
-        return [self.glue(messages[at + 1 : end], self._ended(messages[at])) for at, end in bounds]
-
-    def _ended(self, reply: Message) -> bool:
-        return not self.stop_ids.isdisjoint((reply.ids or ())[-1:])
+        return [
+            self._glue_after(messages[at + 1 : end], self._ends.written(messages[at].ids or ())) for at, end in bounds
+        ]
 
     def _make_start(self, texts: Texts) -> Prompt:
         text = self._open(self._render(texts))
         return Prompt(text, self._encode(text))
 
-    def _make_glue(self, texts: Texts, ended: bool) -> Prompt:
+    def _make_glue(self, texts: Texts, written: int) -> Prompt:
         text = self._open(self._glue_text(texts))
         ids = self._encode(text)
-        if ids[0] != self.end_of_turn_id or not text.startswith(self._end_of_turn):
+        held = self._decode(ids[: max(1, written)])
+        if ids[: max(1, written)] != self._ends.run[: max(1, written)] or not text.startswith(held):
             raise ValueError(
-                f"Expected the text between two replies to begin with {self._end_of_turn!r}, found {text[:40]!r}: the "
+                f"Expected the text between two replies to begin with {self._ends.text!r}, found {text[:40]!r}: the "
                 f"chat template ends a reply differently before roles {[role for role, _ in texts]}. Use a template "
                 f"that ends every assistant message with the same token."
             )
         # The end of turn is tokenised with the rest and then dropped. A token that includes the whitespace after it
         # would leave that whitespace in the text if the rest were tokenised alone.
-        return Prompt(text[len(self._end_of_turn) :], ids[1:]) if ended else Prompt(text, ids)
+        return Prompt(text[len(held) :], ids[written:]) if written else Prompt(text, ids)
 
     def _glue_text(self, texts: Texts) -> str:
         rendered = self._render((("user", _QUESTION), ("assistant", _MARK), *texts))
@@ -299,17 +303,10 @@ class Renderer:
                 f"after an assistant's content does not depend on that content or its position."
             )
 
-    def _find_end_of_turn(self, glue: str, stop_ids: Collection[int]) -> int:
-        token = next(iter(self._encode(glue)), -1)
-        atomic = {*self.tokenizer.all_special_ids, *self.tokenizer.get_added_vocab().values(), *stop_ids}
-        text = self._decode([token]) if token in atomic else ""
-        if not text.strip() or not glue.startswith(text):
-            raise ValueError(
-                f"Expected the chat template to end an assistant message with one special token, but after its content "
-                f"comes {glue[:40]!r}, which this tokenizer does not begin with a special or stop token. Add the "
-                f"template's end-of-turn text to the tokenizer as a special token, or end messages with its eos token."
-            )
-        return token
+    def _find_ends(self, glue: str, stop_ids: Collection[int]) -> TurnEnds:
+        special = {*self.tokenizer.all_special_ids, *self.tokenizer.get_added_vocab().values()}
+        prompt = self._render((("user", _QUESTION),))
+        return find_turn_ends(glue, prompt, _QUESTION, self._encode, self._decode, special, stop_ids)
 
     def _check_tags(self) -> None:
         for field in fields(self.tags):
