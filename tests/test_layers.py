@@ -54,6 +54,7 @@ NEEDS_TORCH = {
     "models.attention",
     "models.bounded_template",
     "models.exactness",
+    "models.fast_linear",
     "models.folders",
     "models.gguf",
     "models.gguf_tokenizer",

@@ -11,6 +11,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.models.attention import refuse_unless_plain_causal
+from heedful.models.fast_linear import quicken
 from heedful.models.folders import read_model, read_tokenizer
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -19,7 +20,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def load_model(
     name: str, device: torch.device, dtype: str = "float32"
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A model in evaluation mode on `device`, with its tokenizer.
+    """A model in evaluation mode on `device`, with its tokenizer. Its linear layers are those of `fast_linear.quicken`.
 
     Raises:
         ValueError: there is no such model, it is not a causal language model, or its attention is not plain causal.
@@ -29,6 +30,7 @@ def load_model(
     refuse_unless_plain_causal(model)
     tokenizer = read_tokenizer(name, remedy)
     cast(torch.nn.Module, model).to(device)
+    quicken(model)
     return model, tokenizer
 
 
