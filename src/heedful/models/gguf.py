@@ -161,7 +161,8 @@ def _refuse_unread(file: GgufFile) -> None:
     layers = settings.get(f"{kind}.block_count")
     if type(layers) is not int or not 1 <= layers <= MOST_LAYERS:
         raise ValueError(f"its {kind}.block_count is {layers!r}, expected 1 to {MOST_LAYERS:,} layers")
-    known = {*GGUF_CONFIG_MAPPING[kind], *_UNREAD}
+    mapping: Any = GGUF_CONFIG_MAPPING
+    known = {*mapping[kind], *_UNREAD}
     for name, value in settings.items():
         owner, _, rest = name.partition(".")
         harmless = rest == "rope.scaling.type" and value == "none"

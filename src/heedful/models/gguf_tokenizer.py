@@ -140,7 +140,7 @@ def _frame(tokenizer: Tokenizer, file: GgufFile, cut: Cut, named: Mapping[str, s
     """Begin and end texts with their tokens, where the file asks for it."""
     begin = named["bos_token"] if file.settings.get("tokenizer.ggml.add_bos_token", cut.begins) else None
     end = named["eos_token"] if file.settings.get("tokenizer.ggml.add_eos_token", False) else None
-    steps = [processors.ByteLevel(trim_offsets=False)]
+    steps: list[processors.PostProcessor] = [processors.ByteLevel(trim_offsets=False)]
     if begin is not None or end is not None:
         single = [piece for piece in (begin, "$A", end) if piece is not None]
         double = [piece for piece in (begin, "$A", end, begin, "$B", end) if piece is not None]
