@@ -13,6 +13,7 @@ import atexit
 import json
 import os
 import runpy
+import shutil
 import signal
 import socket
 import struct
@@ -22,7 +23,7 @@ import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 _LENGTH = struct.Struct("!I")
 
@@ -90,6 +91,22 @@ class WarmProcess:
         return int(struct.unpack("!q", raw)[0]) if len(raw) == 8 else None
 
 
+def in_place_of_popen(words: Sequence[str], stdout: IO[bytes], **options: object) -> WarmProcess:
+    """Stands in for `subprocess.Popen` of `python ... -m MODULE ...`, whose output goes to an open file.
+
+    `options`, such as the session and the inherited descriptors, belong to a cold start alone.
+    """
+    process = WarmProcess(words[words.index("-m") :], Path.cwd(), os.environ)
+    log = os.fdopen(os.dup(stdout.fileno()), "wb")
+
+    def copy() -> None:
+        with log:
+            shutil.copyfileobj(process.stdout.buffer, log)
+
+    threading.Thread(target=copy, daemon=True).start()
+    return process
+
+
 def _readable(descriptor: int, timeout: float | None) -> bool:
     import select
 
@@ -140,9 +157,15 @@ def main(descriptor: int) -> None:
 
     torch.set_num_threads(1)
     import heedful.auditing
+    import heedful.cli.train
+    import heedful.policies.hf
     import heedful.report
     import heedful.run.loop
+    import heedful.run.train
     import heedful.studies.runner  # noqa: F401
+    from heedful.diagnostics.text import load_text_judge
+
+    load_text_judge()
 
     line = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)

@@ -172,7 +172,7 @@ def test_trust_covers_exactly_the_module_that_it_names(
 
 def test_trust_without_a_module_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["eval", "echo", "--trust"]) == 2
-    assert "--trust: expected MODULE, found nothing" in capsys.readouterr().err
+    assert "--trust: expected NAME, found nothing" in capsys.readouterr().err
 
 
 def test_a_class_that_the_user_types_is_imported(module: str, tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from heedful.studies.processes import Child
 from heedful.studies.runner import Request, estimate, run_study
 from heedful.studies.study_folder import StudyFolder
 from patience import comes
+from warm import in_place_of_popen
 
 STAND_IN = """
 import json, os, signal, sys, time
@@ -197,7 +200,7 @@ SMALL = (
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
-    """The processes that the runner starts."""
+    """The processes that the runner starts. They have torch loaded; `tests/cli/test_several_seeds.py` starts cold."""
     children: list[Child] = []
     start = Child.start
 
@@ -205,8 +208,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
         start(child)
         children.append(child)
 
+    warm = SimpleNamespace(Popen=in_place_of_popen, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
+    monkeypatch.setattr(processes, "subprocess", warm)
     monkeypatch.setattr(Child, "start", remember)
-    monkeypatch.setattr(processes, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(processes, "POLL_SECONDS", 0.1)
     return children
 
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from heedful.configuration import refuse_below
+from heedful.configuration import NamesSecret, refuse_below
 from heedful.configuration.jsontext import read_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
@@ -35,7 +35,7 @@ class AuditSettings:
     """The name of the model on that server."""
     tokenizer: str | None = None
     """The tokenizer of that model, a folder or a Hugging Face name."""
-    api_key_env: str = ""
+    api_key_env: Annotated[str, NamesSecret()] = ""
     """The environment variable that holds that server's API key. The key itself is written nowhere."""
     connections: int = 32
     """Most requests to that server at once."""

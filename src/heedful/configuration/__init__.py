@@ -34,21 +34,23 @@ from heedful.configuration.command import CommandLine
 from heedful.configuration.command_line import parse
 from heedful.configuration.foreign_text import clean, complain, cut, listed, tell
 from heedful.configuration.limits import refuse_below
-from heedful.configuration.schema import Choice, NamesCode, Positional, Setting, Shown, settings_of
-from heedful.configuration.tree import ConfigurationError, Problem, code_named_in, from_json, to_json, trust_flags
-from heedful.configuration.trust import trusting
+from heedful.configuration.schema import Choice, Positional, Setting, Shown, settings_of
+from heedful.configuration.tree import ConfigurationError, Problem, from_json, to_json, trust_flags, trust_needed
+from heedful.configuration.trust import GetsSecret, NamesCode, NamesSecret, TakesWallAway, trusting
 
 __all__ = [
     "Choice",
     "CommandLine",
     "ConfigurationError",
+    "GetsSecret",
     "NamesCode",
+    "NamesSecret",
     "Positional",
     "Problem",
     "Setting",
     "Shown",
+    "TakesWallAway",
     "clean",
-    "code_named_in",
     "complain",
     "cut",
     "from_json",
@@ -59,5 +61,6 @@ __all__ = [
     "tell",
     "to_json",
     "trust_flags",
+    "trust_needed",
     "trusting",
 ]

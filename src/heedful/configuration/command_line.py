@@ -200,8 +200,9 @@ def read_flags(
         elif given.path in settings:
             kind = settings[given.path].kind
             wrong = _misfit(given, kind, cls, tree)
-            if given.by_user and settings[given.path].names_code and given.values:
-                trust_typed(given.values[0])
+            word = settings[given.path].word(given.values[0]) if given.by_user and given.values else ""
+            if word:
+                trust_typed(word)
             if wrong:
                 problems.append(Problem(given.flag, wrong))
             elif not isinstance(kind, Chosen):

@@ -37,7 +37,7 @@ _GENERAL = (
 )
 _HELP_ALONE = ("-h, --help", "Explain the command.")
 _TRUST = (
-    ("--trust MODULE", "Import this module where a file names it as module:Class. May be repeated."),
+    ("--trust NAME", "Import this module where a file names it as module:Class; or the word that a refusal names."),
     ("--trust-model-code MODEL", "Run the code that this model brings. May be repeated."),
 )
 

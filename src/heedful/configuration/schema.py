@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from heedful.configuration.trust import hold, import_named
+from heedful.configuration.trust import NeedsTrust, hold, import_named
 
 MISSING = dataclasses.MISSING
 
@@ -86,11 +86,6 @@ class Choice:
 
     def _classes(self) -> Mapping[str, type]:
         return self.table() if callable(self.table) else self.table
-
-
-@dataclass(frozen=True, slots=True)
-class NamesCode:
-    """Marks text that may hold `module:name`, whose module is imported when it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +171,16 @@ class Setting:
     field: dataclasses.Field[Any]
     shown: Shown | None = None
     """How it is typed, where the annotation says so."""
-    names_code: bool = False
-    """It may hold `module:name`."""
+    needs_trust: NeedsTrust | None = None
+    """What a file does not decide about it."""
+
+    def word(self, value: object) -> str:
+        """What must be trusted if a file holds this value. Empty = nothing."""
+        return "" if self.needs_trust is None else self.needs_trust.word(value)
+
+    def refusal(self, value: object) -> str:
+        """The sentence that refuses this value where a file holds it. Empty = it may be followed."""
+        return "" if self.needs_trust is None else self.needs_trust.refusal(value)
 
     def default(self) -> object:
         """The default value, or `MISSING`."""
@@ -209,7 +212,7 @@ def _settings_of(cls: type) -> tuple[Setting, ...]:
             kind_of(hints[field.name], f"{cls.__name__}.{field.name}"),
             field,
             next((extra for extra in _extras(hints[field.name]) if isinstance(extra, Shown)), None),
-            NamesCode() in _extras(hints[field.name]),
+            next((extra for extra in _extras(hints[field.name]) if isinstance(extra, NeedsTrust)), None),
         )
         for field in fields
     )

@@ -28,7 +28,7 @@ from heedful.configuration.schema import (
     did_you_mean,
     settings_of,
 )
-from heedful.configuration.trust import hold, trusted_models, untrusted
+from heedful.configuration.trust import NamesCode, hold, trusted_models
 
 T = TypeVar("T")
 Tree: TypeAlias = dict[str, Any]
@@ -141,7 +141,7 @@ def read(cls: type, tree: Any, problems: list[Problem], path: str = "") -> objec
     for name, setting in settings.items():
         if name in tree:
             values[name] = _read(setting.kind, tree[name], problems, _join(path, name))
-            refused = untrusted(tree[name]) if _is_code(setting, tree[name]) else ""
+            refused = setting.refusal(tree[name])
             if refused:
                 problems.append(Problem(_join(path, name), refused))
         elif setting.default() is MISSING:
@@ -266,33 +266,27 @@ def _defaults(cls: type) -> Tree:
     return tree
 
 
-def code_named_in(config: object) -> list[str]:
-    """The modules that a configuration names as `module:name`, in order: to read it back, they must be trusted."""
+def trust_needed(config: object) -> list[str]:
+    """What must be trusted to read this configuration back, in order: modules, secrets and other permissions."""
     named = set()
     for _, setting, value in walk(type(config), to_json(config)):
         chosen = value.get("type", "") if isinstance(setting.kind, Chosen) and isinstance(value, dict) else ""
-        if _is_code(setting, value):
-            chosen = str(value)
-        if ":" in chosen:
-            named.add(chosen.partition(":")[0])
-    return sorted(named)
+        code = chosen if ":" in chosen else setting.word(value) if isinstance(setting.needs_trust, NamesCode) else ""
+        named.add(code.partition(":")[0] or setting.word(value))
+    return sorted(named - {""})
 
 
 def trust_flags(config: object) -> list[str]:
     """The flags that another `heedful` command needs to read this configuration, and to load the same models."""
-    modules = [word for module in code_named_in(config) for word in ("--trust", module)]
+    modules = [word for module in trust_needed(config) for word in ("--trust", module)]
     return [*modules, *(word for model in trusted_models() for word in ("--trust-model-code", model))]
-
-
-def _is_code(setting: Setting, value: object) -> bool:
-    return setting.names_code and isinstance(value, str) and ":" in value
 
 
 def _write_class(cls: type, config: object, path: str) -> Tree:
     for setting in settings_of(cls):
-        value = getattr(config, setting.name)
-        if _is_code(setting, value):
-            hold(value)
+        word = setting.word(getattr(config, setting.name))
+        if word:
+            hold(word)
     return {s.name: _write(s.kind, getattr(config, s.name), _join(path, s.name)) for s in settings_of(cls)}
 
 

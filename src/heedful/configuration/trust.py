@@ -1,22 +1,25 @@
-"""The one gate for code that a name chooses: `module:name` in settings, and models that bring code of their own.
+"""The one gate for what a file does not decide alone: modules, code of models, secrets, and walls that are taken away.
 
-A name is followed if the user typed it or named it as trusted. A file never decides what is imported. Nothing is
-remembered between two programs, and nothing in a run folder grants trust.
+A name is followed if the user typed it or named it as trusted. A file never decides what is imported, where a secret is
+sent, or that programs run without a sandbox. Nothing is remembered between two programs, and nothing in a run folder
+grants trust.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-TRUST_FLAGS = {"trust": "MODULE", "trust_model_code": "MODEL"}
+TRUST_FLAGS = {"trust": "NAME", "trust_model_code": "MODEL"}
 """Flags of every command, and what they name."""
 
 
@@ -34,12 +37,71 @@ _held: set[str] = set()
 """Names that objects of this process have: reading back what the process wrote itself needs no trust."""
 
 
+@dataclass(frozen=True, slots=True)
+class NamesCode:
+    """Marks text that may hold `module:name`, whose module is imported when it is used."""
+
+    def word(self, value: object) -> str:
+        """What must be trusted if a file holds this value: the word after --trust. Empty = nothing."""
+        return value if isinstance(value, str) and ":" in value else ""
+
+    def refusal(self, value: object) -> str:
+        """The sentence that refuses this value, which a file holds. Empty = it may be followed."""
+        word = self.word(value)
+        return untrusted(word) if word else ""
+
+
+@dataclass(frozen=True, slots=True)
+class NamesSecret:
+    """Marks text that names a secret of the user, which is then sent to a server: a variable or a file."""
+
+    def word(self, value: object) -> str:
+        return value if isinstance(value, str) else ""
+
+    def refusal(self, value: object) -> str:
+        return _ungranted(self.word(value), "names a secret, and a file does not decide to which server it is sent")
+
+
+@dataclass(frozen=True, slots=True)
+class GetsSecret:
+    """Marks the URL of a server that is sent the secret in this environment variable, where there is one."""
+
+    variable: str
+
+    def word(self, value: object) -> str:
+        return value if isinstance(value, str) and os.environ.get(self.variable) else ""
+
+    def refusal(self, value: object) -> str:
+        return _ungranted(
+            self.word(value), f"would be sent the secret in {self.variable}, and a file does not decide that"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TakesWallAway:
+    """Marks a choice, one value of which takes a wall away. `permit` is the word that allows it after --trust."""
+
+    value: str
+    permit: str
+
+    def word(self, value: object) -> str:
+        return self.permit if value == self.value else ""
+
+    def refusal(self, value: object) -> str:
+        return _ungranted(self.word(value), "takes a wall away, and a file does not decide that")
+
+
+NeedsTrust: TypeAlias = NamesCode | NamesSecret | GetsSecret | TakesWallAway
+"""Marks of settings that a file does not decide alone."""
+
+
 @contextmanager
 def trusting(names: Iterable[str] = (), *, folder: str | None = None) -> Iterator[None]:
     """Trust these names inside the `with` block, and all names that are typed in it.
 
     A name is a module that settings may name as `module:Class`, or a model (a folder or a Hugging Face name) that may
-    run code of its own. It covers no other module of the same package. `folder`: where modules are searched as well.
+    run code of its own. It covers no other module of the same package. It may also be the word that a sentence of
+    refusal names: a secret, a server that gets one, or `sandbox=off`. `folder`: where modules are searched as well.
     """
     names = frozenset([names] if isinstance(names, str) else names)
     before = _trust.get()
@@ -51,9 +113,10 @@ def trusting(names: Iterable[str] = (), *, folder: str | None = None) -> Iterato
 
 
 def trust_typed(name: str) -> None:
-    """Trust the module of a name that the user typed: `my_game:Maze`, or the module itself."""
+    """Trust what the user typed: the module of `my_game:Maze`, the module itself, or the word of another permission."""
     before = _trust.get()
-    _trust.set(replace(before, modules=before.modules | {name.partition(":")[0]}))
+    words = {name} if "://" in name else {name, name.partition(":")[0]}  # `http` is a module, too
+    _trust.set(replace(before, modules=before.modules | words))
 
 
 def trust_model_code(name: str) -> None:
@@ -81,6 +144,13 @@ def untrusted(name: str) -> str:
         f"{name!r} names code, and a file does not decide what is imported. If you trust the module {module}, add "
         f"--trust {module} (in Python: trust=[{module!r}])"
     )
+
+
+def _ungranted(word: str, why: str) -> str:
+    """The sentence that refuses a permission which a file asks for. Empty if there is nothing to refuse."""
+    if not word or word in _trust.get().modules or word in _held:
+        return ""
+    return f"{word!r} {why}. If you want that, add --trust {shlex.quote(word)} (in Python: trust=[{word!r}])"
 
 
 def import_named(name: str) -> Any:

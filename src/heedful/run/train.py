@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heedful.configuration import code_named_in, from_json, tell, to_json, trust_flags, trusting
+from heedful.configuration import from_json, tell, to_json, trust_flags, trust_needed, trusting
 from heedful.configuration.jsontext import read_json
 from heedful.distributed.parallel import ProcessRank
 from heedful.distributed.presence import Presence
@@ -104,7 +104,7 @@ class Run:
 
     def resume(self, *, on_step: OnStep | None = None, show: bool = True) -> Run:
         """Continue from the last checkpoint."""
-        return resume(self.path, trust=code_named_in(self.config), on_step=on_step, show=show)
+        return resume(self.path, trust=trust_needed(self.config), on_step=on_step, show=show)
 
 
 def train(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
 from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
-from heedful.configuration import CommandLine, to_json
+from heedful.configuration import CommandLine, NamesSecret, to_json
 from heedful.console import SafeConsole
 from heedful.models.replies import Tags
 from heedful.policies import Sampling
@@ -33,7 +33,7 @@ def _scorer(words: Any, settings: ServedSettings) -> str:
 class ServedPlaySettings(ScriptedSettings):
     """Settings of an episode that a served model plays."""
 
-    api_key_env: str = ""
+    api_key_env: Annotated[str, NamesSecret()] = ""
     """The environment variable that holds the server's API key."""
     context: Context
     sampling: Sampling

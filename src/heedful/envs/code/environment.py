@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
+from heedful.configuration import TakesWallAway
 from heedful.envs.code.files import ProblemFile, check_named, open_problems
 from heedful.envs.code.grading import Grade, grade, known_grade
 from heedful.envs.code.problems import NAMES, DrawnProblem, Problem, Rules, digits, draw, expression
@@ -96,7 +97,7 @@ class Code(ToolEnvironment):
     """Seconds of a test in all."""
     memory: int = 512
     """Memory of a program, in MiB."""
-    sandbox: Wanted | Literal["off"] = "auto"
+    sandbox: Annotated[Wanted | Literal["off"], TakesWallAway("off", "sandbox=off")] = "auto"
     """How programs are locked in: `auto` takes all that this machine grants. `off` runs them as you, with all your
     rights: for programs that you have read."""
     operations: tuple[str, ...] = NAMES

@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Annotated, Any
 
+from heedful.configuration import GetsSecret, NamesSecret
 from heedful.envs.common.wire import (
     Tree,
     WireError,
@@ -26,7 +27,7 @@ from heedful.envs.common.wire import (
     task_tree,
 )
 from heedful.envs.remote.answers import checked_description, pairs_of, session_of, text_of, texts_of
-from heedful.envs.remote.server_calls import ServerCalls, ServerRefused, ServerUnreachable, read_token
+from heedful.envs.remote.server_calls import TOKEN_VARIABLE, ServerCalls, ServerRefused, ServerUnreachable, read_token
 from heedful.guarded import RaisedElsewhere
 from heedful.types import Observation, Step, Task
 
@@ -45,13 +46,13 @@ class Remote:
     wants is read from HEEDFUL_ENV_TOKEN or from `token_file`, and is never written into a run's configuration.
     """
 
-    url: str = "http://127.0.0.1:8765"
+    url: Annotated[str, GetsSecret(TOKEN_VARIABLE)] = "http://127.0.0.1:8765"
     """Where the server listens."""
     timeout: float = 90.0
     """Seconds for one answer. More than the server's --env-timeout, so that its answer to a slow step arrives."""
     wait: float = 60.0
     """Seconds for which a server that is away is waited for before new episodes and tasks fail, too."""
-    token_file: str = ""
+    token_file: Annotated[str, NamesSecret()] = ""
     """A file whose first line is the server's token. Empty = HEEDFUL_ENV_TOKEN, if it is set."""
     imperfect: float = 0.0
     """Demonstrations: share of turns whose plan is random, where the served environment has this knob."""

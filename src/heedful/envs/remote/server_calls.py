@@ -31,6 +31,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _LONGEST_REFUSAL = 2000
 """Characters of a server's error that are told."""
 
+_LONGEST_TOKEN = 4096
+"""Bytes of a token. What is longer is no token, and may be a device without an end."""
+
 _BUSY = (502, 503, 504)
 """Statuses of a server, or of a proxy before it, with which nothing was done."""
 
@@ -188,7 +191,8 @@ def read_token(file: str) -> str:
     if not file:
         token, origin = os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
     else:
-        token, origin = Path(file).expanduser().read_text(encoding="utf-8").partition("\n")[0].strip(), file
+        with Path(file).expanduser().open("rb") as stream:
+            token, origin = stream.readline(_LONGEST_TOKEN).decode("utf-8", "replace").strip(), file
         if not token:
             raise ValueError(f"Expected a token in the first line of {file}, found nothing there.")
     if not (token.isascii() and token.isprintable()) or " " in token:

@@ -12,8 +12,9 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from heedful.configuration import NamesSecret
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.answers import answer_fault_line, free_text_rules
 from heedful.envs.common.base import BaseEpisode, Played
@@ -95,7 +96,7 @@ class SearchQA(ToolEnvironment):
     """Seconds for one answer of the server."""
     patience: float = 120.0
     """Seconds for which a search waits for a server that is away or busy. Then the episode ends as an error."""
-    key_env: str = ""
+    key_env: Annotated[str, NamesSecret()] = ""
     """The environment variable with the server's key or token, if it wants one."""
     skip_faulty: bool = False
     """Leave out the rows of a file that hold no question or no answer, instead of refusing the file."""

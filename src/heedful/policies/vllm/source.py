@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from heedful.configuration import refuse_below
+from heedful.configuration import NamesSecret, refuse_below
 from heedful.inference import Client, Limits, Server, ServerUnreachable, read_key
 from heedful.inference import Vllm as VllmDialect
 from heedful.inference.dialects import WEIGHT_INFO, Call
@@ -50,7 +50,7 @@ class Vllm:
     """Seconds for which servers that are away or busy are waited for."""
     tolerance: float = 1e-3
     """The run stops if the servers' log-probabilities of the probes differ by more from the learner's, in nats."""
-    api_key_env: str = ""
+    api_key_env: Annotated[str, NamesSecret()] = ""
     """The environment variable with the servers' API key."""
 
     def __post_init__(self) -> None:

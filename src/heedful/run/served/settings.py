@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from heedful import envs
-from heedful.configuration import Choice, refuse_below
+from heedful.configuration import Choice, NamesSecret, refuse_below
 from heedful.models.replies import Tags
 from heedful.policies import Sampling
 from heedful.rollout import COLLECTORS, Asynchronous, Collector, Context
@@ -34,7 +34,7 @@ class ServedSettings:
     """Training tasks on which the best fixed sequence is searched. 0 = no search."""
     json: Path | None = None
     """Write the numbers to this file, too."""
-    api_key_env: str = ""
+    api_key_env: Annotated[str, NamesSecret()] = ""
     """The environment variable that holds the server's API key. The key itself is written nowhere."""
     price_in: float | None = None
     """Price of a million tokens of prompts, to print the cost."""
