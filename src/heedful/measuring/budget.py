@@ -40,24 +40,24 @@ class Part(NamedTuple):
 
     name: str
     knobs: Mapping[str, int]
-    """Fields of `Sizes`, in the order in which they shrink, with the smallest value of each. The first one at 0 leaves
-    the part out."""
-    optional: bool = True
-    """False: the part stays at its smallest sizes even if they exceed what is allowed."""
+    """Fields of `Sizes`, in the order in which they shrink, with the smallest value of each."""
+    rows: str = ""
+    """The field that is 0 where the part is left out. Empty: the part stays at its smallest sizes, at any cost."""
 
 
 ORDER = (
-    Part(OBSERVATION, {"swapped_rows": 8, "swapped_columns": 5}),
-    Part(ANY_TURN, {"any_turn": 16}),
-    Part(GROUNDING, {"grounding_rows": 10, "grounding_columns": 5}),
-    Part(FIRST_TURN, {"thoughts": 2, "prompts": 10}, optional=False),
+    Part(OBSERVATION, {"swapped_rows": 8, "swapped_columns": 5}, "swapped_rows"),
+    Part(ANY_TURN, {"any_turn": 16}, "any_turn"),
+    Part(GROUNDING, {"grounding_columns": 5, "grounding_rows": 10}, "grounding_rows"),
+    Part(FIRST_TURN, {"thoughts": 2, "prompts": 10}),
 )
 """The parts in the order in which they are thinned. Words come before all of them and are never given up: they are read
 off the scores of first turns, so that giving them up would free no token.
 
-The smallest sizes are those of an interval. The permutation test needs 5 prompts. With 10 prompts every metric of first
-turns has an interval (`accuracy@8` is the last), and 2 thoughts of a prompt differ by more than their prompt. 16 turns
-of any trajectory come from 10 tasks of 16 on average.
+The smallest sizes are what an interval needs. With 10 prompts every metric of first turns has one (`accuracy@8` is the
+last), and entropies need 2 thoughts of a prompt. 16 drawn turns come from about 10 of 16 tasks, and intervals of
+`any_turn` are over tasks. 5 observations are the fewest for the permutation test. 5 prompts with 2 thoughts each give
+`grounding` a contrast within a prompt and 5 clusters.
 """
 
 Cost = Callable[[str, Sizes], int]
@@ -94,8 +94,8 @@ def fit(asked: Sizes, cost: Cost, allowed: float) -> Fitted:
             sizes, costs[part.name] = _shrunk(part.name, knob, least, sizes, cost, room)
             if costs[part.name] <= room:
                 break
-        if costs[part.name] > room and part.optional:
-            sizes, costs[part.name] = replace(sizes, **{next(iter(part.knobs)): 0}), 0
+        if costs[part.name] > room and part.rows:
+            sizes, costs[part.name] = replace(sizes, **{part.rows: 0}), 0
             left_out.add(part.name)
     return Fitted(sizes, sum(costs.values()), frozenset(left_out))
 

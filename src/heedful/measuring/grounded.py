@@ -36,8 +36,13 @@ def grounding_metrics(
     try:
         logprobs_MNS = score_exchange(scorer, asked, temperature)
     except WindowExceeded as error:
-        asked, logprobs_MNS = Exchange(why=str(error)), np.zeros((0, 0, 0))
+        return not_grounded(str(error), place, scorer.name)
     return grounding(asked, logprobs_MNS, place, scorer.name)
+
+
+def not_grounded(why: str, place: str, scorer: str) -> list[Metric]:
+    """The same metrics, all of them missing."""
+    return grounding(Exchange(why=why), np.zeros((0, 0, 0)), place, scorer)
 
 
 def score_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> npt.NDArray[np.float64]:

@@ -15,6 +15,7 @@ from heedful.algorithms.table import Grpo
 from heedful.configuration.trust import import_named, trust_typed
 from heedful.envs.common.contract import missing_from
 from heedful.guarded import Raised, guarded_call
+from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.policies.sampling import Sampling
 from heedful.run.config import EvaluationConfig, TrainConfig
 from heedful.seedlings.recipe import Seedling, nano
@@ -236,6 +237,7 @@ def loaded(config: TrainConfig, model: str) -> TrainConfig:
         optimizer=dataclasses.replace(config.optimizer, lr=1e-6),
         critic=dataclasses.replace(config.critic, lr=1e-5),
         evaluation=dataclasses.replace(config.evaluation, at_once=128),
+        diagnostics=dataclasses.replace(config.diagnostics, share=DiagnosticsConfig().share),
         micro_batch_tokens=8192,
     )
 
