@@ -43,13 +43,15 @@ from heedful.run.presets import preset
 from heedful.seedlings.grow import load_seedling
 
 OFF = DiagnosticsConfig(enabled=False)
+WHOLE = DiagnosticsConfig(share=None)
+"""Nothing is thinned."""
 VARIANTS: dict[str, HeedfulConfig | None] = {
     "plain": None,
     "keep_all": HeedfulConfig(filter=KeepAll(on="outcome"), diagnostics=OFF, record=False),
     "filter": HeedfulConfig(filter=TopP(on="outcome"), diagnostics=OFF, record=False),
     "filter_record": HeedfulConfig(filter=TopP(on="outcome"), diagnostics=OFF),
-    "filter_diagnostics": HeedfulConfig(filter=TopP(on="outcome")),
-    "probe": HeedfulConfig(filter=KeepAll(on="outcome")),
+    "filter_diagnostics": HeedfulConfig(filter=TopP(on="outcome"), diagnostics=WHOLE),
+    "probe": HeedfulConfig(filter=KeepAll(on="outcome"), diagnostics=WHOLE),
 }
 """Name -> settings. None = TRL alone."""
 

@@ -114,6 +114,7 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, list[dict[str
         "trainer.val_before_train=False",
         "trainer.test_freq=-1",
         "trainer.save_freq=-1",
+        "heedful.diagnostics.share=null",
     ]
     config = composed([*settings(folder, 1), *more])
     with ray_and_queue(config, ENVIRONMENT, 1):

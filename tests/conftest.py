@@ -76,7 +76,7 @@ def echo_run(_own_cache: None) -> TrainConfig:
         sampling=Sampling(tokens_per_turn=24),
         optimizer=OptimizerConfig(lr=1e-3, warmup_steps=2),
         evaluation=EvaluationConfig(tasks=16, samples=2, times=3),
-        diagnostics=DiagnosticsConfig(every=2, full_every=4),
+        diagnostics=DiagnosticsConfig(share=None, every=2, full_every=4),
         checkpoint_every=2,
     )
     load_seedling(config.seedling, config.env, to_json(config.env), config.tags, lambda step, steps, loss: None)

@@ -70,6 +70,7 @@ NEEDS_TORCH = {
     "run.checkpoint",
     "run.loop",
     "run.parts",
+    "run.probe",
     "scorers.cached",
     "scorers.hf",
     "scorers.judge",

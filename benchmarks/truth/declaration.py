@@ -204,7 +204,8 @@ NO_INTERVAL: dict[str, str] = {
         + _of("policy", "importance_kl importance_ess")
         + " "
         + _of("critic", "loss gradient_norm clip_fraction value_mean return_mean")
-        + " tokens/<stage> time/<stage>"
+        + " tokens/<stage> time/<stage> "
+        + _of("cost[/<environment>]", "diagnosis_share diagnosis_prompts diagnosis_thoughts")
     ),
 }
 """Reason -> patterns of the catalogue whose metrics never carry an interval."""

@@ -248,6 +248,15 @@ class Scorer(Protocol):
         ...
 
 
+@runtime_checkable
+class PlansReading(Protocol):
+    """A scorer that can say beforehand how much it would read."""
+
+    def reading(self, prompts_N: Sequence[Sequence[int]], thoughts_M: Sequence[Sequence[int]]) -> int:
+        """The tokens that forward passes would read to score these thoughts under these prompts, padding included."""
+        ...
+
+
 class Filter(Protocol):
     """Chooses prompts by the spread of their members' values. Pure, on plain numbers."""
 

@@ -27,7 +27,9 @@ EVERYTHING = (
     f"{ECHO} --steps 2 --evaluation.times 2 --gradients.every 1 --gradients.buckets 2 --tasks 30 --coverage.rate 0.2 "
     "--algorithm dapo --algorithm.kl 0.01 --algorithm.entropy 0.01 --algorithm.importance-cap 2 --checkpoint-every 1"
 )
-WITH_A_CRITIC = f"{ECHO} --steps 1 --evaluation.times 0 --algorithm ppo --critic.clip 0.2 --filter keep_all"
+WITH_A_CRITIC = (
+    f"{ECHO} --steps 1 --evaluation.times 0 --algorithm ppo --critic.clip 0.2 --filter keep_all --diagnostics.share 1"
+)
 
 
 @pytest.fixture(scope="module")

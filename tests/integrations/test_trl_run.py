@@ -92,7 +92,8 @@ def output(seedling_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         per_device_eval_batch_size=8,
     )
     heedful = HeedfulConfig(
-        filter=TopP(p=0.8), diagnostics=DiagnosticsConfig(every=1, full_every=1, swapped_rows=4, swapped_columns=2)
+        filter=TopP(p=0.8),
+        diagnostics=DiagnosticsConfig(share=None, every=1, full_every=1, swapped_rows=4, swapped_columns=2),
     )
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")  # TRL's, about experimental features

@@ -70,7 +70,7 @@ def groups(count=8, members=4, turns=2, env="lake"):
 
 
 def diagnostician(scorer=None, judge=None, **knobs):
-    config = DiagnosticsConfig(**knobs)
+    config = DiagnosticsConfig(**({"share": None} | knobs))
     return Diagnostician(config, scorer or Reader(), 0, ThoughtTags(), lambda token: f"<{token}>", judge)
 
 

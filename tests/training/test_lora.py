@@ -186,7 +186,7 @@ def lora_run(echo_run: TrainConfig, **changes: Any) -> TrainConfig:
         steps=4,
         lora=LoraConfig(rank=4),
         evaluation=EvaluationConfig(tasks=16, samples=2, times=2),
-        diagnostics=DiagnosticsConfig(every=2, full_every=4),
+        diagnostics=DiagnosticsConfig(share=None, every=2, full_every=4),
     )
     return replace(config, **changes)
 

@@ -21,8 +21,10 @@ from heedful.diagnostics.signal import rollout_metrics
 from heedful.diagnostics.strategies import input_to_action
 from heedful.diagnostics.text import text_metrics, text_thoughts
 from heedful.diagnostics.unavailable import unavailable
+from heedful.measuring.budget import step_tokens
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.scope_reader import ScopeReader, ScoredThoughts
+from heedful.measuring.spending import Spending
 from heedful.measuring.swapped import TokenScorer
 from heedful.measuring.thought_scores import ThoughtScores
 from heedful.protocols import WindowExceeded
@@ -96,7 +98,8 @@ class Diagnostician:
         """
         metrics = unavailable(rollout_metrics(groups, verdicts, on), self.unknown)
         due = self.config.enabled and (self._full_is_due(step) or step % self.config.every == 0)
-        diagnosis = self._thoughts(step, groups[:read]) if due else Diagnosis([])
+        tokens = tokens_by_environment(groups, verdicts)
+        diagnosis = self._thoughts(step, groups[:read], tokens) if due else Diagnosis([])
         metrics += diagnosis.metrics
         seen = self.alarms.observe(step, metrics, of_update=False)
         return replace(diagnosis, metrics=[*metrics, *seen.metrics], raised=seen.raised)
@@ -108,17 +111,22 @@ class Diagnostician:
     def _full_is_due(self, step: int) -> bool:
         return step % self.config.full_every == 0
 
-    def _thoughts(self, step: int, groups: Sequence[Group]) -> Diagnosis:
-        """The metrics of thoughts and first actions, environment by environment."""
+    def _thoughts(self, step: int, groups: Sequence[Group], tokens: Mapping[str, int]) -> Diagnosis:
+        """The metrics of thoughts and first actions, environment by environment. `tokens`: of each, in this step."""
         metrics: list[Metric] = []
+        read = 0
         environments = by_environment(groups)
         full: Diagnosis | None = None
         for name, members in environments.items():
             place = f"/{name or 'other'}" if len(environments) > 1 else ""
             metrics += input_to_action(members, np.random.default_rng(derive(self.seed, "actions", step, place)), place)
-            measured = self._environment(step, members, place)
+            spending = Spending(self.config, step, tokens[name])
+            measured = self._environment(step, members, place, spending)
             metrics += measured.metrics
+            read += spending.read
             full = measured if full is None and measured.scores is not None else full
+        if self.config.share is not None:
+            metrics.append(Metric("tokens/diagnose", float(read)))
         if full is not None or (self.unreadable and self._full_is_due(step)):
             rng = np.random.default_rng(derive(self.seed, "text", step))
             metrics += text_metrics(text_thoughts(groups, self.tags), rng)
@@ -126,23 +134,27 @@ class Diagnostician:
             return Diagnosis(metrics)
         return replace(full, metrics=metrics)
 
-    def _environment(self, step: int, groups: Sequence[Group], place: str) -> Diagnosis:
+    def _environment(self, step: int, groups: Sequence[Group], place: str, spending: Spending) -> Diagnosis:
         """The cheap or the full measurement; without scores after a cheap one, and where thoughts cannot be scored."""
         if self.unreadable or self.scorer is None:
-            return Diagnosis(self._unread(step, place, self.unreadable))
+            return Diagnosis(self._unread(step, place, self.unreadable, spending))
         asked = ThoughtScores(self.config, self.scorer, self.seed, self.tags, step, groups, place)
         try:
             if not self._full_is_due(step):
-                first = asked.cheap()
+                first = spending.cheap(asked).cheap()
                 if not self._early(step, place, first.scores):
-                    return Diagnosis(self.reader.measure(step, "first_turn", first, place))
-            return self._full(asked)
+                    metrics = self.reader.measure(step, "first_turn", first, place)
+                    return Diagnosis([*metrics, *spending.metrics(place)])
+            return self._full(spending.full(asked), spending)
         except WindowExceeded as error:  # long thoughts under long prompts are no reason to end a run
-            return Diagnosis(self._unread(step, place, str(error)))
+            return Diagnosis(self._unread(step, place, str(error), spending))
 
-    def _unread(self, step: int, place: str, why: str) -> list[Metric]:
-        """The metrics of first turns, all of them missing."""
-        return self.reader.measure(step, "first_turn", ScoredThoughts(why=why), place)
+    def _unread(self, step: int, place: str, why: str, spending: Spending) -> list[Metric]:
+        """The metrics of first turns and of their cost, all of them missing."""
+        return [
+            *self.reader.measure(step, "first_turn", ScoredThoughts(why=why), place),
+            *spending.metrics(place, why),
+        ]
 
     def _early(self, step: int, place: str, cheap: CrossScores) -> bool:
         """Whether the scores of a cheap measurement call for a full one now; extends or compares the baseline."""
@@ -152,12 +164,13 @@ class Diagnostician:
         self.early_checks[place], called = check_gap(before, gap_per_token(score_matrix(cheap)), step, pause)
         return called
 
-    def _full(self, asked: ThoughtScores) -> Diagnosis:
+    def _full(self, asked: ThoughtScores, spending: Spending) -> Diagnosis:
         """All scopes, the exchanged thoughts and the judge."""
         config, step, place = self.config, asked.step, asked.place
         first = asked.first_turns()
         if self._full_is_due(step):
-            as_cheap = cheap_rows(first.thoughts.own_M, config.prompts, config.thoughts)
+            small = spending.like_cheap(asked)
+            as_cheap = cheap_rows(first.thoughts.own_M, small.prompts, small.thoughts)
             self._early(step, place, select_rows(first.scores, as_cheap))
         metrics = self.reader.measure(step, "first_turn", first.scored, place)
         if config.any_turn:
@@ -169,6 +182,7 @@ class Diagnostician:
         if self.judge is not None:
             judged = asked.judged(self.judge, first.thoughts)
             metrics += self.reader.measure(step, "first_turn", judged, place, self.judge.name)
+        metrics += spending.metrics(place)
         words = first.token_values(config.words, self.piece)
         return Diagnosis(metrics, replace(first.scores, tokens=None), first.thoughts, words)
 
@@ -185,3 +199,12 @@ class Diagnostician:
         self.reader.load_state(state)
         self.early_checks = {place: EarlyCheck.from_json(tree) for place, tree in state["suspicions"].items()}
         self.alarms.load_state(state["alarms"])
+
+
+def tokens_by_environment(groups: Sequence[Group], verdicts: Sequence[Verdict]) -> dict[str, int]:
+    """The tokens of collecting and updating with the groups of each environment (`budget.step_tokens`)."""
+    tokens: dict[str, int] = {}
+    for group, verdict in zip(groups, verdicts, strict=True):
+        name = group.task.environment
+        tokens[name] = tokens.get(name, 0) + step_tokens([group], [verdict])
+    return tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from heedful.configuration import refuse_below
@@ -13,6 +14,9 @@ class DiagnosticsConfig:
     """How often, and on how many thoughts, the dependence of the reasoning on the input is measured."""
 
     enabled: bool = True
+    share: float | None = 0.05
+    """Part of the tokens of training steps that measurements may read. Larger measurements are thinned, in a stated
+    order, but not below the size that an interval needs. none = nothing is thinned."""
     every: int = 4
     """Steps between cheap measurements."""
     full_every: int = 20
@@ -47,6 +51,11 @@ class DiagnosticsConfig:
         refuse_below(self, every=1, full_every=1, prompts=1, thoughts=1, max_tokens=1)
         refuse_below(self, any_turn=0, swapped_rows=0, swapped_columns=2, words=0)
         refuse_below(self, grounding_rows=0, grounding_columns=2)
+        if self.share is not None and not 0 < self.share < math.inf:
+            raise ValueError(
+                "share must be above 0, the part of the tokens of training steps that measurements may read, or none "
+                f"for no limit, found {self.share}"
+            )
         for name, most in MOST.items():
             if getattr(self, name) > most:
                 raise ValueError(f"{name} must be at most {most}, found {getattr(self, name)}")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from heedful.diagnostics.actions import Exchange, exchange
+from heedful.diagnostics.actions import Exchange, Ids, exchange
 from heedful.diagnostics.grounding import grounding
 from heedful.measuring.swapped import TokenScorer
 from heedful.protocols import WindowExceeded
@@ -36,8 +36,13 @@ def grounding_metrics(
     try:
         logprobs_MNS = score_exchange(scorer, asked, temperature)
     except WindowExceeded as error:
-        asked, logprobs_MNS = Exchange(why=str(error)), np.zeros((0, 0, 0))
+        return not_grounded(str(error), place, scorer.name)
     return grounding(asked, logprobs_MNS, place, scorer.name)
+
+
+def not_grounded(why: str, place: str, scorer: str) -> list[Metric]:
+    """The same metrics, all of them missing."""
+    return grounding(Exchange(why=why), np.zeros((0, 0, 0)), place, scorer)
 
 
 def score_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> npt.NDArray[np.float64]:
@@ -46,13 +51,13 @@ def score_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> 
     NaN where spelling s was not requested after thought i. Thought and spelling are scored together under a prompt, and
     only the spelling's tokens are summed. Raises ValueError if the scorer keeps no tokens.
     """
-    pairs = [(row, spelling) for row in range(len(asked.thoughts_M)) for spelling in asked.asked(row)]
+    pairs = _pairs(asked)
     logprobs_MNS = np.full((len(asked.thoughts_M), len(asked.prompts_N), len(asked.spellings_S)), np.nan)
     if not pairs:
         return logprobs_MNS
     scored = scorer.cross_score(
         asked.prompts_N,
-        [(*asked.thoughts_M[row], *asked.spellings_S[spelling]) for row, spelling in pairs],
+        continued(asked),
         [asked.own_M[row] for row, _ in pairs],
         temperature,
         keep="tokens",
@@ -63,3 +68,13 @@ def score_exchange(scorer: TokenScorer, asked: Exchange, temperature: float) -> 
         behind = len(asked.thoughts_M[row])
         logprobs_MNS[row, :, spelling] = np.asarray(logprobs_NT, dtype=np.float64)[:, behind:].sum(axis=1)
     return logprobs_MNS
+
+
+def continued(asked: Exchange) -> list[Ids]:
+    """The thoughts that the scorer is asked about: each one with each of its spellings behind it."""
+    return [(*asked.thoughts_M[row], *asked.spellings_S[spelling]) for row, spelling in _pairs(asked)]
+
+
+def _pairs(asked: Exchange) -> list[tuple[int, int]]:
+    """Row and spelling of each scored continuation."""
+    return [(row, spelling) for row in range(len(asked.thoughts_M)) for spelling in asked.asked(row)]

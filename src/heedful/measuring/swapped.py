@@ -6,7 +6,8 @@ rounding. Each history is read once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
 import numpy as np
@@ -40,29 +41,17 @@ def score_swapped(
     """
     rows, columns = len(swapped.thoughts_M), len(swapped.observations_N)
     tokens: list[np.ndarray] = [np.zeros((columns, len(thought)), dtype=np.float32) for thought in swapped.thoughts_M]
-    together: dict[Ids, list[int]] = {}
-    for row, history in enumerate(swapped.histories_M):
-        if history:
-            together.setdefault(history, []).append(row)
     noise = 0.0
-    for lead, members in _without_history(swapped).items():
-        prompts = [(*observation, *lead) for observation in swapped.observations_N]
-        thoughts, own = [swapped.thoughts_M[row] for row in members], [swapped.own_M[row] for row in members]
-        scored = scorer.cross_score(prompts, thoughts, own, temperature, keep="tokens")
+    for asked in requests(swapped):
+        scored = scorer.cross_score(asked.prompts, asked.thoughts, asked.own, temperature, keep="tokens")
         noise = max(noise, scored.noise)
-        for row, logprobs_NT in zip(members, _tokens(scored), strict=True):
-            tokens[row] = logprobs_NT
-    for history, members in together.items():
-        continued = [
-            (*observation, *swapped.leads_M[row], *swapped.thoughts_M[row])
-            for row in members
-            for observation in swapped.observations_N
-        ]
-        scored = scorer.cross_score([history], continued, [0] * len(continued), temperature, keep="tokens")
-        noise = max(noise, scored.noise)
-        for place, logprobs_1T in enumerate(_tokens(scored)):
-            row, column = members[place // columns], place % columns
-            tokens[row][column] = logprobs_1T[0, -len(swapped.thoughts_M[row]) :]
+        kept = _tokens(scored)
+        for place, row in enumerate(asked.rows):
+            if asked.after_history:
+                for column in range(columns):
+                    tokens[row][column] = kept[place * columns + column][0, -len(swapped.thoughts_M[row]) :]
+            else:
+                tokens[row] = kept[place]
     sums = {k: np.array([kept[:, :k].sum(axis=1, dtype=np.float64) for kept in tokens]) for k in (None, *heads)}
     matrices = {k: cast(Sequence[Sequence[float]], sums_MN.reshape(rows, columns)) for k, sums_MN in sums.items()}
     return CrossScores(
@@ -74,6 +63,38 @@ def score_swapped(
         tokens=cast(Sequence[Sequence[Sequence[float]]], tokens),
         tasks_M=swapped.tasks_M,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of the scorer, for rows that share their history or, without one, their lead."""
+
+    rows: Sequence[int]
+    after_history: bool
+    """True: the history is the prompt, and each row is a thought after each observation. False: the observations are
+    the prompts, and each row is one thought."""
+    prompts: Sequence[Ids]
+    thoughts: Sequence[Ids]
+    own: Sequence[int]
+
+
+def requests(swapped: SwappedObservations) -> Iterator[Request]:
+    """What the scorer is asked: first the rows without a history, then those of each history."""
+    together: dict[Ids, list[int]] = {}
+    for row, history in enumerate(swapped.histories_M):
+        if history:
+            together.setdefault(history, []).append(row)
+    for lead, members in _without_history(swapped).items():
+        prompts = [(*observation, *lead) for observation in swapped.observations_N]
+        thoughts, own = [swapped.thoughts_M[row] for row in members], [swapped.own_M[row] for row in members]
+        yield Request(members, False, prompts, thoughts, own)
+    for history, members in together.items():
+        continued = [
+            (*observation, *swapped.leads_M[row], *swapped.thoughts_M[row])
+            for row in members
+            for observation in swapped.observations_N
+        ]
+        yield Request(members, True, [history], continued, [0] * len(continued))
 
 
 def _without_history(swapped: SwappedObservations) -> dict[Ids, list[int]]:

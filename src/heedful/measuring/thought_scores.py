@@ -5,14 +5,17 @@ Promise: reads only. The draws of a scope depend on the seed, the step and the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from heedful.diagnostics.actions import exchange
 from heedful.diagnostics.cross_scores.pointwise import pointwise_information
 from heedful.diagnostics.cross_scores.thoughts import (
+    Ids,
+    SwappedObservations,
     Thoughts,
     ThoughtTags,
     any_turn_thoughts,
@@ -20,10 +23,12 @@ from heedful.diagnostics.cross_scores.thoughts import (
     swapped_observations,
 )
 from heedful.diagnostics.names import scope_name
+from heedful.measuring.budget import ANY_TURN, GROUNDING, OBSERVATION, Sizes
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
-from heedful.measuring.grounded import grounding_metrics
+from heedful.measuring.grounded import continued, grounding_metrics, not_grounded
 from heedful.measuring.scope_reader import NO_SCORES, ScoredThoughts
-from heedful.measuring.swapped import TokenScorer, score_swapped
+from heedful.measuring.swapped import TokenScorer, requests, score_swapped
+from heedful.protocols import PlansReading
 from heedful.seeds import stream
 from heedful.storage import TokenValues
 from heedful.types import CrossScores, Group, Metric
@@ -75,37 +80,83 @@ class ThoughtScores:
     groups: Sequence[Group]
     place: str
     """`/<environment>` in a batch that mixes environments."""
+    sizes: Sizes | None = None
+    """How many thoughts and prompts each part reads. `None`: as many as the settings ask for."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Part, named as in `budget.ORDER` -> why it is not measured in this step."""
 
     def cheap(self) -> ScoredThoughts:
         """The first thoughts of the first prompts, in first turns."""
-        thoughts = first_turn_thoughts(self.groups, self.tags, self.config.prompts, self.config.thoughts)
+        thoughts = self._first_turns(self.sizes or self.cheap_sizes)
         return ScoredThoughts(self._score(thoughts), thoughts.closed_M)
 
     def first_turns(self) -> FirstTurns:
         """All thoughts of first turns, with the scores of each token where tokens are stored."""
-        thoughts = first_turn_thoughts(self.groups, self.tags)
+        thoughts = self._first_turns(self.sizes or self.full_sizes)
         scores = self._score(thoughts, "tokens" if self.config.words > 0 else "sums")
         return FirstTurns(scores, thoughts)
 
     def any_turn(self) -> ScoredThoughts:
         """One drawn turn of each of some trajectories, under their whole contexts."""
-        rng = stream(self.seed, scope_name("any_turn", self.place), self.step)
-        thoughts = any_turn_thoughts(self.groups, self.tags, rng, self.config.any_turn)
+        if ANY_TURN in self.left_out:
+            return ScoredThoughts(why=self.left_out[ANY_TURN])
+        thoughts = self._any_turn(self.sizes or self.full_sizes)
         # Several contexts may be of one task. Where nothing was scored there are no tasks either.
         scores = replace(self._score(thoughts), tasks_M=thoughts.tasks_M) if thoughts.thoughts_M else NO_SCORES
         return ScoredThoughts(scores, thoughts.closed_M)
 
     def observation(self) -> ScoredThoughts:
         """Thoughts of one later turn, each after its own history and the observations of others."""
-        rng = stream(self.seed, scope_name("observation", self.place), self.step)
-        swapped = swapped_observations(self.groups, rng, self.config.swapped_rows, self.config.swapped_columns)
+        if OBSERVATION in self.left_out:
+            return ScoredThoughts(why=self.left_out[OBSERVATION])
+        swapped = self._observation(self.sizes or self.full_sizes)
         scores = score_swapped(self.scorer, swapped, self._temperature) if swapped.thoughts_M else NO_SCORES
         return ScoredThoughts(scores, swapped.closed_M, swapped.why)
 
     def exchanged(self) -> list[Metric]:
         """The model-based `grounding/*`: thoughts exchanged between prompts."""
-        exchanged = self.config.grounding_rows, self.config.grounding_columns
+        if GROUNDING in self.left_out:
+            return not_grounded(self.left_out[GROUNDING], self.place, self.scorer.name)
+        sizes = self.sizes or self.full_sizes
+        exchanged = sizes.grounding_rows, sizes.grounding_columns
         return grounding_metrics(self.scorer, self.groups, self._temperature, *exchanged, self.place)
+
+    @property
+    def cheap_sizes(self) -> Sizes:
+        """The sizes that the settings ask for in a cheap measurement."""
+        return Sizes(min(self.config.prompts, len(self.groups)), min(self.config.thoughts, self._members))
+
+    @property
+    def full_sizes(self) -> Sizes:
+        """The sizes that the settings ask for in a full measurement."""
+        config = self.config
+        swapped = config.swapped_rows, config.swapped_columns
+        exchanged = config.grounding_rows, config.grounding_columns
+        return Sizes(len(self.groups), self._members, config.any_turn, *swapped, *exchanged)
+
+    def cost(self, part: str, sizes: Sizes) -> int:
+        """The tokens that the scorer would read for a part at these sizes. `part`: a name in `budget.ORDER`."""
+        if not _rows(part, sizes):
+            return 0
+        if part == OBSERVATION:
+            asked = requests(self._observation(sizes))
+            return sum(tokens_read(self.scorer, each.prompts, each.thoughts) for each in asked)
+        if part == GROUNDING:
+            found = exchange(self.groups, sizes.grounding_rows, sizes.grounding_columns)
+            return tokens_read(self.scorer, found.prompts_N, continued(found))
+        thoughts = self._any_turn(sizes) if part == ANY_TURN else self._first_turns(sizes)
+        return tokens_read(self.scorer, thoughts.prompts_N, thoughts.thoughts_M)
+
+    def _first_turns(self, sizes: Sizes) -> Thoughts:
+        return first_turn_thoughts(self.groups, self.tags, sizes.prompts, sizes.thoughts)
+
+    def _any_turn(self, sizes: Sizes) -> Thoughts:
+        rng = stream(self.seed, scope_name("any_turn", self.place), self.step)
+        return any_turn_thoughts(self.groups, self.tags, rng, sizes.any_turn)
+
+    def _observation(self, sizes: Sizes) -> SwappedObservations:
+        rng = stream(self.seed, scope_name("observation", self.place), self.step)
+        return swapped_observations(self.groups, rng, sizes.swapped_rows, sizes.swapped_columns)
 
     def judged(self, judge: Judge, thoughts: Thoughts) -> ScoredThoughts:
         """The same thoughts as another model reads them."""
@@ -120,8 +171,28 @@ class ThoughtScores:
         return self.scorer.cross_score(thoughts.prompts_N, *rows, self._temperature, keep=keep)
 
     @property
+    def _members(self) -> int:
+        """Members of the largest group."""
+        return max((len(group.trajectories) for group in self.groups), default=0)
+
+    @property
     def _temperature(self) -> float:
         return next(trajectory.temperature for group in self.groups for trajectory in group.trajectories)
+
+
+def tokens_read(scorer: TokenScorer, prompts_N: Sequence[Ids], thoughts_M: Sequence[Ids]) -> int:
+    """The tokens that a scorer reads. One that cannot say it is taken to read each prompt once and to share no more."""
+    if not thoughts_M:
+        return 0
+    if isinstance(scorer, PlansReading):
+        return scorer.reading(prompts_N, thoughts_M)
+    return sum(map(len, prompts_N)) + len(prompts_N) * sum(len(ids) - 1 for ids in set(thoughts_M) if ids)
+
+
+def _rows(part: str, sizes: Sizes) -> int:
+    """The thoughts that a part reads at most."""
+    first = sizes.prompts * sizes.thoughts
+    return {OBSERVATION: sizes.swapped_rows, ANY_TURN: sizes.any_turn, GROUNDING: sizes.grounding_rows}.get(part, first)
 
 
 def _first_of_every_prompt(own_M: Sequence[int], most: int) -> list[int]:

@@ -125,7 +125,8 @@ class TrainConfig:
     critic: CriticConfig = field(default_factory=CriticConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
+    # A seedling's measurements are cheap, so nothing of them is thinned. Presets of loaded models set a share.
+    diagnostics: DiagnosticsConfig = field(default_factory=lambda: DiagnosticsConfig(share=None))
     gradients: GradientsConfig = field(default_factory=GradientsConfig)
     on_collapse: Literal["warn", "stop"] = "warn"
     """Reaction to an alarm named a collapse. warn = report it and continue. stop = end the run after the step, saved,

@@ -29,8 +29,11 @@ from heedful.protocols import Environment, Policy, Tracker, UsesCritic
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
 from heedful.run import checkpoint
 from heedful.run.config import TrainConfig
+from heedful.run.estimate import sentence_after
 from heedful.run.evaluation import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
 from heedful.run.parts import Parts
+from heedful.run.probe import estimate
+from heedful.run.terminal import NullView
 from heedful.seeds import derive, stream
 from heedful.stopping import finish_the_step_first
 from heedful.storage import RunFolder, write_rollouts, write_scores, write_whole
@@ -108,8 +111,9 @@ def train_steps(
 
 
 def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
-    config, parts = run.config, run.parts
+    config, parts, first = run.config, run.parts, run.parts.version
     baselines = run.baselines()
+    run.tell_estimate(watch)
     with finish_the_step_first() as interrupt:
         for step in range(parts.version, config.steps):
             clock = Clock()
@@ -138,6 +142,8 @@ def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
             with clock.stage("store"):
                 run.store(step, groups, verdicts, diagnosis)
             run.write(step, [*metrics, *diagnosis.metrics], clock, groups)
+            if step == first and step + 1 < config.steps:
+                watch.note(sentence_after(config, step, clock.seconds))
             asked = interrupt.signal or (signal.SIGINT if stop() else 0)
             asked, stopped_by = run.agree(asked, run.warn([*diagnosis.raised, *late.raised], watch))
             if run.due(step + 1) or asked or stopped_by:
@@ -182,6 +188,11 @@ class _Run:
             return self.world.broadcast(None)
         asked = evaluation.split, evaluation.tasks, evaluation.search_tasks
         return self.world.broadcast(measure_baselines(self.env, *asked))
+
+    def tell_estimate(self, watch: Watcher) -> None:
+        """Tell what a step will cost, unless nobody is told or no step is left."""
+        if self.world.is_rank_0 and self.parts.version < self.config.steps and not isinstance(watch, NullView):
+            watch.note(estimate(self.config, self.parts, self.env))
 
     def hand_over_weights(self, version: int, clock: Clock) -> list[Metric]:
         """Hand the weights after `version` steps to the source of policies, on every rank."""

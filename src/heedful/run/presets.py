@@ -15,6 +15,7 @@ from heedful.algorithms.table import Grpo
 from heedful.configuration.trust import import_named, trust_typed
 from heedful.envs.common.contract import missing_from
 from heedful.guarded import Raised, guarded_call
+from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.models.cache import SMOLLM2
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Demonstrates
@@ -242,6 +243,7 @@ def loaded(config: TrainConfig, model: str) -> TrainConfig:
         optimizer=dataclasses.replace(config.optimizer, lr=1e-6),
         critic=dataclasses.replace(config.critic, lr=1e-5),
         evaluation=dataclasses.replace(config.evaluation, at_once=128),
+        diagnostics=dataclasses.replace(config.diagnostics, share=DiagnosticsConfig().share),
         micro_batch_tokens=8192,
     )
 

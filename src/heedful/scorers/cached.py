@@ -47,6 +47,14 @@ def score_cached(
                 sums.add(batch.rows, columns[part], logprobs_PBT)
 
 
+def reads_in_batches(prompts: Sequence[Ids], thoughts: Sequence[Ids], budget: int) -> int:
+    """Number of tokens read after each prompt in the batches of `score_cached`, padding included."""
+    lengths = list(map(len, thoughts))
+    together = max(1, budget // max(1, sum(lengths)))
+    plan = plan_rows(lengths, budget // together, longest_prompt=max(map(len, prompts)))
+    return sum(len(rows) * (max(lengths[row] for row in rows) - 1) for rows in plan)
+
+
 def equally_long(prompts: Sequence[Ids], budget: int) -> Iterator[list[int]]:
     """Columns of prompts that are read in one pass. They have equal length, so no position is padding."""
     by_length: dict[int, list[int]] = {}

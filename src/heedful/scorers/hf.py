@@ -18,8 +18,8 @@ from heedful.models.exactness import Probe, evaluating, rounding_error
 from heedful.protocols import WindowExceeded
 from heedful.scorers import cached, packed, plain
 from heedful.scorers.output_head import OutputHead
-from heedful.scorers.packs import worth_sharing
-from heedful.scorers.pairs import Ids, Pairs, read_pairs
+from heedful.scorers.packs import reads_in_packs, worth_sharing
+from heedful.scorers.pairs import Ids, Pairs, read_pairs, tokens_of_pairs
 from heedful.scorers.score_sums import ScoreSums
 from heedful.types import CrossScores
 
@@ -184,9 +184,7 @@ class HFScorer:
 
     def _read(self, prompts: list[Ids], thoughts: list[Ids], temperature: float, sums: ScoreSums) -> str:
         """Score distinct thoughts under distinct prompts into `sums`. Returns the method, and why no faster one."""
-        method = self.method
-        if method == "packed" and self._asked == "auto" and worth_sharing(thoughts):
-            method = "trie"
+        method = self._method_for(thoughts)
         # no_grad, not inference_mode: tensors that a model caches here (rotary tables) must remain usable in training.
         with evaluating(self._model), torch.no_grad():
             self._score(method, self._head_at(temperature), prompts, thoughts, sums)
@@ -194,20 +192,45 @@ class HFScorer:
         reasons = [f"not {faster}: {found}" for faster, found in self._obstacles.items() if slower and found]
         return "; ".join([method, *reasons])
 
+    def _method_for(self, thoughts: list[Ids]) -> Method:
+        """The method for these distinct thoughts."""
+        shares = self.method == "packed" and self._asked == "auto" and worth_sharing(thoughts)
+        return "trie" if shares else self.method
+
     def _score(
         self, method: Method, head: OutputHead, prompts: list[Ids], thoughts: list[Ids], sums: ScoreSums
     ) -> None:
         """Score distinct thoughts under distinct prompts into `sums` by one method."""
-        on_cpu = self._model.device.type == "cpu"
+        budget = self._budget(method)
         if method == "plain":
             plain.score_plain(head, prompts, thoughts, sums)
         elif method == "cached":
-            budget = min(self._max_tokens, cached.CPU_TOKENS) if on_cpu else self._max_tokens
             cached.score_cached(head, prompts, thoughts, budget, sums)
         else:
-            budget = min(self._max_tokens, packed.cpu_tokens(self._model)) if on_cpu else self._max_tokens
             share = method == "trie"
             packed.score_packed(self._model, head, prompts, thoughts, budget, sums, share=share)
+
+    def _budget(self, method: Method) -> int:
+        """Maximum tokens of one forward pass."""
+        if self._model.device.type != "cpu":
+            return self._max_tokens
+        return min(self._max_tokens, cached.CPU_TOKENS if method == "cached" else packed.cpu_tokens(self._model))
+
+    def reading(self, prompts_N: Sequence[Sequence[int]], thoughts_M: Sequence[Sequence[int]]) -> int:
+        """The tokens that `cross_score` would read, padding included. Each prompt once, each thought under each prompt.
+
+        The last token of a thought is scored but never read. `auto` reads by the method that `cross_score` would use.
+        """
+        prompts = [tuple(map(int, ids)) for ids in prompts_N]
+        thoughts = list(dict.fromkeys(tuple(map(int, ids)) for ids in thoughts_M))
+        method = self._method_for(thoughts)
+        if method == "plain":
+            return tokens_of_pairs(prompts, thoughts) - len(prompts) * sum(map(bool, thoughts))
+        if method == "cached":
+            after = cached.reads_in_batches(prompts, thoughts, self._budget(method))
+        else:
+            after = reads_in_packs(thoughts, self._budget(method), share=method == "trie")
+        return sum(map(len, prompts)) + len(prompts) * after
 
 
 def _refusal(asked: Method, obstacle: str, model: str) -> str:

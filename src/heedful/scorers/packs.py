@@ -84,9 +84,19 @@ def worth_sharing(thoughts: Sequence[Ids]) -> bool:
 
 def plan_packs(thoughts: Sequence[Ids], budget: int, *, share: bool) -> list[Pack]:
     """Packs of at most `budget` read tokens and similar size. A longer thought is its own pack. No empty thoughts."""
+    return [_pack(rows, thoughts, budget, share) for rows in _rows_of_packs(thoughts, budget, share)]
+
+
+def reads_in_packs(thoughts: Sequence[Ids], budget: int, *, share: bool) -> int:
+    """Number of tokens read after each prompt in the packs of `plan_packs`."""
+    packs = _rows_of_packs(thoughts, budget, share)
+    return sum(reads([thoughts[row] for row in rows], share=share) for rows in packs)
+
+
+def _rows_of_packs(thoughts: Sequence[Ids], budget: int, share: bool) -> list[list[int]]:
     target = reads(thoughts, share=share)
     target = -(-target // max(1, -(-target // budget)))
-    packs: list[Pack] = []
+    packs: list[list[int]] = []
     rows: list[int] = []
     size = seen = 0
     previous: Ids = ()
@@ -94,11 +104,11 @@ def plan_packs(thoughts: Sequence[Ids], budget: int, *, share: bool) -> list[Pac
         length = len(thoughts[row])
         new = _new_reads(previous, thoughts[row], share)
         if rows and ((new and size >= target) or size + new > budget or seen + length > _PATH_COPIES * budget):
-            packs.append(_pack(rows, thoughts, budget, share))
+            packs.append(rows)
             rows, size, seen, new = [], 0, 0, length - 1
         rows.append(row)
         size, seen, previous = size + new, seen + length, thoughts[row]
-    return [*packs, _pack(rows, thoughts, budget, share)] if rows else packs
+    return [*packs, rows] if rows else packs
 
 
 def _order(thoughts: Sequence[Ids], share: bool) -> list[int]:

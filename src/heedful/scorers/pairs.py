@@ -50,6 +50,12 @@ def read_pairs(
     return Pairs(prompts, thoughts, list(row_of), [row_of[ids] for ids in thoughts])
 
 
+def tokens_of_pairs(prompts: Sequence[Sequence[int]], thoughts: Sequence[Sequence[int]]) -> int:
+    """The tokens of all distinct thoughts under all prompts, where each pair is a row of its own."""
+    distinct = {tuple(ids) for ids in thoughts if len(ids)}
+    return len(distinct) * sum(map(len, prompts)) + len(prompts) * sum(map(len, distinct))
+
+
 def refuse_malformed(
     scorer: str, prompts: list[Ids], thoughts: list[Ids], own_M: Sequence[int], temperature: float
 ) -> None:

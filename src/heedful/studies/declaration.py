@@ -78,7 +78,7 @@ class Separation:
     healthy: tuple[str, ...]
     metrics: tuple[str, ...] = ()
     """Patterns of names, such as information/first_turn/*; empty = every number that both sides report."""
-    without: tuple[str, ...] = ("time/*", "tokens/*", "*chance*", "*/mi_ceiling", "forced/*")
+    without: tuple[str, ...] = ("time/*", "tokens/*", "cost/*", "*chance*", "*/mi_ceiling", "forced/*")
     """Patterns of names that are left out."""
     from_step: int = 0
     to_step: int | None = None

@@ -72,7 +72,7 @@ def overrides(folder: Path, workers: int, mode: str, steps: int, *more: str) -> 
     trainer.v1.trainer_mode={mode} trainer.default_local_dir={folder}/checkpoints
     hydra.searchpath=[pkg://heedful.integrations.verl.conf] +heedful=default
     heedful.filter.type=drop_constant heedful.outcome=acc
-    heedful.diagnostics.every=2 heedful.diagnostics.full_every=4
+    heedful.diagnostics.share=null heedful.diagnostics.every=2 heedful.diagnostics.full_every=4
     """.split()
         + list(more)
     )

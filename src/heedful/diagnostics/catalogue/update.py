@@ -80,10 +80,29 @@ UPDATE = read_entries(
 COST = read_entries(
     """
     tokens/<stage> | count
-    Tokens of this stage. `collect`: sampled tokens. `update`: tokens in the rows of the update.
+    Tokens of this stage. `collect`: sampled tokens. `update`: tokens in the rows of the update. `diagnose`: tokens that
+    the measurements of the thoughts read, written with a `--diagnostics.share`.
 
     time/<stage> | s
     Seconds of this stage. `collect`, `diagnose`, `gradients`, `update`, `store` and `evaluate`.
+
+    cost[/<environment>]/diagnosis_share
+    Tokens that the measurement read, as a part of the tokens of the steps that it pays for.
+    [What a measurement costs](diagnostics.md#what-a-measurement-costs) says which these are. Above
+    `--diagnostics.share` only where the smallest measurement needs more, or after a full one ahead of time. Written
+    with a share.
+    Missing: thoughts could not be scored
+    Cadence: measurement
+
+    cost[/<environment>]/diagnosis_prompts
+    Groups whose first turns the measurement read. Written with a `--diagnostics.share`.
+    Missing: thoughts could not be scored
+    Cadence: measurement
+
+    cost[/<environment>]/diagnosis_thoughts
+    Members of each group whose first turns the measurement read. Written with a `--diagnostics.share`.
+    Missing: thoughts could not be scored
+    Cadence: measurement
     """,
 )
 

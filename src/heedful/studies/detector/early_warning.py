@@ -105,7 +105,7 @@ def _movers(spec: Lead, induced: Mapping[str, RunRecord], healthy: Mapping[str, 
     movers = []
     names = dict.fromkeys(name for record in (*induced.values(), *healthy.values()) for name in record.series)
     for name in names:
-        if name.startswith(("alarm/", "eval/", "time/", "tokens/", "regime/")):
+        if name.startswith(("alarm/", "eval/", "time/", "tokens/", "cost/", "regime/")):
             continue
         before = [_departs_before(name, induced[label], fall.step) for label, fall in falls.items() if fall is not None]
         moved = [_departure(name, record) is not None for record in healthy.values()]
@@ -150,7 +150,7 @@ def replayed_alarms(spec: Lead, run: MetricSteps) -> dict[str, list[int]]:
 def _steps(record: RunRecord) -> MetricSteps:
     by_step: dict[int, dict[str, Metric]] = {}
     for name, series in record.series.items():
-        if not name.startswith(("alarm/", "time/", "tokens/", "regime/")):
+        if not name.startswith(("alarm/", "time/", "tokens/", "cost/", "regime/")):
             for point in series.points:
                 by_step.setdefault(point.step, {})[name] = point.metric
     return sorted(by_step.items())

@@ -18,7 +18,7 @@ from verl.workers.utils.padding import response_from_nested
 from heedful.integrations.verl.batch.limits import WorkerLimits
 from heedful.models.rounding import EPS, rounding_of
 from heedful.protocols import WindowExceeded
-from heedful.scorers.pairs import Ids, Pairs, read_pairs
+from heedful.scorers.pairs import Ids, Pairs, read_pairs, tokens_of_pairs
 from heedful.scorers.score_sums import ScoreSums
 from heedful.types import CrossScores
 
@@ -80,6 +80,10 @@ class WorkerScorer:
             tokens=None if sums.tokens_MNT is None else cast(Any, [sums.tokens_MNT[row] for row in asked.rows_M]),
             method="verl workers",
         )
+
+    def reading(self, prompts_N: Sequence[Sequence[int]], thoughts_M: Sequence[Sequence[int]]) -> int:
+        """The tokens of all pairs. Rows that only fill a batch are not counted."""
+        return tokens_of_pairs(prompts_N, thoughts_M)
 
     def _score(self, texts: Sequence[tuple[Ids, Ids]], temperature: float) -> list[np.ndarray]:
         """The log-probability of each token of a thought after its prompt."""

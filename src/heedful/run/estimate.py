@@ -1,0 +1,190 @@
+"""What a training step will cost before the first one, and the time left after it: arithmetic without a model.
+
+Numbers of tokens hold if every reply takes all of its tokens and every episode all of its turns. Later observations are
+not counted. A step of real replies is smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from heedful.measuring.budget import PASSES_OF_UPDATE, steps_paid_for
+from heedful.run.config import TrainConfig
+from heedful.run.terminal import duration
+
+VALUES_PER_STATE = 17
+"""Numbers that a layer keeps for the backward pass, for each number of its state: 34 bytes in half precision. Source:
+Korthikanti et al. 2022, equation 1, without the attention scores, which fused attention does not keep."""
+LOGIT_BLOCKS = 3
+"""Logits, their log softmax and its gradient, in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The sizes of a model that decide its memory."""
+
+    parameters: int
+    trained: int
+    bytes_each: int
+    """Bytes of a weight."""
+    layers: int
+    hidden: int
+    key_values: int
+    """Numbers of a key (or a value) of one token in one layer."""
+    vocabulary: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepTokens:
+    """The tokens of one step that forward passes read, by stage. A token of the update counts three."""
+
+    collect: int
+    update: int
+    diagnose: int
+    """The mean over the steps of a cycle of measurements."""
+    sampled: int = 0
+    """Those of `collect` that are sampled one after the other."""
+
+    @property
+    def total(self) -> int:
+        return self.collect + self.update + self.diagnose
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds on this machine, as tried."""
+
+    token: float
+    """Of one token in a long forward pass."""
+    sampled: float
+    """Of one sampled token of one conversation, among all the others."""
+
+
+def tokens_of_step(config: TrainConfig, prompt: int) -> StepTokens:
+    """The tokens of one step. `prompt`: the tokens of a first prompt."""
+    episodes = config.groups * config.group_size
+    sampled = episodes * config.env.turns * config.sampling.tokens_per_turn
+    collect = config.groups * prompt + sampled
+    update = PASSES_OF_UPDATE * (episodes * prompt + sampled) * config.algorithm.epochs
+    return StepTokens(collect, update, round(_diagnosis(config, prompt, collect + update)), sampled)
+
+
+def _diagnosis(config: TrainConfig, prompt: int, others: int) -> float:
+    """Tokens of measurements for each step: those of a cycle, or the share if that is less."""
+    asked, reply = config.diagnostics, config.sampling.tokens_per_turn
+    if not asked.enabled:
+        return 0.0
+
+    def matrix(columns: int, rows: int) -> int:
+        return columns * (prompt + rows * reply)
+
+    full = matrix(config.groups, config.groups * config.group_size) + matrix(asked.any_turn, asked.any_turn)
+    full += matrix(asked.swapped_columns, asked.swapped_rows) if config.env.turns > 1 and asked.swapped_rows else 0
+    full += matrix(asked.grounding_columns, asked.grounding_rows) if asked.grounding_rows else 0
+    prompts = min(asked.prompts, config.groups)
+    cheap = matrix(prompts, prompts * min(asked.thoughts, config.group_size))
+    times = (asked.full_every - 1) // asked.every
+    needed = (full + times * cheap) / asked.full_every
+    return needed if asked.share is None else min(needed, asked.share * others)
+
+
+def memory_of_step(shape: ModelShape, config: TrainConfig, prompt: int, *, reference: bool, critic: bool) -> int:
+    """Bytes at the peak of a step in one process: what stays, and the larger one of update and KV cache.
+
+    Weights, the reference, AdamW's two moments and, for weights in half precision, their float32 copies stay. The
+    update adds gradients, the logits of one micro-batch and its activations. Collecting adds the KV cache of all
+    conversations. `critic`: it has a copy of the model.
+    """
+    half = shape.bytes_each < 4
+    wide = max(4, shape.bytes_each)
+    stays = shape.parameters * shape.bytes_each * (1 + reference) + shape.trained * wide * (3 if half else 2)
+    gradients = shape.trained * wide
+    if critic:
+        stays, gradients = stays + shape.parameters * 4 * 3, gradients + shape.parameters * 4
+    tokens = config.micro_batch_tokens
+    states = tokens * shape.hidden * shape.bytes_each
+    kept = VALUES_PER_STATE * shape.layers
+    activations = states * (shape.layers + VALUES_PER_STATE if config.gradient_checkpointing else kept)
+    logits = LOGIT_BLOCKS * tokens * shape.vocabulary * 4
+    context = prompt + config.env.turns * config.sampling.tokens_per_turn
+    cached = config.groups * config.group_size * context * shape.layers * 2 * shape.key_values * shape.bytes_each
+    return stays + max(gradients + activations + logits, cached)
+
+
+def seconds_of_step(tokens: StepTokens, pace: Pace) -> dict[str, float]:
+    """Seconds of each stage."""
+    return {
+        "collect": (tokens.collect - tokens.sampled) * pace.token + tokens.sampled * pace.sampled,
+        "update": tokens.update * pace.token,
+        "diagnose": tokens.diagnose * pace.token,
+    }
+
+
+def sentence_before(
+    config: TrainConfig, tokens: StepTokens | None, memory: int | None, seconds: Mapping[str, float] | None, step: int
+) -> str:
+    """The line before the first step of this process. `step`: steps that are done.
+
+    `None`: a number that is not known. Tokens, where no prompt could be read. Memory, where the model is sharded. Time,
+    where it was not tried.
+    """
+    found = []
+    if tokens is not None:
+        parts = f"collect {tokens.collect:,}, update {tokens.update:,}, measure {tokens.diagnose:,}"
+        found.append(f"{tokens.total:,} tokens ({parts})")
+    if memory is not None:
+        found.append(f"{size(memory)} of memory at the peak")
+    if seconds is not None:
+        each, left = sum(seconds.values()), config.steps - step
+        parts = ", ".join(f"{name} {spell(spent)}" for name, spent in seconds.items())
+        found.append(f"{spell(each)} on this machine ({parts}), which is {spell(each * left)} for {left} steps")
+    if not found:
+        return f"Before step {step + 1}: what a step costs is not known."
+    return f"Before step {step + 1}, an estimate of a step with replies of full length: {'; '.join(found)}."
+
+
+def time_left(config: TrainConfig, step: int, seconds: Mapping[str, float]) -> float:
+    """Seconds from the end of this step to the end of the run, from the stages of this step.
+
+    Collecting, updating and storing recur at every step. An evaluation recurs where one is due. A measurement recurs
+    where one is due: a full one as long as this step's, if that was a full one, and a cheap one in proportion to its
+    part of the share. Other stages, such as gradients, recur at every step in which they are due.
+    """
+    asked, later = config.diagnostics, range(step + 1, config.steps)
+    every = {name: spent for name, spent in seconds.items() if name not in ("evaluate", "diagnose", "gradients")}
+    left = sum(every.values()) * len(later)
+    evaluations = [version for version in config.evaluation.at(config.steps) if version > step]
+    left += seconds.get("evaluate", 0.0) * len(evaluations)
+    if config.gradients.every:
+        left += seconds.get("gradients", 0.0) * sum(number % config.gradients.every == 0 for number in later)
+    if asked.enabled:
+        paid = [_weight(config, number) for number in (step, *later)]
+        left += seconds.get("diagnose", 0.0) / paid[0] * sum(paid[1:]) if paid[0] else 0.0
+    return left
+
+
+def _weight(config: TrainConfig, step: int) -> float:
+    """The size of the measurement at a step, in steps whose share it may read. 0 where none is due."""
+    asked = config.diagnostics
+    full = step % asked.full_every == 0
+    if not full and step % asked.every:
+        return 0.0
+    return steps_paid_for(step, asked.every, asked.full_every, full=full)
+
+
+def sentence_after(config: TrainConfig, step: int, seconds: Mapping[str, float]) -> str:
+    """The line after the first step. `step`: its number, from 0."""
+    stages = ", ".join(f"{name} {spell(spent)}" for name, spent in seconds.items() if spent >= 0.5)
+    took = f"Step {step + 1} took {spell(sum(seconds.values()))}" + (f" ({stages})" if stages else "")
+    return f"{took}. About {spell(time_left(config, step, seconds))} left for {config.steps - step - 1} steps."
+
+
+def spell(seconds: float) -> str:
+    """Seconds as `1h02m`, `3m07s`, `12s` or, below ten, `3.4s`."""
+    return f"{seconds:.1f}s" if seconds < 9.95 else duration(seconds)
+
+
+def size(count: int) -> str:
+    """Bytes as `1.9 GB` or `12 MB`."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{max(1, round(count / 1e6))} MB"

@@ -1,0 +1,198 @@
+"""The lines before the first step and after it, with numbers computed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+import torch
+
+import tiny_models
+from heedful.envs.toys.echo import Echo
+from heedful.measuring.diagnostics_config import DiagnosticsConfig
+from heedful.policies.sampling import Sampling
+from heedful.run.config import EvaluationConfig, GradientsConfig, TrainConfig
+from heedful.run.estimate import (
+    ModelShape,
+    Pace,
+    StepTokens,
+    memory_of_step,
+    seconds_of_step,
+    sentence_after,
+    sentence_before,
+    time_left,
+    tokens_of_step,
+)
+from heedful.run.loop import train_steps
+from heedful.run.parts import assemble
+from heedful.run.probe import TINY, pace_of, shape_of, worth_a_trial
+from heedful.storage import RunFolder
+
+NONE = DiagnosticsConfig(enabled=False)
+SMALL = TrainConfig(
+    env=Echo(turns=2),
+    steps=11,
+    groups=2,
+    group_size=2,
+    sampling=Sampling(tokens_per_turn=3),
+    diagnostics=NONE,
+    evaluation=EvaluationConfig(times=0),
+    micro_batch_tokens=4,
+)
+
+
+def test_the_tokens_of_a_step_are_those_of_prompts_and_full_replies() -> None:
+    # 2 prompts of 5 tokens, each read once; 4 episodes of 2 turns of 3 tokens. Rows hold 5 + 6 tokens.
+    assert tokens_of_step(SMALL, 5) == StepTokens(2 * 5 + 24, 3 * 4 * 11, 0, 24)
+
+
+def test_measurements_cost_what_they_need_or_the_share_if_that_is_less() -> None:
+    free = DiagnosticsConfig(share=None, every=2, full_every=4, any_turn=0, swapped_rows=0, grounding_rows=0)
+    # Full: 2 prompts x (5 + 4 thoughts x 3). Cheap, once in 4 steps: the same, since 2 prompts x 2 thoughts are all.
+    assert tokens_of_step(replace(SMALL, diagnostics=free), 5).diagnose == 2 * 2 * (5 + 4 * 3) / 4
+    tight = replace(free, share=0.05)
+    assert tokens_of_step(replace(SMALL, diagnostics=tight), 5).diagnose == round(0.05 * (34 + 132))
+
+
+def test_the_memory_of_a_step_is_what_stays_and_the_larger_of_update_and_cache() -> None:
+    shape = ModelShape(100, 100, 4, layers=2, hidden=3, key_values=2, vocabulary=10)
+    # Weights and two moments; then gradients, 3 blocks of 4 x 10 logits, and 17 values per state of 4 tokens.
+    update = 400 + 3 * 4 * 10 * 4 + 4 * 3 * 4 * 2 * 17
+    assert memory_of_step(shape, SMALL, 5, reference=False, critic=False) == 400 + 800 + update
+    assert memory_of_step(shape, SMALL, 5, reference=True, critic=False) == 800 + 800 + update
+    # With long replies the cache is larger: 4 conversations of 5 + 2 x 100 tokens, keys and values of 2 layers.
+    long = replace(SMALL, sampling=Sampling(tokens_per_turn=100))
+    assert memory_of_step(shape, long, 5, reference=False, critic=False) == 400 + 800 + 4 * 205 * 2 * 2 * 2 * 4
+    # In half precision the optimizer keeps float32 copies and sums float32 gradients.
+    half = replace(shape, bytes_each=2)
+    held = 200 + 3 * 400 + 400 + 3 * 4 * 10 * 4 + 4 * 3 * 2 * 2 * 17
+    assert memory_of_step(half, SMALL, 5, reference=False, critic=False) == held
+    recomputed = replace(SMALL, gradient_checkpointing=True)
+    assert memory_of_step(half, recomputed, 5, reference=False, critic=False) == held - 4 * 3 * 2 * (2 * 17 - (2 + 17))
+
+
+def test_the_seconds_of_a_step_are_its_tokens_at_the_pace_of_the_trial() -> None:
+    found = seconds_of_step(StepTokens(30, 100, 10, sampled=20), Pace(token=0.1, sampled=0.5))
+    assert found == {"collect": pytest.approx(10 * 0.1 + 20 * 0.5), "update": 10.0, "diagnose": 1.0}
+
+
+def test_the_line_before_the_first_step_says_what_is_known_and_nothing_else() -> None:
+    tokens, seconds = StepTokens(1234, 2000, 66), {"collect": 4.0, "update": 2.0}
+    assert sentence_before(SMALL, tokens, 2_300_000_000, seconds, 1) == (
+        "Before step 2, an estimate of a step with replies of full length: 3,300 tokens (collect 1,234, update 2,000, "
+        "measure 66); 2.3 GB of memory at the peak; 6.0s on this machine (collect 4.0s, update 2.0s), which is 1m00s "
+        "for 10 steps."
+    )
+    assert sentence_before(SMALL, None, 12_000_000, None, 0) == (
+        "Before step 1, an estimate of a step with replies of full length: 12 MB of memory at the peak."
+    )
+    assert sentence_before(SMALL, None, None, None, 0) == "Before step 1: what a step costs is not known."
+
+
+def test_the_time_left_repeats_each_stage_as_often_as_it_is_due() -> None:
+    assert time_left(SMALL, 0, {"collect": 3.0, "update": 1.5, "store": 0.5}) == 10 * 5.0
+    evaluated = replace(SMALL, evaluation=EvaluationConfig(times=3))
+    assert evaluated.evaluation.at(11) == {0, 6, 11}
+    assert time_left(evaluated, 0, {"collect": 3.0, "evaluate": 7.0}) == 30.0 + 2 * 7.0
+    # A full measurement at steps 0 and 8 may read the share of 5 steps, a cheap one at 2, 4, 6 and 10 that of 1.
+    measured = replace(SMALL, diagnostics=DiagnosticsConfig(every=2, full_every=8))
+    assert time_left(measured, 0, {"diagnose": 5.0}) == pytest.approx(5.0 * (1 + 4 / 5))
+    gradients = replace(SMALL, gradients=GradientsConfig(every=5))
+    assert time_left(gradients, 0, {"gradients": 2.0}) == 2 * 2.0
+
+
+def test_the_line_after_the_first_step_names_its_stages_and_the_time_left() -> None:
+    said = sentence_after(SMALL, 0, {"collect": 20.0, "update": 9.0, "store": 0.1})
+    assert said == "Step 1 took 29s (collect 20s, update 9.0s). About 4m51s left for 10 steps."
+
+
+def test_the_shape_of_a_model_is_read_off_its_weights() -> None:
+    model = tiny_models.narrow(20, num_key_value_heads=1)
+    shape = shape_of(model)
+    assert shape.parameters == sum(weight.numel() for weight in model.parameters()) == shape.trained
+    assert (shape.bytes_each, shape.layers, shape.hidden, shape.key_values, shape.vocabulary) == (8, 2, 16, 8, 20)
+
+
+def test_a_trial_leaves_the_model_and_the_random_state_as_they_were() -> None:
+    model = tiny_models.narrow(20)
+    model.train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    pace = pace_of(model, 4, 64)
+    assert min(pace.token, pace.sampled) > 0
+    assert torch.equal(torch.get_rng_state(), state)
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_a_run_says_once_what_a_step_costs_and_once_how_long_is_left(echo_run: TrainConfig, tmp_path: Path) -> None:
+    told: list[str] = []
+    written: list[int] = []
+
+    class Listening:
+        def first_rollout(self, trajectory: object) -> None: ...
+        def note(self, sentence: str) -> None:
+            told.append(f"{len(written)}: {sentence}")
+
+        def write(self, step: int, metrics: object) -> None:
+            written.append(step)
+
+        def close(self) -> None: ...
+
+    config = replace(echo_run, steps=3, evaluation=EvaluationConfig(times=0), diagnostics=NONE)
+    parts = assemble(config, lambda step, steps, loss: None, None)
+    assert parts.model.num_parameters() < TINY
+    assert not worth_a_trial(config, parts)
+    train_steps(config, parts, RunFolder.open(tmp_path / "run"), [], Listening())  # type: ignore[arg-type]
+    before, after = [line for line in told if "tep 1" in line]
+    prompt = len(parts.renderer.context_ids(_first(config, parts)))
+    assert before.startswith("0: Before step 1, an estimate of a step with replies of full length: ")
+    assert f"{tokens_of_step(config, prompt).total:,} tokens" in before
+    assert "of memory at the peak." in before
+    assert "on this machine" not in before  # a model this small is not worth a trial
+    assert after.startswith("1: Step 1 took ")
+    assert after.endswith(" left for 2 steps.")
+
+
+def _first(config: TrainConfig, parts: object) -> object:
+    from heedful.envs.common.tasks import TaskStream
+    from heedful.rollout.player import Player
+    from heedful.seeds import derive
+
+    task = TaskStream(config.env, "train", derive(config.seed, "tasks"), config.tasks).next(1)[0]
+    return Player(config.env.episode(), task, 0, config.env.turns).conversation
+
+
+def test_a_trial_is_made_for_models_of_some_size_and_tells_the_time(
+    echo_run: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from heedful.run import probe
+
+    parts = assemble(echo_run, lambda step, steps, loss: None, None)
+    monkeypatch.setattr(probe, "TINY", 0)
+    monkeypatch.setattr(probe, "STEP_TOKENS", 0)
+    cursor = parts.tasks.cursor
+    said = probe.estimate(echo_run, parts, parts.env)
+    assert " on this machine (collect " in said
+    assert said.endswith("for 6 steps.")
+    assert parts.tasks.cursor == cursor
+
+
+def test_an_environment_that_cannot_start_costs_the_tokens_of_the_line_and_nothing_else(echo_run: TrainConfig) -> None:
+    from heedful.run import probe
+
+    class Broken:
+        turns = 1
+
+        def episode(self) -> object:
+            raise RuntimeError("no server")
+
+    parts = assemble(echo_run, lambda step, steps, loss: None, None)
+    said = probe.estimate(echo_run, parts, Broken())  # type: ignore[arg-type]
+    assert "tokens" not in said
+    assert "of memory at the peak." in said
