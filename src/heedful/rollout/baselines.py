@@ -74,12 +74,19 @@ def has_blind_player(env: Environment) -> bool:
 def random_reply(env: Environment, task: Task, rng: random.Random) -> str:
     """The reply of a player who does not think: random actions, as many as a turn allows, or a random answer.
 
-    Raises ValueError for an environment that offers neither.
+    Raises ValueError for an environment that offers neither, or whose `random_answer` fails.
     """
     if isinstance(env, ListsActions) and env.actions:
         return format_reply(rng.choices(env.actions, k=env.actions_per_turn), "")
     if isinstance(env, AnswersFreely):
-        return in_form(env, format_reply([env.random_answer(task, rng)], ""))
+        answer = guarded_call(lambda: env.random_answer(task, rng))
+        if isinstance(answer, Raised) or not isinstance(answer.value, str):
+            found = f"that it raised {answer}" if isinstance(answer, Raised) else type(answer.value).__name__
+            raise ValueError(
+                f"Expected a text from `random_answer` of the environment {env.name} for task {task.id} (seed "
+                f"{task.seed}), found {found}. Mend it; `heedful check-env` tries it out."
+            )
+        return in_form(env, format_reply([answer.value], ""))
     raise ValueError(
         f"A random player needs to know what can be answered, but {env.name} has neither `actions` and "
         "`actions_per_turn` nor `random_answer`."

@@ -128,6 +128,7 @@ def test_equal_questions_are_in_one_split_and_a_large_family_is_trained_on(tmp_p
         ({"question": " ", "golden_answers": ["x"]}, "its question is empty"),
         ({"question": "Q?", "golden_answers": ["fine", "The The"]}, "'The The' normalises to nothing"),
         ({"question": "Q?", "answer": "..."}, "normalises to nothing"),
+        ({"question": "Q" * 100_000, "answer": "fine"}, "have 100,004 characters, more than 100,000"),
         ({"question": "Q?", "golden_answers": [3]}, "neither a text nor a list of texts"),
         ({"query": "Q?"}, r"its columns \(query\) belong to no known form"),
         ({"question": "Q?", "answer": "x", "paragraphs": [], "answerable": False}, "marked as not answerable"),

@@ -21,8 +21,8 @@ from typing import Any
 
 from heedful.envs.shop.catalogue.drawn import ATTRIBUTES, DEAREST, SHADES, SIZES, TYPES
 from heedful.envs.shop.catalogue.nouns import Way, check_spacy, nouns_of
-from heedful.envs.shop.catalogue.postings import SCHEMA, Indexer
-from heedful.envs.shop.catalogue.prepared import FILE, SUMMARY, VERSION, goal_of, is_prepared
+from heedful.envs.shop.catalogue.postings import Indexer
+from heedful.envs.shop.catalogue.prepared import FILE, INDEXES, SUMMARY, TABLES, VERSION, goal_of, is_prepared
 from heedful.envs.shop.catalogue.products import Product, searched_text
 from heedful.envs.shop.catalogue.stream import listed, named
 from heedful.envs.shop.catalogue.webshop import Faulty, Wish, read_human, read_product, read_synthetic
@@ -41,10 +41,7 @@ PRAGMA main.synchronous = OFF;
 PRAGMA aside.synchronous = OFF;
 PRAGMA main.cache_size = -65536;
 CREATE TABLE aside.told (id TEXT, kind TEXT, line INTEGER, body TEXT);
-CREATE TABLE products (place INTEGER PRIMARY KEY, id TEXT UNIQUE, body TEXT);
-CREATE TABLE goals (
-    number INTEGER PRIMARY KEY, kind TEXT, product INTEGER, body TEXT, options TEXT, in_all INTEGER, in_met INTEGER);
-{SCHEMA}
+{TABLES}
 """
 
 
@@ -144,8 +141,8 @@ def _written(
             missing = "SELECT COUNT(DISTINCT id) FROM told WHERE id NOT IN (SELECT id FROM products)"
             count.left_out["instructions of products that are not there"] += tables.execute(missing).fetchone()[0]
             count.left_out = +count.left_out
-            tables.execute("CREATE INDEX by_all ON goals (kind, in_all)")
-            tables.execute("CREATE INDEX by_met ON goals (kind, in_met)")
+            for index in INDEXES:
+                tables.execute(index)
             tables.execute("COMMIT")
         tables.close()
         (part / _ASIDE).unlink()

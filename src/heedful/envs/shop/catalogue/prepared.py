@@ -6,12 +6,14 @@ import random
 import sqlite3
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from heedful.configuration.jsontext import parse_json, read_json
-from heedful.envs.shop.catalogue.postings import Lengths, best
+from heedful.envs.shop.catalogue.postings import SCHEMA, Lengths, best
 from heedful.envs.shop.catalogue.prices import drawn_limit
 from heedful.envs.shop.catalogue.products import NO_LIMIT, Goal, Product
 from heedful.envs.shop.catalogue.webshop import Wish
@@ -20,6 +22,14 @@ FILE, SUMMARY = "catalogue.sqlite", "catalogue.json"
 
 VERSION = 1
 """Of the tables. Another one has to be prepared again."""
+
+TABLES = f"""
+CREATE TABLE products (place INTEGER PRIMARY KEY, id TEXT UNIQUE, body TEXT);
+CREATE TABLE goals (
+    number INTEGER PRIMARY KEY, kind TEXT, product INTEGER, body TEXT, options TEXT, in_all INTEGER, in_met INTEGER);
+{SCHEMA}
+"""
+INDEXES = ("CREATE INDEX by_all ON goals (kind, in_all)", "CREATE INDEX by_met ON goals (kind, in_met)")
 
 GoalKind = Literal["human", "synthetic"]
 
@@ -58,8 +68,8 @@ class PreparedShop:
         check_folder(folder)
         self._folder = folder
         self._threads = threading.local()
-        self.summary: dict[str, Any] = read_json(folder / SUMMARY)
-        if self.summary.get("version") != VERSION:
+        self.summary = _summary(folder)
+        if self.summary["version"] != VERSION:
             raise ValueError(f"shop: the catalogue in {folder} was prepared by another version: prepare it again.")
         if self.summary.get("nouns") == "words":
             warnings.warn(
@@ -67,7 +77,9 @@ class PreparedShop:
                 "title but stop words, and some purchases are paid otherwise than published (docs/shop.md).",
                 stacklevel=2,
             )
-        self._lengths = Lengths(self._tables)
+        with _whole(folder):
+            _check_tables(self._tables)
+            self._lengths = Lengths(self._tables)
         self._product = lru_cache(maxsize=512)(self._read)
 
     @property
@@ -84,18 +96,18 @@ class PreparedShop:
         return self._lengths.count
 
     def search(self, words: str, most: int) -> list[str]:
-        places = best(self._tables, self._lengths, words, most)
         asked = "SELECT id FROM products WHERE place = ?"
-        return [self._tables.execute(asked, (place,)).fetchone()[0] for place in places]
+        with _whole(self._folder):
+            places = best(self._tables, self._lengths, words, most)
+            return [self._tables.execute(asked, (place,)).fetchone()[0] for place in places]
 
     def product(self, id: str) -> Product:
         return self._product(id)
 
     def _read(self, id: str) -> Product:
-        row = self._tables.execute("SELECT body FROM products WHERE id = ?", (id,)).fetchone()
-        if row is None:
-            raise ValueError(f"shop: the catalogue in {self._folder} has no product {id!r}.")
-        return product_of(parse_json(row[0]))
+        with _whole(self._folder):
+            (body,) = self._tables.execute("SELECT body FROM products WHERE id = ?", (id,)).fetchone()
+            return product_of(parse_json(body))
 
     def goals(self, kind: GoalKind, every: bool) -> int:
         """How many goals there are: all, or those that their own product can meet. Synthetic ones by product."""
@@ -106,13 +118,50 @@ class PreparedShop:
         number = rng.randrange(self.goals(kind, every))
         column = "in_all" if every else "in_met"
         asked = f"SELECT product, body, options FROM goals WHERE kind = ? AND {column} = ?"
-        place, body, kept = self._tables.execute(asked, (kind, number)).fetchone()
-        (id,) = self._tables.execute("SELECT id FROM products WHERE place = ?", (place,)).fetchone()
-        product, read = self.product(id), parse_json(body)
-        wish = Wish(read["kind"], read["instruction"], tuple(read["attributes"]), tuple(read["options"]))
-        offered = product.options if every else [(name, values) for name, values in parse_json(kept)]
-        options = tuple((name, rng.choice(values)) for name, values in sorted(offered))
-        return goal_of(product, wish, options if kind == "synthetic" else ())
+        with _whole(self._folder):
+            place, body, kept = self._tables.execute(asked, (kind, number)).fetchone()
+            (id,) = self._tables.execute("SELECT id FROM products WHERE place = ?", (place,)).fetchone()
+            product, read = self.product(id), parse_json(body)
+            wish = Wish(read["kind"], read["instruction"], tuple(read["attributes"]), tuple(read["options"]))
+            offered = product.options if every else [(name, values) for name, values in parse_json(kept)]
+            options = tuple((name, rng.choice(values)) for name, values in sorted(offered))
+            return goal_of(product, wish, options if kind == "synthetic" else ())
+
+
+@contextmanager
+def _whole(folder: Path) -> Iterator[None]:
+    """Turn what goes wrong with damaged tables into a sentence. Somebody else may have written them."""
+    try:
+        yield
+    except (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        found = " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"shop: expected a whole catalogue in {folder}, found {type(error).__name__}: {found}. Prepare it again."
+        ) from error
+
+
+def _check_tables(tables: sqlite3.Connection) -> None:
+    """Raise ValueError for other tables than ours: a view or a computed column can take any time and memory."""
+    found = tables.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    if {sql for (sql,) in found} != _our_tables():
+        raise ValueError("other tables than heedful prepare-shop makes")
+
+
+@lru_cache(maxsize=1)
+def _our_tables() -> frozenset[str]:
+    with closing(sqlite3.connect(":memory:")) as made:
+        made.executescript(";".join([TABLES, *INDEXES]))
+        return frozenset(sql for (sql,) in made.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    """What `catalogue.json` says. Raises ValueError where it is not of our form."""
+    with _whole(folder):
+        told = read_json(folder / SUMMARY)
+        for column in ("goals", "met"):
+            if any(type(count) is not int or count < 0 for count in told[column].values()):
+                raise ValueError(f"{column} in {SUMMARY} that are no counts")
+        return {"version": None, **told}
 
 
 def product_of(tree: dict[str, Any]) -> Product:
