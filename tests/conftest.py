@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,12 @@ from hypothesis import HealthCheck, settings
 
 from heedful.envs.toys.echo import Echo
 from heedful.policies.sampling import Sampling
+from heedful.protocols import Environment
+from heedful.run import evaluation
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
 from heedful.seedlings.recipe import nano
 from heedful.training.optimizer_config import OptimizerConfig
+from heedful.types import Task
 
 # Read when these packages are first imported: no test may reach the network, nor take a second core.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -43,6 +46,25 @@ def _own_cache(shared_cache: Path) -> Iterator[None]:
     """No test reads or writes the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEEDFUL_CACHE", str(shared_cache))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _searched_once() -> Iterator[None]:
+    """The best blind player of Echo is searched once: most runs of the tests play it, and each would search anew."""
+    found: dict[tuple[Echo, tuple[str, ...]], tuple[str, ...]] = {}
+    search = evaluation.best_fixed_sequence
+
+    def remembered(env: Environment, tasks: Sequence[Task]) -> tuple[str, ...]:
+        if type(env) is not Echo:
+            return search(env, tasks)
+        key = (env, tuple(task.id for task in tasks))
+        if key not in found:
+            found[key] = search(env, tasks)
+        return found[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "best_fixed_sequence", remembered)
         yield
 
 

@@ -141,6 +141,12 @@ def command(config: TrainConfig, out: Path) -> list[str]:
     return ["train", "echo", "--config", str(settings(config, out.parent)), "--out", str(out)]
 
 
+@pytest.fixture(scope="module")
+def whole(echo_run: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """The run that nothing disturbed, with its checkpoints. Do not write into it."""
+    return trained(echo_run, tmp_path_factory.mktemp("whole") / "run")
+
+
 # One seed, the same bytes ---------------------------------------------------------------------------------------------
 
 
@@ -164,8 +170,8 @@ def test_weights_with_and_without_diagnostics_are_equal_bit_for_bit(echo_run: Tr
     assert not same(measured.weights, seedling_weights(echo_run))
 
 
-def test_the_learner_sees_the_log_probabilities_of_the_sampler(echo_run: TrainConfig, tmp_path: Path) -> None:
-    errors = trained(replace(echo_run, evaluation=NO_EVALUATION), tmp_path / "run").watch.values["policy/logprob_error"]
+def test_the_learner_sees_the_log_probabilities_of_the_sampler(whole: Trained) -> None:
+    errors = whole.watch.values["policy/logprob_error"]
     read = [error for error in errors if error is not None]
     assert read
     assert max(read) < 1e-4
@@ -213,7 +219,11 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, step: int, times: int = 1) -> 
 
 
 def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(
-    echo_run: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    echo_run: TrainConfig,
+    whole: Trained,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = signal.getsignal(signal.SIGINT)
     out = tmp_path / "stopped"
@@ -228,8 +238,7 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(
     assert cli.run(["train", "--resume", str(out)]) == 0
     shown = capsys.readouterr().out
     assert f"resuming {out} after step 3 of 6" in shown
-    assert cli.run(command(echo_run, tmp_path / "whole")) == 0
-    assert_the_same_run(tmp_path / "whole", out)
+    assert_the_same_run(whole.folder.path, out)
 
 
 def test_a_second_ctrl_c_stops_at_once(
@@ -311,9 +320,8 @@ def test_rollouts_are_stored_as_they_were_judged(echo_run: TrainConfig, tmp_path
     assert {trajectory.policy_version for group in evaluated.groups for trajectory in group.trajectories} == {2}
 
 
-def test_evaluations_happen_before_in_the_middle_and_after(echo_run: TrainConfig, tmp_path: Path) -> None:
-    run = trained(echo_run, tmp_path / "run")
-    lines = read_metrics(run.folder.metrics)
+def test_evaluations_happen_before_in_the_middle_and_after(whole: Trained) -> None:
+    lines = read_metrics(whole.folder.metrics)
     assert [line.step for line in lines if "eval/val/sampled/success" in line.metrics] == [0, 3, 6]
     assert [line.step for line in lines] == list(range(7))
     for line in lines:
@@ -407,17 +415,11 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def saved_run(echo_run: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has ended, with its checkpoints."""
-    return trained(echo_run, tmp_path_factory.mktemp("saved") / "run").folder.path
-
-
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_checkpoint_is_named_with_what_to_delete(
-    echo_run: TrainConfig, saved_run: Path, tmp_path: Path, damage: Callable[[Path], None]
+    echo_run: TrainConfig, whole: Trained, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    found = checkpoint.checkpoints(saved_run / "checkpoints")[-1]
+    found = checkpoint.checkpoints(whole.folder.path / "checkpoints")[-1]
     copy = Path(shutil.copytree(found.path, tmp_path / found.path.name))
     damage(copy)
     with pytest.raises(ValueError, match=f"Delete the folder {copy} to resume from the checkpoint before it"):
@@ -425,7 +427,11 @@ def test_a_damaged_checkpoint_is_named_with_what_to_delete(
 
 
 def test_a_full_disk_ends_in_a_sentence_and_the_run_goes_on_when_there_is_room(
-    echo_run: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    echo_run: TrainConfig,
+    whole: Trained,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     out, write = tmp_path / "run", checkpoint.write_pretrained
 
@@ -442,8 +448,7 @@ def test_a_full_disk_ends_in_a_sentence_and_the_run_goes_on_when_there_is_room(
     assert "Kept: the earlier checkpoints and all metrics so far. Free some space" in error
     assert [entry.version for entry in checkpoint.checkpoints(out / "checkpoints")] == [2, 3]
     assert cli.run(["train", "--resume", str(out)]) == 0
-    assert cli.run(command(echo_run, tmp_path / "whole")) == 0
-    assert_the_same_run(tmp_path / "whole", out)
+    assert_the_same_run(whole.folder.path, out)
 
 
 def test_weights_that_find_no_room_say_so_by_the_systems_number(

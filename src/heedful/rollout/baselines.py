@@ -124,7 +124,11 @@ def best_fixed_sequence(env: Environment, tasks: Sequence[Task]) -> tuple[str, .
     if not tasks:
         raise ValueError(f"{env.name}: the best fixed sequence is searched on tasks, but none were given.")
     words = _candidates(env, tasks)
-    return _improve(env, tasks, words, _grow(env, tasks, words)) if words else ()
+    if not words:
+        return ()
+    sequence = _grow(env, tasks, words)
+    # What was grown at once is the best of all sequences of its length: no change of it can solve more.
+    return sequence if len(sequence) <= _stride(words) else _improve(env, tasks, words, sequence)
 
 
 def _candidates(env: Environment, tasks: Sequence[Task]) -> Sequence[str]:
@@ -136,9 +140,14 @@ def _per_turn(env: Environment) -> int:
     return env.actions_per_turn if isinstance(env, ListsActions) and not isinstance(env, AnswersBlindly) else 1
 
 
+def _stride(words: Sequence[str]) -> int:
+    """How many actions the sequence grows by at once."""
+    return 2 if len(words) ** 2 <= MOST_CANDIDATES else 1
+
+
 def _grow(env: Environment, tasks: Sequence[Task], words: Sequence[str]) -> tuple[str, ...]:
     budget = env.turns * _per_turn(env)
-    stride = 2 if len(words) ** 2 <= MOST_CANDIDATES else 1
+    stride = _stride(words)
     sequence: tuple[str, ...] = ()
     undecided = list(tasks)
     while len(sequence) < budget:
