@@ -59,6 +59,8 @@ NEEDS_TORCH = {
     "models.load",
     "models.own_tokenizer",
     "models.token_logits",
+    "policies.beginning",
+    "policies.drawing",
     "policies.hf",
     "policies.kv_store",
     "policies.kv",
