@@ -62,6 +62,8 @@ NEEDS_TORCH = {
     "models.own_tokenizer",
     "models.token_logits",
     "models.writing",
+    "policies.beginning",
+    "policies.drawing",
     "policies.hf",
     "policies.kv_store",
     "policies.kv",

@@ -8,6 +8,7 @@ grows, even if each call answers only some of the conversations.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -16,6 +17,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from heedful.models.attention import longest_context, refuse_unless_plain_causal
+from heedful.policies.beginning import Beginning
+from heedful.policies.drawing import draw
 from heedful.policies.kv import KVBatch, merge
 from heedful.policies.kv_store import KVStore
 from heedful.policies.next_logits import cached_logits, left_padded, obstacle_to_kv_cache, uncached_logits
@@ -69,6 +72,7 @@ class HFPolicy:
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._limit = longest_context(model) or 1 << 30
         self._store = KVStore(self.device)
+        self._beginning = Beginning()
         self._open: Collection[str] = ()
 
     @property
@@ -238,13 +242,26 @@ class HFPolicy:
     def _prefill_whole(self, rows: Sequence[Row], room: int) -> tuple[KVBatch, Tensor]:
         """A batch of whole contexts, each distinct one computed once, and the logits after each."""
         distinct = list(dict.fromkeys(row.context for row in rows))
-        # Without a KV cache the only layer holds token ids.
+        # Without a KV cache the only layer holds token ids, and nothing can be shared.
         layers = 1 if self.obstacle else self.model.config.get_text_config(decoder=True).num_hidden_layers
-        batch = KVBatch.empty(len(distinct), layers, max(map(len, distinct)), self.device)
-        logits_BV = self._forward(batch, *left_padded(distinct, self.device))
+        known = () if self.obstacle else self._beginning.of(distinct)
+        if known:
+            batch = self._after(known, layers).select(
+                torch.zeros(len(distinct), dtype=torch.long, device=self.device), max(map(len, distinct)) - len(known)
+            )
+        else:
+            batch = KVBatch.empty(len(distinct), layers, max(map(len, distinct)), self.device)
+        logits_BV = self._forward(batch, *left_padded([context[len(known) :] for context in distinct], self.device))
         number = {context: index for index, context in enumerate(distinct)}
         rows_B = torch.tensor([number[row.context] for row in rows], device=self.device)
         return batch.select(rows_B, room), logits_BV[rows_B]
+
+    def _after(self, known: tuple[int, ...], layers: int) -> KVBatch:
+        """The KV cache of one row that holds the common beginning `known`. Computed once per policy."""
+        if self._beginning.batch is None:
+            self._beginning.batch = KVBatch.empty(1, layers, len(known), self.device)
+            self._forward(self._beginning.batch, *left_padded([known], self.device))
+        return self._beginning.batch
 
     def _forward(self, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
         """Append columns to the batch and return the logits of the last one, `[B, V]`, in float32 or wider."""
@@ -252,36 +269,41 @@ class HFPolicy:
 
     def _record(self, logits_BV: Tensor, live: Sequence[Row]) -> Tensor:
         """Draw one token per row, and append it to open rows with its log-probability and the entropy of the draw."""
-        logprobs_BV = torch.log_softmax(logits_BV / self.sampling.temperature, dim=-1)
-        if bool(logprobs_BV[:, 0].isnan().any()):  # one entry is enough: log softmax spreads a NaN over its row
+        by_conversation = self.sampling.noise == "conversation"
+
+        def noise(like_BV: Tensor) -> Tensor:
+            return gumbels([row.noise for row in live], [len(row.ids) for row in live], like_BV.shape[1], like_BV)
+
+        drawn = draw(
+            logits_BV,
+            self.sampling.temperature,
+            greedy=self.sampling.greedy,
+            noise=noise if by_conversation else None,
+            generator=self._generator,
+        )
+        chosen_B, entropies_B = drawn.logprobs_B, drawn.entropies_B
+        if self.sampling.precision == "double":
+            # Adding 0 turns a negative zero into zero.
+            chosen_B, entropies_B = (values_B.round(decimals=7).add(0.0) for values_B in (chosen_B, entropies_B))
+        wide = torch.float32 if self.device.type == "mps" else torch.float64  # both hold every id and every value
+        on_host = torch.stack([values_B.to(wide) for values_B in (drawn.tokens_B, chosen_B, entropies_B)], dim=1)
+        read = [
+            (row, int(token), logprob, entropy)
+            for row, (token, logprob, entropy) in zip(live, on_host.tolist(), strict=True)
+        ]
+        if any(math.isnan(logprob) for _, _, logprob, _ in read):
             raise ValueError(
                 "The policy expected logits that are numbers, found NaN or infinity: the model's weights are not "
                 "finite, or overflow in its dtype. Go back to an earlier checkpoint with a lower learning rate, or "
                 "use --dtype float32."
             )
-        probabilities_BV = logprobs_BV.exp()
-        if self.sampling.greedy:
-            tokens_B = logprobs_BV.argmax(-1)
-        elif self.sampling.noise == "conversation":
-            places_B = [len(row.ids) for row in live]
-            noise_BV = gumbels([row.noise for row in live], places_B, logprobs_BV.shape[1], logprobs_BV)
-            tokens_B = noise_BV.add_(logprobs_BV).argmax(-1)
-        else:
-            tokens_B = torch.multinomial(probabilities_BV, 1, generator=self._generator)[:, 0]
-        chosen_B = logprobs_BV.gather(1, tokens_B[:, None])[:, 0]
-        # A logit of -inf has probability 0 and adds nothing, but 0 * -inf is NaN.
-        entropies_B = -(probabilities_BV * logprobs_BV.clamp(min=-1e30)).sum(-1)
-        if self.sampling.precision == "double":
-            # Adding 0 turns a negative zero into zero.
-            chosen_B, entropies_B = (values_B.round(decimals=7).add(0.0) for values_B in (chosen_B, entropies_B))
-        read = zip(live, tokens_B.tolist(), chosen_B.tolist(), entropies_B.tolist(), strict=True)
         for row, token, logprob, entropy in read:
             if row.open:
                 row.ids.append(token)
                 row.logprobs.append(logprob)
                 row.entropies.append(entropy)
                 row.open = token not in self.renderer.stop_ids and len(row.ids) < row.allowed
-        return tokens_B
+        return drawn.tokens_B
 
     def _store_ended(self, batch: KVBatch, live: Sequence[Row]) -> None:
         """Keep the KV cache of the rows whose reply has ended. Their last sampled token is not in it yet."""

@@ -26,11 +26,27 @@ class _Layer(CacheLayerMixin):
         self.length = 0
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        batch, heads, _, dim = key_states.shape
         self.dtype, self.device = key_states.dtype, key_states.device
-        self.keys = key_states.new_zeros(batch, heads, self.room, dim)
-        self.values = value_states.new_zeros(batch, value_states.shape[1], self.room, value_states.shape[3])
+        self._reserve(key_states, value_states, len(key_states))
+
+    def _reserve(self, keys: Tensor, values: Tensor, rows: int) -> None:
+        """Empty buffers for `rows` rows with heads like these. Each column is written before it is read."""
+        self.keys = keys.new_empty(rows, keys.shape[1], self.room, keys.shape[3])
+        self.values = values.new_empty(rows, values.shape[1], self.room, values.shape[3])
         self.is_initialized = True
+
+    def write(self, source: _Layer, rows_B: Tensor, columns_BT: Tensor, to: slice, rows: int) -> None:
+        """Fill the rows `to` of `rows` rows with these columns of these rows of `source`."""
+        assert source.keys is not None, "the cache was never filled"
+        assert source.values is not None, "the cache was never filled"
+        if not self.is_initialized:
+            self.dtype, self.device = source.keys.dtype, source.keys.device
+            self._reserve(source.keys, source.values, rows)
+        assert self.keys is not None, "the buffers were just made"
+        assert self.values is not None, "the buffers were just made"
+        self.length = columns_BT.shape[1]
+        self.keys[to, :, : self.length] = _gather(source.keys, rows_B, columns_BT)
+        self.values[to, :, : self.length] = _gather(source.values, rows_B, columns_BT)
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         new = key_states.shape[2]
@@ -111,12 +127,11 @@ def merge(batches: Sequence[KVBatch], rows: Sequence[Tensor], room: int) -> KVBa
     layers: list[Any] = []
     for number in range(len(batches[0].cache.layers)):
         layer = _Layer(width + room)
-        sources = [cast(_Layer, batch.cache.layers[number]) for batch in batches]
-        keys, values = [], []
-        for source, rows_B, columns_BT in zip(sources, rows, columns, strict=True):
-            keys.append(_gather(source.keys, rows_B, columns_BT))
-            values.append(_gather(source.values, rows_B, columns_BT))
-        layer.update(torch.cat(keys), torch.cat(values))
+        start = 0
+        for batch, rows_B, columns_BT in zip(batches, rows, columns, strict=True):
+            source = cast(_Layer, batch.cache.layers[number])
+            layer.write(source, rows_B, columns_BT, slice(start, start + len(rows_B)), len(lengths_B))
+            start += len(rows_B)
         layers.append(layer)
     offsets = torch.arange(width, device=lengths_B.device)
     return KVBatch(Cache(layers=layers), offsets[None, :] >= width - lengths_B[:, None], lengths_B)
@@ -132,8 +147,7 @@ def _columns(batch: KVBatch, rows: Tensor, width: int) -> Tensor:
     return columns[:, :width]
 
 
-def _gather(states_BHTD: Tensor | None, rows_B: Tensor, columns_BT: Tensor) -> Tensor:
+def _gather(states_BHTD: Tensor, rows_B: Tensor, columns_BT: Tensor) -> Tensor:
     """These columns of these rows, `[rows, heads, columns, head_dim]`, without a temporary copy of whole rows."""
-    assert states_BHTD is not None, "the cache was never filled"
     chosen_BTHD = states_BHTD.transpose(1, 2)[rows_B[:, None], columns_BT]
     return chosen_BTHD.transpose(1, 2)
