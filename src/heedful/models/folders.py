@@ -21,6 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from transformers.utils import logging
 
 from heedful.configuration.jsontext import read_json
+from heedful.configuration.open_files import refuse_pipes
 from heedful.configuration.trust import trusts_code_of
 from heedful.guarded import Answered, guarded_call
 from heedful.models.own_tokenizer import TokenizerRead, own_tokenizer
@@ -162,8 +163,13 @@ def _read(load: Callable[[], Answer], source: str | Path, expected: str, remedy:
 
     The libraries that read the files of others raise errors of any class, `Exception` itself included.
     """
+
+    def read() -> Answer:
+        refuse_pipes(Path(source))
+        return load()
+
     with _quiet(source):
-        answer = guarded_call(load)
+        answer = guarded_call(read)
     if isinstance(answer, Answered):
         return answer.value
     error = answer.error
