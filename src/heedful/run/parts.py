@@ -25,6 +25,7 @@ from heedful.models.calls import tools_of
 from heedful.models.folders import Saveable, WholeWeights
 from heedful.models.load import load_model, pick_device
 from heedful.models.render import Renderer
+from heedful.models.stop_ids import named_stop_ids
 from heedful.models.token_logits import TokenLogits, token_logits
 from heedful.protocols import Environment, UsesCritic
 from heedful.run.checkpoint import Checkpoint
@@ -218,8 +219,7 @@ def load_judge(config: TrainConfig, device: torch.device) -> Judge | None:
 
 def stop_ids(model: PreTrainedModel) -> list[int]:
     """The model's own end-of-sequence ids."""
-    ids = model.generation_config.eos_token_id if model.generation_config else None
-    return [] if ids is None else list(ids) if isinstance(ids, list) else [ids]
+    return named_stop_ids(model.generation_config)
 
 
 def _restore(parts: Parts, start: Checkpoint) -> None:
