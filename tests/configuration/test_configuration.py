@@ -3,6 +3,7 @@
 import enum
 import json
 import math
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from heedful.algorithms.table import ALGORITHMS
 from heedful.configuration import Choice, ConfigurationError, from_json, settings_of, to_json, trust, trusting
 from heedful.filters import FILTERS
+from heedful.run.config import TrainConfig
 
 
 class Chooser(Protocol):
@@ -335,3 +337,12 @@ def test_a_whole_number_that_no_float_can_hold_is_a_problem_of_its_setting() -> 
     assert [
         said.partition(", found")[0] for said in problems_of(Run, {"chooser": {"type": "share", "p": 10**400}})
     ] == ["chooser.p: expected a number"]
+
+
+def test_very_many_unknown_settings_are_counted_and_not_looked_up_one_by_one() -> None:
+    tree = {"filter": {"type": "top_p", **{f"k{number}": 1 for number in range(50_000)}}}
+    tree |= {f"k{number}": 1 for number in range(50_000)}
+    began = time.process_time()
+    with pytest.raises(ConfigurationError, match="49,980 more unknown settings"):
+        from_json(TrainConfig, tree)
+    assert time.process_time() - began < 10

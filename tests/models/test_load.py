@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from heedful import cli  # noqa: E402
 from heedful.models.load import load_model, pick_device  # noqa: E402
 from heedful.models.render import Renderer  # noqa: E402
+from heedful.models.stop_ids import named_stop_ids  # noqa: E402
 from heedful.storage import read_metrics, read_rollouts  # noqa: E402
 from heedful.types import Message  # noqa: E402
 from tiny_models import llama, qwen2  # noqa: E402
@@ -202,6 +204,31 @@ def test_settings_of_a_model_that_make_no_sense_end_in_a_sentence_or_are_not_use
         load_model(str(copied), CPU)
     except ValueError as refusal:
         assert "could not be loaded: " in str(refusal)  # noqa: PT017 - some of them are ignored
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"num_labels": 10**30}, r"labels \(num_labels\), expected 100,000 at most"),
+        ({"text_config": {"num_hidden_layers": 10**7}}, r"names 10,000,000 layers \(num_hidden_layers\)"),
+    ],
+)
+def test_labels_and_inner_layers_without_end_are_refused(copied: Path, change: dict[str, Any], found: str) -> None:
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(ValueError, match=found):
+        load_model(str(copied), CPU)
+
+
+@pytest.mark.parametrize("named", [{"a": 1}, "</s>", -5, [1, None], True, 1.5])
+def test_stop_ids_that_are_no_ids_end_in_a_sentence(named: Any) -> None:
+    with pytest.raises(ValueError, match="Expected ids of tokens as eos_token_id"):
+        named_stop_ids(SimpleNamespace(eos_token_id=named))
+
+
+def test_stop_ids_are_one_several_or_none() -> None:
+    assert [named_stop_ids(SimpleNamespace(eos_token_id=each)) for each in (7, [7, 8], None)] == [[7], [7, 8], []]
+    assert named_stop_ids(None) == []
 
 
 def test_a_folder_that_names_millions_of_layers_is_refused_before_they_are_built(copied: Path) -> None:

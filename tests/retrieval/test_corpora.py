@@ -73,3 +73,15 @@ def test_a_gzip_file_that_was_cut_is_refused(tmp_path: Path) -> None:
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a file of \.jsonl, \.jsonl\.gz, \.json, found 'a\.txt'"):
         list(read_corpus(tmp_path / "a.txt"))
+
+
+def test_a_line_that_a_small_file_makes_endless_is_refused_before_it_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heedful.retrieval.corpora.LONGEST_LINE", 1 << 20)
+    with gzip.open(tmp_path / "a.jsonl.gz", "wb") as file:
+        file.write(b'{"text": "b"}\n' + b" " * (1 << 20) + b"{}\n")
+    passages = read_corpus(tmp_path / "a.jsonl.gz")
+    assert next(passages).text == "b"
+    with pytest.raises(ValueError, match=r"a\.jsonl\.gz:2: .* found a line of more than 1 MiB"):
+        next(passages)

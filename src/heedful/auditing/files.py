@@ -15,6 +15,7 @@ from pathlib import Path
 from heedful.auditing.parquet import open_parquet, parquet_rows
 from heedful.auditing.records import Faults, Location, Row, Tell
 from heedful.configuration.jsontext import parse_json
+from heedful.configuration.open_files import open_file
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 LONGEST_LINE = 64 * 2**20
@@ -83,7 +84,7 @@ def _refusal(file: Path) -> str:
 
 def refuse_unreadable(file: Path) -> None:
     """Raise a sentence for a file that is no log by its first bytes. Nothing of it is interpreted."""
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         head = stream.read(4096)
     if file.suffix.lower() in _PICKLES or re.match(rb"\x80[\x02-\x05]", head):
         raise ValueError(
@@ -110,7 +111,7 @@ def refuse_unreadable(file: Path) -> None:
 
 
 def is_parquet(file: Path) -> bool:
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         return stream.read(4) == b"PAR1"
 
 
@@ -129,7 +130,7 @@ def rows_of(
 def _json_lines(
     file: Path, faults: Faults, tell: Tell, columns: Collection[str] | None
 ) -> Iterator[tuple[Location, Row]]:
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
             number += 1

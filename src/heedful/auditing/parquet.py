@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.auditing.records import Faults, Location, Row, Tell, shortened
+from heedful.configuration.open_files import refuse_pipes
 
 if TYPE_CHECKING:
     import pyarrow
@@ -40,6 +41,7 @@ def open_parquet(file: Path, texts: Sequence[str] = ()) -> pyarrow.parquet.Parqu
     import pyarrow.parquet
 
     try:
+        refuse_pipes(file)
         # Without a buffer size a whole column of a row group is read at once.
         return pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False, read_dictionary=list(texts))
     except (pyarrow.ArrowException, OSError) as error:

@@ -18,6 +18,7 @@ from typing import Any
 from heedful.auditing.files import LogFiles
 from heedful.auditing.records import Faults
 from heedful.configuration.jsontext import read_json
+from heedful.configuration.open_files import open_file
 from heedful.storage import LOCK, claim_folder, write_whole
 
 RECORD = "audit.json"
@@ -86,7 +87,7 @@ class Fingerprints:
     def of(cls, log: LogFiles) -> Fingerprints:
         listed, seen = [], {}
         for file in log.files:
-            with file.open("rb") as stream:
+            with open_file(file) as stream:
                 found = os.fstat(stream.fileno())
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
             seen[file] = found.st_size, found.st_mtime_ns
@@ -217,7 +218,10 @@ def _difference(stored: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str
 
 def _cut(path: Path, lines: int) -> int:
     """Keep the first `lines` whole lines; returns how many there are then."""
-    content = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    content = []
+    if path.exists():
+        with open_file(path) as stream:
+            content = stream.read().splitlines(keepends=True)
     whole = [line for line in content if line.endswith(b"\n")]
     if len(whole) > lines or len(whole) < len(content):
         write_whole(path, b"".join(whole[:lines]))

@@ -147,7 +147,7 @@ def _merge_file(cls: type, tree: Tree, given: Given, problems: list[Problem]) ->
         return tree
     name = given.values[0]
     try:
-        overrides = read_json(Path(name))
+        overrides = read_json(Path(name), pipes=True)
     except OSError as error:
         problems.append(Problem("--config", f"expected a JSON file, but {name} cannot be read: {error.strerror}"))
         return tree

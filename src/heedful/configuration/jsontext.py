@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from heedful.configuration.open_files import open_file
+
 DEEPEST = 200
 """Lists and objects inside each other. Far more than any file of ours, and far less than Python's stack holds."""
 
@@ -58,12 +60,12 @@ def _read(decode: Callable[[], tuple[Any, int]], text: str, start: int) -> tuple
     return tree, end
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, pipes: bool = False) -> Any:
     """The JSON value in a file. Raises ValueError as `parse_json` does, and OSError where the file cannot be read.
 
-    A file that goes on after `LARGEST` bytes, such as a device, is refused, too.
+    A file that goes on after `LARGEST` bytes is refused, too. `pipes`: the user typed the path, which may be a pipe.
     """
-    with path.open("rb") as stream:
+    with path.open("rb") if pipes else open_file(path) as stream:
         content = stream.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise ValueError(f"more than {LARGEST >> 20} MiB in one JSON file")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from heedful.configuration.foreign_text import MOST_NAMES
 from heedful.configuration.schema import (
     MISSING,
     Chosen,
@@ -134,9 +135,11 @@ def read(cls: type, tree: Any, problems: list[Problem], path: str = "") -> objec
         return _BROKEN
     settings = {setting.name: setting for setting in settings_of(cls)}
     before = len(problems)
-    for name in tree:
-        if name not in settings:
-            problems.append(Problem(_join(path, str(name)), _unknown(cls, str(name), tree)))
+    strangers = [str(name) for name in tree if name not in settings]
+    for name in strangers[:MOST_NAMES]:
+        problems.append(Problem(_join(path, name), _unknown(cls, name, tree)))
+    if len(strangers) > MOST_NAMES:
+        problems.append(Problem(path, f"{len(strangers) - MOST_NAMES:,} more unknown settings"))
     values: dict[str, object] = {}
     for name, setting in settings.items():
         if name in tree:
@@ -232,7 +235,9 @@ def _read_choice(kind: Chosen, value: Any, problems: list[Problem], path: str) -
         return _BROKEN
     settings = {name: each for name, each in value.items() if name != "type"}
     known = {setting.name for setting in settings_of(cls)}
-    strangers = {name: owners for name in settings if name not in known and (owners := kind.choice.owners(name))}
+    unknown = [name for name in settings if name not in known]
+    # Of very many, `read` counts those that are not named.
+    strangers = {name: owners for name in unknown[:MOST_NAMES] if (owners := kind.choice.owners(name))}
     for name, owners in strangers.items():
         sentence = f"{value['type']} has no setting {name}; it belongs to {' and '.join(owners)}"
         problems.append(Problem(_join(path, name), sentence))

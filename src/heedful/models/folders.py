@@ -6,6 +6,7 @@ without progress bars.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.configuration.jsontext import read_json
+from heedful.configuration.open_files import refuse_pipes
 from heedful.configuration.trust import trusts_code_of
 from heedful.guarded import Answered, guarded_call
 from heedful.models.gguf import converted
@@ -25,8 +27,12 @@ from heedful.models.writing import Saveable, quiet, write_weights
 Answer = TypeVar("Answer")
 
 MOST_LAYERS = 1_000
-_LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
-"""Names that architectures give the number of their layers."""
+MOST_LABELS = 100_000
+_COUNTED = {
+    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers"), ("layers", MOST_LAYERS)),
+    "num_labels": ("labels", MOST_LABELS),
+}
+"""Names that architectures give to what transformers makes one by one, and how many are read."""
 
 
 def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
@@ -68,14 +74,19 @@ def _folder_of(source: str | Path, remedy: str) -> tuple[str | Path, str]:
 
 
 def _refuse_endless(config: Path) -> None:
-    """transformers would build the layers of a folder one by one, however many there are to be."""
-    if not config.is_file():
-        return
-    tree = read_json(config)
-    for name in _LAYERS:
-        count = tree.get(name) if isinstance(tree, dict) else None
-        if isinstance(count, int | float) and count > MOST_LAYERS:
-            raise ValueError(f"its config.json names {count:,} layers ({name}), expected {MOST_LAYERS:,} at most")
+    """transformers would build the layers of a folder one by one, however many there are to be.
+
+    A configuration may hold others, of its text or its vision.
+    """
+    trees = [read_json(config)] if config.is_file() else []
+    while trees:
+        tree = trees.pop()
+        for name, value in tree.items() if isinstance(tree, dict) else ():
+            made, most = _COUNTED.get(name, ("", math.inf))
+            if isinstance(value, int | float) and value > most:
+                raise ValueError(f"its config.json names {value:,} {made} ({name}), expected {most:,} at most")
+            if isinstance(value, dict):
+                trees.append(value)
 
 
 def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:
@@ -137,8 +148,13 @@ def _read(load: Callable[[], Answer], source: str | Path, expected: str, remedy:
 
     The libraries that read the files of others raise errors of any class, `Exception` itself included.
     """
+
+    def read() -> Answer:
+        refuse_pipes(Path(source))
+        return load()
+
     with quiet(source):
-        answer = guarded_call(load)
+        answer = guarded_call(read)
     if isinstance(answer, Answered):
         return answer.value
     error = answer.error

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from heedful.models.attention import refuse_unless_plain_causal
 from heedful.models.fast_linear import quicken
 from heedful.models.folders import read_model, read_tokenizer
+from heedful.models.stop_ids import named_stop_ids
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -36,8 +37,7 @@ def load_model(
 
 def stop_ids(model: PreTrainedModel) -> list[int]:
     """The model's own end-of-sequence ids."""
-    ids = model.generation_config.eos_token_id if model.generation_config else None
-    return [] if ids is None else list(ids) if isinstance(ids, list) else [ids]
+    return named_stop_ids(model.generation_config)
 
 
 def pick_device(name: str) -> torch.device:

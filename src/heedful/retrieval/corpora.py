@@ -24,6 +24,9 @@ from heedful.retrieval.passages import Passage
 
 CORPUS_KINDS = (".jsonl", ".jsonl.gz", ".json")
 
+LONGEST_LINE = 64 << 20
+"""Bytes of a row. A small compressed file may hold one of gigabytes."""
+
 _HASHED_AT_ONCE = 1 << 20
 
 
@@ -60,7 +63,11 @@ def _lines(path: Path) -> Iterator[tuple[int, Any]]:
     opened: Any = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rb") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
+                if len(line) > LONGEST_LINE:
+                    raise ValueError(
+                        f"{path}:{number}: expected one JSON object, found a line of more than {LONGEST_LINE >> 20} MiB."
+                    )
                 if not line.strip():
                     continue
                 try:

@@ -18,6 +18,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.configuration.jsontext import read_json
+from heedful.configuration.open_files import open_file
 from heedful.models.folders import read_model, write_pretrained
 from heedful.models.writing import Saveable
 from heedful.storage import CHECKSUMS, check_folder, create, naming_a_full_disk, write_checksums, write_whole
@@ -69,7 +70,8 @@ class Checkpoint:
         """The optimizer's state. Raises a sentence if the file cannot be read."""
         path = self.path / "learner.pt"
         try:
-            return dict(torch.load(path, map_location="cpu", weights_only=True))
+            with open_file(path) as stream:
+                return dict(torch.load(stream, map_location="cpu", weights_only=True))
         except _UNREADABLE as error:
             raise ValueError(self._unreadable(path, error)) from error
 

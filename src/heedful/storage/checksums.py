@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 from heedful.configuration.jsontext import read_json
+from heedful.configuration.open_files import open_file
 from heedful.storage.files import write_whole
 
 CHECKSUMS = "checksums.json"
@@ -71,5 +72,5 @@ def _difference(file: Path, size: int, sha256: str) -> str:
 
 
 def _described(file: Path) -> dict[str, int | str]:
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         return {"size": file.stat().st_size, "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heedful.configuration.open_files import open_file
 from heedful.storage.files import write_whole
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
@@ -164,7 +165,7 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
     import pyarrow.parquet
 
     try:
-        with Path(path).open("rb") as stream:
+        with open_file(Path(path)) as stream:
             asked = None if replies else [name for name in COLUMNS if name not in _OF_THE_REPLY]
             table = pyarrow.parquet.read_table(stream, columns=asked)
     except (OSError, pyarrow.ArrowException) as error:

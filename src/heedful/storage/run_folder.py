@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from heedful.configuration.jsontext import parse_json
+from heedful.configuration.open_files import open_file
 from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
 
@@ -157,7 +158,7 @@ class RunFolder:
 
     def _lines_up_to(self, step: int) -> tuple[list[bytes], int]:
         """The lines of the measurements up to `step`, and the number of the other lines."""
-        lines = self.metrics.read_bytes().splitlines(keepends=True) if self.metrics.exists() else []
+        lines = _content(self.metrics).splitlines(keepends=True) if self.metrics.exists() else []
         whole = [line for line in lines if line.endswith(b"\n")]
         kept = [line for number, line in enumerate(whole, start=1) if self._step_of(line, number) <= step]
         return kept, len(lines) - len(kept)
@@ -224,3 +225,8 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return answer.stdout.strip() if answer.returncode == 0 else None
+
+
+def _content(path: Path) -> bytes:
+    with open_file(path) as stream:
+        return stream.read()

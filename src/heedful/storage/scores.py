@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heedful.configuration.open_files import open_file
 from heedful.storage.files import write_whole
 from heedful.types import CrossScores
 
@@ -101,7 +102,7 @@ def read_scores(path: Path | str) -> StoredScores:
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open_file(Path(path)) as stream, np.load(stream, allow_pickle=False) as archive:
             missing = [name for name in _ARRAYS if name not in archive.files]
             if missing:
                 raise ValueError(f"no array {', '.join(missing)}")

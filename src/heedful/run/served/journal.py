@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from heedful.configuration.open_files import open_file
 from heedful.inference import Usage
 from heedful.types import Conversation, Prompt, Reply, Span
 
@@ -111,7 +112,8 @@ class ReplyJournal:
     def _read(self) -> list[dict[str, Any]]:
         if not self._path.exists():
             return []
-        content = self._path.read_bytes()
+        with open_file(self._path) as stream:
+            content = stream.read()
         whole = content[: content.rfind(b"\n") + 1]
         if len(whole) < len(content):
             self._path.write_bytes(whole)

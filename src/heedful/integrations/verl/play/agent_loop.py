@@ -35,6 +35,7 @@ from heedful.integrations.verl.tasks import LOOP, VerlTask, read_task_row
 from heedful.models.calls import tools_of
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
+from heedful.models.stop_ids import named_stop_ids
 from heedful.protocols import Environment
 from heedful.types import Task
 
@@ -156,8 +157,7 @@ def window_of(rollout: Any) -> int:
 
 def stop_ids(generation: Any, tokenizer: Any) -> list[int]:
     """Every id that ends a reply: the model's and the tokenizer's."""
-    named = getattr(generation, "eos_token_id", None)
-    ids = [named] if isinstance(named, int) else list(named or ())
+    ids = named_stop_ids(generation)
     own = tokenizer.eos_token_id
     return ids if own is None or own in ids else [*ids, own]
 

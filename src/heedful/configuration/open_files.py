@@ -1,0 +1,41 @@
+"""Files of folders that others made, opened for reading: a pipe or a device in the place of a file is refused.
+
+To open a pipe waits for its writer, who may never come. A device may never end.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading, without waiting.
+
+    Raises OSError where there is no file: nothing, a folder, a pipe, a socket or a device.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise _no_file(path)
+
+
+def refuse_pipes(path: Path) -> None:
+    """Raise OSError for a pipe, a socket or a device, at `path` or directly in a folder there.
+
+    For what a library opens by its name.
+    """
+    for place in path.iterdir() if path.is_dir() else [path]:
+        if place.exists() and not (place.is_file() or place.is_dir()):
+            raise _no_file(place)
+
+
+def _no_file(path: Path) -> OSError:
+    return OSError(errno.ENXIO, "Expected a file, found a pipe or a device", str(path))
