@@ -4,10 +4,12 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from heedful.studies.runner import Request, run_study
 from heedful.studies.study_folder import StudyFolder
 from heedful.types import Metric
 from patience import comes
+from warm import in_place_of_popen
 
 STAND_IN = """
 import json, signal, sys, time
@@ -302,8 +305,12 @@ def test_a_damaged_list_of_seeds_is_named(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_two_seeds_train_from_one_seedling_and_end_in_a_table(
-    echo_run: Path, capsys: pytest.CaptureFixture[str]
+    echo_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    ways = iter((subprocess.Popen, in_place_of_popen))  # the first seed starts cold, as it does for a user
+    start = SimpleNamespace(DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
+    start.Popen = lambda words, **options: next(ways)(words, **options)
+    monkeypatch.setattr(processes, "subprocess", start)
     flags = "--steps 1 --groups 4 --group-size 4 --evaluation.tasks 8 --evaluation.samples 2 --evaluation.times 2"
     assert cli.run(["train", "echo", "--seeds", "0,1", "--out", "two", *flags.split()]) == 0
     shown = capsys.readouterr().out
