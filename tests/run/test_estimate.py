@@ -83,7 +83,7 @@ def test_the_line_before_the_first_step_says_what_is_known_and_nothing_else() ->
     tokens, seconds = StepTokens(1234, 2000, 66), {"collect": 4.0, "update": 2.0}
     assert sentence_before(SMALL, tokens, 2_300_000_000, seconds, 1) == (
         "Before step 2, an estimate of a step with replies of full length: 3,300 tokens (collect 1,234, update 2,000, "
-        "measure 66); 2.3 GB of memory at the peak; 6.0s on this machine (collect 4.0s, update 2.0s), which is 1m00s "
+        "diagnose 66); 2.3 GB of memory at the peak; 6.0s on this machine (collect 4.0s, update 2.0s), which is 1m00s "
         "for 10 steps."
     )
     assert sentence_before(SMALL, None, 12_000_000, None, 0) == (

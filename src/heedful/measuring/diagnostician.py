@@ -98,8 +98,9 @@ class Diagnostician:
         """
         metrics = unavailable(rollout_metrics(groups, verdicts, on), self.unknown)
         due = self.config.enabled and (self._full_is_due(step) or step % self.config.every == 0)
-        tokens = tokens_by_environment(groups, verdicts)
-        diagnosis = self._thoughts(step, groups[:read], tokens) if due else Diagnosis([])
+        diagnosis = Diagnosis([])
+        if due:
+            diagnosis = self._thoughts(step, groups[:read], tokens_by_environment(groups, verdicts))
         metrics += diagnosis.metrics
         seen = self.alarms.observe(step, metrics, of_update=False)
         return replace(diagnosis, metrics=[*metrics, *seen.metrics], raised=seen.raised)

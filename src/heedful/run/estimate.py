@@ -131,7 +131,7 @@ def sentence_before(
     """
     found = []
     if tokens is not None:
-        parts = f"collect {tokens.collect:,}, update {tokens.update:,}, measure {tokens.diagnose:,}"
+        parts = f"collect {tokens.collect:,}, update {tokens.update:,}, diagnose {tokens.diagnose:,}"
         found.append(f"{tokens.total:,} tokens ({parts})")
     if memory is not None:
         found.append(f"{size(memory)} of memory at the peak")
