@@ -66,7 +66,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Any]]:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
                 if len(line) > LONGEST_LINE:
                     raise ValueError(
-                        f"{path}:{number}: expected one JSON object, found a line of more than {LONGEST_LINE >> 20} MiB."
+                        f"{path}:{number}: expected one JSON object, found a line above {LONGEST_LINE >> 20} MiB."
                     )
                 if not line.strip():
                     continue
