@@ -83,5 +83,5 @@ def test_a_line_that_a_small_file_makes_endless_is_refused_before_it_is_read_who
         file.write(b'{"text": "b"}\n' + b" " * (1 << 20) + b"{}\n")
     passages = read_corpus(tmp_path / "a.jsonl.gz")
     assert next(passages).text == "b"
-    with pytest.raises(ValueError, match=r"a\.jsonl\.gz:2: .* found a line above 1 MiB"):
+    with pytest.raises(ValueError, match=r"a\.jsonl\.gz:2: .* found a line of more than 1 MiB"):
         next(passages)

@@ -65,9 +65,8 @@ def _lines(path: Path) -> Iterator[tuple[int, Any]]:
         with opened(path, "rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
                 if len(line) > LONGEST_LINE:
-                    raise ValueError(
-                        f"{path}:{number}: expected one JSON object, found a line above {LONGEST_LINE >> 20} MiB."
-                    )
+                    most = f"{LONGEST_LINE >> 20} MiB"
+                    raise ValueError(f"{path}:{number}: expected one JSON object, found a line of more than {most}.")
                 if not line.strip():
                     continue
                 try:
