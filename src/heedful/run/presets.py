@@ -17,6 +17,7 @@ from heedful.envs.common.contract import missing_from
 from heedful.guarded import Raised, guarded_call
 from heedful.policies.sampling import Sampling
 from heedful.run.config import EvaluationConfig, TrainConfig
+from heedful.run.processor import physical_cores
 from heedful.seedlings.recipe import Seedling, nano
 from heedful.training.optimizer_config import OptimizerConfig
 
@@ -223,7 +224,7 @@ def preset(name: str, model: str | None = None) -> TrainConfig:
 
 
 def loaded(config: TrainConfig, model: str) -> TrainConfig:
-    """The configuration for a loaded chat model instead of the seedling."""
+    """The configuration for a loaded chat model instead of the seedling. It computes on all cores."""
     env = config.env
     if any(knob.name == "instructions" for knob in dataclasses.fields(env)):
         env = dataclasses.replace(env, instructions="full")
@@ -231,6 +232,7 @@ def loaded(config: TrainConfig, model: str) -> TrainConfig:
         config,
         env=env,
         model=model,
+        threads=physical_cores(),
         device="auto",
         sampling=dataclasses.replace(config.sampling, tokens_per_turn=256),
         optimizer=dataclasses.replace(config.optimizer, lr=1e-6),
