@@ -59,6 +59,7 @@ NEEDS_TORCH = {
     "models.load",
     "models.own_tokenizer",
     "models.token_logits",
+    "models.token_scores",
     "policies.beginning",
     "policies.drawing",
     "policies.hf",
