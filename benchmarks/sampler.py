@@ -3,15 +3,19 @@
 Both play the same tasks with the same weights, temperature and stop tokens. They alternate. The baseline has no KV
 cache across turns: it uses left-padded contexts and `generate` with its own dynamic cache, and reads every turn from
 the start. Tokens differ with the noise, so the figure is sampled tokens per second of whole episodes, environments and
-tokenising included.
+tokenising included. The ratio is one of CPU seconds, since other programs on the machine disturb the wall clock.
+
+A loaded model is loaded twice. `generate` gets it as transformers loads it, and the faster one of its dynamic and its
+static cache. heedful gets it as its own runs do.
 
     python benchmarks/sampler.py                       # the FrozenLake seedling (grown if the cache has none)
-    python benchmarks/sampler.py --model PATH --env frozen_lake
+    python benchmarks/sampler.py --model PATH --batches 32 --tokens 32 --turns 1 --threads 2
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import platform
 import statistics
@@ -21,7 +25,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.models.load import pick_device, stop_ids
@@ -41,9 +45,15 @@ class GeneratePolicy:
     version = 0
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, renderer: Renderer, sampling: Sampling
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        renderer: Renderer,
+        sampling: Sampling,
+        cache: str | None = None,
     ) -> None:
         self.model, self.tokenizer, self.renderer, self.sampling = model, tokenizer, renderer, sampling
+        self.cache = cache
 
     @property
     def temperature(self) -> float:
@@ -67,6 +77,7 @@ class GeneratePolicy:
             max_new_tokens=self.sampling.tokens_per_turn,
             eos_token_id=sorted(self.renderer.stop_ids),
             pad_token_id=pad,
+            cache_implementation=self.cache,
         )
         replies = []
         for prompt, row in zip(prompts, output[:, width:].tolist(), strict=True):
@@ -80,30 +91,46 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)  # generate draws from torch's global generator
     config = preset(arguments.env, arguments.model)
+    config = dataclasses.replace(
+        config,
+        env=dataclasses.replace(config.env, turns=arguments.turns or config.env.turns),
+        sampling=dataclasses.replace(
+            config.sampling, tokens_per_turn=arguments.tokens or config.sampling.tokens_per_turn
+        ),
+    )
     model, tokenizer = load_policy(config, pick_device(arguments.device), lambda step, steps, loss: None)
     renderer = Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model))
+    plain = model if arguments.model is None else AutoModelForCausalLM.from_pretrained(config.model).eval()
     rows = []
     for batch in arguments.batches:
-        tasks = evaluation_tasks(config.env, "train", batch // arguments.group_size)
+        request = Request(
+            config.env.episode,
+            evaluation_tasks(config.env, "train", batch // arguments.group_size),
+            arguments.group_size,
+            config.env.turns,
+        )
+        caches = (None, "static") if arguments.model else (None,)
+        pilots = {
+            cache: _played(GeneratePolicy(plain, tokenizer, renderer, config.sampling, cache), request)
+            for cache in caches
+        }
+        fastest = max(pilots, key=lambda cache: pilots[cache][0])
         figures: dict[str, list[tuple[float, float]]] = {"heedful": [], "generate": []}
         for repeat in range(arguments.repeats + 1):
             for name in figures:
                 policy: Policy = (
                     HFPolicy(model, renderer, config.sampling, seed=repeat)
                     if name == "heedful"
-                    else GeneratePolicy(model, tokenizer, renderer, config.sampling)
+                    else GeneratePolicy(plain, tokenizer, renderer, config.sampling, fastest)
                 )
-                wall, cpu = time.perf_counter(), time.process_time()
-                groups = LockStep()(policy, Request(config.env.episode, tasks, arguments.group_size, config.env.turns))
-                wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-                tokens = sum(len(turn.reply.ids) for g in groups for t in g.trajectories for turn in t.turns)
+                figure = _played(policy, request)
                 if repeat:  # the first of each warms up
-                    figures[name].append((tokens / cpu, tokens / wall))
-        rows.append(_row(batch, figures))
-        print(json.dumps(rows[-1]))
+                    figures[name].append(figure)
+        rows.append(_row(batch, figures) | {"generate_cache": fastest or "dynamic"})
+        print(json.dumps(rows[-1]), flush=True)
     result = {
         "benchmark": "sampler",
-        "model": {"name": config.model, "parameters": sum(p.numel() for p in model.parameters())},
+        "model": {"name": Path(config.model).name, "parameters": sum(p.numel() for p in model.parameters())},
         "environment": config.env.name,
         "turns": config.env.turns,
         "tokens_per_turn": config.sampling.tokens_per_turn,
@@ -115,6 +142,15 @@ def main() -> None:
     }
     if arguments.out:
         arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _played(policy: Policy, request: Request) -> tuple[float, float]:
+    """Play the episodes, and return sampled tokens per second of CPU time and of the clock."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    groups = LockStep()(policy, request)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    tokens = sum(len(turn.reply.ids) for g in groups for t in g.trajectories for turn in t.turns)
+    return tokens / cpu, tokens / wall
 
 
 def _row(batch: int, figures: dict[str, list[tuple[float, float]]]) -> dict[str, object]:
@@ -135,6 +171,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--model", default=None, help="path or hub name; default: the preset's seedling")
     parser.add_argument("--batches", type=int, nargs="+", default=[32, 128], help="episodes played at once")
     parser.add_argument("--group-size", type=int, default=8, help="episodes per task (they share a first prompt)")
+    parser.add_argument("--tokens", type=int, help="most tokens of a reply; default: the preset's")
+    parser.add_argument("--turns", type=int, help="turns of an episode; default: the preset's")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")

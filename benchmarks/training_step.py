@@ -6,6 +6,11 @@ same policy, and tokens per step stay similar. TRL takes the micro-batch that is
 step in one process. Neither filters nor measures.
 
     python benchmarks/training_step.py --repeats 5 --out benchmarks/results/training_step.json
+    python benchmarks/training_step.py --model PATH --prompts 2 --tokens 32 --turns 1 --steps 1 --threads 2
+    python benchmarks/training_step.py --model PATH --prompts 2 --tokens 32 --turns 1 --threads 2 --memory heedful
+
+With `--model` both train a loaded model, with the full instructions of the environment. `--memory` takes two steps of
+one side alone, and prints the peak of the process's memory.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import dataclasses
 import json
 import os
 import platform
+import resource
 import statistics
 import tempfile
 import time
@@ -36,10 +42,13 @@ from trl import GRPOConfig, GRPOTrainer
 from heedful.algorithms import Grpo
 from heedful.configuration import to_json
 from heedful.integrations.trl import environment_reward, to_trl_rollout_func
+from heedful.models.folders import read_tokenizer
+from heedful.models.load import load_model
 from heedful.models.render import Renderer
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.rollout import LockStep, Request
+from heedful.run.parts import stop_ids
 from heedful.run.presets import preset
 from heedful.seedlings.grow import load_seedling
 from heedful.training.batch import UpdateSettings
@@ -77,13 +86,16 @@ class Job:
     """The model, the tasks and the limits of both sides."""
 
     def __init__(self, given: argparse.Namespace, turns: int) -> None:
-        config = preset(given.env)
+        config = preset(given.env, given.model)
         self.given = given
-        self.model, self.tokenizer, self.folder = load_seedling(
-            config.seedling, config.env, to_json(config.env), config.tags, lambda *progress: None
-        )
+        if given.model is None:
+            _, self.tokenizer, self.folder = load_seedling(
+                config.seedling, config.env, to_json(config.env), config.tags, lambda *progress: None
+            )
+        else:
+            self.tokenizer, self.folder = read_tokenizer(given.model, ""), Path(given.model)
         self.env = dataclasses.replace(config.env, turns=turns)
-        self.limit, self.tags = config.sampling.tokens_per_turn, config.tags
+        self.limit, self.tags = given.tokens or config.sampling.tokens_per_turn, config.tags
         self.tasks = [self.env.task(seed) for seed in range(given.prompts)]
 
     def renderer(self, stop_ids: list[int]) -> Renderer:
@@ -93,11 +105,14 @@ class Job:
 def ours(job: Job) -> tuple[Clock, Callable[[], None]]:
     """A clock, and a function that takes one step."""
     given, clock = job.given, Clock()
-    model = AutoModelForCausalLM.from_pretrained(job.folder)
+    if given.model is None:
+        model = AutoModelForCausalLM.from_pretrained(job.folder)
+    else:
+        model, _ = load_model(given.model, torch.device("cpu"))
     learner = Learner(
         model, Grpo(), OptimizerConfig(lr=STILL), UpdateSettings(micro_batch_tokens=given.micro_batch_tokens)
     )
-    renderer = job.renderer([model.generation_config.eos_token_id])
+    renderer = job.renderer(stop_ids(model))
 
     def step() -> None:
         clock.begin()
@@ -255,12 +270,32 @@ def compare(given: argparse.Namespace, turns: int) -> dict[str, Any]:
 def _best_parts(job: Job, given: argparse.Namespace) -> tuple[int, dict[int, float]]:
     """The number of micro-batches with which TRL's update is fastest, and CPU seconds of the update with each."""
     seconds = {}
-    for parts in (1, 2, 4, 8):
+    for parts in given.parts:
         with tempfile.TemporaryDirectory() as folder:
             clock, steps = theirs(job, folder, parts)
-            steps(3)
+            steps(1 + given.pilots)
         seconds[parts] = round(min(row["update"] for row in clock.steps[1:]), 3)
     return min(seconds, key=lambda parts: seconds[parts]), seconds
+
+
+def _peak(given: argparse.Namespace) -> dict[str, Any]:
+    """The peak of the process's memory over two steps of one side, in MB, and before the first one."""
+    job = Job(given, given.turns[0])
+    with tempfile.TemporaryDirectory() as folder:
+        if given.memory == "heedful":
+            _, step = ours(job)
+            before = _largest_mb()
+            step()
+            step()
+        else:
+            _, steps = theirs(job, folder, given.parts[0])
+            before = _largest_mb()
+            steps(2)
+    return {"side": given.memory, "trl_micro_batches": given.parts[0], "before_mb": before, "peak_mb": _largest_mb()}
+
+
+def _largest_mb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def _rows(clock: Clock, given: argparse.Namespace) -> list[dict[str, float]]:
@@ -284,8 +319,12 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(given.threads)
     warnings.simplefilter("ignore")
+    if given.memory:
+        print(json.dumps(_peak(given)))
+        return
     result = {
         "benchmark": "training_step",
+        "model": Path(given.model).name if given.model else "seedling",
         "env": given.env,
         "episodes": f"{given.prompts} prompts x {given.members} members",
         "steps": given.steps,
@@ -303,6 +342,11 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--env", default="frozen_lake", help="preset whose seedling is trained")
+    parser.add_argument("--model", help="folder of a model to train in place of the seedling")
+    parser.add_argument("--tokens", type=int, help="most tokens of a reply; default: the preset's")
+    parser.add_argument("--parts", type=int, nargs="+", default=[1, 2, 4, 8], help="micro-batches to try for TRL")
+    parser.add_argument("--pilots", type=int, default=2, help="timed steps of each of these tries")
+    parser.add_argument("--memory", choices=("heedful", "trl"), help="measure the memory of this side only")
     parser.add_argument("--prompts", type=int, default=16)
     parser.add_argument("--members", type=int, default=8)
     parser.add_argument("--turns", type=int, nargs="+", default=[1, 5], help="turns of an episode, each compared")

@@ -62,6 +62,7 @@ NEEDS_TORCH = {
     "models.own_tokenizer",
     "models.token_logits",
     "models.writing",
+    "models.token_scores",
     "policies.beginning",
     "policies.drawing",
     "policies.hf",

@@ -10,7 +10,7 @@ import torch
 from heedful.algorithms.table import ALGORITHMS
 from heedful.protocols import CreditsMembers
 from heedful.training.batch import cut_micro_batches
-from heedful.training.objective import token_terms
+from heedful.training.objective import scores_of, token_terms
 from heedful.types import TrainingSample
 
 VERL = json.loads(Path(__file__).with_name("verl_values.json").read_text())
@@ -49,7 +49,7 @@ def test_the_loss_and_its_gradient_are_verls(name: str) -> None:
     new_BT = torch.tensor(VERL["new"], dtype=torch.float64, requires_grad=True)
     new_N = new_BT[torch.tensor(VERL["trained"])]
     logits_NV = torch.stack([torch.log1p(-new_N.exp()), new_N], dim=-1)  # token 1 has just this log-probability
-    loss = token_terms(algorithm, batch, logits_NV).loss(0.0, 0.0)
+    loss = token_terms(algorithm, batch, scores_of(logits_NV, batch, False)).loss(0.0, 0.0)
     loss.backward()
     assert float(loss.detach()) == pytest.approx(VERL["losses"][name]["loss"], rel=1e-6)
     assert new_BT.grad is not None

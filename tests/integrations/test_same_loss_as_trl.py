@@ -13,7 +13,7 @@ from trl import GRPOTrainer
 
 from heedful.algorithms.table import ALGORITHMS, Algorithm
 from heedful.training.batch import cut_micro_batches
-from heedful.training.objective import token_terms
+from heedful.training.objective import scores_of, token_terms
 from heedful.types import TrainingSample
 
 OLD = torch.tensor([[-1.0, -0.5, -2.0], [-0.7, -1.5, -0.2], [-0.9, -0.4, -1.1]], dtype=torch.float64)
@@ -86,7 +86,7 @@ def our_loss(algorithm: Algorithm) -> tuple[float, torch.Tensor]:
     new = NEW.clone().requires_grad_()
     new_N = new[TRAINED.bool()]
     logits_NV = torch.stack([torch.log1p(-new_N.exp()), new_N], dim=-1)
-    terms = token_terms(algorithm, batch, logits_NV, reference_N=REFERENCE[TRAINED.bool()])
+    terms = token_terms(algorithm, batch, scores_of(logits_NV, batch, False), reference_N=REFERENCE[TRAINED.bool()])
     loss = terms.loss(algorithm.kl, 0.0)
     (gradient,) = torch.autograd.grad(loss, new)
     return float(loss.detach()), gradient

@@ -5,7 +5,7 @@ The logits equal the ones of the whole forward pass. Unneeded rows, each of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 from weakref import WeakKeyDictionary
 
@@ -25,13 +25,26 @@ _EXACT: WeakKeyDictionary[PreTrainedModel, bool] = WeakKeyDictionary()
 """For each model that was probed: whether its shared prompts are exact."""
 
 
+Head = Callable[[torch.Tensor], torch.Tensor]
+"""The output head: hidden states `[N, D]` to logits `[N, V]`."""
+Over = Callable[[torch.Tensor, Head], torch.Tensor]
+"""What is computed from the hidden states and the head, for instance in blocks of positions."""
+
+
 class TokenLogits(Protocol):
     """One row of logits per trained token, in row-major order."""
 
     def __call__(
-        self, ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None
+        self,
+        ids_BT: torch.Tensor,
+        trained_BT: torch.Tensor,
+        prompts: SharedPrompts | None = None,
+        over: Over | None = None,
     ) -> torch.Tensor:
-        """Logits `[N, V]`. `prompts` are computed once each. This needs a model with plain causal attention."""
+        """Logits `[N, V]`, or what `over` makes of the hidden states and the head, one row per trained token.
+
+        `prompts` are computed once each. This needs a model with plain causal attention.
+        """
         ...
 
 
@@ -97,20 +110,32 @@ def hidden_before_trained(
 def _head_rows(model: PreTrainedModel) -> TokenLogits:
     decoder, head = model.get_decoder(), model.get_output_embeddings()
 
-    def rows(ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None) -> torch.Tensor:
-        return head(hidden_before_trained(decoder, ids_BT, trained_BT, prompts))
+    def rows(
+        ids_BT: torch.Tensor,
+        trained_BT: torch.Tensor,
+        prompts: SharedPrompts | None = None,
+        over: Over | None = None,
+    ) -> torch.Tensor:
+        states_ND = hidden_before_trained(decoder, ids_BT, trained_BT, prompts)
+        return head(states_ND) if over is None else over(states_ND, head)
 
     return rows
 
 
 def _whole_rows(model: PreTrainedModel) -> TokenLogits:
-    def rows(ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None) -> torch.Tensor:
+    def rows(
+        ids_BT: torch.Tensor,
+        trained_BT: torch.Tensor,
+        prompts: SharedPrompts | None = None,
+        over: Over | None = None,
+    ) -> torch.Tensor:
         if prompts is None:
-            logits_BTV = plain_states(model, ids_BT)
-            return logits_BTV[:, :-1][trained_BT[:, 1:]]
-        cache = _read_prompts(model, ids_BT, prompts)
-        logits_BTV = model(input_ids=ids_BT[:, prompts.length :], past_key_values=cache, use_cache=True).logits
-        return logits_BTV[:, :-1][trained_BT[:, prompts.length + 1 :]]
+            logits_BTV, start = plain_states(model, ids_BT), 0
+        else:
+            cache, start = _read_prompts(model, ids_BT, prompts), prompts.length
+            logits_BTV = model(input_ids=ids_BT[:, start:], past_key_values=cache, use_cache=True).logits
+        logits_NV = logits_BTV[:, :-1][trained_BT[:, start + 1 :]]
+        return logits_NV if over is None else over(logits_NV, lambda logits_NV: logits_NV)
 
     return rows
 

@@ -142,7 +142,8 @@ class TrainConfig:
     """Besides metrics.jsonl: tensorboard, wandb, trackio."""
     seed: int = 0
     threads: int = 1
-    """CPU threads. A run is reproducible to the byte only with the same number."""
+    """CPU threads. A run is reproducible to the byte only with the same number. The default is 1 for a seedling, and
+    all physical cores with --model."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the weights of a loaded model. Log-probabilities are float32 in any case."""

@@ -20,6 +20,7 @@ from heedful.models.cache import SMOLLM2
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Demonstrates
 from heedful.run.config import EvaluationConfig, TrainConfig
+from heedful.run.processor import physical_cores
 from heedful.seedlings.recipe import Seedling, WarmStart, nano
 from heedful.training.optimizer_config import OptimizerConfig
 
@@ -228,7 +229,7 @@ def preset(name: str, model: str | None = None) -> TrainConfig:
 
 
 def loaded(config: TrainConfig, model: str) -> TrainConfig:
-    """The configuration for a loaded chat model instead of the seedling."""
+    """The configuration for a loaded chat model instead of the seedling. It computes on all cores."""
     env = config.env
     if any(knob.name == "instructions" for knob in dataclasses.fields(env)):
         env = dataclasses.replace(env, instructions="full")
@@ -238,6 +239,7 @@ def loaded(config: TrainConfig, model: str) -> TrainConfig:
         config,
         env=env,
         model=model,
+        threads=physical_cores(),
         device="auto",
         sampling=dataclasses.replace(config.sampling, tokens_per_turn=256),
         optimizer=dataclasses.replace(config.optimizer, lr=1e-6),

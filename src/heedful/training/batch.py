@@ -67,6 +67,9 @@ class MicroBatch:
     """float32, the weight in the loss of one trained token of each sequence."""
     places_B: tuple[int, ...]
     """The index of each sequence in the list of samples that was split."""
+    trained_N: torch.Tensor
+    """int64, the places of the trained tokens in `ids_BT`, counted row by row. Indexing with `trained_BT` would let the
+    host wait for the device."""
     prompts: SharedPrompts | None = None
     """The shared prompts that a forward pass may read once, or `None`."""
     values_BT: torch.Tensor | None = None
@@ -113,18 +116,28 @@ def _pad(
     length = max(len(sample.ids) for sample in samples)
 
     def padded(values_B: Sequence[Sequence[float]], filler: float, dtype: torch.dtype) -> torch.Tensor:
-        full = [[*values, *[filler] * (length - len(values))] for values in values_B]
-        return torch.tensor(full, dtype=dtype, device=device)
+        return _copied([[*values, *[filler] * (length - len(values))] for values in values_B], dtype, device)
 
+    trained = [
+        row * length + place for row, one in enumerate(samples) for place, flag in enumerate(one.trained) if flag
+    ]
     with_values = all(sample.values for sample in samples)
     return MicroBatch(
         ids_BT=padded([sample.ids for sample in samples], 0, torch.int64),
         trained_BT=padded([sample.trained for sample in samples], False, torch.bool),
         logprobs_BT=padded([sample.logprobs for sample in samples], 0.0, torch.float32),
         advantages_BT=padded([sample.advantages for sample in samples], 0.0, torch.float32),
-        weights_B=torch.tensor([weight for _, weight, _ in rows], dtype=torch.float32, device=device),
+        weights_B=_copied([weight for _, weight, _ in rows], torch.float32, device),
+        trained_N=_copied(trained, torch.int64, device),
         places_B=tuple(place for _, _, place in rows),
         prompts=prompts,
         values_BT=padded([sample.values for sample in samples], 0.0, torch.float32) if with_values else None,
         returns_BT=padded([sample.returns for sample in samples], 0.0, torch.float32) if with_values else None,
     )
+
+
+def _copied(values: Sequence[object], dtype: torch.dtype, device: torch.device | str) -> torch.Tensor:
+    """The values on the device. The host does not wait for a copy to a GPU."""
+    if torch.device(device).type != "cuda":
+        return torch.tensor(values, dtype=dtype, device=device)
+    return torch.tensor(values, dtype=dtype, pin_memory=True).to(device, non_blocking=True)

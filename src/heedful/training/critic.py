@@ -18,7 +18,8 @@ import torch
 from heedful.algorithms import losses
 from heedful.algorithms.gae import explained_variance
 from heedful.distributed.world import World
-from heedful.models.token_logits import TokenLogits, hidden_before_trained
+from heedful.models.shared_prompts import SharedPrompts
+from heedful.models.token_logits import Over, TokenLogits, hidden_before_trained
 from heedful.protocols import UsesCritic
 from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches
 from heedful.training.critic_config import CriticConfig
@@ -91,7 +92,7 @@ class Critic:
         self._shares = settings.shares_prompts(policy)
         owned = cast(torch.nn.Module, decoder if config.kind == "head" else deepcopy(decoder)).to(device)
         self._backbone = owned.eval()
-        states: TokenLogits = partial(hidden_before_trained, self._backbone)
+        states: TokenLogits = partial(_states, self._backbone)
         self._states = recomputed(cast("PreTrainedModel", self._backbone), states) if settings.recompute else states
         # `skip_init`: the layer's own initialisation would draw from the global generator.
         self._head = torch.nn.utils.skip_init(
@@ -267,6 +268,18 @@ def value_metrics(
 def empty_critic_metrics(why: str) -> list[Metric]:
     """The critic's metrics for a step without samples."""
     return [Metric(name, None, why=why) for name in (*_OF_THE_VALUES, *_OF_THE_UPDATE)]
+
+
+def _states(
+    backbone: torch.nn.Module,
+    ids_BT: torch.Tensor,
+    trained_BT: torch.Tensor,
+    prompts: SharedPrompts | None = None,
+    over: Over | None = None,
+) -> torch.Tensor:
+    """Hidden states in the place of logits. They are as wide as the model, so nothing is computed `over` them."""
+    assert over is None, "a critic has no output head over the vocabulary"
+    return hidden_before_trained(backbone, ids_BT, trained_BT, prompts)
 
 
 def _present(values_BT: torch.Tensor | None) -> torch.Tensor:

@@ -16,11 +16,12 @@ import torch
 from heedful.algorithms.entropy_control import EntropyTarget
 from heedful.algorithms.table import Algorithm
 from heedful.models.token_logits import TokenLogits, token_logits
+from heedful.models.token_scores import WIDE, scores_over
 from heedful.seeds import stream
 from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches
 from heedful.training.correction import Correction, corrected
 from heedful.training.critic import Critic, CriticPass, empty_critic_metrics
-from heedful.training.objective import picked, token_terms
+from heedful.training.objective import Scores, at_trained, scores_of, token_terms
 from heedful.training.optimizer_config import OptimizerConfig
 from heedful.training.optimizer_step import OptimizerStep
 from heedful.training.recompute import recomputed
@@ -239,6 +240,15 @@ class Learner:
         logits_NV = rows(batch.ids_BT, batch.trained_BT, batch.prompts)
         return logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32)) / self.settings.temperature
 
+    def _scores(self, rows: TokenLogits, batch: MicroBatch, with_entropy: bool = False) -> Scores:
+        """The scores of the trained tokens under the model behind `rows`, in blocks for wide vocabularies."""
+        wide = self.model.config.get_text_config().vocab_size >= WIDE
+        if not wide or self.sharded is not None:  # a shard is gathered for one call of the head, not for blocks
+            return scores_of(self._logits(rows, batch), batch, with_entropy)
+        over = scores_over(at_trained(batch.ids_BT, batch), self.settings.temperature, with_entropy)
+        columns = rows(batch.ids_BT, batch.trained_BT, batch.prompts, over).unbind(1)
+        return Scores(columns[0], columns[1] if with_entropy else None)
+
     def _batch(self, samples: Sequence[TrainingSample], scale: float, token_budget: int | None) -> Batch:
         found = Correction(samples, None, None, ())
         if self.algorithm.importance_cap is not None:
@@ -268,8 +278,8 @@ class Learner:
             share_beginning=self._shares,
         )
         for batch in cut:
-            logprobs_N = picked(self._logits(rows, batch), batch)
-            counts_B = batch.trained_BT.sum(dim=1).tolist()
+            logprobs_N = self._scores(rows, batch).logprobs_N
+            counts_B = [sum(samples[place].trained) for place in batch.places_B]
             for place, logprobs_T in zip(batch.places_B, logprobs_N.split(counts_B), strict=True):
                 scores[place] = logprobs_T
         return scores
@@ -289,11 +299,10 @@ class Learner:
                 terms = token_terms(
                     self.algorithm,
                     micro,
-                    self._logits(self._token_logits, micro),
+                    self._scores(self._token_logits, micro, self._reads_entropy),
                     reference_N=reference_N,
                     learner_N=learner_N,
                     importance_N=importance_N,
-                    with_entropy=self._reads_entropy,
                 )
                 loss = batch.scale * terms.loss(self.algorithm.kl, self.entropy_coefficient)
                 (loss * self._processes_averaged).backward()
@@ -303,7 +312,7 @@ class Learner:
                     f"The device ran out of memory in the update, on a micro-batch of {sequences} sequences of "
                     f"{length} tokens; lower --micro-batch-tokens (now {self.settings.micro_batch_tokens})."
                 ) from error
-            reading.add(float(loss.detach()), terms, reference_N)
+            reading.add(loss.detach(), terms, reference_N)
         for blank in blanks:
             (self._logits(self._token_logits, blank).sum() * 0.0).backward()
         return reading.over(self.world)

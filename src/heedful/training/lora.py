@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from heedful.models.shared_prompts import SharedPrompts
-from heedful.models.token_logits import TokenLogits
+from heedful.models.token_logits import Over, TokenLogits
 from heedful.training.lora_config import LoraConfig
 
 if TYPE_CHECKING:
@@ -92,10 +92,13 @@ class Adapters:
         """`rows` of the model without the additions: the reference of a KL penalty, without a second model."""
 
         def reference(
-            ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None
+            ids_BT: torch.Tensor,
+            trained_BT: torch.Tensor,
+            prompts: SharedPrompts | None = None,
+            over: Over | None = None,
         ) -> torch.Tensor:
             with self.off():
-                return rows(ids_BT, trained_BT, prompts)
+                return rows(ids_BT, trained_BT, prompts, over)
 
         return reference
 

@@ -6,6 +6,7 @@ Stateless. Per-token weights are computed before the batch is split into micro-b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -42,23 +43,34 @@ class TokenTerms:
         return (self.weights_N * loss_N).sum()
 
 
+class Scores(NamedTuple):
+    """The learner's log-probabilities of the trained tokens, and its entropies if they were requested."""
+
+    logprobs_N: torch.Tensor
+    entropy_N: torch.Tensor | None
+
+
+def scores_of(logits_NV: torch.Tensor, batch: MicroBatch, with_entropy: bool) -> Scores:
+    """The scores of logits (over the temperature) where the trained tokens of `batch` are predicted."""
+    return Scores(picked(logits_NV, batch), losses.entropy(logits_NV) if with_entropy else None)
+
+
 def token_terms(
     algorithm: Algorithm,
     batch: MicroBatch,
-    logits_NV: torch.Tensor,
+    scores: Scores,
     *,
     reference_N: torch.Tensor | None = None,
     learner_N: torch.Tensor | None = None,
     importance_N: torch.Tensor | None = None,
-    with_entropy: bool = False,
 ) -> TokenTerms:
-    """The terms of `batch`, given the learner's logits (over the temperature) where its trained tokens are predicted.
+    """The terms of `batch`, given the learner's scores of its trained tokens.
 
     `reference_N`: the reference's log-probabilities. `learner_N`: the learner's own before the update, where they
     differ from the sampler's. Then ratios are taken against them, and tokens are weighed by `importance_N`. This is
     decoupled PPO (Hilton et al. 2021, arXiv:2110.00641) with the weights of `training.correction`.
     """
-    logprobs_N = picked(logits_NV, batch)
+    logprobs_N = scores.logprobs_N
     sampled_N = at_trained(batch.logprobs_BT, batch).to(logprobs_N.dtype)
     advantages_N = at_trained(batch.advantages_BT, batch).to(logprobs_N.dtype)
     weights_N = at_trained(batch.weights_B[:, None].expand_as(batch.trained_BT), batch).to(logprobs_N.dtype)
@@ -75,15 +87,14 @@ def token_terms(
         policy_N=surrogate.loss if importance_N is None else importance_N * surrogate.loss,
         clip_binds_N=surrogate.clip_binds,
         kl_N=None if reference_N is None else losses.kl(algorithm.kl_kind, logprobs_N, reference_N),
-        entropy_N=losses.entropy(logits_NV) if with_entropy else None,
+        entropy_N=scores.entropy_N,
         weights_N=weights_N,
     )
 
 
 def at_trained(values_BT: torch.Tensor, batch: MicroBatch) -> torch.Tensor:
     """The values at the trained tokens, row by row: `[B, T]` in, `[N]` out."""
-    # From the second column on, like the logits, which are one position before the token they predict.
-    return values_BT[:, 1:][batch.trained_BT[:, 1:]]
+    return values_BT.reshape(-1)[batch.trained_N]
 
 
 def rows_of_trained(batch: MicroBatch) -> torch.Tensor:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from heedful.models.shared_prompts import SharedPrompts
-from heedful.models.token_logits import TokenLogits
+from heedful.models.token_logits import Over, TokenLogits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -51,14 +51,17 @@ def recomputed(model: PreTrainedModel, rows: TokenLogits) -> TokenLogits:
     _enable(model)
 
     def forgetting(
-        ids_BT: torch.Tensor, trained_BT: torch.Tensor, prompts: SharedPrompts | None = None
+        ids_BT: torch.Tensor,
+        trained_BT: torch.Tensor,
+        prompts: SharedPrompts | None = None,
+        over: Over | None = None,
     ) -> torch.Tensor:
         if not torch.is_grad_enabled() or prompts is not None:  # transformers keeps no cache where it recomputes
-            return rows(ids_BT, trained_BT, prompts)
+            return rows(ids_BT, trained_BT, prompts, over)
         for layer in layers:
             layer.training = True
         try:
-            return rows(ids_BT, trained_BT)
+            return rows(ids_BT, trained_BT, None, over)
         finally:
             for layer in layers:
                 layer.training = False

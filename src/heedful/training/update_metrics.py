@@ -47,19 +47,25 @@ class Pass:
     entropy: float | None = None
 
     @torch.no_grad()
-    def add(self, loss: float, terms: TokenTerms, reference_N: torch.Tensor | None) -> None:
-        """Add one micro-batch."""
+    def add(self, loss: torch.Tensor, terms: TokenTerms, reference_N: torch.Tensor | None) -> None:
+        """Add one micro-batch. All readings reach the host in one transfer."""
         difference_N = terms.sampled_N - terms.logprobs_N
-        self.loss += loss
-        self.tokens += len(difference_N)
-        self.clipped += int(terms.clip_binds_N.sum())
-        self.kl_to_sampler += float(difference_N.sum())
-        self.logprob_error = max([self.logprob_error, *difference_N.abs().max(dim=0, keepdim=True)[0].tolist()])
+        readings = [loss, terms.clip_binds_N.sum(), difference_N.sum(), difference_N.abs().amax()]
         if reference_N is not None:
-            k3 = float(losses.kl("k3", terms.logprobs_N, reference_N).sum())
-            self.kl_to_reference = (self.kl_to_reference or 0.0) + k3
+            readings.append(losses.kl("k3", terms.logprobs_N, reference_N).sum())
         if terms.entropy_N is not None:
-            self.entropy = (self.entropy or 0.0) + float(terms.entropy_N.sum())
+            readings.append(terms.entropy_N.sum())
+        wide = torch.float32 if loss.device.type == "mps" else torch.float64  # both hold every value
+        on_host = torch.stack([reading.to(wide) for reading in readings]).tolist()
+        self.loss += on_host[0]
+        self.tokens += len(difference_N)
+        self.clipped += int(on_host[1])
+        self.kl_to_sampler += on_host[2]
+        self.logprob_error = max(self.logprob_error, on_host[3])
+        if terms.entropy_N is not None:
+            self.entropy = (self.entropy or 0.0) + on_host.pop()
+        if reference_N is not None:
+            self.kl_to_reference = (self.kl_to_reference or 0.0) + on_host.pop()
 
     def over(self, world: World) -> Pass:
         """The same over the micro-batches of all ranks."""
