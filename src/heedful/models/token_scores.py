@@ -43,8 +43,8 @@ def scores_over(targets_N: Tensor, temperature: float, with_entropy: bool, block
         if not torch.is_grad_enabled():
             return torch.cat([part(*pair) for pair in pairs])
         # No random number is drawn, so no generator has to be restored.
-        kept = {"use_reentrant": False, "preserve_rng_state": False}
-        return torch.cat([cast(Tensor, checkpoint(part, *pair, **kept)) for pair in pairs])
+        parts = [checkpoint(part, *pair, use_reentrant=False, preserve_rng_state=False) for pair in pairs]
+        return torch.cat(cast(list[Tensor], parts))
 
     return over
 

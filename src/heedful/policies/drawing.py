@@ -76,7 +76,9 @@ def draw_wide(
     elif noise is not None:
         tokens_B = noise(below_BV).add_(below_BV).argmax(-1)
     else:
-        tokens_B = _inverse(weights_BV, torch.rand(len(weights_BV), 1, generator=generator, **_double(weights_BV)))
+        dtype = torch.float32 if weights_BV.device.type == "mps" else torch.float64  # mps has no float64
+        uniforms_B1 = torch.rand((len(weights_BV), 1), generator=generator, device=weights_BV.device, dtype=dtype)
+        tokens_B = _inverse(weights_BV, uniforms_B1)
     chosen_B = below_BV.gather(1, tokens_B[:, None])[:, 0] - logs_B
     means_B = torch.linalg.vecdot(weights_BV, below_BV.clamp_(min=_NOTHING)) / weights_BV.sum(-1)
     return Drawn(tokens_B, chosen_B, logs_B - means_B)
@@ -104,8 +106,3 @@ def _passed(upto_BN: Tensor, target_B1: Tensor) -> tuple[Tensor, Tensor]:
     target_B1 = torch.minimum(target_B1, torch.nextafter(last_B1, torch.zeros_like(last_B1)))
     place_B1 = torch.searchsorted(upto_BN, target_B1, right=True).clamp(max=upto_BN.shape[1] - 1)
     return target_B1, place_B1
-
-
-def _double(like: Tensor) -> dict[str, torch.device | torch.dtype]:
-    # mps has no float64.
-    return {"device": like.device, "dtype": torch.float32 if like.device.type == "mps" else torch.float64}
