@@ -5,7 +5,7 @@ import pytest
 
 from heedful.run import presets
 from heedful.run.presets import preset
-from heedful.run.processor import physical_cores
+from heedful.run.processor import multiplies_bfloat16, physical_cores
 
 
 @pytest.fixture
@@ -43,3 +43,25 @@ def test_a_loaded_model_computes_on_all_cores_and_a_seedling_on_one(monkeypatch:
     assert preset("frozen_lake", "some/model").threads == 6
     assert preset("frozen_lake").threads == 1
     assert preset("frozen_lake", "seedling").threads == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "answer"),
+    [("fpu avx512f avx512_bf16 amx_tile", True), ("fpu amx_bf16", True), ("fpu avx2 avx512f", False), ("", False)],
+)
+def test_bfloat16_is_known_by_the_flags_of_the_processor(tmp_path: Path, flags: str, answer: bool) -> None:
+    description = tmp_path / "cpuinfo"
+    description.write_text(f"processor\t: 0\nmodel name\t: avx512_bf16\nflags\t\t: {flags}\n")
+    assert multiplies_bfloat16(description) is answer
+    assert not multiplies_bfloat16(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(("supported", "dtype"), [(True, "bfloat16"), (False, "float32")])
+def test_smollm2_is_trained_in_bfloat16_where_that_is_fast(
+    monkeypatch: pytest.MonkeyPatch, supported: bool, dtype: str
+) -> None:
+    monkeypatch.setattr(presets, "multiplies_bfloat16", lambda: supported)
+    config = preset("bandit", "smollm2")
+    assert (config.dtype, config.env.thoughts, config.env.instructions) == (dtype, "english", "full")
+    assert config.warm_start.steps > 0
+    assert preset("bandit", "./smollm2").warm_start.steps == 0  # a folder of that name is another model

@@ -20,7 +20,7 @@ from heedful.models.cache import SMOLLM2
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Demonstrates
 from heedful.run.config import EvaluationConfig, TrainConfig
-from heedful.run.processor import physical_cores
+from heedful.run.processor import multiplies_bfloat16, physical_cores
 from heedful.seedlings.recipe import Seedling, WarmStart, nano
 from heedful.training.optimizer_config import OptimizerConfig
 
@@ -251,18 +251,21 @@ def loaded(config: TrainConfig, model: str) -> TrainConfig:
 
 
 def on_two_cores(config: TrainConfig) -> TrainConfig:
-    """The configuration for SmolLM2-135M, which begins with a warm start: sizes for two cores and about an hour."""
+    """The configuration for SmolLM2-135M, which begins with a warm start: sizes for two cores and less than an hour.
+
+    Weights are bfloat16 where the processor has instructions for it, which halves the time of a step.
+    """
     config = loaded(config, SMOLLM2)
     warm = isinstance(config.env, Demonstrates)
     return dataclasses.replace(
         config,
         warm_start=WarmStart(steps=60) if warm else WarmStart(),
-        optimizer=dataclasses.replace(config.optimizer, lr=1e-5),
+        dtype="bfloat16" if multiplies_bfloat16() else "float32",
+        optimizer=dataclasses.replace(config.optimizer, lr=8e-5, warmup_steps=2),
         sampling=dataclasses.replace(config.sampling, tokens_per_turn=96),
         steps=20,
         groups=8,
         group_size=8,
-        threads=2,
         evaluation=dataclasses.replace(config.evaluation, tasks=64, samples=2, times=2),
         micro_batch_tokens=2048,
     )

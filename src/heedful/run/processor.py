@@ -1,4 +1,4 @@
-"""The cores of this machine that a process may compute on."""
+"""What this machine computes with: the cores that a process may use, and the instructions they have."""
 
 from __future__ import annotations
 
@@ -27,3 +27,13 @@ def _siblings(path: Path, number: int) -> str:
         return path.read_text(encoding="ascii").strip() or str(number)
     except (OSError, UnicodeDecodeError):
         return str(number)
+
+
+def multiplies_bfloat16(description: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether the processor has instructions that multiply matrices in bfloat16. `False` where nothing says so."""
+    try:
+        text = description.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    flags = next((line.partition(":")[2].split() for line in text.splitlines() if line.startswith("flags")), [])
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
