@@ -126,6 +126,9 @@ def main() -> None:
                 figure = _played(policy, request)
                 if repeat:  # the first of each warms up
                     figures[name].append(figure)
+            if repeat:
+                pair = [figures[name][-1][0] for name in ("heedful", "generate")]
+                print(f"{batch} episodes, repeat {repeat}: {pair[0] / pair[1]:.2f}", flush=True)
         rows.append(_row(batch, figures) | {"generate_cache": fastest or "dynamic"})
         print(json.dumps(rows[-1]), flush=True)
     result = {
