@@ -266,4 +266,4 @@ before = set(sys.modules)
 import heedful
 print(*sorted({name for name in set(sys.modules) - before if name.split(".")[0] not in sys.stdlib_module_names}))
 """)
-    assert set(loaded.split()) <= {"heedful", "heedful.exports", "heedful.version"}
+    assert set(loaded.split()) <= {"heedful", "heedful.exports", "heedful.import_path", "heedful.version"}
