@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from heedful.envs.common.pictures import need_pillow
+from heedful.envs.common.pictures import decoded, need_pillow
 from heedful.types import Image, Observation
 
 _SIGNATURE = 8
@@ -48,13 +47,10 @@ def chunk_names(png: bytes) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _seen(png: bytes) -> Look:
-    from PIL import Image as pillow
-
     try:
-        with pillow.open(io.BytesIO(png), formats=("PNG",)) as file:
-            pixels = file.convert("RGBA")
-    except (OSError, SyntaxError, ValueError) as error:
-        return Look(f"unreadable {hashlib.sha256(png).hexdigest()[:16]}", fault=f"{type(error).__name__}: {error}")
+        pixels = decoded(Image(png, 0, 0))
+    except ValueError as error:
+        return Look(f"unreadable {hashlib.sha256(png).hexdigest()[:16]}", fault=str(error.__cause__))
     size = f"{pixels.width} x {pixels.height}"
     digest = hashlib.sha256(size.encode() + pixels.tobytes()).hexdigest()[:16]
     return Look(f"{size} pixels {digest}", plain=all(low == high for low, high in pixels.getextrema()))

@@ -95,6 +95,21 @@ def _tile(palette: Palette, symbol: str, cell: int) -> Pixels:
     return brush.tile()
 
 
+def decoded(image: Image) -> Pixels:
+    """The colours of a picture, without transparency. Raises ValueError for a file that cannot be read."""
+    need_pillow()
+    from PIL import Image as pillow
+
+    try:
+        with pillow.open(io.BytesIO(image.png), formats=("PNG",)) as file:
+            return file.convert("RGB")
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ValueError(
+            f"Expected a picture in a PNG file that can be read, found {type(error).__name__}: {error}. "
+            "`heedful check-env` finds where it is shown."
+        ) from error
+
+
 @lru_cache(maxsize=1)
 def need_pillow() -> None:
     """Raise ImportError, a sentence, where Pillow is missing."""
