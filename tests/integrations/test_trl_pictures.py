@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-for library in ("trl", "datasets", "PIL"):
-    pytest.importorskip(library, reason="needs heedful[trl,vision]")
+pytest.importorskip("trl", reason="install heedful[trl]")
+pytest.importorskip("PIL", reason="pictures are drawn with Pillow: install heedful[vision]")
 
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.integrations.trl.rollouts import EnvironmentRollouts
