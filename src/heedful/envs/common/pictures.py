@@ -73,6 +73,7 @@ class Palette:
     paints: Mapping[str, Paint]
 
 
+@lru_cache(maxsize=4096)  # members of a group, and baselines, come to the same boards again and again
 def draw_board(grid: str, cell: int, palette: Palette) -> Image:
     """The picture of a grid of symbols, one row per line. `cell`: pixels of a side. The text is its `alt`."""
     need_pillow()
