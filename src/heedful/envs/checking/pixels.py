@@ -53,4 +53,4 @@ def _seen(png: bytes) -> Look:
         return Look(f"unreadable {hashlib.sha256(png).hexdigest()[:16]}", fault=str(error.__cause__))
     size = f"{pixels.width} x {pixels.height}"
     digest = hashlib.sha256(size.encode() + pixels.tobytes()).hexdigest()[:16]
-    return Look(f"{size} pixels {digest}", plain=all(low == high for low, high in pixels.getextrema()))
+    return Look(f"{size} pixels {digest}", plain=pixels.getcolors(1) is not None)

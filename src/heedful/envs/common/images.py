@@ -85,9 +85,10 @@ def image_tree(image: Image) -> dict[str, object]:
 
 def read_image(tree: object) -> Image:
     """The picture in JSON of a stranger. Raises ValueError."""
-    if not isinstance(tree, dict) or not isinstance(tree.get("png"), str):
+    written = tree.get("png") if isinstance(tree, dict) else None
+    if not isinstance(tree, dict) or not isinstance(written, str):
         raise ValueError(f"Expected a picture with its `png` in base64, found {_brief(tree)}.")
-    written, width, height, alt = (tree.get(name) for name in ("png", "width", "height", "alt"))
+    width, height, alt = (tree.get(name) for name in ("width", "height", "alt"))
     if len(written) > -(-LARGEST_IMAGE // 3) * 4:
         raise ValueError(f"Expected a picture of at most {LARGEST_IMAGE:,} bytes, found {len(written):,} of base64.")
     try:
