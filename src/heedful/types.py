@@ -10,6 +10,7 @@ So `rewards_PG`, `logprobs_BT`, `scores_MN`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -32,6 +33,23 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """One picture, as the bytes of a PNG file. Pictures with equal bytes are equal."""
+
+    png: bytes = field(repr=False)
+    width: int
+    """Pixels, as the header of the file says."""
+    height: int
+    alt: str = field(default="", compare=False)
+    """The same in words, for people: in a terminal, and where a page cannot show the picture. No policy reads it."""
+
+    @property
+    def digest(self) -> str:
+        """The name of the picture in files: 32 hexadecimal digits of the SHA-256 of its bytes."""
+        return hashlib.sha256(self.png).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One chat message. A sampled message carries its own token ids, so no text is tokenised twice."""
 
@@ -40,6 +58,8 @@ class Message:
     content: str
     ids: tuple[int, ...] | None = None
     """The sampled ids (assistant messages only). `None` for text that still has to be rendered."""
+    images: tuple[Image, ...] = ()
+    """Pictures, before the text of the message."""
 
 
 CALL_START = r"<tool_call>|<\|python_tag\|>|\{\s*\"(?:name|arguments|parameters|type)\"\s*:"
@@ -101,6 +121,8 @@ class Prompt:
     The first turn needs no mark, because no ids come before it."""
     history: int = 0
     """Where `restarts`: the number of ids before the newest observation. The ids after them are new."""
+    images: tuple[Image, ...] = ()
+    """The pictures of the appended messages, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +152,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The environment's next text for the agent."""
+    """The environment's next text for the agent, and its pictures."""
 
     text: str
     opening: str = ""
@@ -138,6 +160,8 @@ class Observation:
     environment cannot be shown in windows of history."""
     role: str = "user"
     """`tool` if it is the result of a call, else `user`. A conversation always begins with the user."""
+    images: tuple[Image, ...] = ()
+    """Pictures, shown before the text, and before `opening` where that stands in for the text."""
 
 
 class Ending(Enum):

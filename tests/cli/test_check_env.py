@@ -57,7 +57,7 @@ def test_the_page_shows_what_the_command_says(capsys: pytest.CaptureFixture[str]
         printed = shown(capsys, *command.split())
         expected = transcript(command)
         assert len(expected) > 10
-        timed = ("pass            speed ", "backwards: 26 rules")
+        timed = ("pass            speed ", "backwards: 27 rules")
         missing = [line for line in expected if line not in printed and not line.startswith(timed)]
         assert missing == []
 

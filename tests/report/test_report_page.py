@@ -229,7 +229,7 @@ def test_a_sample_of_long_texts_is_cut_to_its_budget(tmp_path: Path) -> None:
     task = Task("t", 1, "train")
     members = tuple(Trajectory(task, member, (long_turn,) * 9, Ending.FAILED, 0.0) for member in range(4))
     write_rollouts(run.rollouts(0), 0, "train", [Group(task, members)] * 8, None)
-    sample = trajectory_sample(run, Tags(), Losses())
+    sample = trajectory_sample(run, Tags(), Losses()).steps
     assert 100_000 < len(inert_json(sample)) <= SIZE_BUDGET
     assert [len(step["groups"]) for step in sample] == [8, 8, 8]
     assert write_report(run).stat().st_size < 6_000_000

@@ -6,6 +6,7 @@ An episode can be left at any point (`quit`, Ctrl-D, Ctrl-C).
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
@@ -19,7 +20,7 @@ from heedful.rollout.context import Context
 from heedful.run.presets import preset, starting_points
 from heedful.run.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
 from heedful.seedlings.recipe import Seedling
-from heedful.types import Observation, Reply, Step, Task
+from heedful.types import Ending, Image, Observation, Reply, Step, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ class PlayWords:
 
       heedful play frozen_lake --env.slip 0.2
       heedful play frozen_lake --by solver
+      heedful play sokoban --env.observation image --picture board.png
       heedful play --by runs/frozen_lake-grpo-s0-1 --seed 3 --sampling.greedy
       heedful play my_game:Maze --by seedling --seedling.steps 500
       heedful play bandit --by http://127.0.0.1:8000 --model-name policy
@@ -58,6 +60,14 @@ class PlayWords:
 
 
 SCRIPTED = ("person", "solver", "random")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedSettings(ScriptedSettings):
+    """Settings of an episode that is shown turn by turn."""
+
+    picture: Annotated[Path | None, Shown("FILE")] = None
+    """Write the newest picture to this PNG file after every turn. Needs --env.observation image or image_and_text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +120,7 @@ def main(argv: list[str]) -> int:
     if checkpoint is not None:
         raise ValueError(f"--checkpoint is for --by RUN, but --by is {by}. Leave it out, or name a run.")
     env = _in_full(preset(str(name)).env)
-    return _play_scripted(by, line.settings(ScriptedSettings, ScriptedSettings(env=env)))
+    return _play_scripted(by, line.settings(WatchedSettings, WatchedSettings(env=env)))
 
 
 def _in_full(env: Any) -> Any:
@@ -125,20 +135,21 @@ class _Watched:
     def __init__(self, episode: Episode) -> None:
         self._episode = episode
         self.shown = ""
+        self.images: tuple[Image, ...] = ()
         self.step_taken: Step | None = None
 
     def start(self, task: Task, member: int) -> Observation:
         observation = self._episode.start(task, member)
-        self.shown = observation.text
+        self.shown, self.images = observation.text, observation.images
         return observation
 
     def step(self, response: str) -> Step:
         step = self._episode.step(response)
-        self.shown, self.step_taken = step.observation.text, step
+        self.shown, self.images, self.step_taken = step.observation.text, step.observation.images, step
         return step
 
 
-def _play_scripted(by: str, settings: ScriptedSettings) -> int:
+def _play_scripted(by: str, settings: WatchedSettings) -> int:
     from heedful.console import SafeConsole
     from heedful.rollout.player import Player, made
 
@@ -147,10 +158,16 @@ def _play_scripted(by: str, settings: ScriptedSettings) -> int:
     episode = _Watched(made(env.episode))
     player = Player(episode, task, settings.member, env.turns)
     console.print(f"{env.name}, {named(task, settings.member)}", style="bold", soft_wrap=True)
+    if settings.picture and player.ending is None and not episode.images:
+        raise ValueError(
+            f"Expected observations with pictures for --picture {settings.picture}, found text alone. Choose "
+            "--env.observation image, or leave --picture out."
+        )
     turn = 0
     while player.ending is None:
         turn += 1
         console.print(f"\nturn {turn} of at most {env.turns}", style="bold")
+        _show_pictures(episode, settings, console)
         console.print(episode.shown, style="cyan", markup=False, soft_wrap=True)
         reply = answer()
         if reply is None:
@@ -161,7 +178,18 @@ def _play_scripted(by: str, settings: ScriptedSettings) -> int:
         player.advance(_as_sampled(reply, player))
         if episode.step_taken is not None:
             _show_step(episode.step_taken, console)
+    if player.ending is not Ending.ERROR:
+        _show_pictures(episode, settings, console)
     return _show_end(player, console)
+
+
+def _show_pictures(episode: _Watched, settings: WatchedSettings, console: Console) -> None:
+    if episode.images:
+        from heedful.cli.episode.pictures import show_pictures, write_pictures
+
+        if settings.picture:
+            write_pictures(episode.images, settings.picture)
+        show_pictures(episode.images, console)
 
 
 def _as_sampled(text: str, player: Player) -> Reply:

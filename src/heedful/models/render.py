@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from heedful.models.replies import ReplyParser, Tags
 from heedful.models.tool_templates import ResultRole, examine_tools
 from heedful.models.turn_ends import TurnEnds, find_turn_ends
+from heedful.models.unseen import refuse_images
 from heedful.types import Conversation, Message, Prompt, Reply, Tool
 
 Texts = tuple[tuple[str, str], ...]
@@ -327,6 +328,7 @@ class Renderer:
                 )
 
     def _texts(self, messages: Sequence[Message]) -> Texts:
+        refuse_images(messages, "a model that reads text")
         roles = {"tool": self.result_role}
         return tuple((roles.get(message.role, message.role), message.content) for message in messages)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from heedful.types import Conversation, Prompt, Reply, Span
+from heedful.types import Conversation, Message, Prompt, Reply, Span
 
 _END = 0x110000  # one past the last code point: the end-of-turn token of a scripted reply
 
@@ -25,19 +25,20 @@ class ScriptedPolicy:
         return [self._reply(conversation) for conversation in conversations]
 
     def _reply(self, conversation: Conversation) -> Reply:
-        shown = []
+        shown: list[Message] = []
         for message in reversed(conversation.messages):
             if message.role == "assistant" and not conversation.restarts:
                 break
-            shown.append(message.content)
-        prompt = "\n".join(reversed(shown))
+            shown.insert(0, message)
+        prompt = "\n".join(message.content for message in shown)
+        images = tuple(image for message in shown for image in message.images)
         history = len(prompt) - len(conversation.messages[-1].content) if conversation.restarts else 0
         text = self._answer(conversation)
         ids = (*map(ord, text), _END)
         close = text.find("</think>")
         thought_end = close + len("</think>") if close >= 0 else len(ids) if "<think>" in text else 0
         return Reply(
-            prompt=Prompt(prompt, tuple(map(ord, prompt)), conversation.restarts, history),
+            prompt=Prompt(prompt, tuple(map(ord, prompt)), conversation.restarts, history, images),
             ids=ids,
             text=text,
             logprobs=(0.0,) * len(ids),

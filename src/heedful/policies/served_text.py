@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from heedful.inference import Client, Draw, OpenAIText, ServerRefused, Usage, Written
 from heedful.models.replies import ReplyParser, Tags
+from heedful.models.unseen import refuse_images
 from heedful.policies.sampling import Sampling
 from heedful.seeds import derive
 from heedful.types import Conversation, Group, Prompt, Reply, Span, Turn
@@ -48,6 +49,7 @@ class TextPolicy:
 
     def answer(self, conversation: Conversation) -> tuple[Reply, Usage]:
         """One reply, and the tokens that the server counted for it."""
+        refuse_images(conversation.messages, "a served model")
         prompt = _new_text(conversation)
         messages = [(message.role, message.content) for message in conversation.messages]
         seed = derive(self._seed, conversation.key, conversation.turn)

@@ -209,6 +209,16 @@ function outcomeDot(outcome) {
   return dot;
 }
 
+// A small picture is enlarged by a whole number, so that its pixels stay squares.
+const pictures = embedded("picture-sample") || {};
+
+function shownPicture(digest) {
+  const { src, width, height, alt } = pictures[digest];
+  if (!src) return element("pre", { class: "piece prompt" }, alt || `a picture of ${width} x ${height} pixels`);
+  const times = Math.max(1, Math.floor(200 / width));
+  return element("img", { class: "picture", src, alt, title: alt, width: String(width * times), height: String(height * times) });
+}
+
 function showTurn(turn, number) {
   const inPlace = (role) => turn.pieces.filter((piece) => (piece[0] === "prompt") === (role === "prompt"))
     .map(([name, text]) => element("pre", { class: `piece ${name}` }, text.replace(/^\n+/, "")));
@@ -223,7 +233,7 @@ function showTurn(turn, number) {
     flags ? row("fault", element("span", { class: "flag" }, flags)) : null);
   const after = turn.state ? element("div", {}, element("h4", {}, "State after"), element("pre", { class: "state" }, turn.state)) : null;
   return element("div", { class: "turn" }, element("h4", {}, `Turn ${number}${turn.restarts ? ", read anew" : ""}`),
-    element("div", {}, ...inPlace("prompt")), element("div", {}, ...inPlace("reply"), element("div", { class: "after" }, facts, after)));
+    element("div", {}, ...(turn.images || []).map(shownPicture), ...inPlace("prompt")), element("div", {}, ...inPlace("reply"), element("div", { class: "after" }, facts, after)));
 }
 
 function showTrajectory() {

@@ -6,10 +6,11 @@ Promise: the page shows what was sampled. It is split by role where the roles ar
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from heedful.report.embedding import inert_json, shortened, spread
+from heedful.report.pictures import embedded_pictures
 from heedful.report.record import Losses
 from heedful.storage import Rollouts, RunFolder, read_rollouts
 from heedful.types import Group, Reply, Trajectory, Turn, Verdict
@@ -56,16 +57,33 @@ def tags_of(config: Mapping[str, str]) -> Tags:
     return Tags(found["open"], found["close"])
 
 
-def trajectory_sample(folder: RunFolder, tags: Tags, losses: Losses) -> list[dict[str, object]]:
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a page embeds for its browser of trajectories."""
+
+    steps: list[dict[str, object]]
+    pictures: dict[str, dict[str, object]]
+    """Digest -> size, words, and the file as an address where the budget had room. Empty for runs in text."""
+
+
+def trajectory_sample(folder: RunFolder, tags: Tags, losses: Losses) -> Sample:
     """The first, the middle and the last stored step: at most eight groups, four members each, evenly spread."""
     files = [folder.rollouts(step) for step in spread(folder.rollout_steps(), 3)]
     stored = [rollouts for _, rollouts in losses.readable(read_rollouts, files)]
     sample: list[dict[str, object]] = []
+    bounds = BOUNDS[0]
     for bounds in BOUNDS:
         sample = [_step(rollouts, tags, bounds) for rollouts in stored]
         if len(inert_json(sample)) <= SIZE_BUDGET:
             break
-    return sample
+    return Sample(sample, embedded_pictures(_shown(stored, bounds)))
+
+
+def _shown(stored: Sequence[Rollouts], bounds: Bounds) -> Iterator[Trajectory]:
+    """The trajectories of a sample, in order."""
+    for rollouts in stored:
+        for group in spread(rollouts.groups, bounds.groups):
+            yield from spread(group.trajectories, bounds.members)
 
 
 def _step(rollouts: Rollouts, tags: Tags, bounds: Bounds) -> dict[str, object]:
@@ -106,7 +124,9 @@ def _member(trajectory: Trajectory, tags: Tags, most: int) -> dict[str, object]:
 
 
 def _turn(turn: Turn, tags: Tags, most: int) -> dict[str, object]:
-    return {
+    images = [image.digest for image in turn.reply.prompt.images]
+    pictures: dict[str, object] = {"images": images} if images else {}
+    return pictures | {
         "pieces": [(role, shortened(text, most, keep_end=role == "prompt")) for role, text in pieces(turn.reply, tags)],
         "restarts": turn.reply.prompt.restarts,
         "actions": list(turn.actions),

@@ -77,10 +77,10 @@ class Player:
         newest = len(self._shown) - 1
         first = self._context.first(newest)
         begin, *later = self._shown[first:]
-        messages = [Message("user", begin.opening if first else begin.text)]
+        messages = [Message("user", begin.opening if first else begin.text, images=begin.images)]
         for turn, observation in zip(self._turns[first:newest], later, strict=True):
             messages.append(Message("assistant", turn.reply.text, turn.reply.ids))
-            messages.append(Message(observation.role, observation.text))
+            messages.append(Message(observation.role, observation.text, images=observation.images))
         return Conversation(self.key, tuple(messages), first > 0, newest)
 
     def advance(self, reply: Reply) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 
 from heedful.envs.common.demonstrated import answer_to, demonstrated
 from heedful.envs.common.tasks import TaskStream
+from heedful.guarded import Raised, guarded_call
 from heedful.models.render import Renderer
+from heedful.models.unseen import refuse_shown
 from heedful.protocols import Demonstrates, Environment
 from heedful.rollout.context import Context
 from heedful.rollout.player import Player, made
@@ -34,8 +36,16 @@ def teacher(env: Environment, imperfect: float, template: float) -> Demonstrates
             f"the fields `imperfect` and `template`, found {type(env).__name__} without. Add them, or train a model of "
             "your own with --model PATH and without a warm start."
         )
+    _refuse_pictures(env)
     faulty: Any = env
     return replace(faulty, imperfect=imperfect, template=template)
+
+
+def _refuse_pictures(env: Environment) -> None:
+    """Raise ValueError where the first observation holds a picture: the pairs of a demonstration are texts alone."""
+    first = guarded_call(lambda: env.episode().start(env.task(0), 0))
+    if not isinstance(first, Raised):  # one that raises is told of with its task, where it is demonstrated
+        refuse_shown(first.value, "a model that learns from demonstrations")
 
 
 def corpus(env: Demonstrates, seed: int) -> Iterator[str]:

@@ -28,6 +28,8 @@ from heedful.seeds import derive
 from heedful.storage import naming_a_full_disk
 
 MICRO_BATCH_TOKENS = 1024
+_LATER = (("thoughts", "terse"), ("cell", 28))
+"""Knobs that environments did not have from the beginning, with their defaults."""
 
 
 def seedling_path(
@@ -56,9 +58,9 @@ def versions() -> str:
 
 def _naming(knobs: object) -> object:
     """The knobs that name a seedling. A later knob, at its default, leaves the earlier names as they were."""
-    if isinstance(knobs, dict) and knobs.get("thoughts") == "terse":
-        return {knob: value for knob, value in knobs.items() if knob != "thoughts"}
-    return knobs
+    if not isinstance(knobs, dict):
+        return knobs
+    return {knob: value for knob, value in knobs.items() if (knob, value) not in _LATER}
 
 
 def load_seedling(

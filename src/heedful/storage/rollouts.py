@@ -4,6 +4,8 @@
 
 Layout: log-probabilities and rewards are float64, so nothing is rounded. Byte-stream splitting makes the zero bytes of
 values that were float32 almost free. A trajectory that broke before its first turn is one row with turn 0 and no reply.
+
+The columns of pictures exist where the step has any, so files of text are as they always were.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.configuration.open_files import open_file
 from heedful.storage.files import write_whole
+from heedful.storage.picture_columns import IMAGES, add_files, find_pictures, picture_columns, pictures_of
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 if TYPE_CHECKING:
@@ -85,7 +88,7 @@ OF_IDS = frozenset(
 )
 """Columns that are null in a turn that is known as text alone, such as one of a server that returns no ids."""
 
-_ADDED: Mapping[str, Any] = {"restarts": False, "history": 0}
+_ADDED: Mapping[str, Any] = {"restarts": False, "history": 0, IMAGES: ()}
 """Columns that older files lack -> the value that their absence means."""
 
 Row = dict[str, Any]
@@ -127,10 +130,11 @@ def write_rollouts(
 
     rollouts = Rollouts(step, split, environment, tuple(groups), None if verdicts is None else tuple(verdicts))
     rows = rollout_rows(rollouts)
+    add_files(rows, pictures_of(groups))
     for row in rows:
         row["components"] = None if row["components"] is None else list(row["components"].items())
     try:
-        table = pyarrow.Table.from_pylist(rows, schema=_schema(rollouts))
+        table = pyarrow.Table.from_pylist(rows, schema=_schema(rollouts, pictures=any(IMAGES in row for row in rows)))
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError) as error:
         raise ValueError(
             f"Expected groups that fit the rollout format (docs/formats.md) for {path}, found a value that does not: "
@@ -148,7 +152,10 @@ def write_rollouts(
 
 
 _EMPTY = {"text": "", "int32": 0, "bool": False, "int32s": (), "float64s": ()}
-_OF_THE_REPLY: Row = {name: _EMPTY[kind] for name, (kind, held) in _LAYOUT.items() if held.startswith("turn.reply.")}
+_OF_THE_REPLY: Row = {
+    **{name: _EMPTY[kind] for name, (kind, held) in _LAYOUT.items() if held.startswith("turn.reply.")},
+    IMAGES: (),
+}
 """Placeholder for a reply that was not read."""
 
 
@@ -159,7 +166,7 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
     read.
 
     Raises:
-        ValueError: the file is missing, damaged, of another version, or not a rollout file.
+        ValueError: the file is missing, damaged, of another version, or not a rollout file, or it lacks a picture.
     """
     import pyarrow
     import pyarrow.parquet
@@ -181,6 +188,8 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
         )
     absent = _ADDED if replies else _OF_THE_REPLY
     rows = [{**absent, **row} for row in table.to_pylist()]
+    if replies:
+        find_pictures(rows, str(path))
     versions = sorted({row["schema_version"] for row in rows} - {SCHEMA_VERSION})
     if versions:
         raise ValueError(
@@ -202,6 +211,8 @@ def environment_in(task_id: str) -> str:
 def rollout_rows(rollouts: Rollouts) -> list[Row]:
     """The rows of a rollout file, one per turn. Written as JSON lines they are the plain audit format.
 
+    Pictures are named by their digests, in a last column that exists only where there are any.
+
     Raises:
         ValueError: the groups contradict the split or the verdicts, or a group cannot be recovered from its rows.
     """
@@ -212,6 +223,7 @@ def rollout_rows(rollouts: Rollouts) -> list[Row]:
             "Pass the verdicts of exactly these groups, or None if nothing was filtered."
         )
     rows: list[Row] = []
+    pictures = bool(pictures_of(rollouts.groups))
     for number, (group, verdict) in enumerate(zip(rollouts.groups, verdicts, strict=True)):
         _check_group(number, group, rollouts.split)
         for trajectory in group.trajectories:
@@ -222,6 +234,8 @@ def rollout_rows(rollouts: Rollouts) -> list[Row]:
                 rows.append(
                     {name: None if name in hidden else _written(row, held) for name, (_, held) in _LAYOUT.items()}
                 )
+                if pictures:
+                    rows[-1][IMAGES] = None if turn is None else [image.digest for image in turn.reply.prompt.images]
     return rows
 
 
@@ -283,7 +297,7 @@ def _storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _schema(rollouts: Rollouts) -> pyarrow.Schema:
+def _schema(rollouts: Rollouts, pictures: bool) -> pyarrow.Schema:
     """The columns, with key-value metadata that the rows of an empty step could not give."""
     import pyarrow
 
@@ -305,7 +319,10 @@ def _schema(rollouts: Rollouts) -> pyarrow.Schema:
         "heedful.environment": _storable(rollouts.environment),
         "heedful.filtered": str(rollouts.verdicts is not None),
     }
-    return pyarrow.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()], metadata=of_file)
+    columns = [(name, kinds[kind]) for name, kind in COLUMNS.items()]
+    if pictures:
+        columns += picture_columns()
+    return pyarrow.schema(columns, metadata=of_file)
 
 
 def _rollouts(rows: Sequence[Row], of_file: Mapping[bytes, bytes], path: str) -> Rollouts:
@@ -361,7 +378,9 @@ def _trajectory(task: Task, rows: Sequence[Row]) -> Trajectory:
 
 def _turn(row: Row) -> Turn:
     reply = Reply(
-        Prompt(row["new_prompt_text"], tuple(row["new_prompt_ids"] or ()), row["restarts"], row["history"]),
+        Prompt(
+            row["new_prompt_text"], tuple(row["new_prompt_ids"] or ()), row["restarts"], row["history"], row[IMAGES]
+        ),
         tuple(row["reply_ids"] or ()),
         row["reply_text"],
         tuple(row["logprobs"] or ()),

@@ -20,7 +20,19 @@ from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
 
 _STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
-_PACKAGES = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "safetensors", "trl", "verl", "vllm")
+_PACKAGES = (
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "trl",
+    "verl",
+    "vllm",
+    "pillow",
+)
 
 
 @dataclass(frozen=True, slots=True)

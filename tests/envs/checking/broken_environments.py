@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import io
 import itertools
 import random
 import re
@@ -780,6 +781,85 @@ class OpensSometimes(Right):
             return dataclasses.replace(step, observation=Observation(step.observation.text)) if step.valid else step
 
         return changed(alter)(self)
+
+
+def seeing(drawn: Callable[[Attempt, str], Any]) -> Any:
+    """An episode class that shows a picture with every observation: (episode, text) -> picture."""
+
+    class Seeing(Attempt):
+        def observe(self, text: str, first: bool = False) -> Observation:
+            observation = super().observe(text, first)
+            return dataclasses.replace(observation, images=(drawn(self, text),))
+
+        def step(self, response: str) -> Step:
+            return dataclasses.replace(super().step(response), state=str(self.left))
+
+    return Seeing
+
+
+def striped(*bars: int, text: str = "") -> Any:
+    """A picture of grey bars, one of each lightness, as a PNG file. `text`: what the file tells besides."""
+    from PIL import Image as pillow
+    from PIL.PngImagePlugin import PngInfo
+
+    from heedful.envs.common.images import image_of
+
+    pixels, file, told = pillow.new("L", (len(bars), 2)), io.BytesIO(), PngInfo()
+    pixels.putdata(bars * 2)
+    if text:
+        told.add_text("seed", text)
+    pixels.save(file, "PNG", pnginfo=told)
+    return image_of(file.getvalue())
+
+
+@dataclass(frozen=True)
+class ShowsPictures(Right):
+    """Not broken."""
+
+    def episode(self) -> Any:
+        return seeing(lambda episode, text: striped(1, 2, episode.left))(self)
+
+
+@dataclass(frozen=True)
+class ShowsOneColour(Right):
+    def episode(self) -> Any:
+        return seeing(lambda episode, text: striped(9, 9))(self)
+
+
+@dataclass(frozen=True)
+class WritesIntoPictures(Right):
+    def episode(self) -> Any:
+        return seeing(lambda episode, text: striped(1, 2, episode.left, text=str(episode.task.seed)))(self)
+
+
+@dataclass(frozen=True)
+class ShowsHalfAFile(Right):
+    def episode(self) -> Any:
+        def half(episode: Attempt, text: str) -> Any:
+            whole = striped(1, 2, episode.left)
+            return dataclasses.replace(whole, png=whole.png[:44])
+
+        return seeing(half)(self)
+
+
+@dataclass(frozen=True)
+class StatesAnotherSize(Right):
+    def episode(self) -> Any:
+        return seeing(lambda episode, text: dataclasses.replace(striped(1, 2), width=3))(self)
+
+
+@dataclass(frozen=True)
+class ShowsOthersOtherPictures(Right):
+    def episode(self) -> Any:
+        return seeing(lambda episode, text: striped(1, 2, episode.left, episode.member % 2))(self)
+
+
+@dataclass(frozen=True)
+class ShowsTheSameAlways(Right):
+    """Only doubtful."""
+
+    def episode(self) -> Any:
+        return seeing(lambda episode, text: striped(1, 2))(self)
 
 
 @dataclass(frozen=True)

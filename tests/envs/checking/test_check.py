@@ -107,6 +107,11 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.DemonstratesUnreadably, {"demonstrations"}, "the reply counts as invalid"),
     (broken.DemonstratesAnotherEpisode, {"demonstrations"}, "where the agent is shown"),
     (broken.DemonstratesAtRandom, {"demonstrations"}, "two different episodes"),
+    (broken.ShowsOneColour, {"pictures"}, "2 x 2 pixels of one colour"),
+    (broken.WritesIntoPictures, {"pictures"}, "the chunk tEXt"),
+    (broken.ShowsHalfAFile, {"pictures"}, "a picture cannot be read"),
+    (broken.StatesAnotherSize, {"protocol"}, "3 x 2 pixels stated, but 2 x 2 in the header"),
+    (broken.ShowsOthersOtherPictures, {"members"}, "4 x 2 pixels"),
     (broken.OpensSometimes, {"openings"}, "later observations without one"),
     (broken.AnswersAtRandomInWords, {"players"}, "only 0 of 20 answers of `random_answer` count as valid"),
     (broken.CannotAnswerAtRandom, {"players"}, "NotImplementedError: no random answers"),
@@ -128,6 +133,7 @@ DOUBTFUL: list[tuple[type, str, str]] = [
     (broken.IdsThatHoldTheSeed, "splits", "pairs of tasks with different ids begin alike"),
     (broken.AnswerAmongTheNumbers, "leak", "copying the last number as the answer solves 100%"),
     (broken.TellsItsTag, "secrets", "'carrying' stands in the observations"),
+    (broken.ShowsTheSameAlways, "pictures", "the state changes and the picture does not"),
 ]
 
 ONLY_WARNS = {"speed"}
@@ -162,7 +168,7 @@ def warnings_of(report: Report) -> set[str]:
 
 def test_an_environment_that_keeps_every_rule_passes_them_all() -> None:
     report = check(broken.Right(), replace(QUICK, slowest=PATIENCE))
-    expected = {rule.name: "pass" for rule in RULES} | {"tools": "not applicable"}  # it has none
+    expected = {rule.name: "pass" for rule in RULES} | {"tools": "not applicable", "pictures": "not applicable"}
     assert {finding.rule: finding.status for finding in report.findings} == expected
 
 
@@ -201,6 +207,15 @@ def test_what_depends_on_hashes_or_the_clock_is_found_in_other_processes(env: ty
 def test_every_rule_is_broken_by_an_environment_made_for_it() -> None:
     found = {rule for _, rules, _ in BREAKS for rule in rules} | {"processes" for _ in ELSEWHERE}
     assert found | ONLY_WARNS == {rule.name for rule in RULES}, "A new rule needs an environment that breaks it."
+
+
+def test_pictures_that_can_be_read_and_show_the_state_pass() -> None:
+    report = check(broken.ShowsPictures(), replace(SMALL, processes=2))
+    assert report.ok, str(report)
+    assert "4 distinct pictures of 3 x 2 pixels" in told(report, "pictures")
+    report = check(FrozenLake(observation="image", cell=8), replace(SMALL, processes=2))
+    assert report.ok, str(report)
+    assert "distinct pictures of 32 x 32 pixels, which change as the state does" in told(report, "pictures")
 
 
 @pytest.mark.parametrize("env", LIFELESS, ids=lambda env: env.__name__)

@@ -27,6 +27,7 @@ from heedful.auditing.records import (
 )
 from heedful.auditing.values import integer, mapping, number, outcome_of, shown, text_of
 from heedful.configuration import listed
+from heedful.storage.picture_columns import IMAGES
 from heedful.storage.rollouts import COLUMNS, environment_in
 from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
@@ -50,7 +51,7 @@ class OwnRows:
     @property
     def columns(self) -> frozenset[str]:
         """The columns that are read. Log-probabilities, half of such a file, are not."""
-        return frozenset(COLUMNS) - {"logprobs", "effect"} | ({self.success} if self.success else set())
+        return frozenset(COLUMNS) - {"logprobs", "effect"} | {IMAGES} | ({self.success} if self.success else set())
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -101,6 +102,8 @@ class OwnRows:
         numbers = [row.get("turn") for row in rows]
         if any(turn is not None for turn in numbers) and numbers not in ([0], list(range(1, len(rows) + 1))):
             raise Misfit("the turns of one episode, 1 and on, in order", f"turns {numbers}")
+        if any(row.get(IMAGES) for row in rows):
+            raise Misfit("prompts of text alone, since an audit cannot read pictures yet", f"pictures in `{IMAGES}`")
         turns = () if numbers == [0] else tuple(_turn(row, self.hints) for row in rows)
         task = _task(head)
         outcome = self._outcome(head, turns)

@@ -25,7 +25,7 @@ from typing import Any
 from heedful.envs.checking.evidence import Evidence, gather, seeds_of
 from heedful.envs.checking.play import QUICK, Bench, Broke, Effort
 from heedful.envs.checking.report import Finding, Report, absent, broken, unchecked
-from heedful.envs.checking.rules import calls, episodes, leak, observations, offers, processes, scores, tasks
+from heedful.envs.checking.rules import calls, episodes, leak, observations, offers, pictures, processes, scores, tasks
 from heedful.envs.checking.rules import environment as env
 from heedful.guarded import Raised, guarded_call
 
@@ -100,6 +100,11 @@ RULES = (
         offers.demonstrations,
     ),
     Rule("openings", "later observations can begin a conversation, all or none", observations.openings),
+    Rule(
+        "pictures",
+        "pictures can be read, show more than one colour, hold no texts and change as the state does",
+        pictures.pictures,
+    ),
     Rule("players", "the random and the input-blind player know how to play", offers.players),
     Rule("tools", "tools fit a chat template, and calls earn what plain answers earn", calls.tool_calls),
     Rule("speed", "how long a step takes", episodes.speed),

@@ -19,7 +19,9 @@ from dataclasses import dataclass, field, is_dataclass
 from types import FrameType
 from typing import Any, Literal, TypeVar
 
+from heedful.envs.checking.pixels import appearance
 from heedful.envs.checking.report import seconds_text, shortened
+from heedful.envs.common.images import IMAGES_WANTED, images_fault
 from heedful.guarded import PassesThrough, Raised, guarded_call
 from heedful.types import Observation, Step, Task
 
@@ -137,7 +139,7 @@ class Played:
 
     def transcript(self) -> list[str]:
         """Everything the environment said, in a form that can be compared over processes."""
-        return [repr((self.first.text, self.first.opening)), *(written(one.step) for one in self.exchanges)]
+        return [repr(_told(self.first)), *(written(one.step) for one in self.exchanges)]
 
 
 def parting(one: Sequence[str], two: Sequence[str]) -> int | None:
@@ -163,9 +165,14 @@ def scripted(replies: Sequence[str]) -> ReplySource:
 def written(step: Step) -> str:
     """A step as one line that is equal for equal steps."""
     rewards = sorted((repr(name), repr(value)) for name, value in dict(step.rewards).items())
-    shown = (step.observation.text, step.observation.opening)
+    shown = _told(step.observation)
     said = (step.ending, step.outcome, step.progress, step.actions, step.valid, step.effect, step.state)
     return repr((shown, rewards, said))
+
+
+def _told(observation: Observation) -> tuple[str, ...]:
+    text, *pictures = appearance(observation)
+    return text, observation.opening, *pictures
 
 
 class _Late(PassesThrough):
@@ -293,6 +300,9 @@ def _misfit(observation: object) -> str:
     for name in ("text", "opening"):
         if not isinstance(getattr(observation, name), str):
             return f"an Observation whose {name} is {shortened(repr(getattr(observation, name)))}, not text"
+    fault = images_fault(observation.images)
+    if fault:
+        return f"an Observation with pictures of which one is {fault}; expected {IMAGES_WANTED}"
     if observation.role not in ("user", "tool"):
         return f"an Observation whose role is {shortened(repr(observation.role))}, neither user nor tool"
     return ""

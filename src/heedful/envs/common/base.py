@@ -27,7 +27,7 @@ from heedful.envs.common.knobs import (
 from heedful.envs.common.tasks import check_same_start
 from heedful.models.calls import tools_of
 from heedful.protocols import Episode
-from heedful.types import Ending, Observation, Step, Task
+from heedful.types import Ending, Image, Observation, Step, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ class BaseEpisode(ABC, Generic[Knobs]):
         opening = rules_of(self.env) + text if self.restarts else ""
         role = "tool" if tools_of(self.env) and calls_tool(response) else "user"
         return Step(
-            observation=Observation(text, opening, role),
+            observation=Observation(text, opening, role, self.images()),
             rewards=rewards,
             ending=played.ending,
             outcome=outcome if over else None,
@@ -179,7 +179,11 @@ class BaseEpisode(ABC, Generic[Knobs]):
     def first(self, text: str) -> Observation:
         """The first observation: the rules, then `text`."""
         opening = rules_of(self.env) + text
-        return Observation(opening, opening)
+        return Observation(opening, opening, images=self.images())
+
+    def images(self) -> tuple[Image, ...]:
+        """The pictures of the present state, which go with every observation. None, unless a subclass draws them."""
+        return ()
 
     @property
     def turn(self) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-ObservationForm = Literal["grid", "coordinates", "both"]
 Instructions = Literal["full", "brief"]
 Thoughts = Literal["terse", "english"]
 

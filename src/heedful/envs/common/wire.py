@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+from heedful.envs.common.images import IMAGES_WANTED, image_tree, images_fault, read_images
 from heedful.types import Ending, Observation, Step, Task
 
 Tree = Any
@@ -47,6 +48,10 @@ def checked_observation(observation: object) -> Observation:
         raise ValueError(f"the environment was expected to give an opening as text, found {observation.opening!r}")
     if observation.role not in ("user", "tool"):
         raise ValueError(f"the environment was expected to give a role of user or tool, found {observation.role!r}")
+    if observation.images != ():
+        fault = images_fault(observation.images)
+        if fault:
+            raise ValueError(f"the environment was expected to give pictures as {IMAGES_WANTED}, found {fault}")
     return observation
 
 
@@ -104,14 +109,22 @@ def read_task(tree: Tree) -> Task:
 
 
 def observation_tree(observation: Observation) -> Tree:
-    tree = {"text": observation.text, "opening": observation.opening}
-    return tree if observation.role == "user" else {**tree, "role": observation.role}
+    tree: dict[str, Tree] = {"text": observation.text, "opening": observation.opening}
+    if observation.role != "user":
+        tree["role"] = observation.role
+    if observation.images:
+        tree["images"] = [image_tree(image) for image in observation.images]
+    return tree
 
 
 def read_observation(tree: Tree) -> Observation:
     """Raises WireError."""
-    fields = _fields(tree, "an observation", {"text": str, "opening": str}, {"role": str})
-    return Observation(fields["text"], fields["opening"], fields["role"] or "user")
+    fields = _fields(tree, "an observation", {"text": str, "opening": str}, {"role": str, "images": list})
+    try:
+        images = read_images(fields["images"] or [])
+    except ValueError as error:
+        raise WireError(str(error)) from error
+    return Observation(fields["text"], fields["opening"], fields["role"] or "user", images)
 
 
 def step_tree(step: Step) -> Tree:

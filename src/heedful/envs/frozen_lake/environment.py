@@ -15,12 +15,15 @@ from typing import ClassVar
 
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
+from heedful.envs.common.boards import ObservationForm, check_form, has_picture, text_form
 from heedful.envs.common.demonstrations import choose_plan, played_through
 from heedful.envs.common.english import template_in, wording
-from heedful.envs.common.knobs import MOST_PER_TURN, ObservationForm, check_choice, check_range, check_share
+from heedful.envs.common.knobs import MOST_PER_TURN, check_range, check_share
+from heedful.envs.common.pictures import need_pillow
 from heedful.envs.frozen_lake.maps import ACTIONS, Lake, draw_lake, neighbours, slipped
+from heedful.envs.frozen_lake.picture import LEGEND, lake_picture
 from heedful.envs.frozen_lake.thoughts import crossing_thought
-from heedful.types import Ending, Task
+from heedful.types import Ending, Image, Task
 
 _NUMBER = {name: number for number, name in enumerate(ACTIONS)}
 _TRIES = 10_000
@@ -65,7 +68,10 @@ class FrozenLake(SolvableEnvironment):
     actions_per_turn: int = 2
     """Most actions executed in one turn."""
     observation: ObservationForm = "both"
-    """What shows the state: the grid, coordinates (row column, from 0 at the top left), or both."""
+    """What shows the state: the grid, coordinates (row column, from 0 at the top left), both, a picture, or a picture
+    with grid and coordinates. Pictures need the extra vision."""
+    cell: int = 28
+    """Pixels of a side of one cell in the picture. 28 is whole tokens for Qwen2.5-VL, 32 for Qwen3-VL."""
     shared_noise: bool = False
     """Give all members of a group the same noise (for comparison with published set-ups)."""
     shortest: int = 2
@@ -77,7 +83,7 @@ class FrozenLake(SolvableEnvironment):
         check_range(self.name, "shortest", self.shortest, 1)
         check_share(self.name, "slip", self.slip)
         check_share(self.name, "frozen", self.frozen)
-        check_choice(self.name, "observation", self.observation, ObservationForm)
+        check_form(self.name, self.observation, self.cell, self.size)
         if self.shortest > self.budget:
             raise ValueError(
                 f"frozen_lake: no task can be solved within its limits: shortest is {self.shortest} moves, but "
@@ -99,6 +105,8 @@ class FrozenLake(SolvableEnvironment):
         return draw_lake(self.size, self.frozen, self.shortest, self.budget, seed, _TRIES)
 
     def task(self, seed: int) -> Task:
+        if has_picture(self.observation):
+            need_pillow()
         return self.lake(seed).task
 
     def episode(self) -> FrozenLakeEpisode:
@@ -124,10 +132,13 @@ class FrozenLake(SolvableEnvironment):
             f"You cross a frozen lake of {self.size} rows and {self.size} columns. "
             "Reach the goal without stepping into a hole."
         ]
-        if self.observation != "coordinates":
+        shown = text_form(self.observation)
+        if has_picture(self.observation):
+            lines.append(LEGEND)
+        if shown in ("grid", "both"):
             lines.append("In the grid, P is you, _ is ice, O is a hole and G is the goal.")
-        if self.observation != "grid":
-            holes = ", O is a hole" if self.observation == "coordinates" else ""
+        if shown in ("coordinates", "both"):
+            holes = ", O is a hole" if shown == "coordinates" else ""
             lines.append(
                 "Places are given as row and column, both counted from 0 at the top left: P is you, G is the "
                 f"goal{holes}."
@@ -184,6 +195,11 @@ class FrozenLakeEpisode(BaseEpisode[FrozenLake]):
             state=grid,
         )
 
+    def images(self) -> tuple[Image, ...]:
+        if not has_picture(self.env.observation):
+            return ()
+        return (lake_picture(self.lake.draw(self.player), self.env.cell),)
+
     def _over(self) -> bool:
         return self.player == self.lake.goal or self.lake.holes[self.player]
 
@@ -220,11 +236,12 @@ class FrozenLakeEpisode(BaseEpisode[FrozenLake]):
         """The end of every observation: the limits and the state."""
         env, lake = self.env, self.lake
         lines = [self.limits(env.actions_per_turn, f"Actions per turn: at most {env.actions_per_turn}.")]
-        if env.observation != "coordinates":
+        shown = text_form(env.observation)
+        if shown in ("grid", "both"):
             lines.append(grid)
-        if env.observation != "grid":
+        if shown in ("coordinates", "both"):
             line = f"{_place(lake, self.player, 'P')} {_place(lake, lake.goal, 'G')}"
-            if env.observation == "coordinates":
+            if shown == "coordinates":
                 line += "".join(f" {_place(lake, cell, 'O')}" for cell, hole in enumerate(lake.holes) if hole)
             lines.append(line)
         return "\n".join(lines)

@@ -12,10 +12,13 @@ from typing import ClassVar
 
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
+from heedful.envs.common.boards import ObservationForm, check_form, has_picture, text_form
 from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
-from heedful.envs.common.knobs import MOST_PER_TURN, ObservationForm, check_choice, check_range, check_share
+from heedful.envs.common.knobs import MOST_PER_TURN, check_range, check_share
+from heedful.envs.common.pictures import need_pillow
 from heedful.envs.sokoban.levels import ACTIONS, Cells, Level, Room, draw_level
-from heedful.types import Ending, Task
+from heedful.envs.sokoban.picture import LEGEND, room_picture
+from heedful.types import Ending, Image, Task
 
 STEP_REWARD = -0.1
 BOX_REWARD = 1.0
@@ -68,7 +71,10 @@ class Sokoban(SolvableEnvironment):
     actions_per_turn: int = 2
     """Most actions executed in one turn."""
     observation: ObservationForm = "both"
-    """What shows the state: the grid, coordinates (row column, from 0 at the top left), or both."""
+    """What shows the state: the grid, coordinates (row column, from 0 at the top left), both, a picture, or a picture
+    with grid and coordinates. Pictures need the extra vision."""
+    cell: int = 28
+    """Pixels of a side of one cell in the picture. 28 is whole tokens for Qwen2.5-VL, 32 for Qwen3-VL."""
     shortest: int = 4
     """Fewest actions of a task's shortest solution. The most is the budget, turns x actions_per_turn."""
 
@@ -78,7 +84,7 @@ class Sokoban(SolvableEnvironment):
         check_range(self.name, "actions_per_turn", self.actions_per_turn, 1, MOST_PER_TURN)
         check_range(self.name, "shortest", self.shortest, 1)
         check_share(self.name, "walls", self.walls)
-        check_choice(self.name, "observation", self.observation, ObservationForm)
+        check_form(self.name, self.observation, self.cell, self.size)
         if self.shortest > self.budget:
             raise ValueError(
                 f"sokoban: no task can be solved within its limits: shortest is {self.shortest} actions, but "
@@ -101,6 +107,8 @@ class Sokoban(SolvableEnvironment):
         return draw_level(self.size, self.boxes, self.walls, (self.shortest, self.budget), seed, _TRIES)
 
     def task(self, seed: int) -> Task:
+        if has_picture(self.observation):
+            need_pillow()
         return self.level(seed).task
 
     def episode(self) -> SokobanEpisode:
@@ -127,13 +135,16 @@ class Sokoban(SolvableEnvironment):
     def full_rules(self) -> str:
         boxes = "a box onto a target" if self.boxes == 1 else f"{self.boxes} boxes onto {self.boxes} targets"
         lines = [f"You push {boxes} in a room of {self.size} rows and {self.size} columns, with walls all around."]
-        if self.observation != "coordinates":
+        shown = text_form(self.observation)
+        if has_picture(self.observation):
+            lines.append(LEGEND)
+        if shown in ("grid", "both"):
             lines.append(
                 "In the grid, # is a wall, _ is floor, P is you, X is a box, O is a target, * is a box on a target and "
                 "S is you on a target."
             )
-        if self.observation != "grid":
-            walls = ", # is a wall inside the room" if self.observation == "coordinates" else ""
+        if shown in ("coordinates", "both"):
+            walls = ", # is a wall inside the room" if shown == "coordinates" else ""
             lines.append(
                 "Places are given as row and column, both counted from 0 at the top left: P is you, X is a box, O is a "
                 f"target{walls}."
@@ -190,6 +201,11 @@ class SokobanEpisode(BaseEpisode[Sokoban]):
             state=grid,
         )
 
+    def images(self) -> tuple[Image, ...]:
+        if not has_picture(self.env.observation):
+            return ()
+        return (room_picture(self.room.draw(self.player, self.boxes), self.env.cell),)
+
     def _on_targets(self) -> int:
         return sum(box in self.room.targets for box in self.boxes)
 
@@ -205,11 +221,12 @@ class SokobanEpisode(BaseEpisode[Sokoban]):
         """The end of every observation: the limits and the state."""
         env, room = self.env, self.room
         lines = [self.limits(env.actions_per_turn, f"Actions per turn: at most {env.actions_per_turn}.")]
-        if env.observation != "coordinates":
+        shown = text_form(env.observation)
+        if shown in ("grid", "both"):
             lines.append(grid)
-        if env.observation != "grid":
+        if shown in ("coordinates", "both"):
             line = _places(room, self.player, self.boxes)
-            if env.observation == "coordinates":
+            if shown == "coordinates":
                 inner = range(1, room.size - 1)
                 cells = [row * room.size + column for row in inner for column in inner]
                 line += "".join(f" {_place(room, '#', cell)}" for cell in cells if room.walls[cell])

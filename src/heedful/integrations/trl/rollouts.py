@@ -14,6 +14,7 @@ from heedful.integrations.trl.compatibility import PRIVATE_OF_ROLLOUTS, check
 from heedful.models.calls import tools_of
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
+from heedful.models.unseen import refuse_shown
 from heedful.protocols import Environment, Policy
 from heedful.rollout.player import Player, made
 from heedful.seeds import derive
@@ -66,7 +67,9 @@ class EnvironmentRollouts:
         for draw in range(_DRAWS_PER_TASK * tasks):
             task = self.env.task(derive(seed, "tasks", split, draw))
             if task.split == split:
-                text = self.env.episode().start(task, 0).text
+                first = self.env.episode().start(task, 0)
+                refuse_shown(first, "TRL")
+                text = first.text
                 known = self._tasks.get(text, task)  # of an earlier dataset: a prompt identifies one task only
                 if known.split == split:
                     found.setdefault(text, known)

@@ -33,6 +33,7 @@ from heedful.envs.common.tasks import TaskStream, check_same_start
 from heedful.integrations.verl.play.episodes import FIELD
 from heedful.integrations.verl.play.playing import PlayedEnvironment
 from heedful.integrations.verl.settings import REGISTER, VARIABLE
+from heedful.models.unseen import refuse_shown
 from heedful.protocols import Environment
 from heedful.rollout.player import Player, made
 from heedful.storage.files import write_whole
@@ -181,6 +182,7 @@ def _first_text(env: Environment, task: Task) -> str:
             f"Expected an episode of task {task.id} (seed {task.seed}) that starts, found {broken}. "
             "`heedful check-env` finds the cause."
         )
+    refuse_shown(player.observation, "verl")
     return player.observation.text
 
 

@@ -77,9 +77,11 @@ class ReplyJournal:
         return None if entry is None else _reply(entry["reply"])
 
     def add(self, at: str, reply: Reply, usage: Usage) -> None:
+        written = asdict(reply)
+        del written["prompt"]["images"]  # none: a served model is asked in text alone
         entry = {
             "at": at,
-            "reply": asdict(reply),
+            "reply": written,
             "usage": [usage.prompt, usage.sampled, usage.cached],
             "session": self._session,
             "clock": round(time.monotonic() - self._began, 3),

@@ -13,6 +13,7 @@ from itertools import combinations
 
 from heedful.envs.checking.evidence import Evidence, play_ordinary, seeds_of
 from heedful.envs.checking.global_state import moved_generators
+from heedful.envs.checking.pixels import appearance
 from heedful.envs.checking.play import Bench, made_anew, scripted
 from heedful.envs.checking.report import Finding, broken, doubtful, holds, parted, shortened
 from heedful.envs.common.tasks import SPLITS
@@ -98,15 +99,15 @@ def splits(bench: Bench, evidence: Evidence) -> Finding:
     by_id: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         by_id[task.id].append(task)
-    shown: dict[str, str] = {}
+    shown: dict[str, tuple[str, ...]] = {}
     for same in by_id.values():
         for task in same:
-            text = bench.start(task, 0)[1].text
+            looks = appearance(bench.start(task, 0)[1])
             pair = f"seeds {same[0].seed} and {task.seed}, both {task.id}"
             if task.split != same[0].split:
                 return _split_broken("one id stands in two splits", f"{same[0].split} and {task.split}", pair)
-            if shown.setdefault(task.id, text) != text:
-                found = " and ".join(parted(shown[task.id], text))
+            if shown.setdefault(task.id, looks) != looks:
+                found = " and ".join(_parted(shown[task.id], looks))
                 return _split_broken("equal ids begin with different observations", found, pair)
     counts = Counter(task.split for task in tasks)
     seed = len(tasks)
@@ -139,9 +140,14 @@ def _split_broken(sentence: str, found: str, where: str) -> Finding:
     )
 
 
-def _alike(bench: Bench, tasks: Sequence[Task], shown: dict[str, str]) -> Finding | None:
+def _parted(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, str]:
+    """What tells two appearances apart: their texts, or else their pictures."""
+    return parted(one[0], other[0]) if one[0] != other[0] else (" ".join(one[1:]), " ".join(other[1:]))
+
+
+def _alike(bench: Bench, tasks: Sequence[Task], shown: dict[str, tuple[str, ...]]) -> Finding | None:
     """A warning where tasks of different ids and splits cannot be told apart by playing them."""
-    by_text: dict[str, list[Task]] = defaultdict(list)
+    by_text: dict[tuple[str, ...], list[Task]] = defaultdict(list)
     for task in tasks:
         by_text[shown[task.id]].append(task)
     pairs = [pair for same in by_text.values() for pair in combinations(same[:6], 2)]
@@ -166,9 +172,9 @@ def _alike(bench: Bench, tasks: Sequence[Task], shown: dict[str, str]) -> Findin
 def members(bench: Bench, evidence: Evidence) -> Finding:
     """The members of a group start alike. Only noise may tell them apart."""
     for task in evidence.tasks[:20]:
-        first, *others = (bench.start(task, member)[1].text for member in (0, 1, 2, 7))
-        for other in (text for text in others if text != first):
-            here, there = parted(first, other)
+        first, *others = (appearance(bench.start(task, member)[1]) for member in (0, 1, 2, 7))
+        for other in (shown for shown in others if shown != first):
+            here, there = _parted(first, other)
             return broken(
                 "members of a group start from different states",
                 expected="`start(task, member)` shows every member the same first observation",

@@ -7,7 +7,6 @@ Promise: what is read back equals the episode, up to the precision in which verl
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,7 +132,7 @@ def _written_run(run: Sequence[Turn]) -> Iterator[dict[str, Any]]:
             "begins": place == 0,
             "glue": len(reply.prompt.ids) if place else 0,
             "ids": len(reply.ids),
-            "prompt": dataclasses.asdict(dataclasses.replace(reply.prompt, ids=())),
+            "prompt": {"text": reply.prompt.text, "ids": (), **_continuing(reply.prompt)},
             "text": reply.text,
             "thought": [reply.thought.start, reply.thought.end],
             "answer": [reply.answer.start, reply.answer.end],
@@ -145,6 +144,10 @@ def _written_run(run: Sequence[Turn]) -> Iterator[dict[str, Any]]:
             "effect": turn.effect,
             "state": turn.state,
         }
+
+
+def _continuing(prompt: Prompt) -> dict[str, Any]:
+    return {"restarts": prompt.restarts, "history": prompt.history}
 
 
 def _read_turns(trees: Sequence[Mapping[str, Any]], rows: Sequence[EpisodeRow]) -> Iterator[Turn]:

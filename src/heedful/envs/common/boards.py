@@ -1,0 +1,37 @@
+"""What environments on a board share: the ways in which an observation shows the state."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from heedful.envs.common.images import LARGEST_SIDE
+from heedful.envs.common.knobs import check_choice, check_range
+
+ObservationForm = Literal["grid", "coordinates", "both", "image", "image_and_text"]
+TextForm = Literal["", "grid", "coordinates", "both"]
+
+SMALLEST_CELL = 4
+"""Pixels. Below it the symbols cannot be told apart."""
+LARGEST_CELL = 256
+
+
+def text_form(form: ObservationForm) -> TextForm:
+    """What the text of an observation shows of the state. Empty: nothing, the picture shows it."""
+    if form == "image":
+        return ""
+    return "both" if form == "image_and_text" else form
+
+
+def has_picture(form: ObservationForm) -> bool:
+    return form in ("image", "image_and_text")
+
+
+def check_form(env: str, form: ObservationForm, cell: int, size: int) -> None:
+    """Raise ValueError for an unknown form, and for cells that make no picture. `size`: rows of the board."""
+    check_choice(env, "observation", form, ObservationForm)
+    check_range(env, "cell", cell, SMALLEST_CELL, LARGEST_CELL)
+    if has_picture(form) and size * cell > LARGEST_SIDE:
+        raise ValueError(
+            f"{env}: a picture may have {LARGEST_SIDE:,} pixels a side, but {size} rows of cell {cell} have "
+            f"{size * cell:,}. Lower cell or size."
+        )

@@ -1,0 +1,123 @@
+"""Boards as pictures: every symbol of the state has a shape and a colour of its own, and equal boards equal pixels.
+
+A tile is painted at four times its size and averaged down. Pillow paints and writes the file. It is imported when a
+picture is drawn.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from heedful.envs.common.images import image_of
+from heedful.types import Image
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Pixels
+
+Colour = tuple[int, int, int]
+Point = tuple[float, float]
+
+_TIMES = 4
+"""A tile is painted this many times larger."""
+
+
+class Brush:
+    """Paints one tile. Coordinates are shares of the cell, from 0 at the top left to 1."""
+
+    def __init__(self, cell: int, ground: Colour) -> None:
+        from PIL import Image as pillow
+        from PIL import ImageDraw
+
+        self._side = cell * _TIMES
+        self._pixels = pillow.new("RGB", (self._side, self._side), ground)
+        self._draw = ImageDraw.Draw(self._pixels)
+
+    def rectangle(self, begin: Point, end: Point, colour: Colour) -> None:
+        self._draw.rectangle(self._box(begin, end), fill=colour)
+
+    def ellipse(self, begin: Point, end: Point, colour: Colour) -> None:
+        self._draw.ellipse(self._box(begin, end), fill=colour)
+
+    def polygon(self, points: Sequence[Point], colour: Colour) -> None:
+        self._draw.polygon([(self._at(x), self._at(y)) for x, y in points], fill=colour)
+
+    def line(self, begin: Point, end: Point, width: float, colour: Colour) -> None:
+        ends = [(self._at(x), self._at(y)) for x, y in (begin, end)]
+        self._draw.line(ends, fill=colour, width=max(1, self._at(width)))
+
+    def tile(self) -> Pixels:
+        """The finished tile, in the size of the cell."""
+        return self._pixels.reduce(_TIMES)
+
+    def _at(self, share: float) -> int:
+        return round(share * self._side)
+
+    def _box(self, begin: Point, end: Point) -> tuple[int, int, int, int]:
+        # Pillow counts the last pixel of a box to it.
+        (left, top), (right, bottom) = begin, end
+        return self._at(left), self._at(top), self._at(right) - 1, self._at(bottom) - 1
+
+
+Paint = Callable[[Brush], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Palette:
+    """How each symbol of a board is painted, on a ground of one colour."""
+
+    ground: Colour
+    paints: Mapping[str, Paint]
+
+
+@lru_cache(maxsize=4096)  # members of a group, and baselines, come to the same boards again and again
+def draw_board(grid: str, cell: int, palette: Palette) -> Image:
+    """The picture of a grid of symbols, one row per line. `cell`: pixels of a side. The text is its `alt`."""
+    need_pillow()
+    from PIL import Image as pillow
+
+    rows = grid.split("\n")
+    pixels = pillow.new("RGB", (len(rows[0]) * cell, len(rows) * cell))
+    for down, row in enumerate(rows):
+        for right, symbol in enumerate(row):
+            pixels.paste(_tile(palette, symbol, cell), (right * cell, down * cell))
+    file = io.BytesIO()
+    pixels.save(file, "PNG")
+    return image_of(file.getvalue(), alt=grid)
+
+
+@lru_cache(maxsize=256)
+def _tile(palette: Palette, symbol: str, cell: int) -> Pixels:
+    brush = Brush(cell, palette.ground)
+    palette.paints[symbol](brush)
+    return brush.tile()
+
+
+def decoded(image: Image) -> Pixels:
+    """The colours of a picture, without transparency. Raises ValueError for a file that cannot be read."""
+    need_pillow()
+    from PIL import Image as pillow
+
+    try:
+        with pillow.open(io.BytesIO(image.png), formats=("PNG",)) as file:
+            return file.convert("RGB")
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ValueError(
+            f"Expected a picture in a PNG file that can be read, found {type(error).__name__}: {error}. "
+            "`heedful check-env` finds where it is shown."
+        ) from error
+
+
+@lru_cache(maxsize=1)
+def need_pillow() -> None:
+    """Raise ImportError, a sentence, where Pillow is missing."""
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"Pictures need Pillow, which cannot be imported ({error}). Install it with pip install 'heedful[vision]', "
+            "or choose an observation in text, such as --env.observation both."
+        ) from error

@@ -1,0 +1,28 @@
+"""Pictures and models that read text alone: a picture is refused before anything is sampled, never left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heedful.types import Image, Message, Observation
+
+
+def refuse_images(messages: Sequence[Message], reader: str) -> None:
+    """Raise ValueError where a message holds a picture. `reader`: what would read the messages, as a noun."""
+    _refuse([image for message in messages for image in message.images], reader)
+
+
+def refuse_shown(observation: Observation, reader: str) -> None:
+    """Raise ValueError where an observation holds a picture."""
+    _refuse(observation.images, reader)
+
+
+def _refuse(images: Sequence[Image], reader: str) -> None:
+    if not images:
+        return
+    many = f"{len(images)} pictures" if len(images) > 1 else "a picture"
+    raise ValueError(
+        f"Expected observations of text alone for {reader}, found {many} of {images[0].width} x {images[0].height} "
+        "pixels: heedful's models cannot read pictures yet. Choose an observation in text, such as --env.observation "
+        "both."
+    )
