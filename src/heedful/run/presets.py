@@ -253,7 +253,8 @@ def loaded(config: TrainConfig, model: str) -> TrainConfig:
 def on_two_cores(config: TrainConfig) -> TrainConfig:
     """The configuration for SmolLM2-135M, which begins with a warm start: sizes for two cores and less than an hour.
 
-    Weights are bfloat16 where the processor has instructions for it, which halves the time of a step.
+    Weights are bfloat16 where the processor has instructions for it, which halves the time of a step. The loss is
+    scaled by the share of kept groups: otherwise the few groups that are kept late in a run make updates of full size.
     """
     config = loaded(config, SMOLLM2)
     warm = isinstance(config.env, Demonstrates)
@@ -263,9 +264,11 @@ def on_two_cores(config: TrainConfig) -> TrainConfig:
         dtype="bfloat16" if multiplies_bfloat16() else "float32",
         optimizer=dataclasses.replace(config.optimizer, lr=8e-5, warmup_steps=2),
         sampling=dataclasses.replace(config.sampling, tokens_per_turn=96),
-        steps=20,
+        loss_scale="all",
+        steps=16,
         groups=8,
         group_size=8,
+        diagnostics=dataclasses.replace(config.diagnostics, full_every=15),  # the first step and the last
         evaluation=dataclasses.replace(config.evaluation, tasks=64, samples=2, times=2),
         micro_batch_tokens=2048,
     )
