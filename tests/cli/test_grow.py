@@ -27,8 +27,8 @@ def test_a_loaded_model_is_grown_measured_and_trained(model: Path, capsys: pytes
     assert measured["model"] == folder
     assert measured["metrics"]["eval/val/greedy/success"]["n"] == 8
 
-    flags = "--steps 1 --groups 4 --group-size 2 --sampling.tokens-per-turn 24 --evaluation.tasks 8 --device cpu"
-    brief = "--env.instructions brief --evaluation.samples 1 --evaluation.times 2"
+    flags = "--steps 1 --groups 4 --group-size 2 --sampling.tokens-per-turn 24 --evaluation.tasks 8 --threads 1"
+    brief = "--device cpu --env.instructions brief --evaluation.samples 1 --evaluation.times 2"
     assert cli.run(["train", "echo", "--model", folder, *flags.split(), *brief.split(), "--out", "run"]) == 0
     first = read_metrics(Path("run/metrics.jsonl"))[0].metrics["eval/val/greedy/success"].value
     assert first == measured["metrics"]["eval/val/greedy/success"]["value"]  # the run begins with the grown weights
@@ -39,8 +39,8 @@ def test_a_run_with_the_same_warm_start_reads_it_from_the_cache(
 ) -> None:
     assert cli.run(["grow", "echo", "--model", str(model), *SMALL.split(), "--only-after"]) == 0
     assert "Before the warm start" not in capsys.readouterr().out
-    flags = "--steps 1 --groups 4 --group-size 2 --sampling.tokens-per-turn 24 --evaluation.times 0 --device cpu"
-    warm = "--env.instructions brief --warm-start.steps 3 --warm-start.episodes 4"
+    flags = "--steps 1 --groups 4 --group-size 2 --sampling.tokens-per-turn 24 --evaluation.times 0 --threads 1"
+    warm = "--device cpu --env.instructions brief --warm-start.steps 3 --warm-start.episodes 4"
     assert cli.run(["train", "echo", "--model", str(model), *flags.split(), *warm.split()]) == 0
     assert "learning from demonstrations" not in capsys.readouterr().out
 

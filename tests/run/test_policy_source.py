@@ -68,7 +68,7 @@ def test_training_and_evaluation_ask_the_chosen_source_which_gets_the_weights_on
 ) -> None:
     run = trained(config, tmp_path / "run")
     assert events(source) == ["open 0", *STEP_0, *STEP_1, *AFTER, "close"]
-    assert run.watch.notes == [f"sampling through {source.name}"]
+    assert run.watch.notes.count(f"sampling through {source.name}") == 1
     for version in (1, 2):
         handed_over, saved = source / f"version_{version}", run.folder.checkpoint(version)
         assert (handed_over / "model.safetensors").read_bytes() == (saved / "model.safetensors").read_bytes()
