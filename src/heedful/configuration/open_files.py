@@ -8,11 +8,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BufferedReader:
     """Open a file for reading, without waiting.
 
     Raises OSError where there is no file: nothing, a folder, a pipe, a socket or a device.
