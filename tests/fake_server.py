@@ -32,8 +32,9 @@ class Fault:
     """One failure of one request.
 
     `kind`: status (answer `status` with `body`), slow (answer after `seconds`), drip (a byte every `seconds`), cut
-    (close in the middle), refuse (close without an answer), garbage (no JSON), restart (lose the weights, then answer),
-    version (answer as if sampled by the version `body`), span (answer as if the weights had changed in the middle).
+    (close in the middle), refuse (close without an answer), garbage (no JSON), deep (JSON nested without end), restart
+    (lose the weights, then answer), version (answer as if sampled by the version `body`), span (answer as if the
+    weights had changed in the middle).
     """
 
     kind: str
@@ -202,6 +203,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(fault.status, {"error": {"message": fault.body}}, fault.headers)
         elif kind == "garbage":
             self._raw(b"<html>it works</html>")
+        elif kind == "deep":
+            self._raw(b"[" * 100_000)
         elif kind == "refuse":
             self.close_connection = True
         elif kind == "cut":

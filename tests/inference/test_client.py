@@ -113,6 +113,13 @@ def test_unreadable_answers_are_repeated_twice() -> None:
             ask(one(server))
 
 
+def test_an_answer_that_is_nested_without_end_is_no_json() -> None:
+    with fake_server() as server:
+        server.faults += [Fault("deep")] * 3
+        with pytest.raises(ServerUnreachable, match="is no JSON"):
+            ask(one(server))
+
+
 def test_an_absent_server_is_waited_for_within_the_patience_and_a_line_tells_of_it() -> None:
     with fake_server() as server:
         url = server.url

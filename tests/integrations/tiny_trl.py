@@ -37,8 +37,10 @@ transformers.logging.disable_progress_bar()
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 END = 1
 """The id of the end-of-turn token."""
-MEASURED = HeedfulConfig(filter=DropConstant(on="reward"), diagnostics=DiagnosticsConfig(every=1, full_every=1))
-"""A filter, and every measurement at every step."""
+MEASURED = HeedfulConfig(
+    filter=DropConstant(on="reward"), diagnostics=DiagnosticsConfig(every=1, full_every=1, share=None)
+)
+"""A filter, and every measurement at every step, none of them thinned."""
 
 Reward = float | None
 Rewards = Mapping[str, Reward]

@@ -220,6 +220,14 @@ def test_labels_and_inner_layers_without_end_are_refused(copied: Path, change: d
         load_model(str(copied), CPU)
 
 
+def test_a_tokenizer_with_ids_that_the_model_cannot_read_is_refused(copied: Path) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(copied)
+    tokenizer.add_tokens([f"<more {number}>" for number in range(500)])
+    tokenizer.save_pretrained(copied)
+    with pytest.raises(ValueError, match=r"ids beyond its \d+ embeddings.*resize the embeddings"):
+        load_model(str(copied), CPU)
+
+
 @pytest.mark.parametrize("named", [{"a": 1}, "</s>", -5, [1, None], True, 1.5])
 def test_stop_ids_that_are_no_ids_end_in_a_sentence(named: Any) -> None:
     with pytest.raises(ValueError, match="Expected ids of tokens as eos_token_id"):

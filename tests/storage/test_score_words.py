@@ -1,3 +1,4 @@
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -44,4 +45,13 @@ def test_a_file_whose_words_were_cut_off_is_refused(tmp_path: Path) -> None:
         arrays = {name: archive[name] for name in archive.files}
     np.savez(tmp_path / "s.npz", **(arrays | {"words_value": arrays["words_value"][:1]}))
     with pytest.raises(ValueError, match="each of 2 tokens of 1 thoughts"):
+        read_scores(tmp_path / "s.npz")
+
+
+def test_a_small_file_of_huge_arrays_is_refused_before_they_are_made(tmp_path: Path) -> None:
+    write_scores(tmp_path / "s.npz", SCORES, *TEXTS)
+    with zipfile.ZipFile(tmp_path / "s.npz", "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("words_value.npy", bytes(257 << 20))
+    assert (tmp_path / "s.npz").stat().st_size < 1 << 20
+    with pytest.raises(ValueError, match=r"found arrays of 269,\d+,\d+ bytes, more than 268,435,456"):
         read_scores(tmp_path / "s.npz")

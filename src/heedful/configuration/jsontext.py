@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,14 @@ LARGEST = 256 << 20
 """Bytes of a JSON file. Rows, which may be many, are in other files."""
 
 
-def parse_json(text: str | bytes, whole_number: Callable[[str], Any] | None = None) -> Any:
+def parse_json(
+    text: str | bytes,
+    whole_number: Callable[[str], Any] | None = None,
+    constant: Callable[[str], Any] | None = None,
+) -> Any:
     """The value of a JSON text. `whole_number` converts the digits of whole numbers, in place of `int`.
+
+    `constant` converts `NaN`, `Infinity` and `-Infinity`. Without it they are read as numbers.
 
     Raises:
         ValueError: the text is no JSON, no UTF-8, or nested deeper than `DEEPEST`. The message is a phrase.
@@ -33,7 +40,8 @@ def parse_json(text: str | bytes, whole_number: Callable[[str], Any] | None = No
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"bytes that are no UTF-8 text (byte {error.start})") from error
-    return _read(lambda: (json.loads(decoded, parse_int=whole_number), len(decoded)), decoded, 0)[0]
+    decode = partial(json.loads, decoded, parse_int=whole_number, parse_constant=constant)
+    return _read(lambda: (decode(), len(decoded)), decoded, 0)[0]
 
 
 def parse_json_at(text: str, start: int) -> tuple[Any, int]:

@@ -18,6 +18,7 @@ from collections import deque
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from heedful.configuration.jsontext import parse_json
 from heedful.inference.dialects import Call, Tree
 
 LARGEST_ANSWER = 2**28
@@ -152,7 +153,7 @@ class Connections:
         if not answer.strip():
             return None
         try:
-            return json.loads(answer, parse_constant=_no_number)
+            return parse_json(answer, constant=_no_number)
         except ValueError as error:
             raise Failed("garbled", self._sentence(f"answered {call.path} with what is no JSON", error)) from None
 
@@ -160,7 +161,7 @@ class Connections:
         """The server's own words, without the key."""
         text = answer[:2000].decode(errors="replace")
         with contextlib.suppress(ValueError):
-            tree = json.loads(answer)
+            tree = parse_json(answer)
             found = tree.get("error") or tree.get("detail") or tree.get("message") if isinstance(tree, dict) else None
             text = str(found.get("message", found) if isinstance(found, dict) else found or text)
         text = " ".join(text.split())[:300]

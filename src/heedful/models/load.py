@@ -24,12 +24,14 @@ def load_model(
     """A model in evaluation mode on `device`, with its tokenizer. Its linear layers are those of `fast_linear.quicken`.
 
     Raises:
-        ValueError: there is no such model, it is not a causal language model, or its attention is not plain causal.
+        ValueError: there is no such model, it is not a causal language model, its attention is not plain causal, or its
+            tokenizer has ids that it cannot read.
     """
     remedy = "Give a folder with config.json, weights and tokenizer files, or --model seedling."
     model = read_model(name, _DTYPES[dtype], remedy)
     refuse_unless_plain_causal(model)
     tokenizer = read_tokenizer(name, remedy)
+    _refuse_ids_beyond(model, tokenizer, name)
     cast(torch.nn.Module, model).to(device)
     quicken(model)
     return model, tokenizer
@@ -38,6 +40,19 @@ def load_model(
 def stop_ids(model: PreTrainedModel) -> list[int]:
     """The model's own end-of-sequence ids."""
     return named_stop_ids(model.generation_config)
+
+
+def _refuse_ids_beyond(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Refuse a tokenizer with ids that the model has no embedding for. An id of padding alone is never read."""
+    rows = int(model.get_input_embeddings().weight.shape[0])
+    beyond = {token: id for token, id in tokenizer.get_vocab().items() if id >= rows and id != tokenizer.pad_token_id}
+    if beyond:
+        token = min(beyond, key=beyond.__getitem__)
+        raise ValueError(
+            f"Expected a tokenizer in {name} whose ids the model can read, found {len(beyond):,} ids beyond its "
+            f"{rows:,} embeddings, the first of them {token[:100]!r} ({beyond[token]}). Give the tokenizer of this "
+            "model, or resize the embeddings."
+        )
 
 
 def pick_device(name: str) -> torch.device:

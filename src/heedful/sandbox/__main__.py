@@ -5,12 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TextIO
 
-from heedful.configuration import complain
+from heedful.configuration import clean, complain
+from heedful.configuration.open_files import open_file
 from heedful.sandbox.pool import Limits, SandboxError
 from heedful.sandbox.proof import LEVELS, opened
 
 _EXIT = {"ended": None, "error": 1, "cpu": 124, "waited": 124, "output": 125, "forbidden": 126, "crashed": 126}
+
+
+def _show(output: bytes, stream: TextIO) -> None:
+    """What the program printed, byte for byte. A terminal would obey its control characters, so it gets escapes."""
+    shown = clean(output.decode("utf-8", "backslashreplace")).encode() if stream.isatty() else output
+    stream.buffer.write(shown)
+    stream.flush()
 
 
 def main() -> int:
@@ -32,15 +41,15 @@ def main() -> int:
     typed = parser.parse_args()
     try:
         limits = Limits(typed.seconds, typed.wall, typed.memory << 20)
-        source = typed.file.read_bytes()
+        with open_file(typed.file) as file:
+            source = file.read()
         with opened(typed.level, limits) as sandbox:
             outcome = sandbox.run(source, b"" if sys.stdin.isatty() else sys.stdin.buffer.read())
     except (SandboxError, OSError, ValueError) as error:
         complain(str(error))
         return 2
-    sys.stdout.buffer.write(outcome.stdout)
-    sys.stderr.buffer.write(outcome.stderr)
-    sys.stderr.flush()
+    _show(outcome.stdout, sys.stdout)
+    _show(outcome.stderr, sys.stderr)
     complain(f"{outcome.ending} (level {sandbox.level}): {outcome.cpu:.3f} s of CPU, {outcome.memory >> 20} MiB")
     code = _EXIT[outcome.ending]
     return outcome.status if code is None else code

