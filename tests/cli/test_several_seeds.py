@@ -58,7 +58,7 @@ time.sleep(0.1)
 """
 """In place of `heedful train`: a run without torch that succeeds, fails, or waits to be interrupted."""
 
-NO_SEEDLING = ["--model", "some/model", "--device", "cpu"]
+NO_SEEDLING = ["--model", "some/model", "--device", "cpu", "--threads", "1"]
 """Names a model, so that no seedling is grown."""
 
 

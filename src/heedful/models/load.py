@@ -44,7 +44,8 @@ def stop_ids(model: PreTrainedModel) -> list[int]:
 
 def _refuse_ids_beyond(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
     """Refuse a tokenizer with ids that the model has no embedding for. An id of padding alone is never read."""
-    rows = int(model.get_input_embeddings().weight.shape[0])
+    weight = cast(torch.Tensor, model.get_input_embeddings().weight)
+    rows = weight.shape[0]
     beyond = {token: id for token, id in tokenizer.get_vocab().items() if id >= rows and id != tokenizer.pad_token_id}
     if beyond:
         token = min(beyond, key=beyond.__getitem__)
