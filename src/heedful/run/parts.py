@@ -26,6 +26,7 @@ from heedful.models.folders import WholeWeights
 from heedful.models.load import load_model, pick_device, stop_ids
 from heedful.models.render import Renderer
 from heedful.models.token_logits import TokenLogits, token_logits
+from heedful.models.vision import vision_of
 from heedful.models.writing import Saveable
 from heedful.protocols import Environment, UsesCritic
 from heedful.run.checkpoint import Checkpoint
@@ -178,7 +179,8 @@ def beginner_of(config: TrainConfig, device: torch.device) -> Beginner:
 
 def renderer_of(config: TrainConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Renderer:
     """The renderer of a run's conversations."""
-    return Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model), tools_of(config.env))
+    ends, tools = stop_ids(model), tools_of(config.env)
+    return Renderer(tokenizer, config.tags, config.chat_options, ends, tools, vision_of(model))
 
 
 def load_diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Renderer, world: World) -> Diagnostician:
