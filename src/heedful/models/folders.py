@@ -28,11 +28,14 @@ from heedful.configuration.trust import trusts_code_of
 from heedful.guarded import Answered, guarded_call
 from heedful.models.gguf import converted
 from heedful.models.own_tokenizer import TokenizerRead, own_tokenizer
+from heedful.models.sight import VisionConfig
 from heedful.models.vision.loading import give_vision, sees, write_processor
 from heedful.models.writing import Saveable, quiet, write_weights
 from heedful.pixels import need_pillow
 
 Answer = TypeVar("Answer")
+
+_AS_IN_FOLDER = VisionConfig()
 
 MOST_LAYERS = 1_000
 MOST_LABELS = 100_000
@@ -118,7 +121,13 @@ def read_own_tokenizer(source: str | Path, remedy: str) -> TokenizerRead:
     return _read(load, source, "a tokenizer", remedy)
 
 
-def open_eyes(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str | Path, remedy: str) -> None:
+def open_eyes(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    source: str | Path,
+    remedy: str,
+    config: VisionConfig = _AS_IN_FOLDER,
+) -> None:
     """Make a model with a vision tower read pictures, with the processor that `source` names. Others stay as they are.
 
     Raises ValueError with a sentence that ends in `remedy`, and ImportError without Pillow.
@@ -127,7 +136,7 @@ def open_eyes(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source
     trusted = trusts_code_of(place)
     if sees(place, trusted):
         need_pillow()
-        _read(lambda: give_vision(model, tokenizer, place, trusted), place, "a model that sees", remedy)
+        _read(lambda: give_vision(model, tokenizer, place, trusted, config), place, "a model that sees", remedy)
 
 
 @dataclass(frozen=True, slots=True)

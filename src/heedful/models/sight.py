@@ -1,11 +1,33 @@
-"""What rendering needs of a model that sees: which ids stand for a picture in a row. Torch-free."""
+"""Models that see, torch-free: their settings, and which ids stand for a picture in a row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
+from heedful.configuration import refuse_below
 from heedful.types import Image
+
+
+@dataclass(frozen=True, slots=True)
+class VisionConfig:
+    """How a model that sees is trained, and how large its pictures are to it."""
+
+    tower: Literal["frozen", "trained"] = "frozen"
+    """The weights that see: they stay as they are, or are trained with the others. LoRA never trains them."""
+    least_pixels: int = 0
+    """Smaller pictures are enlarged to it, for models that read pictures of any size (Qwen). 0 = as in its folder."""
+    most_pixels: int = 0
+    """Larger pictures are reduced to it. 0 = as in the model's folder."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, least_pixels=0, most_pixels=0)
+        if 0 < self.most_pixels < self.least_pixels:
+            raise ValueError(
+                f"vision.most_pixels must be at least vision.least_pixels ({self.least_pixels}), found "
+                f"{self.most_pixels}"
+            )
 
 
 class Shown(Protocol):

@@ -13,6 +13,7 @@ from transformers.models.auto.modeling_auto import (
 )
 from transformers.utils.hub import cached_file
 
+from heedful.models.sight import VisionConfig
 from heedful.models.vision.probe import refuse_unless_exact
 from heedful.models.vision.processing import PictureProcessor
 from heedful.models.vision.vision import Vision, vision_of
@@ -27,20 +28,37 @@ def sees(source: str | Path, trusted: bool) -> bool:
 
 
 def give_vision(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str | Path, trusted: bool, **settings: Any
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    source: str | Path,
+    trusted: bool,
+    config: VisionConfig,
 ) -> Vision:
-    """Make a loaded model read rows of ids with pictures, after a probe. Its tower is frozen.
-
-    `settings`: of the processor, in place of those of its folder.
+    """Make a loaded model read rows of ids with pictures, after a probe.
 
     Raises OSError without a processor, and ValueError for a model that is not read exactly.
     """
-    processor = AutoImageProcessor.from_pretrained(source, trust_remote_code=trusted, **settings)
+    processor: Any = AutoImageProcessor.from_pretrained(source, trust_remote_code=trusted)
+    _resize(processor, config)
     vision = Vision(model, PictureProcessor(model, tokenizer, processor))
     refuse_unless_exact(model, vision)
-    vision.freeze()
+    vision.freeze(config.tower == "frozen")
     vision.source = source
     return vision
+
+
+def _resize(processor: Any, config: VisionConfig) -> None:
+    """Set the bounds of a picture's pixels."""
+    asked = {"shortest_edge": config.least_pixels, "longest_edge": config.most_pixels}
+    asked = {name: pixels for name, pixels in asked.items() if pixels}
+    if not asked:
+        return
+    if not hasattr(processor, "merge_size"):
+        raise ValueError(
+            f"its pictures have a size of their own ({type(processor).__name__}); leave vision.least_pixels and "
+            "vision.most_pixels at 0"
+        )
+    processor.size = type(processor.size)(**{**dict(processor.size), **asked})
 
 
 def write_processor(folder: Path, model: object) -> None:
