@@ -142,29 +142,33 @@ def model(seed: int) -> tuple[np.random.Generator, float]:
 
 
 def areas(kind: str, runs: int) -> Iterable[str]:
-    """Rows of the table of ROC areas: one reading of each of `runs` models, against as many healthy models."""
+    """Rows of the table of ROC areas: one reading of each of `runs` models, and one of each after its collapse."""
     healthy = [_reading(kind, 0.0, seed) for seed in range(runs)]
     for share in SHARES:
-        collapsed = [_reading(kind, share, 1000 + seed) for seed in range(runs)]
+        collapsed = [_reading(kind, share, seed) for seed in range(runs)]
         cells = [_area(collapsed, healthy, name) for name in METRICS]
         yield " | ".join([kind, f"{share:g}", *cells])
 
 
 def _reading(kind: str, share: float, seed: int) -> dict[str, Metric]:
-    rng, flip = model(seed)
-    return measured(Policy(kind, share, flip), rng)
+    _, flip = model(seed)
+    return measured(Policy(kind, share, flip), np.random.default_rng([seed, round(100 * share)]))
 
 
 def _area(collapsed: Sequence[Mapping[str, Metric]], healthy: Sequence[Mapping[str, Metric]], name: str) -> str:
-    sides = [
-        tuple(float(each[name].value) for each in side if isinstance(each[name].value, int | float))
-        for side in (collapsed, healthy)
-    ]
-    if not all(sides):
+    sides = [_sample(side, name) for side in (collapsed, healthy)]
+    if not all(side.values for side in sides):
         return "-"
-    found = area(Sample(sides[0]), Sample(sides[1]), METRICS[name])
+    found = area(*sides, METRICS[name])
     ends = f" [{found.interval.low:.2f}, {found.interval.high:.2f}]" if found.interval else ""
     return f"{found.value:.3f}{ends}"
+
+
+def _sample(side: Sequence[Mapping[str, Metric]], name: str) -> Sample:
+    """The values of one side. Both sides have the same models."""
+    values = {str(run): each[name].value for run, each in enumerate(side)}
+    known = {run: float(value) for run, value in values.items() if isinstance(value, int | float)}
+    return Sample(tuple(known.values()), tuple(known))
 
 
 def warnings(kind: str, share: float, runs: int) -> str:
@@ -205,8 +209,8 @@ def page(runs: int) -> str:
             "",
             f"Written by `python -m benchmarks.visual_collapse --runs {runs}`, whose docstring says what is simulated.",
             "",
-            f"Area under the ROC curve of one full measurement, with 95% intervals over {runs} collapsed and {runs} "
-            "healthy models. Models differ: a fact is wrong with a chance drawn from .05 to .2.",
+            f"Area under the ROC curve of one full measurement before the collapse and one after it, of {runs} models, "
+            "with 95% intervals over models. Models differ: a fact is wrong with a chance drawn from .05 to .2.",
             "",
             *table(f"kind | share that does not read the picture | {names}", rows),
             "",

@@ -1,7 +1,7 @@
 """Which pictures, and which texts, are exchanged between the contexts of thoughts: rows and columns, scope by scope.
 
 Promise: a context differs from the one in which its thought was sampled in its pictures alone, or in its text alone.
-Pictures are exchanged only among contexts whose pictures have equal shapes, so that no position moves.
+Pictures are exchanged only among contexts whose pictures have equal shapes, so that rows keep their lengths.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def select_rows(scores: CrossScores, chosen_M: Sequence[bool]) -> CrossScores:
 
 def take_rows(scores: CrossScores, rows: Sequence[int]) -> CrossScores:
     """The cross-scores of the thoughts with these numbers, in this order, under the prompts that they came from."""
-    own_M = np.asarray(scores.own_M, dtype=np.int64)[list(rows)]
+    own_M = np.asarray(scores.own_M, dtype=np.int64)[np.asarray(rows, dtype=np.int64)]
     columns = np.unique(own_M)
 
     def restrict(matrix_MN: Sequence[Sequence[float]]) -> Floats:
