@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from transformers import (
     Idefics3Config,
@@ -55,7 +56,7 @@ def seeing(
             "initializer_range": recipe.init,
         },
         scale_factor=MERGED,
-        image_token_id=tokenizer.convert_tokens_to_ids(IMAGE),
+        image_token_id=tokenizer.get_vocab()[IMAGE],
         pad_token_id=config.pad_token_id,
         tie_word_embeddings=config.tie_word_embeddings,
     )
@@ -72,9 +73,9 @@ def give_sight(
 
     With another centre a pale board is a large constant, and the tower learns late.
     """
-    colours: Counter[tuple[int, int, int]] = Counter()
+    colours: Counter[Any] = Counter()
     for image in images:
-        colours.update(list(decoded(image.png).get_flattened_data()))
+        colours.update(decoded(image.png).get_flattened_data())
     mean = [value / 255 for value in max(colours, key=lambda colour: (colours[colour], colour))]
     processor = Idefics3ImageProcessorPil(
         size={"longest_edge": side},
