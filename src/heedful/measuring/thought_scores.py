@@ -205,6 +205,7 @@ class ThoughtScores:
 
     def _requests(self, part: str, sizes: Sizes) -> Iterator[Request]:
         """What the scorer is asked where pictures are exchanged."""
+        exchanged: tuple[Exchanged, ...]
         if part == LATER_IMAGE:
             exchanged = self._later_images(sizes)
         elif one_text(self._first_turns(sizes).prompts_N):

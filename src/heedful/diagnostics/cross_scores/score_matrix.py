@@ -87,13 +87,14 @@ def select_rows(scores: CrossScores, chosen_M: Sequence[bool]) -> CrossScores:
 
 def take_rows(scores: CrossScores, rows: Sequence[int]) -> CrossScores:
     """The cross-scores of the thoughts with these numbers, in this order, under the prompts that they came from."""
-    own_M = np.asarray(scores.own_M, dtype=np.int64)[np.asarray(rows, dtype=np.int64)]
+    chosen = np.asarray(rows, dtype=np.int64)
+    own_M = np.asarray(scores.own_M, dtype=np.int64)[chosen]
     columns = np.unique(own_M)
 
     def restrict(matrix_MN: Sequence[Sequence[float]]) -> Floats:
         if not len(scores.own_M):  # no thought, so no number of columns either
             return np.zeros((0, 0))
-        return np.asarray(matrix_MN, dtype=np.float64).reshape(len(scores.own_M), -1)[np.ix_(list(rows), columns)]
+        return np.asarray(matrix_MN, dtype=np.float64).reshape(len(scores.own_M), -1)[np.ix_(chosen, columns)]
 
     tokens_MNT: Any = None
     if scores.tokens is not None:
