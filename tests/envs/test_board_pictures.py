@@ -15,11 +15,11 @@ pytest.importorskip("PIL", reason="pictures are drawn with Pillow: install heedf
 
 from PIL import Image as pillow
 
-from heedful.envs.common.pictures import need_pillow
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.frozen_lake.picture import lake_picture
 from heedful.envs.sokoban.environment import Sokoban
 from heedful.envs.sokoban.picture import room_picture
+from heedful.pixels import need_pillow
 from heedful.types import Image
 
 PIXELS = {

@@ -85,7 +85,7 @@ def test_a_model_that_reads_text_refuses_a_picture_before_it_samples() -> None:
     tags = Tags()
     written = [tags.open, tags.close, tags.answer_open, tags.answer_close]
     renderer = Renderer(grow_tokenizer(["Go up"], 300, 256, written), tags)
-    found = r"a picture of 32 x 32 pixels.*cannot read pictures yet.*--env.observation both"
+    found = r"a picture of 32 x 32 pixels.*Give a model that sees.*--env.observation both"
     with pytest.raises(ValueError, match=found):
         renderer.next_prompt(conversation)
 

@@ -21,7 +21,7 @@ from heedful.models.render import Renderer  # noqa: E402
 from heedful.models.replies import Tags  # noqa: E402
 from heedful.rollout import Context, LockStep, Request  # noqa: E402
 from heedful.seedlings import grow as growing  # noqa: E402
-from heedful.seedlings.demonstrations import encode, encode_windows  # noqa: E402
+from heedful.seedlings.demonstrations import encode, encode_replayed  # noqa: E402
 from heedful.seedlings.grow import load_seedling, seedling_path  # noqa: E402
 from heedful.seedlings.recipe import LEAST_VOCABULARY, Seedling, nano  # noqa: E402
 from heedful.seedlings.tokenizer import grow_tokenizer  # noqa: E402
@@ -291,7 +291,7 @@ def test_a_demonstration_in_windows_trains_the_same_tokens_behind_what_each_wind
     renderer = Renderer(lake_tokenizer)
     task = next(task for task in map(LAKE.task, range(99)) if len(LAKE.demonstrate(task, random.Random(0))) > 3)
     pairs = LAKE.demonstrate(task, random.Random(0))
-    rows = encode_windows(LAKE, task, pairs, renderer, Context(turns))
+    rows = encode_replayed(LAKE, task, pairs, renderer, Context(turns))
     whole = encode(pairs, renderer)
     trained = [[token for token, flag in zip(row.ids, row.trained, strict=True) if flag] for row in (*rows, whole)]
     assert [token for row in trained[:-1] for token in row] == trained[-1]
@@ -306,9 +306,9 @@ def test_a_demonstration_that_cannot_be_replayed_is_refused_in_windows(lake_toke
     pairs = LAKE.demonstrate(LAKE.task(2), random.Random(0))
     other = [("turns 5 moves 2\nanother lake", pairs[0][1]), *pairs[1:]]
     with pytest.raises(ValueError, match=r"replays its demonstration of task frozen_lake-\w+, played as member 0"):
-        encode_windows(LAKE, LAKE.task(2), other, renderer, Context(0))
+        encode_replayed(LAKE, LAKE.task(2), other, renderer, Context(0))
     with pytest.raises(ValueError, match="shows 'the end: solved'"):
-        encode_windows(LAKE, LAKE.task(2), [*pairs, pairs[-1]], renderer, Context(0))
+        encode_replayed(LAKE, LAKE.task(2), [*pairs, pairs[-1]], renderer, Context(0))
 
 
 @pytest.mark.parametrize(("recipe", "deviation"), [(TINY, 0.02), (replace(TINY, init=0.06), 0.06)])

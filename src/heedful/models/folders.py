@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import refuse_pipes
@@ -22,9 +28,14 @@ from heedful.configuration.trust import trusts_code_of
 from heedful.guarded import Answered, guarded_call
 from heedful.models.gguf import converted
 from heedful.models.own_tokenizer import TokenizerRead, own_tokenizer
+from heedful.models.sight import VisionConfig
+from heedful.models.vision.loading import give_vision, sees, write_processor
 from heedful.models.writing import Saveable, quiet, write_weights
+from heedful.pixels import need_pillow
 
 Answer = TypeVar("Answer")
+
+_AS_IN_FOLDER = VisionConfig()
 
 MOST_LAYERS = 1_000
 MOST_LABELS = 100_000
@@ -36,7 +47,7 @@ _COUNTED = {
 
 
 def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
-    """The causal language model that `source` names, in evaluation mode on the CPU.
+    """The causal language model that `source` names, in evaluation mode on the CPU. It may have a vision tower.
 
     `source`: a folder, a Hugging Face name, a GGUF file, or `smollm2`; a file is converted once, into the cache.
 
@@ -50,12 +61,10 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
 
     def load() -> PreTrainedModel:
         _refuse_endless(Path(source) / "config.json")
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            source,
-            dtype=dtype,
-            attn_implementation="sdpa",
-            output_loading_info=True,
-            trust_remote_code=trusts_code_of(source),
+        trusted = trusts_code_of(source)
+        kind: Any = AutoModelForImageTextToText if sees(source, trusted) else AutoModelForCausalLM
+        loaded: Any = kind.from_pretrained(
+            source, dtype=dtype, attn_implementation="sdpa", output_loading_info=True, trust_remote_code=trusted
         )
         model, report = loaded
         if report["missing_keys"]:
@@ -112,6 +121,24 @@ def read_own_tokenizer(source: str | Path, remedy: str) -> TokenizerRead:
     return _read(load, source, "a tokenizer", remedy)
 
 
+def open_eyes(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    source: str | Path,
+    remedy: str,
+    config: VisionConfig = _AS_IN_FOLDER,
+) -> None:
+    """Make a model with a vision tower read pictures, with the processor that `source` names. Others stay as they are.
+
+    Raises ValueError with a sentence that ends in `remedy`, and ImportError without Pillow.
+    """
+    place, remedy = _folder_of(source, remedy)
+    trusted = trusts_code_of(place)
+    if sees(place, trusted):
+        need_pillow()
+        _read(lambda: give_vision(model, tokenizer, place, trusted, config), place, "a model that sees", remedy)
+
+
 @dataclass(frozen=True, slots=True)
 class WholeWeights:
     """A model that is saved with weights other than its own, under the same names."""
@@ -141,6 +168,7 @@ def write_pretrained(folder: Path, model: Saveable | PreTrainedModel, tokenizer:
     write_weights(folder, model)
     with quiet(folder):
         tokenizer.save_pretrained(folder)
+        write_processor(folder, model)
 
 
 def _read(load: Callable[[], Answer], source: str | Path, expected: str, remedy: str) -> Answer:

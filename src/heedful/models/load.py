@@ -12,20 +12,25 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.models.attention import refuse_unless_plain_causal
 from heedful.models.fast_linear import quicken
-from heedful.models.folders import read_model, read_tokenizer
+from heedful.models.folders import open_eyes, read_model, read_tokenizer
+from heedful.models.sight import VisionConfig
 from heedful.models.stop_ids import named_stop_ids
 
+_AS_IN_FOLDER = VisionConfig()
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def load_model(
-    name: str, device: torch.device, dtype: str = "float32"
+    name: str, device: torch.device, dtype: str = "float32", vision: VisionConfig = _AS_IN_FOLDER
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A model in evaluation mode on `device`, with its tokenizer. Its linear layers are those of `fast_linear.quicken`.
 
+    `vision`: how a model with a vision tower reads pictures.
+
     Raises:
-        ValueError: there is no such model, it is not a causal language model, its attention is not plain causal, or its
-            tokenizer has ids that it cannot read.
+        ValueError: there is no such model, it is not a causal language model, its attention is not plain causal, its
+            tokenizer has ids that it cannot read, or its pictures cannot be read exactly.
+        ImportError: a model with a vision tower needs Pillow.
     """
     remedy = "Give a folder with config.json, weights and tokenizer files, or --model seedling."
     model = read_model(name, _DTYPES[dtype], remedy)
@@ -34,6 +39,7 @@ def load_model(
     _refuse_ids_beyond(model, tokenizer, name)
     cast(torch.nn.Module, model).to(device)
     quicken(model)
+    open_eyes(model, tokenizer, name, remedy, vision)
     return model, tokenizer
 
 

@@ -10,16 +10,25 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from heedful.models.replies import ReplyParser, Tags
+from heedful.models.sight import Sight, parts, with_pictures
 from heedful.models.tool_templates import ResultRole, examine_tools
 from heedful.models.turn_ends import TurnEnds, find_turn_ends
 from heedful.models.unseen import refuse_images
-from heedful.types import Conversation, Message, Prompt, Reply, Tool
+from heedful.types import Conversation, Image, Message, Prompt, Reply, Tool
 
-Texts = tuple[tuple[str, str], ...]
-"""Messages as hashable (role, content) pairs."""
+
+class Text(NamedTuple):
+    """A message, hashable."""
+
+    role: str
+    content: str
+    images: tuple[Image, ...] = ()
+
+
+Texts = tuple[Text, ...]
 
 _QUESTION = "heedfulquestion"
 _MARK = "heedfulmark"
@@ -63,6 +72,8 @@ class Renderer:
     - ends a message with anything but one token of its own.
 
     With tools, also for a template that does not write them, or that writes calls in a form that is not read.
+
+    With a model that sees, messages may hold pictures. Each becomes the ids that the model reads for it.
     """
 
     def __init__(
@@ -72,8 +83,9 @@ class Renderer:
         template_options: Mapping[str, object] | None = None,
         stop_ids: Collection[int] = (),
         tools: Sequence[Tool] = (),
+        sight: Sight | None = None,
     ) -> None:
-        """`stop_ids`: every id of the model's `generation_config.eos_token_id`.
+        """`stop_ids`: every id of the model's `generation_config.eos_token_id`. `sight`: of a model that sees.
 
         `tools`: written into the template, once, where it begins a conversation. Replies are then calls.
         """
@@ -81,6 +93,7 @@ class Renderer:
         self.tags = tags
         self.template_options = dict(template_options or {})
         self.tools = tuple(tools)
+        self.sight = sight
         self.result_role: ResultRole = "user"
         """The role under which the template shows the result of a call."""
         self._start = lru_cache(_CACHED_PROMPTS)(self._make_start)
@@ -94,7 +107,7 @@ class Renderer:
         self._check_tags()
         if self.tools:
             self.result_role = examine_tools(self._render_messages, self.tools)
-        self._template_opening = self.tags.opening_of(self._render((("user", _QUESTION),)))
+        self._template_opening = self.tags.opening_of(self._render((Text("user", _QUESTION),)))
         self.opening: str = self._template_opening or (tags.open if tags.force else "")
         """The opening tag at the end of every prompt, with the text that the template writes after it. Empty if the
         policy has to sample the tag."""
@@ -185,16 +198,16 @@ class Renderer:
 
     def _window(self, messages: Sequence[Message], sampled: Sequence[int]) -> Prompt:
         """A conversation with sampled replies as one prompt. All of it but the newest observation is history."""
-        start = self.start(messages[: sampled[0]])
+        start, glues = self.start(messages[: sampled[0]]), self._glues(messages, sampled)
         text, ids, history = start.text, list(start.ids), 0
-        for position, glue in zip(sampled, self._glues(messages, sampled), strict=True):
+        for position, glue in zip(sampled, glues, strict=True):
             reply = messages[position]
             ids += reply.ids or ()
             # After a cut reply the glue begins with the end-of-turn token, which is no part of the observation.
             history = len(ids) + (0 if self._ends.written(reply.ids or ()) else 1)
             ids += glue.ids
             text += self._decode(reply.ids or ()) + glue.text
-        return Prompt(text, tuple(ids), restarts=True, history=history)
+        return Prompt(text, tuple(ids), restarts=True, history=history, images=_images((start, *glues)))
 
     def _glues(self, messages: Sequence[Message], sampled: Sequence[int]) -> list[Prompt]:
         """The glue after each sampled reply."""
@@ -204,25 +217,25 @@ class Renderer:
         ]
 
     def _make_start(self, texts: Texts) -> Prompt:
-        text = self._open(self._render(texts))
-        return Prompt(text, self._encode(text))
+        text, images = self._open(self._render(texts)), _images(texts)
+        return Prompt(text, self._encode(text, images), images=images)
 
     def _make_glue(self, texts: Texts, written: int) -> Prompt:
-        text = self._open(self._glue_text(texts))
-        ids = self._encode(text)
+        text, images = self._open(self._glue_text(texts)), _images(texts)
+        ids = self._encode(text, images)
         held = self._decode(ids[: max(1, written)])
         if ids[: max(1, written)] != self._ends.run[: max(1, written)] or not text.startswith(held):
             raise ValueError(
                 f"Expected the text between two replies to begin with {self._ends.text!r}, found {text[:40]!r}: the "
-                f"chat template ends a reply differently before roles {[role for role, _ in texts]}. Use a template "
-                f"that ends every assistant message with the same token."
+                f"chat template ends a reply differently before roles {[message.role for message in texts]}. Use a "
+                f"template that ends every assistant message with the same token."
             )
         # The end of turn is tokenised with the rest and then dropped. A token that includes the whitespace after it
         # would leave that whitespace in the text if the rest were tokenised alone.
-        return Prompt(text[len(held) :], ids[written:]) if written else Prompt(text, ids)
+        return Prompt(text[len(held) if written else 0 :], ids[written:], images=images)
 
     def _glue_text(self, texts: Texts) -> str:
-        rendered = self._render((("user", _QUESTION), ("assistant", _MARK), *texts))
+        rendered = self._render((Text("user", _QUESTION), Text("assistant", _MARK), *texts))
         return rendered[rendered.index(_MARK) + len(_MARK) :]
 
     def _open(self, text: str) -> str:
@@ -248,9 +261,9 @@ class Renderer:
 
     def _check_template(self) -> str:
         """Refuse a template that cannot be continued append-only. Returns the glue before a dummy question."""
-        asked, tags = ("user", _QUESTION), self.tags
+        asked, tags = Text("user", _QUESTION), self.tags
         prompt = self._open(self._render((asked,)))
-        plain = self._render((asked, ("assistant", _MARK), asked))
+        plain = self._render((asked, Text("assistant", _MARK), asked))
         if plain.count(_MARK) != 1 or _QUESTION not in prompt:
             raise ValueError(
                 f"Expected the chat template to write every message once, but a reply {_MARK!r} appears "
@@ -274,15 +287,15 @@ class Renderer:
             f"{'so ' * 200}{_MARK}",
         )
         for reply in replies:
-            rendered = self._render((asked, ("assistant", reply), asked))
+            rendered = self._render((asked, Text("assistant", reply), asked))
             self._check_glue(rendered, glue, f"a reply of {reply[:60]!r}")
-        later = self._render((asked, ("assistant", "so"), asked, ("assistant", _MARK), asked))
+        later = self._render((asked, Text("assistant", "so"), asked, Text("assistant", _MARK), asked))
         self._check_glue(later, glue, "the second reply")
         return glue
 
     def _check_results(self) -> None:
         """Refuse a template that shows the result of a call depending on the reply before it."""
-        asked, result = ("user", _QUESTION), ("tool", _QUESTION)
+        asked, result = Text("user", _QUESTION), Text("tool", _QUESTION)
         glue = self._glue_text((result,))
         self._glue((result,), True)
         for reply in (
@@ -290,9 +303,9 @@ class Renderer:
             f'{self.tags.open}so{self.tags.close}{{"name": "so", "parameters": {{}}}}{_MARK}',
             f"{self.tags.open}{_MARK}",
         ):
-            rendered = self._render((asked, ("assistant", reply), result))
+            rendered = self._render((asked, Text("assistant", reply), result))
             self._check_glue(rendered, glue, f"a reply of {reply[:60]!r} and before a result")
-        later = self._render((asked, ("assistant", "so"), result, ("assistant", _MARK), result))
+        later = self._render((asked, Text("assistant", "so"), result, Text("assistant", _MARK), result))
         self._check_glue(later, glue, "the second reply and before a result")
 
     def _check_glue(self, rendered: str, glue: str, where: str) -> None:
@@ -306,7 +319,7 @@ class Renderer:
 
     def _find_ends(self, glue: str, stop_ids: Collection[int]) -> TurnEnds:
         special = {*self.tokenizer.all_special_ids, *self.tokenizer.get_added_vocab().values()}
-        prompt = self._render((("user", _QUESTION),))
+        prompt = self._render((Text("user", _QUESTION),))
         return find_turn_ends(glue, prompt, _QUESTION, self._encode, self._decode, special, stop_ids)
 
     def _check_tags(self) -> None:
@@ -328,12 +341,20 @@ class Renderer:
                 )
 
     def _texts(self, messages: Sequence[Message]) -> Texts:
-        refuse_images(messages, "a model that reads text")
+        if self.sight is None:
+            refuse_images(messages, "a model that reads text")
+        else:
+            for image in _images(messages):
+                self.sight.show(image)  # at every use, since those that were not used for longest are forgotten
         roles = {"tool": self.result_role}
-        return tuple((roles.get(message.role, message.role), message.content) for message in messages)
+        return tuple(Text(roles.get(one.role, one.role), one.content, one.images) for one in messages)
 
     def _render(self, texts: Texts) -> str:
-        return self._render_messages([{"role": role, "content": content} for role, content in texts], self.tools)
+        messages = [
+            {"role": role, "content": parts(content, images) if self.sight else content}
+            for role, content, images in texts
+        ]
+        return self._render_messages(messages, self.tools)
 
     def _render_messages(self, messages: Sequence[Mapping[str, object]], tools: Sequence[Tool]) -> str:
         # Imported here because configuration reads `Tags` from this module and must load fast.
@@ -350,8 +371,9 @@ class Renderer:
                 f"roles that the template knows (some know no system message), or another template."
             ) from error
 
-    def _encode(self, text: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer(text, add_special_tokens=False).input_ids)
+    def _encode(self, text: str, images: Sequence[Image] = ()) -> tuple[int, ...]:
+        ids = tuple(self.tokenizer(text, add_special_tokens=False).input_ids)
+        return ids if self.sight is None else with_pictures(ids, images, self.sight, text)
 
     def _decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         return str(
@@ -359,6 +381,10 @@ class Renderer:
                 list(ids), skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
             )
         )
+
+
+def _images(shown: Sequence[Text] | Sequence[Message] | Sequence[Prompt]) -> tuple[Image, ...]:
+    return tuple(image for one in shown for image in one.images)
 
 
 def _sampled_positions(messages: Sequence[Message]) -> list[int]:

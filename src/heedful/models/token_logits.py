@@ -16,6 +16,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 from heedful.models.attention import obstacle_to_shared_prompts
 from heedful.models.exactness import Probe, Unsupported, evaluating, plain_states
 from heedful.models.shared_prompts import SharedPrompts
+from heedful.models.vision.positions import carry_shift, joined_shifts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -159,10 +160,11 @@ def _read_prompts(body: torch.nn.Module, ids_BT: torch.Tensor, prompts: SharedPr
 
 def _repeat(cache: DynamicCache, rows_B: Sequence[int]) -> None:
     """Replace the rows of `cache` by these of its rows."""
-    for layer in cast(list[DynamicLayer], cache.layers):
-        keys, values = cast(torch.Tensor, layer.keys), cast(torch.Tensor, layer.values)
-        at_B = torch.tensor(rows_B, device=keys.device)
-        layer.keys, layer.values = keys[at_B], values[at_B]
+    layers = cast(list[DynamicLayer], cache.layers)
+    at_B = torch.tensor(rows_B, device=cast(torch.Tensor, layers[0].keys).device)
+    for layer in layers:
+        layer.keys, layer.values = cast(torch.Tensor, layer.keys)[at_B], cast(torch.Tensor, layer.values)[at_B]
+    carry_shift(cache, joined_shifts([cache], [at_B]))
 
 
 @torch.no_grad()

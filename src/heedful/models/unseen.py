@@ -23,6 +23,6 @@ def _refuse(images: Sequence[Image], reader: str) -> None:
     many = f"{len(images)} pictures" if len(images) > 1 else "a picture"
     raise ValueError(
         f"Expected observations of text alone for {reader}, found {many} of {images[0].width} x {images[0].height} "
-        "pixels: heedful's models cannot read pictures yet. Choose an observation in text, such as --env.observation "
-        "both."
+        "pixels. Give a model that sees (a vision-language model, or the seedling of a preset such as "
+        "frozen_lake_image), or choose an observation in text, such as --env.observation both."
     )

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from heedful.models.vision.positions import carry_shift, joined_shifts
+
 
 class _Layer(CacheLayerMixin):
     """One layer's KV cache in buffers with room to grow: `[B, heads, capacity, head_dim]`."""
@@ -133,8 +135,10 @@ def merge(batches: Sequence[KVBatch], rows: Sequence[Tensor], room: int) -> KVBa
             layer.write(source, rows_B, columns_BT, slice(start, start + len(rows_B)), len(lengths_B))
             start += len(rows_B)
         layers.append(layer)
+    cache = Cache(layers=layers)
+    carry_shift(cache, joined_shifts([batch.cache for batch in batches], rows))
     offsets = torch.arange(width, device=lengths_B.device)
-    return KVBatch(Cache(layers=layers), offsets[None, :] >= width - lengths_B[:, None], lengths_B)
+    return KVBatch(cache, offsets[None, :] >= width - lengths_B[:, None], lengths_B)
 
 
 def _columns(batch: KVBatch, rows: Tensor, width: int) -> Tensor:

@@ -18,6 +18,7 @@ from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, TopP, check_filter
 from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.models.replies import Tags
+from heedful.models.sight import VisionConfig
 from heedful.policies import POLICIES, Local, PolicySource, Vllm
 from heedful.policies.sampling import Sampling
 from heedful.protocols import CreditsTokens, Filter, UsesCritic
@@ -88,6 +89,7 @@ class TrainConfig:
     model: str = "seedling"
     """`seedling` grows a small model from the environment's solver. Otherwise a folder, a .gguf file, `smollm2`, or a
     Hugging Face name."""
+    vision: VisionConfig = field(default_factory=VisionConfig)
     seedling: Seedling = field(default_factory=Seedling)
     """Recipe of the seedling (only with --model seedling)."""
     warm_start: WarmStart = field(default_factory=WarmStart)

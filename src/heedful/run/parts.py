@@ -26,6 +26,7 @@ from heedful.models.folders import WholeWeights
 from heedful.models.load import load_model, pick_device, stop_ids
 from heedful.models.render import Renderer
 from heedful.models.token_logits import TokenLogits, token_logits
+from heedful.models.vision import vision_of
 from heedful.models.writing import Saveable
 from heedful.protocols import Environment, UsesCritic
 from heedful.run.checkpoint import Checkpoint
@@ -34,6 +35,7 @@ from heedful.run.selection import Selection
 from heedful.run.task_memory import TaskMemory
 from heedful.scorers.hf import HFScorer
 from heedful.scorers.judge import Judge, judge_name
+from heedful.seedlings.demonstrations import first_images
 from heedful.seedlings.grow import load_seedling
 from heedful.seedlings.warm_start import Beginner, warm_started
 from heedful.seeds import derive
@@ -162,11 +164,13 @@ def load_policy(
             config.seedling, config.env, to_json(config.env), config.tags, progress, config.context
         )
         cast(torch.nn.Module, model).to(device)
+        if (vision := vision_of(model)) is not None:
+            vision.freeze(config.vision.tower == "frozen")
         return model, tokenizer
     model_name = config.model
     if config.warm_start.steps:
         model_name = str(warm_started(config.warm_start, beginner_of(config, device), progress))
-    return load_model(model_name, device, config.dtype)
+    return load_model(model_name, device, config.dtype, config.vision)
 
 
 def beginner_of(config: TrainConfig, device: torch.device) -> Beginner:
@@ -178,11 +182,17 @@ def beginner_of(config: TrainConfig, device: torch.device) -> Beginner:
 
 def renderer_of(config: TrainConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Renderer:
     """The renderer of a run's conversations."""
-    return Renderer(tokenizer, config.tags, config.chat_options, stop_ids(model), tools_of(config.env))
+    ends, tools = stop_ids(model), tools_of(config.env)
+    return Renderer(tokenizer, config.tags, config.chat_options, ends, tools, vision_of(model))
 
 
 def load_diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Renderer, world: World) -> Diagnostician:
     """The diagnostician, which scores with the policy's own model. Rank 0 alone loads the judges."""
+    if config.diagnostics.judge is not None and first_images(config.env):
+        raise ValueError(
+            f"A judge reads text alone (--diagnostics.judge), and the observations of {config.env.name} hold pictures. "
+            "Leave the judge out, or choose an observation in text, such as --env.observation both."
+        )
     judge = None
     if config.diagnostics.enabled and world.is_rank_0:
         load_text_judge()  # now, so that the first step's time is that of a step
@@ -194,6 +204,11 @@ def load_diagnostician(config: TrainConfig, model: PreTrainedModel, renderer: Re
 
 def load_sharded(model: PreTrainedModel, world: World) -> Sharded:
     """The model, sharded over the ranks. A model in bfloat16 is stepped in float32."""
+    if vision_of(model) is not None:
+        raise ValueError(
+            f"--parallel fsdp2 shards the model, and {type(model).__name__} sees: pictures cannot be read by shards "
+            "yet; use --parallel data"
+        )
     half = model.dtype == torch.bfloat16
     return Sharded(model.float() if half else model, world, half=half)
 

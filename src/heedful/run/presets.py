@@ -45,6 +45,32 @@ def sokoban() -> TrainConfig:
     )
 
 
+def frozen_lake_image() -> TrainConfig:
+    """FrozenLake 4x4 shown as a picture and in no other way, on a seedling that sees."""
+    return dataclasses.replace(
+        frozen_lake(),
+        env=_env("frozen_lake", instructions="brief", observation="image", cell=8, thoughts="board"),
+        seedling=_seeing(steps=600),
+        sampling=Sampling(tokens_per_turn=80),
+    )
+
+
+def sokoban_image() -> TrainConfig:
+    """Sokoban 6x6 with one box shown as a picture and in no other way, on a seedling that sees."""
+    return dataclasses.replace(
+        sokoban(),
+        env=_env("sokoban", instructions="brief", observation="image", cell=8, thoughts="board"),
+        seedling=_seeing(steps=1000),
+        sampling=Sampling(tokens_per_turn=112),
+    )
+
+
+def _seeing(steps: int) -> Seedling:
+    """Few episodes a step, since a tower needs many updates."""
+    small = {"hidden": 96, "layers": 3, "heads": 4, "kv_heads": 2, "ffn": 288}
+    return Seedling(**small, steps=steps, episodes=8, imperfect=0.2, vision_width=48)
+
+
 def bandit() -> TrainConfig:
     """Bandit on the nano seedling: a run of about a minute."""
     return TrainConfig(env=_env("bandit", instructions="brief"), seedling=nano(), steps=40)
@@ -187,6 +213,8 @@ def metamath() -> TrainConfig:
 PRESETS: Mapping[str, Callable[[], TrainConfig]] = {
     "frozen_lake": frozen_lake,
     "sokoban": sokoban,
+    "frozen_lake_image": frozen_lake_image,
+    "sokoban_image": sokoban_image,
     "bandit": bandit,
     "echo": echo,
     "chain": chain,
@@ -257,6 +285,8 @@ def on_two_cores(config: TrainConfig) -> TrainConfig:
     scaled by the share of kept groups: otherwise the few groups that are kept late in a run make updates of full size.
     """
     config = loaded(config, SMOLLM2)
+    if config.env.name == "math":
+        config = dataclasses.replace(config, env=dataclasses.replace(config.env, turns=1))  # half the tokens of two
     warm = isinstance(config.env, Demonstrates)
     return dataclasses.replace(
         config,

@@ -236,7 +236,7 @@ def load(subject: Subject, console: Console) -> Iterator[LoadedModel]:
         Checkpoint(subject.weights, subject.version).check(
             "Restore it, or choose another checkpoint with --checkpoint."
         )
-        model, tokenizer = load_model(str(subject.weights), device, config.dtype)
+        model, tokenizer = load_model(str(subject.weights), device, config.dtype, config.vision)
     else:
         with GrowthBar(console) as bar:
             model, tokenizer = load_policy(config, device, bar)

@@ -15,6 +15,7 @@ from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from heedful.models.exactness import Unsupported
+from heedful.models.vision.positions import carry_shift, shift_of
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import Targets
 from heedful.scorers.score_sums import ScoreSums
@@ -116,7 +117,10 @@ class _Prefix(DynamicLayer):
 
 def _shared(cache: Cache, part: slice) -> Cache:
     """Read-only views of some of the prompts in a cache."""
-    return Cache(layers=[_Prefix(layer.keys[part], layer.values[part]) for layer in cast(list[Any], cache.layers)])
+    views: list[Any] = [_Prefix(layer.keys[part], layer.values[part]) for layer in cast(list[Any], cache.layers)]
+    shared, shift_N = Cache(layers=views), shift_of(cache)
+    carry_shift(shared, None if shift_N is None else shift_N[part])
+    return shared
 
 
 def _continued(prefix_NHTD: torch.Tensor, states_BHTD: torch.Tensor) -> torch.Tensor:

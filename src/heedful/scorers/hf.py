@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from heedful.models.attention import longest_context, refuse_unless_plain_causal
 from heedful.models.exactness import Probe, evaluating, rounding_error
+from heedful.models.vision import vision_of
 from heedful.protocols import WindowExceeded
 from heedful.scorers import cached, packed, plain
 from heedful.scorers.output_head import OutputHead
@@ -251,7 +252,8 @@ def _refuse_unreadable(model: PreTrainedModel, asked: Pairs) -> None:
     """Raise ValueError for ids without an embedding and for positions beyond the model's limit."""
     vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
     ids = set().union(*asked.prompts, *asked.distinct)
-    if min(ids) < 0 or max(ids) >= vocabulary:
+    seen = 0 if vision_of(model) is None else -(1 << 31)  # ids of pictures are negative
+    if min(ids) < seen or max(ids) >= vocabulary:
         raise ValueError(
             f"HFScorer expects token ids from 0 to {vocabulary - 1}, found {min(ids)} to {max(ids)}: prompts and "
             "thoughts must come from the tokenizer of the scoring model."

@@ -90,11 +90,13 @@ def packed_states(
     """The states P x R of a pack's read tokens after each of P equally long prompts."""
     ids_1R = torch.from_numpy(pack.ids_R).to(model.device)[None]
     behind = packed.prefixes[0][0].shape[2]
-    positions_1R = torch.from_numpy(pack.depths_R + behind).to(model.device)[None]
+    positions_PR = torch.from_numpy(pack.depths_R + behind).to(model.device)[None]
+    if packed.shift_P is not None:
+        positions_PR = positions_PR + packed.shift_P[:, None]
     with packed_attention(model):
         output = body(
             input_ids=ids_1R.expand(prompts, -1),
-            position_ids=positions_1R,
+            position_ids=positions_PR,
             use_cache=False,
             return_dict=True,
             packed=packed,

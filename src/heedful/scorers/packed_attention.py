@@ -18,6 +18,7 @@ from torch import nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.cache_utils import Cache
 
+from heedful.models.vision.positions import shift_of
 from heedful.scorers.packs import Bucket, Pack
 
 NAME = "heedful_packed"
@@ -36,6 +37,8 @@ class PackedAttention:
     prefixes: Sequence[tuple[torch.Tensor, torch.Tensor]]
     """Per layer the prompts' keys and values, P x H x T x D, read only."""
     groups: Sequence[_Group]
+    shift_P: torch.Tensor | None = None
+    """What the positions after each prompt differ by from the number of its ids (`models.vision.positions`)."""
     asked_for: set[str] = field(default_factory=set)
     """Features that layers requested and this attention lacks. They are collected so that the model can be refused."""
     layers: set[int] = field(default_factory=set)
@@ -44,7 +47,9 @@ class PackedAttention:
     @classmethod
     def of(cls, cache: Cache, part: slice, groups: Sequence[_Group]) -> PackedAttention:
         layers = cast(list[Any], cache.layers)
-        return cls([(layer.keys[part], layer.values[part]) for layer in layers], groups)
+        shift_N = shift_of(cache)
+        shift_P = None if shift_N is None else shift_N[part]
+        return cls([(layer.keys[part], layer.values[part]) for layer in layers], groups, shift_P)
 
 
 @dataclass(frozen=True, slots=True)

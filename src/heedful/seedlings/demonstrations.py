@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 from heedful.envs.common.demonstrated import answer_to, demonstrated
 from heedful.envs.common.tasks import TaskStream
 from heedful.guarded import Raised, guarded_call
 from heedful.models.render import Renderer
-from heedful.models.unseen import refuse_shown
 from heedful.protocols import Demonstrates, Environment
 from heedful.rollout.context import Context
 from heedful.rollout.player import Player, made
 from heedful.seeds import derive, stream
 from heedful.training.samples import merge_rows
-from heedful.types import Ending, Group, Message, Task, TrainingSample, Verdict
+from heedful.types import Ending, Group, Image, Message, Task, TrainingSample, Verdict
 
 TOKENIZER_EPISODES = 200
 
@@ -36,16 +36,22 @@ def teacher(env: Environment, imperfect: float, template: float) -> Demonstrates
             f"the fields `imperfect` and `template`, found {type(env).__name__} without. Add them, or train a model of "
             "your own with --model PATH and without a warm start."
         )
-    _refuse_pictures(env)
     faulty: Any = env
     return replace(faulty, imperfect=imperfect, template=template)
 
 
-def _refuse_pictures(env: Environment) -> None:
-    """Raise ValueError where the first observation holds a picture: the pairs of a demonstration are texts alone."""
-    first = guarded_call(lambda: env.episode().start(env.task(0), 0))
-    if not isinstance(first, Raised):  # one that raises is told of with its task, where it is demonstrated
-        refuse_shown(first.value, "a model that learns from demonstrations")
+def first_images(env: Environment, tasks: int = 1) -> list[Image]:
+    """The pictures of the first observations of a few tasks. Empty for an environment that raises."""
+    found: list[Image] = []
+    for seed in range(tasks):
+        first = guarded_call(partial(_first_images, env, seed))
+        # One that raises is told of with its task, where it is demonstrated.
+        found += [] if isinstance(first, Raised) else first.value
+    return found
+
+
+def _first_images(env: Environment, seed: int) -> tuple[Image, ...]:
+    return env.episode().start(env.task(seed), 0).images
 
 
 def corpus(env: Demonstrates, seed: int) -> Iterator[str]:
@@ -70,10 +76,11 @@ def batches(
     """Rows of `episodes` demonstrated training tasks each, without end. They depend on `seed` alone."""
     tasks = TaskStream(env, "train", derive(seed, "demonstrations", "batches"))
     rng = stream(seed, "demonstrator", "batches")
+    replayed = context.cuts(env.turns) or bool(first_images(env))
     while True:
         played = [(task, demonstrated(env, task, rng)) for task in tasks.next(episodes)]
-        if context.cuts(env.turns):
-            yield [row for one in played for row in encode_windows(env, *one, renderer, context)]
+        if replayed:
+            yield [row for one in played for row in encode_replayed(env, *one, renderer, context)]
         else:
             yield [encode(episode, renderer) for _, episode in played]
 
@@ -92,17 +99,18 @@ def encode(episode: Sequence[tuple[str, str]], renderer: Renderer) -> TrainingSa
     return TrainingSample(tuple(ids), tuple(trained), zeros, zeros, group=0, member=0, weight=1.0)
 
 
-def encode_windows(
+def encode_replayed(
     env: Environment,
     task: Task,
     pairs: Sequence[tuple[str, str]],
     renderer: Renderer,
     context: Context,
 ) -> list[TrainingSample]:
-    """A demonstrated episode as rows, exactly as a sampled episode in windows of history would have them.
+    """A demonstrated episode as rows, exactly as a sampled episode would have them: with pictures, and in windows.
 
-    The replies are played again, because a window begins with the opening of an observation, and demonstrations do not
-    hold it. Raises ValueError if the environment then shows something else than the demonstration.
+    The replies are played again, because demonstrations are texts. They hold neither the pictures of an observation nor
+    its opening, with which a window begins. Raises ValueError if the environment then shows something else than the
+    demonstration.
     """
     player = Player(made(env.episode), task, 0, len(pairs), context)
     for shown, text in pairs:
@@ -110,8 +118,8 @@ def encode_windows(
             found = player.observation.text if player.ending is None else f"the end: {player.ending.value}"
             raise ValueError(
                 f"Expected an environment that replays its demonstration of task {task.id}, played as member 0, which "
-                f"windows of history need, but after the same replies it shows {found[:60]!r} for {shown[:60]!r}. Let "
-                "`demonstrate` play member 0, or leave --context.turns out."
+                f"pictures and windows of history need, but after the same replies it shows {found[:60]!r} for "
+                f"{shown[:60]!r}. Let `demonstrate` play member 0, or show text without --context.turns."
             )
         ids = renderer.as_sampled(text)
         player.advance(renderer.parse(renderer.next_prompt(player.conversation), ids, (0.0,) * len(ids)))

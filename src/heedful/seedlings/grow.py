@@ -5,6 +5,7 @@ The same recipe gives the same bytes on one machine and thread count. An interru
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -15,19 +16,24 @@ import transformers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.models.cache import cache_root, keep
-from heedful.models.folders import read_model, read_tokenizer, write_pretrained
+from heedful.models.folders import open_eyes, read_model, read_tokenizer, write_pretrained
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
+from heedful.models.vision import vision_of
 from heedful.protocols import Demonstrates, Environment, PlayedElsewhere
 from heedful.rollout.context import FULL_HISTORY, Context
-from heedful.seedlings.demonstrations import batches, corpus, teacher
+from heedful.seedlings.demonstrations import batches, corpus, first_images, teacher
+from heedful.seedlings.eyes import give_sight, seeing, side_of
 from heedful.seedlings.fit import Fit, Progress, Schedule
 from heedful.seedlings.recipe import Seedling
-from heedful.seedlings.tokenizer import grow_tokenizer
+from heedful.seedlings.tokenizer import add_pictures, grow_tokenizer
 from heedful.seeds import derive
 from heedful.storage import naming_a_full_disk
+from heedful.types import Image
 
 MICRO_BATCH_TOKENS = 1024
+_LOOKED_AT = 8
+"""Tasks whose first pictures tell the size and the ground colour."""
 _LATER = (("thoughts", "terse"), ("cell", 28))
 """Knobs that environments did not have from the beginning, with their defaults."""
 
@@ -83,23 +89,35 @@ def load_seedling(
         with naming_a_full_disk(path, kept="nothing of this seedling"):
             keep(path, lambda folder: write_pretrained(folder, *grown))
     remedy = f"Delete the folder {path} to grow the seedling again."
-    return read_model(path, torch.float32, remedy), read_tokenizer(path, remedy), path
+    model, tokenizer = read_model(path, torch.float32, remedy), read_tokenizer(path, remedy)
+    open_eyes(model, tokenizer, path, remedy)
+    return model, tokenizer, path
 
 
 def grow(
     recipe: Seedling, env: Demonstrates, tags: Tags, progress: Progress, context: Context = FULL_HISTORY
-) -> tuple[LlamaForCausalLM, PreTrainedTokenizerBase]:
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Learn tokenizer and weights from demonstrations of training tasks, read as `context` shows them.
 
-    Raises ValueError for an environment without `demonstrate` and the knobs `imperfect` and `template`.
+    Raises ValueError for an environment without `demonstrate` and the knobs `imperfect` and `template`, and for
+    pictures that the recipe has no eyes for.
     """
     solver = teacher(env, recipe.imperfect, recipe.template)
+    images = first_images(env, _LOOKED_AT)
+    if images and not recipe.vision_width:
+        raise ValueError(
+            f"Expected a seedling that sees, since the observations of {env.name} hold pictures, found one that reads "
+            "text alone. Give it a vision tower (--seedling.vision-width 48, with --env.cell 8), begin with a preset "
+            "such as frozen_lake_image, or choose an observation in text (--env.observation both)."
+        )
     sample = list(corpus(solver, recipe.seed))
     tokenizer = grow_tokenizer(
         sample, recipe.vocabulary, recipe.context, [tags.open, tags.close, tags.answer_open, tags.answer_close]
     )
-    renderer = Renderer(tokenizer, tags)
-    model = _initial_model(recipe, tokenizer, renderer)
+    if recipe.vision_width:
+        add_pictures(tokenizer)
+    model = _initial_model(recipe, tokenizer, images)
+    renderer = Renderer(tokenizer, tags, sight=vision_of(model))
     fit = Fit(model, Schedule(recipe.steps, recipe.lr), MICRO_BATCH_TOKENS)
     for samples in islice(batches(solver, recipe.episodes, recipe.seed, renderer, context), recipe.steps):
         loss = fit.learn(samples)
@@ -108,7 +126,7 @@ def grow(
     return model, tokenizer
 
 
-def _initial_model(recipe: Seedling, tokenizer: PreTrainedTokenizerBase, renderer: Renderer) -> LlamaForCausalLM:
+def _initial_model(recipe: Seedling, tokenizer: PreTrainedTokenizerBase, images: Sequence[Image]) -> PreTrainedModel:
     config = LlamaConfig(
         vocab_size=-(-len(tokenizer) // 8) * 8,
         hidden_size=recipe.hidden,
@@ -120,10 +138,15 @@ def _initial_model(recipe: Seedling, tokenizer: PreTrainedTokenizerBase, rendere
         initializer_range=recipe.init,
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=renderer.end_of_turn_id,
+        eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
     # Initialisation draws from torch's global generator, so it is forked to leave other users unaffected.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive(recipe.seed, "weights"))
-        return LlamaForCausalLM(config)
+        if not recipe.vision_width:
+            return LlamaForCausalLM(config)
+        side = side_of(images, recipe)
+        model = seeing(config, recipe, side, tokenizer)
+    give_sight(model, tokenizer, images, side)
+    return model

@@ -15,13 +15,19 @@ from heedful.training.lora_config import LoraConfig
 FORMAT = 1
 """Version of the growing code. It increases when the weights of a recipe change."""
 
+_VISION_HEADS = 2
+
 LEAST_VOCABULARY = 265
 """256 bytes, 5 tokens of the chat template and 4 tags. A tokenizer needs them to write every text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seedling:
-    """Architecture and warm start of a built-in small model (Llama shape, trained from scratch)."""
+    """Architecture and warm start of a built-in small model (Llama shape, trained from scratch).
+
+    One that sees has the shape of Idefics3: a vision tower before the same Llama. A picture takes one token for every
+    two patches in both directions.
+    """
 
     hidden: int = 128
     """Width of the residual stream."""
@@ -47,10 +53,16 @@ class Seedling:
     """Share of demonstrated turns that follow a random plan, so that reinforcement learning can improve."""
     template: float = 0.0
     """Share of demonstrated thoughts that are fluent but do not depend on the state."""
+    vision_width: int = 0
+    """Width of the vision tower. 0 = the seedling reads text alone. 48 is enough for small boards."""
+    vision_layers: int = 2
+    """Layers of the vision tower."""
+    patch: int = 4
+    """Pixels of a side of one patch. Cells of two patches a side (--env.cell 8) are one token each."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "layers", "heads", "kv_heads", "ffn", "context", "episodes"):
+        for name in ("hidden", "layers", "heads", "kv_heads", "ffn", "context", "episodes", "vision_layers", "patch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 1 or more, found {getattr(self, name)}")
         if self.hidden % self.heads or self.heads % self.kv_heads:
@@ -58,6 +70,8 @@ class Seedling:
                 f"hidden ({self.hidden}) must be a multiple of heads ({self.heads}), "
                 f"and heads a multiple of kv_heads ({self.kv_heads})"
             )
+        if self.vision_width < 0 or self.vision_width % _VISION_HEADS:
+            raise ValueError(f"vision_width must be 0 or a multiple of {_VISION_HEADS}, found {self.vision_width}")
         if self.vocabulary < LEAST_VOCABULARY:
             raise ValueError(
                 f"vocabulary must hold at least every byte, the chat template's tokens and the tags, "
@@ -71,7 +85,11 @@ class Seedling:
 
     def key(self, environment: object, versions: str) -> str:
         """Cache key: this recipe, the environment's knobs (a JSON tree), library versions."""
-        return key_of({"format": FORMAT, "recipe": asdict(self), "environment": environment, "versions": versions})
+        recipe = asdict(self)
+        if not self.vision_width:  # recipes of text keep the names that they had before there was vision
+            for name in ("vision_width", "vision_layers", "patch"):
+                del recipe[name]
+        return key_of({"format": FORMAT, "recipe": recipe, "environment": environment, "versions": versions})
 
 
 def key_of(tree: object) -> str:

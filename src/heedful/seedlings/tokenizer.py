@@ -21,6 +21,14 @@ CHAT_TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 
+IMAGE = "<image>"
+_PICTURE_TOKENS = (IMAGE, "<fake_token_around_image>", "<global-img>")
+_WITH_PICTURES = CHAT_TEMPLATE.replace(
+    "{{ message['content'] }}",
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}<image>{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}",
+)
+
 _PIECES = r" ?\|\|| ?[A-Za-z][a-z]*| ?[0-9]|\n| ?[^A-Za-z0-9\s]|\s"
 
 
@@ -56,3 +64,10 @@ def grow_tokenizer(texts: Iterable[str], vocabulary: int, context: int, tags: It
     )
     fast.chat_template = CHAT_TEMPLATE
     return fast
+
+
+def add_pictures(tokenizer: PreTrainedTokenizerFast) -> None:
+    """Add the tokens that stand around and in the place of a picture, and a chat template that writes them."""
+    added = [AddedToken(token, special=True, normalized=False) for token in _PICTURE_TOKENS]
+    tokenizer.add_tokens(added, special_tokens=True)
+    tokenizer.chat_template = _WITH_PICTURES

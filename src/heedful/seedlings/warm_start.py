@@ -24,6 +24,7 @@ from heedful.models.gguf import converted
 from heedful.models.load import load_model, stop_ids
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
+from heedful.models.vision import vision_of
 from heedful.protocols import Environment
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seedlings.demonstrations import batches, teacher
@@ -99,7 +100,8 @@ def warm_started(recipe: WarmStart, beginner: Beginner, progress: Progress) -> P
 def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Path, progress: Progress) -> None:
     solver = teacher(beginner.env, recipe.imperfect, recipe.template)
     model, tokenizer = load_model(beginner.model, beginner.device)
-    renderer = Renderer(tokenizer, beginner.tags, dict(beginner.chat_options), stop_ids(model), tools_of(beginner.env))
+    ends, tools = stop_ids(model), tools_of(beginner.env)
+    renderer = Renderer(tokenizer, beginner.tags, dict(beginner.chat_options), ends, tools, vision_of(model))
     adapters = Adapters(model, recipe.lora, derive(recipe.seed, "lora")) if recipe.lora.rank > 0 else None
     fit = Fit(
         model,

@@ -234,11 +234,16 @@ def algorithms() -> Study:
 
 def pretrained() -> Study:
     """SmolLM2 after its warm start: all weights and LoRA, with the filter and without."""
-    lean = "--keep-rollouts all --checkpoint-every 5"
+    lean = (
+        "--threads 1 --keep-rollouts all --checkpoint-every 5 "
+        "--diagnostics.share none --diagnostics.any-turn 0 --diagnostics.swapped-rows 0"
+    )
     lora = "--lora.rank 16 --optimizer.lr 5e-4"
+    # Each answer of Math is an action of its own, so exchanging thoughts costs more there.
+    environments = {"bandit": "", "math": "--diagnostics.grounding-rows 10 --diagnostics.grounding-columns 5"}
     arms = tuple(
-        Arm(f"{env}_{name}{end}", train(env, f"{weights} {filter} {lean}", model=SMOLLM2))
-        for env in ("bandit",)
+        Arm(f"{env}_{name}{end}", train(env, f"{weights} {filter} {lean} {watched}", model=SMOLLM2))
+        for env, watched in environments.items()
         for name, weights in (("full", ""), ("lora", lora))
         for end, filter in (("", ""), ("_keep_all", "--filter keep_all"))
     )

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from heedful.models.shared_prompts import SharedPrompts
 from heedful.models.token_logits import Over, TokenLogits
+from heedful.models.vision import vision_of
 from heedful.training.lora_config import LoraConfig
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ _PREFIX = "base_model.model."
 
 
 class Adapters:
-    """The additions to one model: `W + (alpha / rank) B A` for every chosen linear layer, A random and B zero."""
+    """The additions to one model: `W + (alpha / rank) B A` for every chosen linear layer, A random and B zero.
+
+    A vision tower gets none. It stays as it is.
+    """
 
     def __init__(self, model: PreTrainedModel, config: LoraConfig, seed: int) -> None:
         """Put them into `model`, in float32, and freeze everything else. `seed` decides A.
@@ -52,6 +56,7 @@ class Adapters:
             lora_alpha=config.scaled_by,
             lora_dropout=0.0,
             target_modules="all-linear" if everything else list(config.targets),
+            exclude_modules=_linear_layers_that_see(model) or None,
             task_type="CAUSAL_LM",
         )
         with torch.random.fork_rng(devices=[]):  # peft draws A from the global generator. It is replaced below
@@ -153,6 +158,14 @@ class Adapters:
             )
         for name, parameter in expected.items():
             parameter.copy_(tensors[name])
+
+
+def _linear_layers_that_see(model: PreTrainedModel) -> list[str]:
+    """The layers of a vision tower. `all-linear` and names such as `q_proj` would reach them."""
+    vision = vision_of(model)
+    tower = set() if vision is None else {id(weight) for weight in vision.tower}
+    layers = cast(torch.nn.Module, model).named_modules()
+    return [name for name, layer in layers if isinstance(layer, torch.nn.Linear) and id(layer.weight) in tower]
 
 
 def _public(name: str) -> str:

@@ -39,9 +39,9 @@ def write_pictures(images: Sequence[Image], file: Path) -> None:
 
 def half_blocks(image: Image, columns: int) -> Text:
     """The picture as coloured characters, at most `columns` wide."""
-    from heedful.envs.common.pictures import decoded
+    from heedful.pixels import decoded
 
-    pixels = decoded(image)
+    pixels = decoded(image.png)
     width = min(columns, pixels.width)
     height = max(1, round(pixels.height * width / pixels.width / 2)) * 2
     small = pixels.resize((width, height), resample=4)  # 4 = averages of boxes

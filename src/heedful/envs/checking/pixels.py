@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from heedful.envs.common.pictures import decoded, need_pillow
+from heedful.pixels import decoded, need_pillow
 from heedful.types import Image, Observation
 
 _SIGNATURE = 8
@@ -48,7 +48,7 @@ def chunk_names(png: bytes) -> Iterator[str]:
 @lru_cache(maxsize=4096)
 def _seen(png: bytes) -> Look:
     try:
-        pixels = decoded(Image(png, 0, 0))
+        pixels = decoded(png)
     except ValueError as error:
         return Look(f"unreadable {hashlib.sha256(png).hexdigest()[:16]}", fault=str(error.__cause__))
     size = f"{pixels.width} x {pixels.height}"

@@ -76,6 +76,8 @@ class SolvableEnvironment(BaseEnvironment):
 
     english: ClassVar[bool] = False
     """Whether demonstrations can think in English."""
+    board: ClassVar[bool] = False
+    """Whether demonstrations can write down the board."""
 
     imperfect: float = 0.0
     """Demonstrations: share of turns whose answer is random. The thought states the random answer."""
@@ -83,7 +85,7 @@ class SolvableEnvironment(BaseEnvironment):
     """Demonstrations: share of turns whose thought is a fluent sentence that ignores the prompt."""
     thoughts: Thoughts = "terse"
     """Demonstrations: how thoughts are written. `terse`: figures and names, for seedlings. `english`: varied sentences,
-    for a pretrained model."""
+    for a pretrained model. `board`: the board as text before the terse form, for seedlings that see a picture."""
 
     def __post_init__(self) -> None:
         check_share(self.name, "imperfect", self.imperfect)
@@ -93,6 +95,11 @@ class SolvableEnvironment(BaseEnvironment):
             raise ValueError(
                 f"{self.name}: thoughts must be 'terse', but is 'english'. Demonstrations in English exist for "
                 f"{', '.join(IN_ENGLISH)}."
+            )
+        if self.thoughts == "board" and not self.board:
+            raise ValueError(
+                f"{self.name}: thoughts must be 'terse' or 'english', but is 'board'. Only environments on a board, "
+                "frozen_lake and sokoban, write it down."
             )
         BaseEnvironment.__post_init__(self)  # super() fails in a dataclass with slots
 

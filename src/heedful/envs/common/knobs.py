@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 Instructions = Literal["full", "brief"]
-Thoughts = Literal["terse", "english"]
+Thoughts = Literal["terse", "english", "board"]
 
 IN_ENGLISH = ("bandit", "chain", "countdown", "frozen_lake", "math")
 """The built-in environments whose demonstrations can think in English."""

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from heedful.envs.common.images import image_of
+from heedful.pixels import need_pillow
 from heedful.types import Image
 
 if TYPE_CHECKING:
@@ -94,30 +95,3 @@ def _tile(palette: Palette, symbol: str, cell: int) -> Pixels:
     brush = Brush(cell, palette.ground)
     palette.paints[symbol](brush)
     return brush.tile()
-
-
-def decoded(image: Image) -> Pixels:
-    """The colours of a picture, without transparency. Raises ValueError for a file that cannot be read."""
-    need_pillow()
-    from PIL import Image as pillow
-
-    try:
-        with pillow.open(io.BytesIO(image.png), formats=("PNG",)) as file:
-            return file.convert("RGB")
-    except (OSError, SyntaxError, ValueError) as error:
-        raise ValueError(
-            f"Expected a picture in a PNG file that can be read, found {type(error).__name__}: {error}. "
-            "`heedful check-env` finds where it is shown."
-        ) from error
-
-
-@lru_cache(maxsize=1)
-def need_pillow() -> None:
-    """Raise ImportError, a sentence, where Pillow is missing."""
-    try:
-        import PIL.Image  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"Pictures need Pillow, which cannot be imported ({error}). Install it with pip install 'heedful[vision]', "
-            "or choose an observation in text, such as --env.observation both."
-        ) from error

@@ -19,10 +19,10 @@ from heedful.envs.common.boards import ObservationForm, check_form, has_picture,
 from heedful.envs.common.demonstrations import choose_plan, played_through
 from heedful.envs.common.english import template_in, wording
 from heedful.envs.common.knobs import MOST_PER_TURN, check_range, check_share
-from heedful.envs.common.pictures import need_pillow
 from heedful.envs.frozen_lake.maps import ACTIONS, Lake, draw_lake, neighbours, slipped
 from heedful.envs.frozen_lake.picture import LEGEND, lake_picture
 from heedful.envs.frozen_lake.thoughts import crossing_thought
+from heedful.pixels import need_pillow
 from heedful.types import Ending, Image, Task
 
 _NUMBER = {name: number for number, name in enumerate(ACTIONS)}
@@ -56,6 +56,7 @@ class FrozenLake(SolvableEnvironment):
 
     name: ClassVar[str] = "frozen_lake"
     english: ClassVar[bool] = True
+    board: ClassVar[bool] = True
     actions: ClassVar[tuple[str, ...]] = ACTIONS
 
     size: int = 4
@@ -123,6 +124,8 @@ class FrozenLake(SolvableEnvironment):
                 thought = template_in(self.thoughts, rng)
             elif self.thoughts == "english":
                 thought = crossing_thought(lake, player, plan, wording(rng))
+            elif self.thoughts == "board":
+                thought = f"{lake.draw(player)}\n{thought}"
             return format_reply(plan[: self.actions_per_turn], thought)
 
         return played_through(self.episode(), task, reply)

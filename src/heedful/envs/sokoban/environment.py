@@ -15,9 +15,9 @@ from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, r
 from heedful.envs.common.boards import ObservationForm, check_form, has_picture, text_form
 from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
 from heedful.envs.common.knobs import MOST_PER_TURN, check_range, check_share
-from heedful.envs.common.pictures import need_pillow
 from heedful.envs.sokoban.levels import ACTIONS, Cells, Level, Room, draw_level
 from heedful.envs.sokoban.picture import LEGEND, room_picture
+from heedful.pixels import need_pillow
 from heedful.types import Ending, Image, Task
 
 STEP_REWARD = -0.1
@@ -59,6 +59,7 @@ class Sokoban(SolvableEnvironment):
     """
 
     name: ClassVar[str] = "sokoban"
+    board: ClassVar[bool] = True
     actions: ClassVar[tuple[str, ...]] = ACTIONS
 
     size: int = 6
@@ -128,6 +129,8 @@ class Sokoban(SolvableEnvironment):
             thought = f"{_places(episode.room, episode.player, episode.boxes)} plan {' '.join(plan)}"
             if rng.random() < self.template:
                 thought = template_thought(rng)
+            elif self.thoughts == "board":
+                thought = f"{episode.room.draw(episode.player, episode.boxes)}\n{thought}"
             return format_reply(plan[: self.actions_per_turn], thought)
 
         return played_through(self.episode(), task, reply)

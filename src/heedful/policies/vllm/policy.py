@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from heedful.inference import Client, Draw, Drawn, ForeignAnswer, OtherWeights, TokenDialect
 from heedful.inference.dialects import Tree
+from heedful.models.unseen import refuse_images
 from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling
 from heedful.seeds import derive
@@ -106,6 +107,7 @@ class ServerPolicy:
         return read
 
     def _row(self, conversation: Conversation) -> Row:
+        refuse_images(conversation.messages, "a policy that is sampled by servers")
         context = self._renderer.context_ids(conversation)
         return Row(
             key=conversation.key,

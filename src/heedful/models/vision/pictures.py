@@ -1,0 +1,85 @@
+"""The pictures that a model has been shown, by the ids under which they stand in rows."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from heedful.pixels import decoded, picture_id, pixels_hash
+from heedful.types import Image
+
+MOST_PICTURES = 65_536
+"""Pictures that are kept. The ones that no row named for longest are forgotten first."""
+
+Layout = tuple[tuple[int, ...], tuple[int, int] | None]
+"""The ids of a picture, with `PLACE` where a feature stands, and the rows and columns of its features."""
+PLACE = -1
+"""A place of a feature in a layout."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture:
+    """One picture as a model reads it."""
+
+    image: Image
+    hash: bytes
+    own: int
+    """Its id, negative."""
+    ids: tuple[int, ...]
+    """What stands for it in a row: its own id once for each feature, and the ids of text around and between them."""
+    grid: tuple[int, int] | None
+    """Rows and columns of its features, for models whose positions have three axes."""
+
+    @property
+    def features(self) -> int:
+        return self.ids.count(self.own)
+
+
+class Pictures:
+    """Every picture that rows of ids may name. One table serves a model and its copies."""
+
+    def __init__(self, layout: Callable[[Any], Layout]) -> None:
+        """`layout`: of a decoded picture."""
+        self._layout = layout
+        self._by_image: OrderedDict[Image, Picture] = OrderedDict()
+        self._by_id: dict[int, Picture] = {}
+
+    def __deepcopy__(self, memo: object) -> Pictures:
+        return self
+
+    def put(self, image: Image) -> Picture:
+        """Remember a picture. Raises ValueError for a file that cannot be read, and for an id that is taken."""
+        if image not in self._by_image:
+            picture = self._new(image)
+            self._by_image[image] = self._by_id[picture.own] = picture
+        self._by_image.move_to_end(image)
+        if len(self._by_image) > MOST_PICTURES:
+            _, oldest = self._by_image.popitem(last=False)
+            if self._by_id[oldest.own] is oldest:
+                del self._by_id[oldest.own]
+        return self._by_image[image]
+
+    def of(self, own: int) -> Picture:
+        """The picture of this id. Raises ValueError for one that was never shown."""
+        if own not in self._by_id:
+            raise ValueError(
+                f"Expected ids of tokens and of pictures that were shown, found {own}, which is neither: the picture "
+                "was not given with its prompt. Read the rollouts with their pictures."
+            )
+        return self._by_id[own]
+
+    def _new(self, image: Image) -> Picture:
+        pixels = decoded(image.png)
+        found = pixels_hash(pixels)
+        own = picture_id(found)
+        same = self._by_id.get(own)
+        if same is not None and same.hash != found:
+            raise ValueError(
+                f"Expected pictures with ids of their own, found two different ones with the id {own} "
+                f"({same.image.width} x {same.image.height} and {image.width} x {image.height} pixels). This is a "
+                "chance of one in 2^31 for two pictures. Change one pixel of one of them."
+            )
+        ids, grid = self._layout(pixels)
+        return Picture(image, found, own, tuple(own if id == PLACE else id for id in ids), grid)

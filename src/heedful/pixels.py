@@ -1,0 +1,52 @@
+"""The colours of a picture, and the id under which models read it. Pillow is imported when a picture is decoded."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Pixels
+
+
+def decoded(png: bytes) -> Pixels:
+    """The colours in a PNG file, without transparency. Raises ValueError for a file that cannot be read."""
+    need_pillow()
+    from PIL import Image as pillow
+
+    try:
+        with pillow.open(io.BytesIO(png), formats=("PNG",)) as file:
+            return file.convert("RGB")
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ValueError(
+            f"Expected a picture in a PNG file that can be read, found {type(error).__name__}: {error}. "
+            "`heedful check-env` finds where it is shown."
+        ) from error
+
+
+def pixels_hash(pixels: Pixels) -> bytes:
+    """The SHA-256 of the size and the colours. Files of equal colours have the same, whatever wrote them."""
+    size = b"".join(side.to_bytes(4, "big") for side in pixels.size)
+    return hashlib.sha256(size + pixels.tobytes()).digest()
+
+
+def picture_id(pixels_hash: bytes) -> int:
+    """The id of a picture in rows of token ids: a negative number, so it is no token of any vocabulary.
+
+    All places of one picture have this id. So rows that differ in a picture differ in their ids.
+    """
+    return -1 - (int.from_bytes(pixels_hash[:4], "big") >> 1)
+
+
+@lru_cache(maxsize=1)
+def need_pillow() -> None:
+    """Raise ImportError, a sentence, where Pillow is missing."""
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"Pictures need Pillow, which cannot be imported ({error}). Install it with pip install 'heedful[vision]', "
+            "or choose an observation in text, such as --env.observation both."
+        ) from error
