@@ -10,7 +10,8 @@ from pathlib import Path
 
 from heedful.report.chart import Frame
 from heedful.report.embedding import inert_json
-from heedful.report.panels import DrawnPanel, Section, draw, sections
+from heedful.report.panel import DrawnPanel, Section, draw
+from heedful.report.panels import sections
 from heedful.report.record import Losses, RunRecord, read_run
 from heedful.report.retrieval_map import retrieval_frames
 from heedful.report.tables import alarms, key_figures, measurements, regime_kind, stages, timeline

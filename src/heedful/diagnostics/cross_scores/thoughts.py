@@ -126,7 +126,7 @@ def first_turn_thoughts(
         _Row.of(trajectory, 0, tags)
         for group in groups[:prompts]
         for trajectory in group.trajectories[:thoughts]
-        if 0 in _turns_with_a_thought(trajectory)
+        if 0 in turns_with_a_thought(trajectory)
     ]
     return _together(rows)
 
@@ -137,9 +137,9 @@ def any_turn_thoughts(groups: Sequence[Group], tags: ThoughtTags, rng: random.Ra
     Drawn without replacement, so a column is shared only where whole contexts are equal. Later contexts hold the
     model's own earlier text, by which it may recognise its thought.
     """
-    candidates = [trajectory for trajectory in _members(groups) if _turns_with_a_thought(trajectory)]
+    candidates = [trajectory for trajectory in members(groups) if turns_with_a_thought(trajectory)]
     drawn = rng.sample(candidates, min(rows, len(candidates)))
-    return _together([_Row.of(one, rng.choice(_turns_with_a_thought(one)), tags) for one in drawn])
+    return _together([_Row.of(one, rng.choice(turns_with_a_thought(one)), tags) for one in drawn])
 
 
 def swapped_observations(
@@ -151,7 +151,7 @@ def swapped_observations(
     earliest of equals: in practice the second), so that measurements of one run compare. Trajectories are taken in a
     drawn order. One whose observation would be a column too many is passed over.
     """
-    reaching = Counter(turn for trajectory in _members(groups) for turn in _turns_with_a_thought(trajectory) if turn)
+    reaching = Counter(turn for trajectory in members(groups) for turn in turns_with_a_thought(trajectory) if turn)
     why = "no episode has a second turn with a thought"
     for turn in sorted(reaching, key=lambda turn: (-reaching[turn], turn)):
         found = _swapped_at(turn, groups, rng, rows, columns)
@@ -162,7 +162,7 @@ def swapped_observations(
 
 
 def _swapped_at(turn: int, groups: Sequence[Group], rng: random.Random, rows: int, columns: int) -> SwappedObservations:
-    candidates = [trajectory for trajectory in _members(groups) if turn in _turns_with_a_thought(trajectory)]
+    candidates = [trajectory for trajectory in members(groups) if turn in turns_with_a_thought(trajectory)]
     place: dict[Ids, int] = {}
     chosen: list[tuple[Ids, Reply, int, str]] = []
     for trajectory in rng.sample(candidates, len(candidates)):
@@ -195,11 +195,13 @@ def observed(trajectory: Trajectory, turn: int) -> tuple[Ids, Ids]:
     return context[:start], context[start:]
 
 
-def _members(groups: Sequence[Group]) -> Iterable[Trajectory]:
+def members(groups: Sequence[Group]) -> Iterable[Trajectory]:
+    """All episodes, group by group."""
     return (trajectory for group in groups for trajectory in group.trajectories)
 
 
-def _turns_with_a_thought(trajectory: Trajectory) -> list[int]:
+def turns_with_a_thought(trajectory: Trajectory) -> list[int]:
+    """The numbers of the turns (from 0) whose thought has a token."""
     return [number for number, turn in enumerate(trajectory.turns) if len(turn.reply.thought)]
 
 
