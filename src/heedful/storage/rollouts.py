@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heedful.configuration.foreign_text import encodable
 from heedful.storage.column_types import arrow_types, read_table
 from heedful.storage.files import write_whole
 from heedful.storage.picture_columns import IMAGES, add_files, find_pictures, picture_columns, pictures_of
@@ -275,17 +276,12 @@ def _written(row: _Place, held: str) -> Any:
         value = getattr(value, name)
     match value:
         case str():
-            return _storable(value)
+            return encodable(value)
         case Sequence():
-            return [_storable(item) if isinstance(item, str) else item for item in value]
+            return [encodable(item) if isinstance(item, str) else item for item in value]
         case Mapping():
-            return {_storable(name): each for name, each in value.items()}
+            return {encodable(name): each for name, each in value.items()}
     return value
-
-
-def _storable(text: str) -> str:
-    """Text with lone surrogates, which UTF-8 cannot encode, as backslash escapes. Other text is unchanged."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _schema(rollouts: Rollouts, pictures: bool) -> pyarrow.Schema:
@@ -296,7 +292,7 @@ def _schema(rollouts: Rollouts, pictures: bool) -> pyarrow.Schema:
         "heedful.schema_version": str(SCHEMA_VERSION),
         "heedful.step": str(rollouts.step),
         "heedful.split": rollouts.split,
-        "heedful.environment": _storable(rollouts.environment),
+        "heedful.environment": encodable(rollouts.environment),
         "heedful.filtered": str(rollouts.verdicts is not None),
     }
     columns = arrow_types(COLUMNS) | (dict(picture_columns()) if pictures else {})
