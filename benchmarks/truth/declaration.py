@@ -29,6 +29,7 @@ def _of(family: str, names: str) -> str:
 
 _INFORMATION = "information[@<scorer>]/<scope>[/<environment>]"
 _RETRIEVAL = "retrieval[@<scorer>]/<scope>[/<environment>]"
+_GIVEN_TEXT = "information[@<scorer>]/image_given_text[/<environment>]"
 _FIRST, _ANY = "information/first_turn", "information/any_turn"
 _PARTS = "task task_undivided task_divided kl entropy"
 _BUCKETS = ("all", "bucket_1", "bucket_2", "bucket_3")
@@ -95,8 +96,18 @@ ESTIMATORS = (
     ),
     _row("`eval/<split>/sampled/turns`", "eval/<split>/sampled/turns", "length/turns", _BY_DESIGN),
     _row("`gain/<kind>`", "gain/<kind>", "gain/sampled", "the mean gain of the tasks"),
-    _thoughts("`mi`, at this number of prompts", "mi", _AT_N),
-    _row("`mi`, as the information of all prompts", f"{_INFORMATION}/mi", f"{_FIRST}/mi#population", "by construction"),
+    _row(
+        "`mi`, at this number of prompts",
+        f"{_INFORMATION}/mi {_GIVEN_TEXT}/mi",
+        f"{_FIRST}/mi {_ANY}/mi",
+        _AT_N,
+    ),
+    _row(
+        "`mi`, as the information of all prompts",
+        f"{_INFORMATION}/mi {_GIVEN_TEXT}/mi",
+        f"{_FIRST}/mi#population",
+        "by construction",
+    ),
     _thoughts("`mi_loo`", "mi_loo", _AT_N),
     _thoughts("`mi_per_token`", "mi_per_token", _AT_N),
     _thoughts("`mi_tempered`", "mi_tempered", _AT_N),
@@ -125,6 +136,12 @@ ESTIMATORS = (
     *(
         _row(f"`{name}`", name, name, f"thoughts without any information: {chance}")
         for name, chance in (("text/judge_accuracy", "1/N"), ("text/judge_accuracy_8way", "1/8"))
+    ),
+    _row(
+        "`grounding/image_share`",
+        "grounding[@<scorer>][/<environment>]/image_share",
+        "grounding/image_share",
+        "exact, from the bits that picture and text tell",
     ),
     _row("`text/template_share`", "text/template_share", "text/template_share", "exact, from the share of templates"),
     _row(
@@ -175,6 +192,7 @@ ESTIMATORS = (
 NO_INTERVAL: dict[str, str] = {
     "a bound, a chance or a count, known without error": (
         f"{_of(_INFORMATION, 'mi_ceiling n_reaching_<k> mi_saturated')} {_of(_RETRIEVAL, 'chance chance@<k>')} "
+        f"{_GIVEN_TEXT}/mi_ceiling "
         "text/judge_chance grounding[@<scorer>][/<environment>]/reasoning_to_action_ceiling"
     ),
     "a p-value: its level is in docs/diagnostics.md": (
@@ -187,6 +205,7 @@ NO_INTERVAL: dict[str, str] = {
         )
         + " "
         + _of("alarm", "thought_bypassed input_blind oscillation starvation reward_blind success_drop sampler_mismatch")
+        + " alarm/picture_ignored"
     ),
     "a fact about the step's own groups": (
         _of("signal", "variance_dispersion mixed solved blind failed stale")

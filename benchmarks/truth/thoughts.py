@@ -6,10 +6,11 @@ import math
 from functools import partial
 
 import numpy as np
-from benchmarks.truth.channels import HEAD, Bits, Channel, Gaussian, integral
+from benchmarks.truth.channels import BITS, HEAD, Bits, Channel, Gaussian, integral
 from benchmarks.truth.simulation import Case
 from scipy.stats import norm
 
+from heedful.diagnostics.cross_scores.image_metrics import image_share
 from heedful.diagnostics.cross_scores.information import ZScoreState, information
 from heedful.diagnostics.text import _template_share, text_metrics
 from heedful.types import CrossScores, Metric
@@ -78,6 +79,26 @@ def _contexts(tasks: int) -> Case:
     return Case(f"any_turn, 32 contexts of {tasks} tasks", draw, truths, batches=400, small=25)
 
 
+def _of_pictures(bits: int, prompts: int, members: int, flip: float = 0.2) -> Case:
+    """A thought copies `bits` bits of its picture and the rest of 16 bits of its text, each one flipped by chance."""
+
+    def draw(rng: np.random.Generator) -> list[Metric]:
+        own_M = np.repeat(np.arange(prompts), members)
+        x_NT = rng.integers(0, 2, size=(prompts, BITS))
+        z_MT = x_NT[own_M] ^ (rng.random((len(own_M), BITS)) < flip)
+        differ_MNT = z_MT[:, None] != x_NT
+        read_MNT = np.where(differ_MNT, math.log(flip), math.log(1 - flip))
+        text_MN = read_MNT[:, :, bits:].sum(axis=2)
+        picture_MN = read_MNT[:, :, :bits].sum(axis=2)
+        own_text_M1 = text_MN[np.arange(len(own_M)), own_M][:, None]
+        lengths, own = [BITS] * len(own_M), own_M.tolist()
+        image, both = (CrossScores(s_MN, lengths, own) for s_MN in (picture_MN + own_text_M1, picture_MN + text_MN))
+        return [image_share(image, both)]
+
+    truths = {"grounding/image_share": bits / BITS}
+    return Case(f"{bits} of {BITS} bits are the picture's, {prompts} x {members}", draw, truths, batches=1000, small=10)
+
+
 WORDS = 40
 """Words of a vocabulary that says nothing about prompts."""
 
@@ -123,6 +144,7 @@ CASES = (
     *(_measured(channel, 16, 2) for channel in (Gaussian(0.5), Gaussian(2.0), Bits(1.0), Bits(1.0, share=0.5))),
     *(_measured(channel, 32, 8) for channel in (Gaussian(1.0), Bits(2.0), Bits(4.0, share=0.5))),
     *(_contexts(tasks) for tasks in (16, 8, 4)),
+    *(_of_pictures(bits, prompts, 2) for bits, prompts in ((8, 8), (2, 8), (8, 16))),
     *(_blind(prompts, members) for prompts, members in ((8, 4), (10, 4))),
     *(_templates(share, 16, 8) for share in (0.1, 0.5, 0.9)),
 )

@@ -9,7 +9,9 @@ import pytest
 from fake_server import ModelBrain, fake_server
 from heedful import cli
 from heedful.diagnostics.catalogue import CATALOGUE, entry_of
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.integrations.verl.batch.rows import Row, sampled_of
+from heedful.measuring.diagnostician import Diagnostician, DiagnosticsConfig
 from heedful.report.panels import sections
 from heedful.report.record import read_run
 from heedful.report.tables import key_figures
@@ -18,6 +20,8 @@ from heedful.studies import STUDIES
 from heedful.studies.declaration import settings
 from heedful.studies.jobs import SamplingJob
 from heedful.studies.study_folder import StudyFolder
+from heedful.types import Verdict
+from pictured_runs import Policy, groups
 
 ECHO = (
     "echo --env.turns 2 --seedling.steps 30 --groups 5 --group-size 4 --diagnostics.every 1 --diagnostics.full-every 1 "
@@ -98,6 +102,14 @@ def by_a_batch_inside_verl(run: Path) -> set[str]:
     return {sampled_of([Row("a_0_0", (1,), (2,), (True,), score=1.0)], 1, None, 1).stale_share().name}
 
 
+def by_a_measurement_of_pictures(run: Path) -> set[str]:
+    policy = Policy(lambda pictures, texts, at, word: 0.9 if word == pictures[0] % 2 else 0.1, words=2)
+    rolled = groups(policy, [(number, number // 2) for number in range(6)], turns=2)
+    watching = Diagnostician(DiagnosticsConfig(full_every=1), policy, 0, ThoughtTags(), str)
+    steps = [watching.measure(step, rolled, [Verdict(1.0, "kept", 0.0)] * 6, "outcome") for step in range(2)]
+    return {metric.name for step in steps for metric in step.metrics}
+
+
 SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_a_run,
     by_an_audit,
@@ -106,6 +118,7 @@ SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_a_study,
     by_a_run_and_an_evaluation_over_a_server,
     by_a_batch_inside_verl,
+    by_a_measurement_of_pictures,
 )
 
 

@@ -14,6 +14,8 @@ from heedful.measuring.budget import (
     ANY_TURN,
     FIRST_TURN,
     GROUNDING,
+    IMAGE,
+    LATER_IMAGE,
     OBSERVATION,
     ORDER,
     Sizes,
@@ -26,6 +28,7 @@ from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 ASKED = Sizes(16, 8, any_turn=32, swapped_rows=16, swapped_columns=8, grounding_rows=16, grounding_columns=8)
+WITH_PICTURES = replace(ASKED, image_rows=16, image_columns=8, later_image_rows=16, later_image_columns=8)
 SMALLEST = Sizes(10, 2, any_turn=16, swapped_rows=8, swapped_columns=5, grounding_rows=10, grounding_columns=5)
 
 
@@ -36,6 +39,8 @@ def cost(part: str, sizes: Sizes) -> int:
         ANY_TURN: sizes.any_turn**2,
         GROUNDING: sizes.grounding_rows * sizes.grounding_columns,
         FIRST_TURN: sizes.prompts**2 * sizes.thoughts,
+        IMAGE: sizes.image_rows * sizes.image_columns,
+        LATER_IMAGE: sizes.later_image_rows * sizes.later_image_columns,
     }
     return 100 * cells[part]
 
@@ -66,6 +71,16 @@ def test_parts_shrink_in_the_stated_order_and_each_only_as_far_as_it_must() -> N
     assert fewer.left_out == {OBSERVATION, ANY_TURN}
 
 
+def test_pictures_of_later_turns_go_first_and_those_of_first_turns_last_of_what_can_be_left_out() -> None:
+    first = fit(WITH_PICTURES, cost, whole(WITH_PICTURES) - 1)
+    assert first.sizes == replace(WITH_PICTURES, later_image_rows=15)
+    assert fit(WITH_PICTURES, cost, whole(WITH_PICTURES) - 100 * 128).left_out == {LATER_IMAGE}
+    last = fit(WITH_PICTURES, cost, 100 * (2048 + 128))
+    assert last.left_out == {LATER_IMAGE, OBSERVATION, ANY_TURN, GROUNDING}
+    assert (last.sizes.image_rows, last.sizes.image_columns) == (16, 8)
+    assert fit(WITH_PICTURES, cost, 100 * 2048).left_out == {LATER_IMAGE, OBSERVATION, ANY_TURN, GROUNDING, IMAGE}
+
+
 def test_rows_of_first_turns_go_last_and_thoughts_before_prompts() -> None:
     fitted = fit(ASKED, cost, 100 * 2048 - 1)
     assert fitted.left_out == {OBSERVATION, ANY_TURN, GROUNDING}
@@ -83,7 +98,7 @@ def test_first_turns_keep_what_an_interval_needs_whatever_it_costs() -> None:
 
 @pytest.mark.parametrize("allowed", [1, 5_000, 20_000, 60_000, 90_000, 150_000, 250_000, 330_000])
 def test_no_part_is_between_nothing_and_its_smallest_sizes_and_what_can_fit_fits(allowed: int) -> None:
-    fitted = fit(ASKED, cost, allowed)
+    fitted = fit(WITH_PICTURES, cost, allowed)
     assert fitted.tokens == whole(fitted.sizes)
     assert fitted.tokens <= max(allowed, cost(FIRST_TURN, SMALLEST))
     for part in ORDER:

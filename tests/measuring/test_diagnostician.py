@@ -284,7 +284,7 @@ def test_alarms_are_among_the_metrics_and_go_on_after_a_resume() -> None:
     for step in range(3):
         diagnosis = measure(one, step, groups())
     names = [metric.name for metric in diagnosis.metrics if metric.name.startswith("alarm/")]
-    assert names == [f"alarm/{rule.name}" for rule in one.alarms.rules if not rule.of_update]
+    assert names == [f"alarm/{rule.name}" for rule in one.alarms.rules if not rule.optional]
     assert diagnosis.raised == ()
     other = diagnostician()
     other.load_state(json.loads(json.dumps(one.state())))

@@ -26,7 +26,7 @@ from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.scope_reader import ScopeReader, ScoredThoughts
 from heedful.measuring.spending import Spending
 from heedful.measuring.swapped import TokenScorer
-from heedful.measuring.thought_scores import ThoughtScores
+from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
 from heedful.protocols import WindowExceeded
 from heedful.seeds import derive
 from heedful.storage import TokenValues, write_scores
@@ -56,7 +56,7 @@ class Diagnosis:
         """Write the matrix with its texts to a file, if there is one."""
         if self.scores is not None and self.thoughts is not None:
             texts = self.thoughts.thought_texts_M, self.thoughts.prompt_texts_N
-            write_scores(path, self.scores, *texts, self.words)
+            write_scores(path, self.scores, *texts, self.words, self.thoughts.images_N)
 
 
 @dataclass(slots=True)
@@ -180,12 +180,24 @@ class Diagnostician:
             metrics += self.reader.measure(step, "observation", asked.observation(), place)
         if config.grounding_rows:
             metrics += asked.exchanged()
+        if asked.shows_pictures:
+            metrics += self._images(asked, first)
         if self.judge is not None:
             judged = asked.judged(self.judge, first.thoughts)
             metrics += self.reader.measure(step, "first_turn", judged, place, self.judge.name)
         metrics += spending.metrics(place)
         words = first.token_values(config.words, self.piece)
         return Diagnosis(metrics, replace(first.scores, tokens=None), first.thoughts, words)
+
+    def _images(self, asked: ThoughtScores, first: FirstTurns) -> list[Metric]:
+        """The scopes in which pictures, or texts, are exchanged, and what they say together."""
+        found = asked.images(first)
+        newest, whole = asked.later_images()
+        scopes = {"image": found.image, "text": found.text, "image_newest": newest, "image_all": whole}
+        metrics: list[Metric] = []
+        for scope, scored in scopes.items():
+            metrics += self.reader.measure(asked.step, scope, scored, asked.place)
+        return [*metrics, *found.beside(first.scores, first.thoughts, asked.place, asked.scorer.name)]
 
     def state(self) -> dict[str, Any]:
         """The numbers to checkpoint, as a JSON tree."""

@@ -36,6 +36,13 @@ class DiagnosticsConfig:
     0 = none."""
     grounding_columns: int = 8
     """Prompts whose thoughts are exchanged, at most 32."""
+    image: bool = True
+    """Exchange pictures between prompts in a full measurement, and their texts. Only where prompts hold pictures."""
+    image_rows: int = 16
+    """Thoughts of first turns that are read with the pictures, and with the texts, of others, and as many of a later
+    turn; at most 32."""
+    image_columns: int = 8
+    """Prompts whose pictures and texts are exchanged, at most 16."""
     words: int = 64
     """Thoughts of a full measurement that are stored token by token, with what each token tells of the prompt; at most
     64, 0 = none."""
@@ -50,7 +57,7 @@ class DiagnosticsConfig:
     def __post_init__(self) -> None:
         refuse_below(self, every=1, full_every=1, prompts=1, thoughts=1, max_tokens=1)
         refuse_below(self, any_turn=0, swapped_rows=0, swapped_columns=2, words=0)
-        refuse_below(self, grounding_rows=0, grounding_columns=2)
+        refuse_below(self, grounding_rows=0, grounding_columns=2, image_rows=2, image_columns=2)
         if self.share is not None and not 0 < self.share < math.inf:
             raise ValueError(
                 "share must be above 0, the part of the tokens of training steps that measurements may read, or none "
@@ -67,6 +74,8 @@ MOST = {
     "swapped_columns": 16,
     "grounding_rows": 128,
     "grounding_columns": 32,
+    "image_rows": 32,
+    "image_columns": 16,
     "words": 64,
 }
 """Upper ends of the settings: beyond them a full measurement would take most of a run's time."""

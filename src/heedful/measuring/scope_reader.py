@@ -31,6 +31,8 @@ class ScoredThoughts:
     """True where the thought was closed by its tag."""
     why: str = ""
     """Why there is nothing to score, in place of each metric's own reason."""
+    note: str = ""
+    """What is to be said of the thoughts, beside the ceiling."""
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class ScopeReader:
         """The metrics of all thoughts of a scope, then those of its closed thoughts.
 
         Args:
-            scope: `first_turn`, `any_turn` or `observation`.
+            scope: `first_turn`, `any_turn`, `observation`, or what is exchanged where prompts hold pictures.
             place: `/<environment>` in a batch that mixes environments.
             scorer: name of the scoring model when it is not the policy that sampled. It has no regime: regimes are the
                 policy's own.
@@ -57,6 +59,8 @@ class ScopeReader:
             *self._one(step, scope_name(scope, place), found.scores, scorer),
             *self._one(step, scope_name(scope, place, closed=True), closed, scorer),
         ]
+        if found.note:
+            metrics = [replace(each, why=found.note) if each.name.endswith("/mi_ceiling") else each for each in metrics]
         if not found.why:
             return metrics
         return [replace(metric, why=found.why) if metric.value is None else metric for metric in metrics]

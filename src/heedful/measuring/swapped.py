@@ -37,7 +37,7 @@ def score_swapped(
 
     The history is the shared prompt. Observation, lead and thought follow it, and the thought's tokens are taken from
     the end. Rows of equal history are scored together. Without a history (memory-less agents) the observation is the
-    whole prompt, and every thought is scored under every observation.
+    whole prompt, and every thought is scored under every observation. So are whole contexts that hold pictures.
     """
     rows, columns = len(swapped.thoughts_M), len(swapped.observations_N)
     tokens: list[np.ndarray] = [np.zeros((columns, len(thought)), dtype=np.float32) for thought in swapped.thoughts_M]
@@ -79,13 +79,21 @@ class Request:
 
 
 def requests(swapped: SwappedObservations) -> Iterator[Request]:
-    """What the scorer is asked: first the rows without a history, then those of each history."""
+    """What the scorer is asked: first the rows whose whole contexts are prompts, then those of each history.
+
+    Whole contexts are prompts where there is no history, and where observations hold pictures: a scorer meets pictures
+    in prompts alone.
+    """
     together: dict[Ids, list[int]] = {}
-    for row, history in enumerate(swapped.histories_M):
-        if history:
+    in_prompts: dict[tuple[Ids, Ids], list[int]] = {}
+    pictured = any(min(observation, default=0) < 0 for observation in swapped.observations_N)
+    for row, (history, lead) in enumerate(zip(swapped.histories_M, swapped.leads_M, strict=True)):
+        if history and not pictured:
             together.setdefault(history, []).append(row)
-    for lead, members in _without_history(swapped).items():
-        prompts = [(*observation, *lead) for observation in swapped.observations_N]
+        else:
+            in_prompts.setdefault((history, lead), []).append(row)
+    for members in in_prompts.values():
+        prompts = [swapped.context(members[0], column) for column in range(len(swapped.observations_N))]
         thoughts, own = [swapped.thoughts_M[row] for row in members], [swapped.own_M[row] for row in members]
         yield Request(members, False, prompts, thoughts, own)
     for history, members in together.items():
@@ -95,15 +103,6 @@ def requests(swapped: SwappedObservations) -> Iterator[Request]:
             for observation in swapped.observations_N
         ]
         yield Request(members, True, [history], continued, [0] * len(continued))
-
-
-def _without_history(swapped: SwappedObservations) -> dict[Ids, list[int]]:
-    """The rows without a history before their observation, by their lead."""
-    rows: dict[Ids, list[int]] = {}
-    for row, history in enumerate(swapped.histories_M):
-        if not history:
-            rows.setdefault(swapped.leads_M[row], []).append(row)
-    return rows
 
 
 def _tokens(scored: CrossScores) -> list[np.ndarray]:

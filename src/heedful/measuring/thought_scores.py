@@ -5,13 +5,15 @@ Promise: reads only. The draws of a scope depend on the seed, the step and the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from heedful.diagnostics.actions import exchange
+from heedful.diagnostics.cross_scores.picture_ids import one_text, shows_pictures
+from heedful.diagnostics.cross_scores.pictures import Exchanged, first_turn_pictures, later_pictures
 from heedful.diagnostics.cross_scores.pointwise import pointwise_information
 from heedful.diagnostics.cross_scores.thoughts import (
     Ids,
@@ -23,11 +25,12 @@ from heedful.diagnostics.cross_scores.thoughts import (
     swapped_observations,
 )
 from heedful.diagnostics.names import scope_name
-from heedful.measuring.budget import ANY_TURN, GROUNDING, OBSERVATION, Sizes
+from heedful.measuring.budget import ANY_TURN, GROUNDING, IMAGE, LATER_IMAGE, OBSERVATION, Sizes
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.grounded import continued, grounding_metrics, not_grounded
+from heedful.measuring.pictured import ImageScores, requests_of_pictures, score_exchanged
 from heedful.measuring.scope_reader import NO_SCORES, ScoredThoughts
-from heedful.measuring.swapped import TokenScorer, requests, score_swapped
+from heedful.measuring.swapped import Request, TokenScorer, requests, score_swapped
 from heedful.protocols import PlansReading
 from heedful.seeds import stream
 from heedful.storage import TokenValues
@@ -121,6 +124,38 @@ class ThoughtScores:
         exchanged = sizes.grounding_rows, sizes.grounding_columns
         return grounding_metrics(self.scorer, self.groups, self._temperature, *exchanged, self.place)
 
+    def images(self, first: FirstTurns) -> ImageScores:
+        """First turns whose pictures, then whose texts, are exchanged. Nothing is read where all texts are equal."""
+        if IMAGE in self.left_out:
+            missing = ScoredThoughts(why=self.left_out[IMAGE])
+            return ImageScores(missing, missing)
+        sizes = self.sizes or self.full_sizes
+        pictures, texts = self._images(sizes)
+        if pictures.why or not one_text(first.thoughts.prompts_N):
+            return ImageScores(self._exchanged(pictures), self._exchanged(texts), pictures.rows_M)
+        return ImageScores(first.scored, self._exchanged(texts))
+
+    def later_images(self) -> tuple[ScoredThoughts, ScoredThoughts]:
+        """Contexts of one later turn: the newest picture is exchanged, then all of them."""
+        if LATER_IMAGE in self.left_out:
+            missing = ScoredThoughts(why=self.left_out[LATER_IMAGE])
+            return missing, missing
+        newest, whole = self._later_images(self.sizes or self.full_sizes)
+        return self._exchanged(newest, over_tasks=True), self._exchanged(whole, over_tasks=True)
+
+    def _exchanged(self, exchanged: Exchanged, over_tasks: bool = False) -> ScoredThoughts:
+        if exchanged.why:
+            return ScoredThoughts(why=exchanged.why)
+        scores = score_exchanged(self.scorer, exchanged, self._temperature)
+        tasks_M = [one.task for one in exchanged.rows_M] if over_tasks else None
+        closed_M = [one.closed for one in exchanged.rows_M]
+        return ScoredThoughts(replace(scores, tasks_M=tasks_M), closed_M, note=exchanged.note)
+
+    @property
+    def shows_pictures(self) -> bool:
+        """Whether pictures are to be exchanged, and a prompt holds one."""
+        return self.config.image and shows_pictures(self.groups)
+
     @property
     def cheap_sizes(self) -> Sizes:
         """The sizes that the settings ask for in a cheap measurement."""
@@ -132,14 +167,15 @@ class ThoughtScores:
         config = self.config
         swapped = config.swapped_rows, config.swapped_columns
         exchanged = config.grounding_rows, config.grounding_columns
-        return Sizes(len(self.groups), self._members, config.any_turn, *swapped, *exchanged)
+        images = (config.image_rows, config.image_columns) * 2 if self.shows_pictures else ()
+        return Sizes(len(self.groups), self._members, config.any_turn, *swapped, *exchanged, *images)
 
     def cost(self, part: str, sizes: Sizes) -> int:
         """The tokens that the scorer would read for a part at these sizes. `part`: a name in `budget.ORDER`."""
         if not _rows(part, sizes):
             return 0
-        if part == OBSERVATION:
-            asked = requests(self._observation(sizes))
+        if part in (OBSERVATION, IMAGE, LATER_IMAGE):
+            asked = requests(self._observation(sizes)) if part == OBSERVATION else self._requests(part, sizes)
             return sum(tokens_read(self.scorer, each.prompts, each.thoughts) for each in asked)
         if part == GROUNDING:
             found = exchange(self.groups, sizes.grounding_rows, sizes.grounding_columns)
@@ -157,6 +193,26 @@ class ThoughtScores:
     def _observation(self, sizes: Sizes) -> SwappedObservations:
         rng = stream(self.seed, scope_name("observation", self.place), self.step)
         return swapped_observations(self.groups, rng, sizes.swapped_rows, sizes.swapped_columns)
+
+    def _images(self, sizes: Sizes) -> tuple[Exchanged, Exchanged]:
+        limits = sizes.prompts, sizes.thoughts, sizes.image_rows, sizes.image_columns
+        chosen = first_turn_pictures(self.groups, *limits)
+        return chosen.exchange_pictures(), chosen.exchange_texts()
+
+    def _later_images(self, sizes: Sizes) -> tuple[Exchanged, Exchanged]:
+        rng = stream(self.seed, scope_name("image_all", self.place), self.step)
+        return later_pictures(self.groups, rng, sizes.later_image_rows, sizes.later_image_columns)
+
+    def _requests(self, part: str, sizes: Sizes) -> Iterator[Request]:
+        """What the scorer is asked where pictures are exchanged."""
+        exchanged: tuple[Exchanged, ...]
+        if part == LATER_IMAGE:
+            exchanged = self._later_images(sizes)
+        elif one_text(self._first_turns(sizes).prompts_N):
+            exchanged = self._images(sizes)[1:]
+        else:
+            exchanged = self._images(sizes)
+        return (each for one in exchanged for each in requests_of_pictures(one))
 
     def judged(self, judge: Judge, thoughts: Thoughts) -> ScoredThoughts:
         """The same thoughts as another model reads them."""
@@ -192,7 +248,14 @@ def tokens_read(scorer: TokenScorer, prompts_N: Sequence[Ids], thoughts_M: Seque
 def _rows(part: str, sizes: Sizes) -> int:
     """The thoughts that a part reads at most."""
     first = sizes.prompts * sizes.thoughts
-    return {OBSERVATION: sizes.swapped_rows, ANY_TURN: sizes.any_turn, GROUNDING: sizes.grounding_rows}.get(part, first)
+    of_part = {
+        OBSERVATION: sizes.swapped_rows,
+        ANY_TURN: sizes.any_turn,
+        GROUNDING: sizes.grounding_rows,
+        IMAGE: sizes.image_rows,
+        LATER_IMAGE: sizes.later_image_rows,
+    }
+    return of_part.get(part, first)
 
 
 def _first_of_every_prompt(own_M: Sequence[int], most: int) -> list[int]:

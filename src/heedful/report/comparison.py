@@ -13,7 +13,8 @@ from pathlib import Path
 from heedful.diagnostics.catalogue import unit_of
 from heedful.report.chart import Axis, Curve, Frame, key
 from heedful.report.numerals import interval, numeral
-from heedful.report.panels import DrawnPanel, Panel, draw, splits
+from heedful.report.panel import DrawnPanel, Panel, draw
+from heedful.report.panels import splits
 from heedful.report.record import RunRecord, Series, read_run
 from heedful.report.templates import fill
 from heedful.storage import write_whole

@@ -17,7 +17,7 @@ from heedful.diagnostics.catalogue import legend_of, mark_of
 from heedful.report.bars import Bars, common_range, draw_bars
 from heedful.report.chart import Curve, key
 from heedful.report.numerals import numeral
-from heedful.report.panels import DrawnPanel
+from heedful.report.panel import DrawnPanel
 from heedful.report.record import Series
 from heedful.report.templates import fill
 from heedful.storage import RunFolder, StoredGradients, read_gradients, write_whole

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from heedful.report.chart import Frame
 from heedful.report.embedding import inert_json
-from heedful.report.panels import DrawnPanel, Section, draw, sections
+from heedful.report.panel import DrawnPanel, Section, draw
+from heedful.report.panels import sections
 from heedful.report.record import Losses, RunRecord, read_run
 from heedful.report.retrieval_map import retrieval_frames
 from heedful.report.tables import alarms, key_figures, measurements, regime_kind, stages, timeline
@@ -35,8 +36,8 @@ def write_report(run_folder: RunFolder | Path | str) -> Path:
 def _page(run: RunRecord) -> str:
     frame = Frame(run.steps, alarms(run))
     losses = Losses()
-    frames = retrieval_frames(run.folder, losses)
-    trajectories = trajectory_sample(run.folder, tags_of(run.config), losses)
+    frames, images = retrieval_frames(run.folder, losses)
+    trajectories = trajectory_sample(run.folder, tags_of(run.config), losses, images)
     triage = triage_of(run, losses)
     spent, total = stages(run)
     regime = run.verdict.regime if run.verdict else ""

@@ -1,62 +1,16 @@
-"""Which metrics a page draws together, and under what heading.
-
-Promise: a chart that has nothing to show says why. Only optional charts are left out.
-"""
+"""Which metrics a page draws together, and under what heading."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from markupsafe import Markup
-
-from heedful.diagnostics.catalogue import entry_of
-from heedful.report.chart import Axis, Curve, Frame, draw_lines, draw_shares, key
-from heedful.report.record import RunRecord, Series
+from heedful.report.chart import Axis, Curve
+from heedful.report.image_panels import image_sections
+from heedful.report.panel import Panel, Section, some
+from heedful.report.record import RunRecord
 
 SCOPES = {"first_turn": "first turn", "any_turn": "any turn", "observation": "last observation swapped"}
-MOST_REASONS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One chart to draw."""
-
-    title: str
-    unit: str
-    curves: tuple[Curve, ...]
-    axis: Axis = Axis.FITTED
-    stacked: bool = False
-    optional: bool = False
-    """Left out where nothing of it was recorded."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnPanel:
-    """One chart with its legend and its words, ready for the page."""
-
-    title: str
-    unit: str
-    svg: Markup
-    hover: str
-    legend: tuple[tuple[Markup, str], ...]
-    absent: str
-    """Why there is no chart at all; empty where there is one."""
-    gaps: tuple[str, ...]
-    """Which curves miss values, and why."""
-    about: tuple[tuple[str, str], ...]
-    """Metric names and their definitions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Charts that are read together."""
-
-    id: str
-    title: str
-    lead: str
-    panels: tuple[Panel, ...]
 
 
 def sections(run: RunRecord) -> list[Section]:
@@ -92,6 +46,7 @@ def sections(run: RunRecord) -> list[Section]:
             ),
         ),
         *_scopes(run),
+        *image_sections(run),
         Section(
             "triage",
             "Triage: why groups teach nothing",
@@ -108,54 +63,6 @@ def sections(run: RunRecord) -> list[Section]:
     ]
 
 
-def draw(panel: Panel, frame: Frame) -> DrawnPanel | None:
-    """Draw one chart; `None` for an optional one without any value."""
-    recorded = [curve for curve in panel.curves if curve.series.points]
-    measured = [curve for curve in recorded if curve.series.numeric]
-    if panel.optional and not recorded:
-        return None
-    about = tuple(
-        (curve.series.name, known.text)
-        for curve in (recorded or panel.curves)
-        if (known := entry_of(curve.series.name)) is not None
-    )
-    title = f"{panel.title}, {panel.unit}" if panel.unit else panel.title
-    if not any(not curve.reference for curve in measured):
-        return DrawnPanel(panel.title, panel.unit, Markup(""), "", (), _absence(panel.curves), (), about)
-    if panel.stacked:
-        chart = draw_shares(measured, frame, title)
-    else:
-        chart = draw_lines(measured, frame, panel.axis, title)
-    legend = tuple((key(curve, panel.stacked), curve.label) for curve in measured)
-    gaps = tuple(f"{curve.label}: {_gaps(curve.series)}" for curve in panel.curves if _gaps(curve.series))
-    return DrawnPanel(panel.title, panel.unit, chart.svg, chart.hover, legend, "", gaps, about)
-
-
-def _absence(curves: Sequence[Curve]) -> str:
-    reasons = list(dict.fromkeys(_gaps(curve.series) for curve in curves if curve.series.points))
-    if reasons:
-        return "; ".join(reasons[:MOST_REASONS])
-    return f"This run did not record {' or '.join(curve.series.name for curve in curves if not curve.reference)}."
-
-
-def _gaps(series: Series) -> str:
-    """`missing at steps 4, 8 and 3 more: one prompt`, or nothing."""
-    missing = series.missing
-    if not missing:
-        return ""
-    reasons = "; ".join(list(dict.fromkeys(point.metric.why or "no reason given" for point in missing))[:MOST_REASONS])
-    if len(missing) > 1 and not series.measured:
-        return f"missing at all {len(missing)} values: {reasons}"
-    steps = [str(point.step) for point in missing]
-    shown = ", ".join(steps[:3]) + (f" and {len(steps) - 3} more" if len(steps) > 3 else "")
-    return f"missing at step{'s' if len(steps) > 1 else ''} {shown}: {reasons}"
-
-
-def _some(run: RunRecord, *choices: tuple[str, str, int]) -> tuple[Curve, ...]:
-    """Curves as (label, metric, hue)."""
-    return tuple(Curve(label, run.get(name), hue) for label, name, hue in choices)
-
-
 def splits(run: RunRecord) -> list[str]:
     """The splits that were evaluated."""
     names = (re.fullmatch(r"eval/([^/]+)/[^/]+/success", name) for name in run.series)
@@ -163,12 +70,12 @@ def splits(run: RunRecord) -> list[str]:
 
 
 def _success(run: RunRecord) -> Panel:
-    curves = list(_some(run, ("training", "success/rate", 1)))
+    curves = list(some(run, ("training", "success/rate", 1)))
     evaluated = splits(run)
     for number, split in enumerate(evaluated or ["val"]):
         of = f" ({split})" if len(evaluated) > 1 else ""
         sampled, greedy = (2, 3) if number == 0 else (4, 5)
-        curves += _some(
+        curves += some(
             run,
             (f"evaluation, sampled{of}", f"eval/{split}/sampled/success", sampled),
             (f"evaluation, greedy{of}", f"eval/{split}/greedy/success", greedy),
@@ -184,7 +91,7 @@ def _information(run: RunRecord, scope: str) -> Panel:
     base = f"{run.family('information')}/{scope}"
     # Its upper bracket (mi_loo) is many times the ceiling on a healthy run and would flatten the curve that matters.
     curves = (
-        *_some(run, ("MI", f"{base}/mi", 1)),
+        *some(run, ("MI", f"{base}/mi", 1)),
         Curve("ceiling", run.get(f"{base}/mi_ceiling"), 0, reference=True),
     )
     return Panel(f"Mutual information, {SCOPES[scope]}", "nats", curves, Axis.FROM_ZERO, optional=scope != "first_turn")
@@ -225,7 +132,7 @@ def _judges(run: RunRecord, families: Sequence[str]) -> Panel:
         )
         for hue, family in enumerate(families[:6], start=1)
     ]
-    curves = _some(run, *choices) if len(families) > 1 else ()
+    curves = some(run, *choices) if len(families) > 1 else ()
     return Panel("Gap, as other models see it", "nats per token, first turn", curves, optional=True)
 
 
@@ -234,11 +141,11 @@ def _per_scope(run: RunRecord, title: str, unit: str, family: str, metric: str, 
         (label, f"{run.family(family)}/{scope}/{metric}", hue)
         for hue, (scope, label) in enumerate(SCOPES.items(), start=1)
     ]
-    return Panel(title, unit, _some(run, *choices), axis)
+    return Panel(title, unit, some(run, *choices), axis)
 
 
 def _influence(run: RunRecord) -> Panel:
-    curves = _some(
+    curves = some(
         run,
         ("thought of another prompt", _grounded(run, "thought_influence"), 1),
         ("another thought, same prompt", _grounded(run, "thought_influence_same_prompt"), 2),
@@ -254,7 +161,7 @@ def _grounded(run: RunRecord, metric: str) -> str:
 
 
 def _obedience(run: RunRecord) -> Panel:
-    curves = _some(
+    curves = some(
         run,
         ("foreign thought obeyed", _grounded(run, "foreign_thought_obeyed"), 1),
     )
@@ -262,12 +169,12 @@ def _obedience(run: RunRecord) -> Panel:
 
 
 def _strategies(run: RunRecord) -> Panel:
-    curves = _some(run, ("executed sequences, within a group", "grounding/strategy_entropy", 1))
+    curves = some(run, ("executed sequences, within a group", "grounding/strategy_entropy", 1))
     return Panel("Entropy of strategies", "nats", curves, Axis.FROM_ZERO, optional=True)
 
 
 def _play(run: RunRecord) -> Panel:
-    curves = _some(
+    curves = some(
         run,
         ("distinct strategies, of a group's episodes", "grounding/distinct_strategies", 1),
         ("turns that lead nowhere", "grounding/oscillation_rate", 2),
@@ -277,7 +184,7 @@ def _play(run: RunRecord) -> Panel:
 
 def _entropies(run: RunRecord) -> Panel:
     base = f"{run.family('information')}/first_turn"
-    curves = _some(
+    curves = some(
         run,
         ("thoughts, given the prompt", f"{base}/entropy_conditional_per_token", 1),
         ("thoughts, over all prompts", f"{base}/entropy_marginal_per_token", 2),
@@ -287,7 +194,7 @@ def _entropies(run: RunRecord) -> Panel:
 
 
 def _entropies_by_token(run: RunRecord) -> Panel:
-    curves = _some(
+    curves = some(
         run,
         ("in thoughts", "policy/thought_entropy_per_token", 1),
         ("in answers, given the thought", "policy/answer_entropy_per_token", 2),
@@ -297,7 +204,7 @@ def _entropies_by_token(run: RunRecord) -> Panel:
 
 
 def _format(run: RunRecord) -> Panel:
-    curves = _some(run, ("executable as written", "format/valid_rate", 1), ("thought closed", "format/closed_rate", 2))
+    curves = some(run, ("executable as written", "format/valid_rate", 1), ("thought closed", "format/closed_rate", 2))
     return Panel("Format", "share of turns", curves, axis=Axis.SHARE)
 
 
@@ -305,12 +212,12 @@ def _retrieval(run: RunRecord) -> Panel:
     panel = _per_scope(run, "Retrieval accuracy", "share of thoughts", "retrieval", "accuracy")
     base = f"{run.family('retrieval')}/first_turn"
     chance = Curve("chance", run.get(f"{base}/chance"), 0, reference=True)
-    against_8 = _some(run, ("first turn, 8-way", f"{base}/accuracy_8way", 4))
+    against_8 = some(run, ("first turn, 8-way", f"{base}/accuracy_8way", 4))
     return Panel(panel.title, panel.unit, (*panel.curves, *against_8, chance), axis=Axis.SHARE)
 
 
 def _grounding(run: RunRecord) -> Panel:
-    curves = _some(
+    curves = some(
         run,
         ("input to action", "grounding/input_to_action", 1),
         ("thought to action", _grounded(run, "reasoning_to_action"), 2),
@@ -320,7 +227,7 @@ def _grounding(run: RunRecord) -> Panel:
 
 
 def _text(run: RunRecord) -> Panel:
-    curves = _some(
+    curves = some(
         run, ("judge, all prompts", "text/judge_accuracy", 1), ("judge, 8-way", "text/judge_accuracy_8way", 2)
     )
     return Panel("Prompt named from the text alone", "share of thoughts", curves, axis=Axis.SHARE, optional=True)
@@ -329,11 +236,11 @@ def _text(run: RunRecord) -> Panel:
 def _reward(run: RunRecord) -> Panel:
     components = [name for name in run.series if name.startswith("reward/") and name != "reward/mean"]
     choices = [(name.removeprefix("reward/"), name, hue) for hue, name in enumerate(components[:5], start=2)]
-    return Panel("Reward", "per trajectory", _some(run, ("sum", "reward/mean", 1), *choices))
+    return Panel("Reward", "per trajectory", some(run, ("sum", "reward/mean", 1), *choices))
 
 
 def _kinds(run: RunRecord) -> Panel:
-    curves = _some(
+    curves = some(
         run,
         ("mixed", "signal/mixed", 1),
         ("solved", "signal/solved", 3),
@@ -344,36 +251,36 @@ def _kinds(run: RunRecord) -> Panel:
 
 
 def _silent(run: RunRecord) -> Panel:
-    curves = _some(run, ("kept groups without signal", "filter/kept_without_signal", 2))
+    curves = some(run, ("kept groups without signal", "filter/kept_without_signal", 2))
     return Panel("Kept, but without signal", "share of kept groups", curves, axis=Axis.SHARE, optional=True)
 
 
 def _filter(run: RunRecord) -> Panel:
-    curves = _some(run, ("groups kept", "filter/kept_ratio", 1), ("variance kept", "filter/mass_kept", 2))
+    curves = some(run, ("groups kept", "filter/kept_ratio", 1), ("variance kept", "filter/mass_kept", 2))
     return Panel("Kept by the filter", "share", curves, axis=Axis.SHARE)
 
 
 def _variance(run: RunRecord) -> Panel:
-    curves = _some(run, ("mean", "signal/reward_variance", 1), ("dispersion", "signal/variance_dispersion", 2))
+    curves = some(run, ("mean", "signal/reward_variance", 1), ("dispersion", "signal/variance_dispersion", 2))
     return Panel("Reward variance within groups", "", curves)
 
 
 def _lengths(run: RunRecord) -> Panel:
-    curves = _some(run, ("thought", "length/reasoning_tokens", 1), ("reply", "length/response_tokens", 2))
+    curves = some(run, ("thought", "length/reasoning_tokens", 1), ("reply", "length/response_tokens", 2))
     return Panel("Length", "tokens", curves)
 
 
 def _gradient(run: RunRecord) -> Panel:
-    return Panel("Gradient norm", "before clipping", _some(run, ("all parameters", "policy/gradient_norm", 1)))
+    return Panel("Gradient norm", "before clipping", some(run, ("all parameters", "policy/gradient_norm", 1)))
 
 
 def _signal(run: RunRecord) -> Panel:
-    curves = _some(run, ("signal²", "gradient/all/task_signal2", 1), ("noise²", "gradient/all/task_noise2", 2))
+    curves = some(run, ("signal²", "gradient/all/task_signal2", 1), ("noise²", "gradient/all/task_noise2", 2))
     return Panel("Signal and noise of the task gradient", "of a step's groups", curves, Axis.FROM_ZERO, optional=True)
 
 
 def _parts(run: RunRecord) -> Panel:
-    curves = _some(
+    curves = some(
         run,
         ("task", "gradient/all/task_group_norm", 1),
         ("KL, coefficient 1", "gradient/all/kl_group_norm", 3),
@@ -383,7 +290,5 @@ def _parts(run: RunRecord) -> Panel:
 
 
 def _divergence(run: RunRecord) -> Panel:
-    curves = _some(
-        run, ("to the sampler", "policy/kl_to_sampler", 1), ("to the reference", "policy/kl_to_reference", 2)
-    )
+    curves = some(run, ("to the sampler", "policy/kl_to_sampler", 1), ("to the reference", "policy/kl_to_reference", 2))
     return Panel("KL divergence of the policy", "nats per token", curves)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 from heedful.envs.common.demonstrated import answer_to, demonstrated
@@ -41,9 +42,16 @@ def teacher(env: Environment, imperfect: float, template: float) -> Demonstrates
 
 def first_images(env: Environment, tasks: int = 1) -> list[Image]:
     """The pictures of the first observations of a few tasks. Empty for an environment that raises."""
-    # One that raises is told of with its task, where it is demonstrated.
-    shown = [guarded_call(lambda seed=seed: env.episode().start(env.task(seed), 0)) for seed in range(tasks)]
-    return [image for first in shown if not isinstance(first, Raised) for image in first.value.images]
+    found: list[Image] = []
+    for seed in range(tasks):
+        first = guarded_call(partial(_first_images, env, seed))
+        # One that raises is told of with its task, where it is demonstrated.
+        found += [] if isinstance(first, Raised) else first.value
+    return found
+
+
+def _first_images(env: Environment, seed: int) -> tuple[Image, ...]:
+    return env.episode().start(env.task(seed), 0).images
 
 
 def corpus(env: Demonstrates, seed: int) -> Iterator[str]:

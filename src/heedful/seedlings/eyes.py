@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from transformers import (
     Idefics3Config,
@@ -43,22 +44,19 @@ def seeing(
     config: LlamaConfig, recipe: Seedling, side: int, tokenizer: PreTrainedTokenizerBase
 ) -> Idefics3ForConditionalGeneration:
     """The model, with weights from torch's global generator. Pictures are given to it by `give_sight`."""
-    whole = Idefics3Config(
-        text_config=config,
-        vision_config={
-            "hidden_size": recipe.vision_width,
-            "intermediate_size": 2 * recipe.vision_width,
-            "num_hidden_layers": recipe.vision_layers,
-            "num_attention_heads": 2,
-            "image_size": side,
-            "patch_size": recipe.patch,
-            "initializer_range": recipe.init,
-        },
-        scale_factor=MERGED,
-        image_token_id=tokenizer.convert_tokens_to_ids(IMAGE),
-        pad_token_id=config.pad_token_id,
-        tie_word_embeddings=config.tie_word_embeddings,
-    )
+    text = config.to_dict()
+    vision = {
+        "hidden_size": recipe.vision_width,
+        "intermediate_size": 2 * recipe.vision_width,
+        "num_hidden_layers": recipe.vision_layers,
+        "num_attention_heads": 2,
+        "image_size": side,
+        "patch_size": recipe.patch,
+        "initializer_range": recipe.init,
+    }
+    shared: Any = {"pad_token_id": config.pad_token_id, "tie_word_embeddings": config.tie_word_embeddings}
+    place = tokenizer.get_vocab()[IMAGE]
+    whole = Idefics3Config(text_config=text, vision_config=vision, scale_factor=MERGED, image_token_id=place, **shared)
     model: Idefics3ForConditionalGeneration = Idefics3ForConditionalGeneration(whole)
     model.generation_config.eos_token_id = config.eos_token_id
     model.set_attn_implementation("sdpa")
@@ -72,9 +70,9 @@ def give_sight(
 
     With another centre a pale board is a large constant, and the tower learns late.
     """
-    colours: Counter[tuple[int, int, int]] = Counter()
+    colours: Counter[Any] = Counter()
     for image in images:
-        colours.update(list(decoded(image.png).get_flattened_data()))
+        colours.update(decoded(image.png).get_flattened_data())
     mean = [value / 255 for value in max(colours, key=lambda colour: (colours[colour], colour))]
     processor = Idefics3ImageProcessorPil(
         size={"longest_edge": side},

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from heedful.studies.catalogue import algorithms, detector, filter_on_collapse, planted, pretrained, smoke
+from heedful.studies.catalogue import algorithms, detector, filter_on_collapse, planted, pretrained, smoke, visual
 from heedful.studies.declaration import Study, read_study
 
 STUDIES: Mapping[str, Callable[[], Study]] = {
@@ -18,6 +18,7 @@ STUDIES: Mapping[str, Callable[[], Study]] = {
     "filter_on_collapse": filter_on_collapse,
     "algorithms": algorithms,
     "pretrained": pretrained,
+    "visual": visual,
     "smoke": smoke,
 }
 """What `heedful study NAME` runs."""

@@ -63,7 +63,9 @@ class Rule:
     collapse: bool = False
     """With `--on-collapse stop` the run ends here."""
     of_update: bool = False
-    """It watches metrics of the update, so it is judged after it. Not written where they were never recorded."""
+    """It watches metrics of the update, so it is judged after it."""
+    optional: bool = False
+    """Not written where its metrics were never recorded."""
 
 
 def sibling(name: str, last: str) -> str:

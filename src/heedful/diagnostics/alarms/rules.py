@@ -14,6 +14,7 @@ from heedful.statistics.change_point import Design, Direction
 GAP = "information/first_turn/gap"
 GAP_PER_TOKEN, THOUGHT_TOKENS = "gap_per_token", "thought_tokens"
 P_VALUE = "retrieval/first_turn/p_value"
+IMAGE_GAP, IMAGE_P_VALUE = "information/image/gap", "retrieval/image/p_value"
 ENTROPY_GIVEN_PROMPT = "information/first_turn/entropy_conditional_per_token"
 THOUGHT_ENTROPY = "policy/thought_entropy_per_token"
 ANSWER_ENTROPY = "policy/answer_entropy_per_token"
@@ -180,6 +181,13 @@ def _warnings(config: AlarmConfig) -> tuple[Rule, ...]:
             "Thoughts cannot be told from thoughts about other prompts. If that is so from the start, the model does "
             "not read the task yet: a better warm start or easier tasks come before reinforcement learning.",
         ),
+        Rule(
+            "picture_ignored",
+            ((_information_lost(config, IMAGE_GAP), _blind(config, IMAGE_P_VALUE)),),
+            "Thoughts say less about the picture. Compare the scopes image and text: where the text says the same, a "
+            "policy may read that alone. Read some thoughts beside their pictures.",
+            optional=True,
+        ),
         *_warnings_of_groups(config),
         Rule(
             "success_drop",
@@ -217,23 +225,24 @@ def _warnings_of_groups(config: AlarmConfig) -> tuple[Rule, ...]:
             "The sampler is not the policy that learns: other weights, another temperature or another template. Look "
             "at sampler/probe_error and at the server's flags.",
             of_update=True,
+            optional=True,
         ),
     )
 
 
-def _information_lost(config: AlarmConfig, pair: bool = False) -> Condition:
+def _information_lost(config: AlarmConfig, gap: str = GAP, pair: bool = False) -> Condition:
     """A thought tells less about its prompt than before, however long it is.
 
     Per token the information also falls where thoughts only get longer, and it stays where half of a thought is left
     out. So it is told beside, with the lengths, and it decides nothing.
     """
-    change = _change(config, GAP, "down", config.information, True, pair)
+    change = _change(config, gap, "down", config.information, True, pair)
     return replace(change, other_unit=GAP_PER_TOKEN, beside=(THOUGHT_TOKENS,))
 
 
-def _blind(config: AlarmConfig) -> Beyond:
-    """Thoughts cannot be told from thoughts about other prompts."""
-    return Beyond(P_VALUE, config.p, True, config.p_readings)
+def _blind(config: AlarmConfig, p_value: str = P_VALUE) -> Beyond:
+    """Thoughts cannot be told from thoughts about other prompts, or other pictures."""
+    return Beyond(p_value, config.p, True, config.p_readings)
 
 
 def _fall(config: AlarmConfig, least: float, *metrics: str, pair: bool = False) -> tuple[Condition, ...]:

@@ -82,7 +82,7 @@ class Alarms:
             if of_update is not None and rule.of_update is not of_update:
                 continue
             finding = self._judge_rule(rule, step, seen)
-            if rule.of_update and finding.holds is None:
+            if rule.optional and finding.holds is None:
                 continue
             if not finding.holds:
                 self._raised.pop(rule.name, None)

@@ -41,6 +41,7 @@ TABLES: dict[str, tuple[Entry, ...]] = {
     "episodes": behaviour.EPISODES,
     "information": thoughts.INFORMATION,
     "retrieval": thoughts.RETRIEVAL,
+    "image": thoughts.IMAGE,
     "counted": actions.COUNTED,
     "asked": actions.ASKED,
     "text": thoughts.TEXT,

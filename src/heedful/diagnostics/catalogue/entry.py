@@ -27,7 +27,7 @@ PARTS = {
     "q": "kl|entropy",
     "reason": ".+",
     "regulariser": "kl|entropy",
-    "scope": "(?:first_turn|any_turn|observation)(?:_closed)?",
+    "scope": "(?:first_turn|any_turn|observation|image|image_newest|image_all|text)(?:_closed)?",
     "scorer": "[^/]+",
     "split": "[^/]+",
     "stage": "[^/]+",

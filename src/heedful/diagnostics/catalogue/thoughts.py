@@ -98,6 +98,28 @@ INFORMATION = read_entries(
     cadence="measurement",
 )
 
+IMAGE = read_entries(
+    """
+    information[@<scorer>]/image_given_text[/<environment>]/mi | nats
+    Mutual information of thought and picture given the text, I(picture; Z given the text). The plug-in among prompts of
+    first turns that differ in pictures alone. Mean over the thoughts that have such a prompt.
+    Missing: no two prompts share a text
+    Covers: 0% of the information of all prompts, from about 2 nats on; it is for this number of prompts
+    Marked: value > 0.3
+
+    information[@<scorer>]/image_given_text[/<environment>]/mi_ceiling | nats
+    The entropy of the prompts' shares among the prompts of one text. Mean over the same thoughts.
+    Missing: no two prompts share a text
+
+    grounding[@<scorer>][/<environment>]/image_share
+    The gap where pictures are exchanged, divided by the gap where pictures and texts are. `gap` of `image` over `gap`
+    of `first_turn`, of the same thoughts. 1 = the thought follows the picture alone, 0 = it ignores the picture. May be
+    below 0 or above 1.
+    Missing: N < 3; the interval of the divisor includes 0
+    """,
+    cadence="full measurement",
+)
+
 RETRIEVAL = read_entries(
     """
     accuracy | share | lower

@@ -137,6 +137,10 @@ ALARMS = read_entries(
     Thoughts cannot be told from thoughts about other prompts. `p_value` > .05 at two measurements in a row, from the
     start or later.
 
+    picture_ignored
+    Thoughts follow the picture less, or not at all. `gap` of the scope `image` has fallen by 25%, or `p_value` of that
+    scope is > .05 at two measurements in a row, from the start or later. Written only where prompts hold pictures.
+
     oscillation
     The share of turns that repeat or change nothing has risen by .1. `oscillation_rate`.
 

@@ -64,8 +64,8 @@ def information(
 
     Args:
         scores: log-probabilities of M thoughts, their end included, under N distinct prompts.
-        scope: `first_turn`, `any_turn`, `observation`, each also with `_closed`; in a batch of several environments
-            followed by `/<environment>`.
+        scope: `first_turn`, `any_turn`, `observation`, and with pictures `image`, `image_newest`, `image_all`, `text`.
+            Each also with `_closed`; in a batch of several environments followed by `/<environment>`.
         rng: for the permutation test alone.
         state: what the last measurement of this scope returned; `None` at the first.
         scorer: name of the scoring model when it is not the policy that sampled.

@@ -82,25 +82,30 @@ def score_matrix(scores: CrossScores) -> ScoreMatrix:
 
 def select_rows(scores: CrossScores, chosen_M: Sequence[bool]) -> CrossScores:
     """The cross-scores of some of the thoughts, e.g. the closed ones, under the prompts that these came from."""
-    rows = np.flatnonzero(np.asarray(chosen_M, dtype=bool))
-    own_M = np.asarray(scores.own_M, dtype=np.int64)[rows]
+    return take_rows(scores, np.flatnonzero(np.asarray(chosen_M, dtype=bool)).tolist())
+
+
+def take_rows(scores: CrossScores, rows: Sequence[int]) -> CrossScores:
+    """The cross-scores of the thoughts with these numbers, in this order, under the prompts that they came from."""
+    chosen = np.asarray(rows, dtype=np.int64)
+    own_M = np.asarray(scores.own_M, dtype=np.int64)[chosen]
     columns = np.unique(own_M)
 
     def restrict(matrix_MN: Sequence[Sequence[float]]) -> Floats:
-        if not len(chosen_M):  # no thought, so no number of columns either
+        if not len(scores.own_M):  # no thought, so no number of columns either
             return np.zeros((0, 0))
-        return np.asarray(matrix_MN, dtype=np.float64).reshape(len(chosen_M), -1)[np.ix_(rows, columns)]
+        return np.asarray(matrix_MN, dtype=np.float64).reshape(len(scores.own_M), -1)[np.ix_(chosen, columns)]
 
     tokens_MNT: Any = None
     if scores.tokens is not None:
-        tokens_MNT = [np.asarray(scores.tokens[int(row)])[columns] for row in rows]
+        tokens_MNT = [np.asarray(scores.tokens[row])[columns] for row in rows]
     return CrossScores(
         scores_MN=restrict(scores.scores_MN),  # type: ignore[arg-type]
-        lengths_M=[length for length, chosen in zip(scores.lengths_M, chosen_M, strict=True) if chosen],
+        lengths_M=[scores.lengths_M[row] for row in rows],
         own_M=[int(column) for column in np.searchsorted(columns, own_M)],
         heads={k: restrict(head_MN) for k, head_MN in scores.heads.items()},  # type: ignore[misc]
         noise=scores.noise,
         tokens=tokens_MNT,
         method=scores.method,
-        tasks_M=None if scores.tasks_M is None else [scores.tasks_M[int(row)] for row in rows],
+        tasks_M=None if scores.tasks_M is None else [scores.tasks_M[row] for row in rows],
     )

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from heedful.types import CALL_START, Group, Reply, Trajectory
+from heedful.types import CALL_START, Group, Image, Reply, Trajectory
 
 Ids = tuple[int, ...]
 
@@ -59,6 +59,8 @@ class Thoughts:
     prompt_texts_N: tuple[str, ...]
     """What was new to the model in each prompt: the whole of a first turn or of a window, else the last observation."""
     thought_texts_M: tuple[str, ...]
+    images_N: tuple[tuple[Image, ...], ...] = ()
+    """The pictures that belong to each of these texts. Empty: no prompt has any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,14 @@ class _Row:
     closed: bool
     prompt_text: str
     thought_text: str
+    images: tuple[Image, ...]
 
     @classmethod
     def of(cls, trajectory: Trajectory, turn: int, tags: ThoughtTags) -> _Row:
         reply = trajectory.turns[turn].reply
         before, text = tags.split(reply)
         prompt = (*trajectory.context_ids(turn), *reply.ids[: reply.thought.start])
-        return cls(prompt, _thought(reply), trajectory.task.id, reply.closed, before, text)
+        return cls(prompt, _thought(reply), trajectory.task.id, reply.closed, before, text, reply.prompt.images)
 
 
 def by_environment(groups: Sequence[Group]) -> dict[str, list[Group]]:
@@ -126,7 +129,7 @@ def first_turn_thoughts(
         _Row.of(trajectory, 0, tags)
         for group in groups[:prompts]
         for trajectory in group.trajectories[:thoughts]
-        if 0 in _turns_with_a_thought(trajectory)
+        if 0 in turns_with_a_thought(trajectory)
     ]
     return _together(rows)
 
@@ -137,9 +140,9 @@ def any_turn_thoughts(groups: Sequence[Group], tags: ThoughtTags, rng: random.Ra
     Drawn without replacement, so a column is shared only where whole contexts are equal. Later contexts hold the
     model's own earlier text, by which it may recognise its thought.
     """
-    candidates = [trajectory for trajectory in _members(groups) if _turns_with_a_thought(trajectory)]
+    candidates = [trajectory for trajectory in members(groups) if turns_with_a_thought(trajectory)]
     drawn = rng.sample(candidates, min(rows, len(candidates)))
-    return _together([_Row.of(one, rng.choice(_turns_with_a_thought(one)), tags) for one in drawn])
+    return _together([_Row.of(one, rng.choice(turns_with_a_thought(one)), tags) for one in drawn])
 
 
 def swapped_observations(
@@ -151,7 +154,7 @@ def swapped_observations(
     earliest of equals: in practice the second), so that measurements of one run compare. Trajectories are taken in a
     drawn order. One whose observation would be a column too many is passed over.
     """
-    reaching = Counter(turn for trajectory in _members(groups) for turn in _turns_with_a_thought(trajectory) if turn)
+    reaching = Counter(turn for trajectory in members(groups) for turn in turns_with_a_thought(trajectory) if turn)
     why = "no episode has a second turn with a thought"
     for turn in sorted(reaching, key=lambda turn: (-reaching[turn], turn)):
         found = _swapped_at(turn, groups, rng, rows, columns)
@@ -162,7 +165,7 @@ def swapped_observations(
 
 
 def _swapped_at(turn: int, groups: Sequence[Group], rng: random.Random, rows: int, columns: int) -> SwappedObservations:
-    candidates = [trajectory for trajectory in _members(groups) if turn in _turns_with_a_thought(trajectory)]
+    candidates = [trajectory for trajectory in members(groups) if turn in turns_with_a_thought(trajectory)]
     place: dict[Ids, int] = {}
     chosen: list[tuple[Ids, Reply, int, str]] = []
     for trajectory in rng.sample(candidates, len(candidates)):
@@ -195,11 +198,13 @@ def observed(trajectory: Trajectory, turn: int) -> tuple[Ids, Ids]:
     return context[:start], context[start:]
 
 
-def _members(groups: Sequence[Group]) -> Iterable[Trajectory]:
+def members(groups: Sequence[Group]) -> Iterable[Trajectory]:
+    """All episodes, group by group."""
     return (trajectory for group in groups for trajectory in group.trajectories)
 
 
-def _turns_with_a_thought(trajectory: Trajectory) -> list[int]:
+def turns_with_a_thought(trajectory: Trajectory) -> list[int]:
+    """The numbers of the turns (from 0) whose thought has a token."""
     return [number for number, turn in enumerate(trajectory.turns) if len(turn.reply.thought)]
 
 
@@ -210,16 +215,18 @@ def _thought(reply: Reply) -> Ids:
 def _together(rows: Sequence[_Row]) -> Thoughts:
     """Rows with equal prompts share a column."""
     columns: dict[Ids, int] = {}
-    texts: dict[Ids, str] = {}
+    first: dict[Ids, _Row] = {}
     for row in rows:
         columns.setdefault(row.prompt, len(columns))
-        texts.setdefault(row.prompt, row.prompt_text)
+        first.setdefault(row.prompt, row)
+    images_N = tuple(row.images for row in first.values())
     return Thoughts(
         prompts_N=tuple(columns),
         thoughts_M=tuple(row.thought for row in rows),
         own_M=tuple(columns[row.prompt] for row in rows),
         tasks_M=tuple(row.task for row in rows),
         closed_M=tuple(row.closed for row in rows),
-        prompt_texts_N=tuple(texts.values()),
+        prompt_texts_N=tuple(row.prompt_text for row in first.values()),
         thought_texts_M=tuple(row.thought_text for row in rows),
+        images_N=images_N if any(images_N) else (),
     )

@@ -1,0 +1,35 @@
+"""The charts of exchanged pictures stand in the report of a run with pictures, and in no other."""
+
+from pathlib import Path
+
+from heedful.report import write_report
+from heedful.report.panels import sections
+from heedful.report.record import read_run
+from heedful.storage import RunFolder, write_whole
+
+LINE = '{"step": 0, "time": 1.0, "metrics": {%s}}\n'
+
+
+def run(tmp_path: Path, *names: str) -> RunFolder:
+    folder = RunFolder(tmp_path)
+    write_whole(folder.metrics, LINE % ", ".join(f'"{name}": 0.5' for name in names))
+    return folder
+
+
+def test_pictures_have_a_section_of_their_own(tmp_path: Path) -> None:
+    gaps = [f"information/{scope}/gap" for scope in ("image", "text", "first_turn")]
+    folder = run(tmp_path, *gaps, "retrieval/image_all/accuracy_2way", "grounding/image_share")
+    found = {section.id: section for section in sections(read_run(folder))}["pictures"]
+    shown = {panel.title: [curve.label for curve in panel.curves if curve.series.points] for panel in found.panels}
+    assert shown["Gap, by what is exchanged"] == ["picture exchanged", "text exchanged", "both exchanged"]
+    assert shown["Own picture preferred to another one"] == ["all pictures of a later turn"]
+    assert shown["Share of the picture"] == ["gap of the picture / gap of both"]
+    page = write_report(folder).read_text()
+    assert "Is the picture read?" in page
+    assert "This run did not record information/image/mi" in page
+
+
+def test_a_run_of_text_has_no_such_section(tmp_path: Path) -> None:
+    folder = run(tmp_path, "information/first_turn/gap", "information/first_turn/mi")
+    assert "pictures" not in {section.id for section in sections(read_run(folder))}
+    assert "Is the picture read?" not in write_report(folder).read_text()
