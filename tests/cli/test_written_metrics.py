@@ -105,7 +105,7 @@ def by_a_batch_inside_verl(run: Path) -> set[str]:
 def by_a_measurement_of_pictures(run: Path) -> set[str]:
     policy = Policy(lambda pictures, texts, at, word: 0.9 if word == pictures[0] % 2 else 0.1, words=2)
     rolled = groups(policy, [(number, number // 2) for number in range(6)], turns=2)
-    watching = Diagnostician(DiagnosticsConfig(full_every=1), policy, 0, ThoughtTags(), str)
+    watching = Diagnostician(DiagnosticsConfig(share=None, full_every=1), policy, 0, ThoughtTags(), str)
     steps = [watching.measure(step, rolled, [Verdict(1.0, "kept", 0.0)] * 6, "outcome") for step in range(2)]
     return {metric.name for step in steps for metric in step.metrics}
 
