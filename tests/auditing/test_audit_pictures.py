@@ -1,4 +1,4 @@
-"""Logs whose prompts hold pictures: an audit leaves their episodes out and says why, and never reads them as text."""
+"""Logs whose prompts hold pictures: read by a model that sees, and never as text."""
 
 from __future__ import annotations
 
@@ -6,11 +6,36 @@ import json
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch")
+
 from audit_watching import read
 
+from heedful.auditing.judges import model_judge
+from heedful.auditing.settings import AuditSettings
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.models.folders import write_pretrained
+from heedful.models.render import Renderer
+from heedful.models.vision import vision_of
+from heedful.policies.hf import HFPolicy
+from heedful.policies.sampling import Sampling
 from heedful.storage import write_rollouts
 from heedful.storage.rollouts import Rollouts, rollout_rows
-from heedful.types import Ending, Group, Image, Prompt, Reply, Span, Task, Trajectory, Turn
+from heedful.types import (
+    Conversation,
+    Ending,
+    Group,
+    Image,
+    Message,
+    Metric,
+    Prompt,
+    Reply,
+    Span,
+    Task,
+    Trajectory,
+    Turn,
+)
+from seeing_models import picture, seeing
 
 
 def one_turn(task: Task, member: int, images: tuple[Image, ...]) -> Trajectory:
@@ -20,17 +45,51 @@ def one_turn(task: Task, member: int, images: tuple[Image, ...]) -> Trajectory:
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
-def test_episodes_with_pictures_are_left_out_with_the_reason(tmp_path: Path, form: str) -> None:
+def test_episodes_whose_pictures_are_lost_are_left_out_with_the_reason(tmp_path: Path, form: str) -> None:
     task = Task("lake-0123456789abcdef", 1, "train", environment="lake")
     seen = one_turn(task, 1, (Image(b"a file", 8, 8),))
     group = Group(task, (one_turn(task, 0, ()), seen))
     path = tmp_path / f"step_000000.{form}"
     if form == "parquet":
-        write_rollouts(path, 0, "train", [group], None, "lake")
+        write_rollouts(path, 0, "train", [group], None, "lake")  # the bytes are no picture
     else:
         rows = rollout_rows(Rollouts(0, "train", "lake", (group,), None))
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     _, steps, faults = read(path)
     assert sum(step.episodes for step in steps) == 1
     assert faults.count == 1
-    assert "prompts of text alone, since an audit cannot read pictures yet" in str(faults.kept[0])
+    assert "each picture that `new_prompt_images` names in `pictures`" in str(faults.kept[0])
+
+
+def test_a_log_with_pictures_is_read_by_the_model_that_sampled_it_and_by_no_other(tmp_path: Path) -> None:
+    model, tokenizer = seeing("idefics3", seed=1)
+    other, _ = seeing("idefics3_tiles", seed=1)
+    write_pretrained(tmp_path / "model", model, tokenizer)
+    write_pretrained(tmp_path / "other", other, tokenizer)
+    renderer = Renderer(tokenizer, sight=vision_of(model))
+    policy = HFPolicy(model, renderer, Sampling(tokens_per_turn=6), seed=0)
+    groups = []
+    for number in range(4):
+        task = Task(f"lake-{number:016x}", number, "train", environment="lake")
+        message = Message("user", "look", images=(picture(number),))
+        replies = policy.respond([Conversation(str(member), (message,)) for member in range(2)])
+        members = [
+            Trajectory(task, member, (Turn(reply, {"solved": 1.0}, (), True, "", ""),), Ending.SOLVED, 1.0)
+            for member, reply in enumerate(replies)
+        ]
+        groups.append(Group(task, tuple(members)))
+    log = tmp_path / "step_000000.parquet"
+    write_rollouts(log, 0, "train", groups, None, "lake")
+
+    def readings(name: str) -> dict[str, Metric]:
+        judge = model_judge(str(tmp_path / name), AuditSettings(), ThoughtTags("<think>", "</think>"), 0)
+        _, steps, faults = read(log)
+        assert faults.count == 0
+        asked = judge.with_ids(steps[0].groups, {})
+        return {metric.name: metric for metric in judge.measure(0, asked, True).metrics}
+
+    own, foreign = readings("model")["information/first_turn/mi"], readings("other")["information/first_turn/mi"]
+    assert own.value is not None
+    assert float(own.value) > 0.1, "a random model reads every picture otherwise"
+    assert foreign.value is None
+    assert "other does not read the pictures of this log as the model that sampled it does" in foreign.why

@@ -36,8 +36,9 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
     import torch
 
     from heedful.models.attention import refuse_unless_plain_causal
-    from heedful.models.folders import read_model, read_own_tokenizer
+    from heedful.models.folders import open_eyes, read_model, read_own_tokenizer
     from heedful.models.load import pick_device
+    from heedful.models.vision import vision_of
     from heedful.scorers.hf import HFScorer
     from heedful.scorers.judge import judge_name
 
@@ -48,12 +49,13 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
     read = read_own_tokenizer(source, _REMEDY)
     moved: Any = model
     moved.to(pick_device(settings.device))
+    open_eyes(model, read.tokenizer, source, _REMEDY)
     name = judge_name(str(Path(source).resolve()) if Path(source).exists() else source)
 
     def make_scorer(name: str) -> HFScorer:
         return HFScorer(model, name=name, max_tokens=settings.max_tokens)
 
-    return ModelJudge(make_scorer, read.tokenizer, name, tags, seed, note=read.note)
+    return ModelJudge(make_scorer, read.tokenizer, name, tags, seed, vision=vision_of(model), note=read.note)
 
 
 @contextmanager

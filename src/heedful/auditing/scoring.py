@@ -20,12 +20,14 @@ from heedful.diagnostics.grounding import grounding
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.measuring.grounded import grounding_metrics
 from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThoughts
+from heedful.storage.picture_columns import pictures_of
 from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from heedful.measuring.swapped import TokenScorer
+    from heedful.models.vision import Vision
 
 Ids = tuple[int, ...]
 Messages = Sequence[Mapping[str, str]]
@@ -53,6 +55,8 @@ class ModelJudge:
     seed: int
     retokenised: bool = False
     """Ids were made from text."""
+    vision: Vision | None = None
+    """Of a model that sees. Others read logs of text alone."""
     note: str = ""
     """How the tokenizer was read, where that must be said."""
     nats: float = 0.0
@@ -94,13 +98,18 @@ class ModelJudge:
         for turn in _first_turns(groups):
             prompt = turn.reply.prompt
             if prompt.ids and turn.reply.ids:
-                known = min(prompt.ids) >= 0 and max(prompt.ids) < vocabulary
-                return known and bool(decode(list(prompt.ids), skip_special_tokens=False) == prompt.text)
+                ids = prompt.ids if self.vision is None else self.vision.collapsed(prompt.ids)
+                known = min(ids) >= 0 and max(ids) < vocabulary
+                return known and bool(decode(list(ids), skip_special_tokens=False) == prompt.text)
         return False
 
     def with_ids(self, groups: Sequence[Group], messages: Mapping[str, Messages]) -> list[Group]:
         """The groups with ids and ranges of this model's tokenizer. A log that has its ids keeps them."""
-        if self.reads(groups):
+        pictures = pictures_of(groups).values()
+        if self.vision is not None:
+            for image in pictures:
+                self.vision.show(image)
+        if pictures or self.reads(groups):
             return list(groups)
         self.retokenised = True
         texts = _Texts(self.tokenizer, self.tags, messages, opened=_mostly_opened(groups, self.tags))
@@ -115,7 +124,9 @@ class ModelJudge:
         thoughts = first_turn_thoughts(groups, self.tags)
         temperatures = {trajectory.temperature for group in groups for trajectory in group.trajectories}
         why, scores = "", NO_SCORES
-        if len(temperatures) > 1:
+        if pictures_of(groups) and not self.reads(groups):
+            why = f"{self.name} does not read the pictures of this log as the model that sampled it does"
+        elif len(temperatures) > 1:
             why = f"sampled at several temperatures: {', '.join(f'{each:g}' for each in sorted(temperatures))}"
         elif thoughts.thoughts_M:
             why, scores = self._scores(thoughts, temperatures.pop())

@@ -27,9 +27,10 @@ from heedful.auditing.records import (
 )
 from heedful.auditing.values import integer, mapping, number, outcome_of, shown, text_of
 from heedful.configuration import listed
-from heedful.storage.picture_columns import IMAGES
+from heedful.envs.common.images import image_fault
+from heedful.storage.picture_columns import IMAGES, PICTURES
 from heedful.storage.rollouts import COLUMNS, environment_in
-from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
+from heedful.types import Ending, Image, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
 
 _IDENTITY = ("step", "split", "group", "task_id", "member")
 """Columns that are the same in all rows of an episode."""
@@ -51,7 +52,11 @@ class OwnRows:
     @property
     def columns(self) -> frozenset[str]:
         """The columns that are read. Log-probabilities, half of such a file, are not."""
-        return frozenset(COLUMNS) - {"logprobs", "effect"} | {IMAGES} | ({self.success} if self.success else set())
+        return (
+            frozenset(COLUMNS) - {"logprobs", "effect"}
+            | {IMAGES, PICTURES}
+            | ({self.success} if self.success else set())
+        )
 
     @staticmethod
     def fits(row: Row) -> bool:
@@ -72,39 +77,39 @@ class OwnRows:
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         held: list[Located] = []
+        pictures = _Pictures()
         before, several = faults.count, False
         for place, row in rows:
             if held and _begins_another(row, held[-1][1]):
-                yield from self._episode(held, faults, lost=several and faults.count > before)
+                yield from self._episode(held, faults, pictures, lost=several and faults.count > before)
                 held = []
+            pictures.add(place, row)
             if not held:
                 before = faults.count
             held.append((place, row))
             several = several or len(held) > 1
         if held:
-            yield from self._episode(held, faults, lost=several and faults.count > before)
+            yield from self._episode(held, faults, pictures, lost=several and faults.count > before)
 
-    def _episode(self, held: Sequence[Located], faults: Faults, lost: bool) -> Episodes:
+    def _episode(self, held: Sequence[Located], faults: Faults, pictures: _Pictures, lost: bool) -> Episodes:
         place = held[0][0]
         try:
             if lost:
                 raise Misfit("every turn of the episode that begins here", "a line left out in it or right after it")
-            episode = self._read(held)
+            episode = self._read(held, pictures)
         except Misfit as misfit:
             faults.add(place, misfit.expected, misfit.found)
         else:
             yield episode
 
-    def _read(self, held: Sequence[Located]) -> LoggedEpisode:
+    def _read(self, held: Sequence[Located], pictures: _Pictures) -> LoggedEpisode:
         (place, head), rows = held[0], [row for _, row in held]
         if not self.fits(head):
             raise Misfit("`new_prompt_text` and `reply_text`", f"columns {listed(head)}")
         numbers = [row.get("turn") for row in rows]
         if any(turn is not None for turn in numbers) and numbers not in ([0], list(range(1, len(rows) + 1))):
             raise Misfit("the turns of one episode, 1 and on, in order", f"turns {numbers}")
-        if any(row.get(IMAGES) for row in rows):
-            raise Misfit("prompts of text alone, since an audit cannot read pictures yet", f"pictures in `{IMAGES}`")
-        turns = () if numbers == [0] else tuple(_turn(row, self.hints) for row in rows)
+        turns = () if numbers == [0] else tuple(_turn(row, self.hints, pictures.of(row)) for row in rows)
         task = _task(head)
         outcome = self._outcome(head, turns)
         trajectory = Trajectory(
@@ -131,6 +136,33 @@ class OwnRows:
     def _temperature(self, head: Row) -> float:
         logged = number(head.get("temperature"), "temperature")
         return self.hints.temperature if logged is None else logged
+
+
+class _Pictures:
+    """The pictures of one file that were met so far. A file holds each once, in the first row that names it."""
+
+    def __init__(self) -> None:
+        self._file: object = None
+        self._known: dict[str, Image] = {}
+
+    def add(self, place: Location, row: Row) -> None:
+        """Remember the pictures of a row. What is no picture is told of by the rows that name it."""
+        if place.file != self._file:
+            self._file, self._known = place.file, {}
+        stored = row.get(PICTURES)
+        for held in stored if isinstance(stored, list) else ():
+            values: Any = held if isinstance(held, dict) else {}
+            image = Image(values.get("png"), values.get("width"), values.get("height"), values.get("alt") or "")
+            if not image_fault(image) and image.digest == values.get("digest"):
+                self._known[image.digest] = image
+
+    def of(self, row: Row) -> tuple[Image, ...]:
+        """The pictures that a row names. Raises Misfit for one that was not met."""
+        digests = _strings(row, IMAGES)
+        lost = [digest for digest in digests if digest not in self._known]
+        if lost:
+            raise Misfit(f"each picture that `{IMAGES}` names in `{PICTURES}`, there or earlier", f"none for {lost[0]}")
+        return tuple(self._known[digest] for digest in digests)
 
 
 def _begins_another(row: Row, previous: Row) -> bool:
@@ -177,11 +209,13 @@ def _verdict(head: Row) -> Verdict | None:
     return None if weight is None else Verdict(weight, str(head.get("reason")), number(head.get("spread"), "spread"))
 
 
-def _turn(row: Row, hints: Hints) -> Turn:
+def _turn(row: Row, hints: Hints, images: tuple[Image, ...]) -> Turn:
     rewards = _rewards(row)
     if row.get("reply_ids") is None or any(row.get(name) is None for name in _SPANS):
         prompt = text_of(row.get("new_prompt_text"), "new_prompt_text")
         turn = text_turn(prompt, text_of(row.get("reply_text"), "reply_text"), hints.tags, rewards)
+        if images:
+            raise Misfit("token ids beside the pictures of a prompt", "text alone")
         return Turn(turn.reply, rewards, _strings(row, "actions"), bool(row.get("valid", True)), "", "")
     ids = _integers(row, "reply_ids")
     thought, answer = (
@@ -190,11 +224,14 @@ def _turn(row: Row, hints: Hints) -> Turn:
     )
     if not 0 <= thought.start <= thought.end <= len(ids):
         raise Misfit(f"a thought within the {len(ids)} tokens of the reply", f"{thought.start} to {thought.end}")
-    prompt_ids, history = _integers(row, "new_prompt_ids"), integer(row.get("history") or 0, "history")
+    # The ids of pictures are negative.
+    prompt_ids = _integers(row, "new_prompt_ids", -_LARGEST_ID if images else 0)
+    history = integer(row.get("history") or 0, "history")
     if not 0 <= history <= len(prompt_ids):
         raise Misfit(f"a history within the {len(prompt_ids)} tokens of the prompt", str(history))
+    text = text_of(row.get("new_prompt_text"), "new_prompt_text")
     reply = Reply(
-        Prompt(text_of(row.get("new_prompt_text"), "new_prompt_text"), prompt_ids, bool(row.get("restarts")), history),
+        Prompt(text, prompt_ids, bool(row.get("restarts")), history, images),
         ids,
         text_of(row.get("reply_text"), "reply_text"),
         (),  # Log-probabilities are half of such a row's size and no metric reads them.
@@ -222,10 +259,10 @@ def _rewards(row: Row) -> dict[str, float]:
     return {str(name): math.nan if (of := number(value, name)) is None else of for name, value in named.items()}
 
 
-def _integers(row: Row, name: str) -> tuple[int, ...]:
+def _integers(row: Row, name: str, least: int = 0) -> tuple[int, ...]:
     values = _list(row, name)
-    if not all(type(value) is int and 0 <= value < _LARGEST_ID for value in values):
-        raise Misfit(f"token ids from 0 to {_LARGEST_ID - 1} in `{name}`", shown(values[:5]))
+    if not all(type(value) is int and least <= value < _LARGEST_ID for value in values):
+        raise Misfit(f"token ids from {least} to {_LARGEST_ID - 1} in `{name}`", shown(values[:5]))
     return tuple(values)
 
 

@@ -70,6 +70,18 @@ class Vision:
         """The picture as it stands in rows. Only pictures that were shown can be read."""
         return self.pictures.put(image)
 
+    def collapsed(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """The ids as the chat template wrote them: one placeholder for each picture. It can be decoded."""
+        found: list[int] = []
+        run: tuple[int, ...] = ()
+        for id in ids:
+            found.append(id)
+            if id < 0:
+                run = self.pictures.of(id).ids
+            if run and tuple(found[-len(run) :]) == run:
+                found[-len(run) :] = [self.placeholder]
+        return tuple(found)
+
     def freeze(self, frozen: bool = True) -> None:
         """Whether the tower's weights stay as they are in training."""
         for parameter in self.tower:
