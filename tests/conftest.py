@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from heedful.envs.toys.echo import Echo
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Environment
-from heedful.run import evaluation
+from heedful.run import evaluation, presets
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
 from heedful.seedlings.recipe import nano
 from heedful.training.optimizer_config import OptimizerConfig
@@ -47,6 +48,25 @@ def _own_cache(shared_cache: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEEDFUL_CACHE", str(shared_cache))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Runs of loaded models take all cores. Here their threads would wait for each other, in all later tests, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(presets, "physical_cores", lambda: 1)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_more() -> Iterator[None]:
+    """A test that sets more threads of torch names it as a fault of its own, and not of those after it."""
+    yield
+    torch = sys.modules.get("torch")
+    most = int(os.environ["OMP_NUM_THREADS"])
+    if torch is not None and torch.get_num_threads() > most:
+        torch.set_num_threads(most)
+        pytest.fail("this test leaves torch with more threads than it found: name --threads 1, or set it back")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -32,9 +32,9 @@ class Fault:
     """One failure of one request.
 
     `kind`: status (answer `status` with `body`), slow (answer after `seconds`), drip (a byte every `seconds`), cut
-    (close in the middle), refuse (close without an answer), garbage (no JSON), deep (JSON nested without end), restart
-    (lose the weights, then answer), version (answer as if sampled by the version `body`), span (answer as if the
-    weights had changed in the middle).
+    (close in the middle), refuse (close without an answer), garbage (no JSON), deep (JSON nested without end), large
+    (8 MiB of white space), line (`body` in place of HTTP), restart (lose the weights, then answer), version (answer as
+    if sampled by the version `body`), span (answer as if the weights had changed in the middle).
     """
 
     kind: str
@@ -121,6 +121,8 @@ class FakeServer(ThreadingHTTPServer):
         self.at_once = self.most_at_once = 0
         self.delay = 0.0
         self.adapters: dict[str, Any] = {}
+        self.listed: dict[str, Any] | None = None
+        """Name -> window, in place of the models that are there."""
         self.tokens: list[int] | None = None
         """The answer of /tokenize, which is not there without."""
         self.info: dict[str, Any] = {
@@ -205,6 +207,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._raw(b"<html>it works</html>")
         elif kind == "deep":
             self._raw(b"[" * 100_000)
+        elif kind == "large":
+            self._raw(b" " * 2**23)
+        elif kind == "line":
+            self.wfile.write(f"{fault.body}\r\n\r\n".encode())
+            self.close_connection = True
         elif kind == "refuse":
             self.close_connection = True
         elif kind == "cut":
@@ -260,9 +267,9 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/v1/chat/completions":
             return self._chat(body)
         if path == "/v1/models":
-            return 200, {
-                "data": [{"id": name, "max_model_len": server.window} for name in ("policy", *server.adapters)]
-            }
+            listed = dict.fromkeys(("policy", *server.adapters), server.window)
+            listed = listed if server.listed is None else server.listed
+            return 200, {"data": [{"id": name, "max_model_len": window} for name, window in listed.items()]}
         if path == "/health":
             return 200, None
         if path == "/tokenize" and server.tokens is not None:

@@ -18,12 +18,19 @@ def decoded(png: bytes) -> Pixels:
 
     try:
         with pillow.open(io.BytesIO(png), formats=("PNG",)) as file:
+            if file.size != _size_in_header(png):
+                raise ValueError(f"a second size, {file.size[0]} x {file.size[1]}")
             return file.convert("RGB")
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
         raise ValueError(
             f"Expected a picture in a PNG file that can be read, found {type(error).__name__}: {error}. "
             "`heedful check-env` finds where it is shown."
         ) from error
+
+
+def _size_in_header(png: bytes) -> tuple[int, int]:
+    """The size in the first chunk, by which a picture is admitted. Pillow takes that of a later one."""
+    return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
 
 
 def pixels_hash(pixels: Pixels) -> bytes:

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from mutations import damaged_bytes, damaged_json
+from server_answers import ANSWERS
 
 import heedful
 from auditing import foreign_logs
@@ -24,6 +25,7 @@ from heedful.auditing.files import rows_of
 from heedful.auditing.records import Faults
 from heedful.auditing.steps import StepStream
 from heedful.configuration import to_json
+from heedful.configuration.jsontext import parse_json
 from heedful.envs.common.wire import (
     WireError,
     decode,
@@ -82,6 +84,15 @@ def message(read: Callable[[Any], object]) -> Read:
     return lambda path: read(decode(path.read_bytes()))
 
 
+def answer(read: Callable[[Any], object]) -> Read:
+    """Read an answer of an inference server, whose NaN and infinities are no JSON."""
+
+    def refused(constant: str) -> float:
+        raise ValueError(f"{constant} is no number of JSON")
+
+    return lambda path: read(parse_json(path.read_bytes(), constant=refused))
+
+
 LOGS: dict[str, list[dict[str, Any]]] = {
     "verl": foreign_logs.verl_rows(1),
     "trl": foreign_logs.trl_rows(1),
@@ -126,6 +137,10 @@ def targets() -> dict[str, Target]:
             10_000,
             refusal=(WireError,),
         ),
+        **{
+            f"server: {name}": Target(json.dumps(good).encode(), damaged_json, answer(read), 4_000)
+            for name, (good, read) in ANSWERS.items()
+        },
     }
 
 

@@ -93,7 +93,7 @@ def test_the_missing_flag_is_named() -> None:
 def test_a_server_that_gives_no_whole_answer_in_time_is_asked_three_times(kind: str) -> None:
     with fake_server() as server:
         server.faults += [Fault(kind, seconds=0.3)] * 3
-        with pytest.raises(ServerUnreachable, match=r"no whole answer within 0\.1 s This was attempt 3"):
+        with pytest.raises(ServerUnreachable, match=r"no whole answer within 0\.1 s\. This was attempt 3"):
             ask(one(server, Limits(timeout=0.1, patience=5.0, pause=0.01)))
         assert len(server.bodies()) == 3
 
@@ -117,6 +117,17 @@ def test_an_answer_that_is_nested_without_end_is_no_json() -> None:
     with fake_server() as server:
         server.faults += [Fault("deep")] * 3
         with pytest.raises(ServerUnreachable, match="is no JSON"):
+            ask(one(server))
+
+
+def test_an_answer_that_is_larger_than_what_was_asked_for_is_not_read() -> None:
+    with fake_server() as server:
+        server.faults += [Fault("large")]
+        assert is_right(ask(one(server)))
+        server.faults += [Fault("large")] * 3
+        with pytest.raises(
+            ServerUnreachable, match=r"with too much: an answer of more than 4,218,880 bytes\. This was"
+        ):
             ask(one(server))
 
 
@@ -150,6 +161,13 @@ def test_retry_after_is_honoured_and_a_longer_one_than_the_patience_ends_the_req
         server.faults += [Fault("status", status=429, headers={"Retry-After": "3600"})]
         with pytest.raises(ServerUnreachable, match="asks to be left alone for 3600 s"):
             ask(one(server))
+
+
+@pytest.mark.parametrize("said", ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "nan", "-3", "soon", "\x1b[2J"])
+def test_a_retry_after_that_is_no_time_is_none(said: str) -> None:
+    with fake_server() as server:
+        server.faults += [Fault("status", status=429, headers={"Retry-After": said})]
+        assert is_right(ask(one(server)))
 
 
 def test_a_429_halves_the_requests_at_once_for_all_together_and_answers_raise_them_again() -> None:
@@ -278,6 +296,19 @@ def test_the_key_is_sent_and_appears_in_no_message(monkeypatch: pytest.MonkeyPat
         with pytest.raises(ServerRefused, match=r"wrong key Bearer \(the key\)") as caught:
             ask(one(server, key="zzz999"))
         assert "zzz999" not in str(caught.value)
+        # A sentence of the server that is cut in the middle of the key.
+        server.key, server.faults = "", [Fault("status", status=400, body=f"{'x' * 295}zzz999")]
+        with pytest.raises(ServerRefused) as caught:
+            ask(one(server, key="zzz999"))
+        assert "zzz" not in str(caught.value)
+        server.faults = [Fault("version", body="zzz999")] * 3
+        with pytest.raises(ServerUnreachable, match=r"\(the key\)") as lost:
+            ask(one(server, key="zzz999"), version="7")
+        assert "zzz999" not in str(lost.value)
+        server.faults = [Fault("line", body="zzz999 is the key")] * 9
+        with pytest.raises(ServerUnreachable, match=r"\(the key\) is the key") as lost:
+            ask(one(server, Limits(patience=0.001), key="zzz999"))
+        assert "zzz999" not in str(lost.value)
     monkeypatch.delenv("MY_KEY")
     with pytest.raises(ValueError, match="environment variable MY_KEY, found nothing"):
         read_key("MY_KEY")
@@ -288,7 +319,18 @@ def test_the_key_is_sent_and_appears_in_no_message(monkeypatch: pytest.MonkeyPat
     assert read_key("") == ""
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://a", "http://", "http://ada:pass@host:1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8000",
+        "ftp://a",
+        "http://",
+        "http://ada:pass@host:1",
+        "ftp://ada:pass@a",
+        "http://a:99999",
+        "http://[",
+    ],
+)
 def test_what_is_no_url_of_a_server_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="Expected the URL of") as caught:
         Client([url])

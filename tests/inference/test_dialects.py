@@ -82,12 +82,16 @@ def test_an_answer_of_vllm_is_read() -> None:
         (("choices", 0, "token_ids"), [5, True], "whole numbers"),
         (("choices", 0, "token_ids"), [5, -9], "whole numbers"),
         (("choices", 0, "token_ids"), [5, 8], "for other ids"),
+        (("choices", 0, "token_ids"), [5, 2**31], "whole numbers below"),
         (("choices", 0, "logprobs"), None, "logprobs.content"),
+        (("choices", 0, "logprobs"), [1, 2], "logprobs.content"),
         (("choices", 0, "logprobs", "content", 0, "logprob"), None, "numbers, found None"),
         (("choices", 0, "logprobs", "content", 0, "logprob"), "-1", "numbers"),
         (("choices", 0, "logprobs", "content", 0, "logprob"), 0.3, "at most 0"),
         (("choices", 0, "logprobs", "content", 0, "logprob"), -9999.0, "possible"),
         (("choices", 0, "logprobs", "content", 0, "logprob"), float("nan"), "numbers"),
+        (("choices", 0, "logprobs", "content", 0, "logprob"), 10**400, "at most 0"),
+        (("choices", 0, "logprobs", "content", 0, "logprob"), -(10**400), "possible"),
         (("choices", 0, "finish_reason"), "abort", "the server aborted"),
         (("choices", 0, "weight_versions"), [{"start": 0}], "a field version"),
     ],
@@ -166,3 +170,8 @@ def test_chat_sends_only_openais_own_fields_and_keeps_a_separate_reasoning_apart
 
 def test_model_names_are_read() -> None:
     assert models({"data": [{"id": "a"}, {"id": "b"}]}) == ("a", "b")
+
+
+def test_a_count_that_no_server_can_have_reached_is_unknown() -> None:
+    said = {"prompt_tokens": 10**400, "completion_tokens": -1, "prompt_tokens_details": ["a"]}
+    assert Vllm().drawn(ANSWER | {"usage": said}, 3).usage == Usage()

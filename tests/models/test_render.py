@@ -118,6 +118,15 @@ def test_appending_gives_the_ids_of_the_whole_conversation(template, ended, ordi
     assert renderer.context_ids(Conversation("k", messages)) == encode(tokenizer, whole(tokenizer, messages))
 
 
+def test_a_lone_surrogate_that_an_environment_shows_is_read_as_its_escape():
+    """No tokenizer takes one. A run would end in a TypeError."""
+    tokenizer = make_tokenizer(CHATML)
+    renderer = Renderer(tokenizer)
+    shown, escaped = ([Message("user", text)] for text in ("a \ud800 b", "a \\ud800 b"))
+    assert renderer.start(shown).ids == renderer.start(escaped).ids
+    assert renderer.glue(shown, ended=True).ids == renderer.glue(escaped, ended=True).ids
+
+
 def test_with_a_forced_tag_only_the_opening_is_added_to_the_whole_conversation():
     tokenizer = make_tokenizer(CHATML)
     renderer = Renderer(tokenizer)

@@ -331,3 +331,44 @@ def waits(thread: threading.Thread) -> bool:
     """Whether a thread is still there after a moment."""
     thread.join(5)
     return thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("listed", "sentence"),
+    [({}, "found no model"), ({"policy": 1}, "found one of 1"), ({"policy": -4}, ""), ({"policy": True}, "")],
+)
+def test_a_server_without_a_model_or_a_window_is_refused(loaded: Any, listed: dict[str, int], sentence: str) -> None:
+    """A window that is no size counts as not told."""
+    with served(loaded) as [server]:
+        server.listed = listed
+        if not sentence:
+            with opened([server], loaded[0]) as source:
+                assert source.metrics
+            return
+        with pytest.raises(ValueError, match=f"window of at least 8 tokens, {sentence}"), opened([server], loaded[0]):
+            pass
+
+
+@pytest.mark.parametrize("pushed", [False, True])
+def test_an_id_that_the_learner_does_not_have_is_refused(loaded: Any, pushed: bool) -> None:
+    """In a probe, and in a reply after probes that were right."""
+    model, renderer = loaded
+    vocabulary = model.config.vocab_size
+
+    class Beyond(ModelBrain):
+        on = not pushed
+
+        def __call__(self, ids: Any, sampling: dict[str, Any]) -> tuple[list[int], list[float]]:
+            found, logprobs = super().__call__(ids, sampling)
+            return ([*found[:-1], vocabulary] if self.on else found), logprobs
+
+    brain, sentence = Beyond(model), f"ids below {vocabulary:,}, the learner's vocabulary"
+    with fake_server(brain) as server:
+        if not pushed:
+            with pytest.raises(ServerUnreachable, match=sentence), opened([server], model):
+                pass
+            return
+        with opened([server], model) as source:
+            brain.on = True
+            with pytest.raises(ServerUnreachable, match=sentence):
+                episodes(source, renderer)

@@ -138,12 +138,30 @@ def test_any_number_between_zero_and_one_is_an_outcome(outcome: Any) -> None:
     assert type(trajectory.outcome) is float
 
 
-@pytest.mark.parametrize("rewards", [{"a": float("inf")}, {"a": float("nan")}, {"a": None}, {"a": 1.0, "b": "1"}])
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        {"a": float("inf")},
+        {"a": float("nan")},
+        {"a": None},
+        {"a": 1.0, "b": "1"},
+        {"a": 10**400},
+        {"a": np.float32("inf")},
+    ],
+)
 def test_a_reward_that_is_no_finite_number_is_an_error(rewards: Mapping[str, Any]) -> None:
     trajectory = play([OK, Step(Observation("more"), rewards)])
     assert trajectory.ending is Ending.ERROR
     assert "expected a finite number" in trajectory.error
     assert len(trajectory.turns) == 1
+
+
+@pytest.mark.parametrize("progress", [float("nan"), float("-inf"), 10**400, "half"])
+def test_a_progress_that_is_no_finite_number_is_an_error(progress: Any) -> None:
+    """No file could hold it, so it would end the whole run."""
+    trajectory = play([OK, Step(Observation("more"), {}, progress=progress)])
+    assert trajectory.ending is Ending.ERROR
+    assert "expected a finite number or None" in trajectory.error
 
 
 def test_rewards_of_numpy_become_plain_numbers() -> None:

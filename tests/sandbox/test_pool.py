@@ -66,7 +66,12 @@ def test_infinite_numbers_pass(sandbox: Sandbox) -> None:
     assert repr(sandbox.call("def f(x): return [x, -x, x - x]", "f", [float("inf")]).value()) == "[inf, -inf, nan]"
 
 
-@pytest.mark.parametrize("line", [b"", b"{}", b'{"a": 1}', b'{"tuple": 3}', b"[" * 10**5, b"1" * 10**5, b"\xff", b"no"])
+BEYOND = b'{"complex": [1%s, 0]}' % (b"0" * 400)
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{}", b'{"a": 1}', b'{"tuple": 3}', b"[" * 10**5, b"1" * 10**5, b"\xff", b"no", BEYOND]
+)
 def test_a_line_that_holds_no_value_is_refused_whatever_it_is(line: bytes) -> None:
     with pytest.raises(NotPlain):
         decode_value(line)

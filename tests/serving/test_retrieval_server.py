@@ -203,6 +203,7 @@ def test_a_refusal_is_not_repeated_and_gives_no_advice_on_models(service: Retrie
         (read_search_r1, {"result": [[3]]}),
         (read_search_r1, {"result": [[{"document": {"contents": "x"}}]]}),
         (read_search_r1, {"result": [[{"document": {"contents": "x"}, "score": float("nan")}]]}),
+        (read_search_r1, {"result": [[{"document": {"contents": "x"}, "score": 10**400}]]}),
         (read_search_r1, {"result": [[{"document": {}, "score": 1}]]}),
         (read_ragen, {"result": []}),
         (read_ragen, {"results": [{"content": 3, "score": 1}]}),

@@ -39,6 +39,7 @@ def test_equal_groups_give_equal_bytes(tmp_path: Path) -> None:
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _reals = st.floats(allow_nan=False)
 _ids = st.lists(st.integers(0, 2**31 - 1), max_size=5).map(tuple)
+_spans = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda ends: Span(min(ends), max(ends)))
 _turns = st.builds(
     Turn,
     reply=st.builds(
@@ -48,8 +49,8 @@ _turns = st.builds(
         text=_texts,
         logprobs=st.lists(_reals, max_size=5).map(tuple),
         entropies=st.lists(_reals, max_size=5).map(tuple),
-        thought=st.builds(Span, st.integers(0, 9), st.integers(0, 9)),
-        answer=st.builds(Span, st.integers(0, 9), st.integers(0, 9)),
+        thought=_spans,
+        answer=_spans,
         closed=st.booleans(),
         cut=st.booleans(),
     ),

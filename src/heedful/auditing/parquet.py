@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from heedful.auditing.records import Faults, Location, Row, Tell, shortened
 from heedful.configuration.open_files import refuse_pipes
+from heedful.storage.parquet_sizes import MOST_EXPANSION, budget_of, declared_bytes, text_leaves, value_bytes
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,11 +24,8 @@ if TYPE_CHECKING:
 BATCH_ROWS = 64
 LONGEST_ROW = 64 * 2**20
 """Bytes. A larger row is left out, and no batch of rows takes more."""
-MOST_EXPANSION = 1000
-"""Bytes of rows for each byte of the file. Real logs, with each prompt repeated for its group, stay below 200."""
 _BUFFER = 2**20
 _BYTES_PER_ROW = 64
-_NUMBER = 8
 _DAMAGE = "rows that can be read"
 
 
@@ -63,10 +61,10 @@ def parquet_rows(
     with open_parquet(file) as opened:
         chosen = _Columns.of(opened, columns)
     size = file.stat().st_size
-    budget = max(LONGEST_ROW, MOST_EXPANSION * size)
+    budget = budget_of(size, LONGEST_ROW)
     with open_parquet(file, chosen.texts) as table:
         total, number = max(1, table.metadata.num_rows), 0
-        if (declared := chosen.declared(table.metadata)) > budget:
+        if (declared := declared_bytes(table.metadata, chosen.names)) > budget:
             _refuse(faults, Location(file, 0), size, declared)
             return
         for group in range(table.num_row_groups):
@@ -74,7 +72,7 @@ def parquet_rows(
             try:
                 for batch in table.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(chosen.names)):
                     tell(size * (number + len(batch)) // total - size * number // total)
-                    sizes = sum((_sizes(column) for column in batch.columns), np.full(len(batch), _BYTES_PER_ROW))
+                    sizes = sum((value_bytes(column) for column in batch.columns), np.full(len(batch), _BYTES_PER_ROW))
                     budget -= int(sizes.sum())
                     if budget < 0:
                         _refuse(faults, Location(file, number + 1), size, None)
@@ -110,37 +108,7 @@ class _Columns:
             if not (pyarrow.types.is_temporal(field.type) or pyarrow.types.is_binary(field.type))
         ]
         names = tuple(dict.fromkeys(name for name in there if wanted is None or name in wanted))
-        leaves = [table.schema.column(place) for place in range(len(table.schema.names))]
-        texts = [
-            leaf.path
-            for place, leaf in enumerate(leaves)
-            if leaf.logical_type.type == "STRING" and _within(leaf.path, names) and _repeats(table.metadata, place)
-        ]
-        return cls(names, tuple(texts))
-
-    def declared(self, metadata: pyarrow.parquet.FileMetaData) -> int:
-        """Bytes of these columns when unpacked, as far as the file's own figures show it."""
-        size = 0
-        for group in (metadata.row_group(place) for place in range(metadata.num_row_groups)):
-            for chunk in (group.column(place) for place in range(group.num_columns)):
-                if _within(chunk.path_in_schema, self.names):
-                    number = 0 if chunk.physical_type == "BYTE_ARRAY" else _NUMBER * chunk.num_values
-                    size += max(chunk.total_uncompressed_size, number)
-        return size
-
-
-def _repeats(metadata: pyarrow.parquet.FileMetaData, place: int) -> bool:
-    """Whether a column is a small dictionary that its rows repeat. A large one would fill memory with its own texts."""
-    chunks = [metadata.row_group(group).column(place) for group in range(metadata.num_row_groups)]
-    return all(
-        chunk.total_uncompressed_size <= LONGEST_ROW and any("DICTIONARY" in name for name in chunk.encodings)
-        for chunk in chunks
-    )
-
-
-def _within(path: str, names: Collection[str]) -> bool:
-    parts = path.split(".")
-    return any(".".join(parts[:most]) in names for most in range(1, len(parts) + 1))
+        return cls(names, text_leaves(table, names))
 
 
 def _rows_of_batch(
@@ -190,29 +158,3 @@ def _value(column: pyarrow.Array, place: int) -> Any:
         return column[place].as_py()
     except (ValueError, OverflowError, LookupError, NotImplementedError) as error:
         return _Unreadable(f"{type(error).__name__}: {shortened(str(error))}")
-
-
-def _sizes(column: pyarrow.Array) -> npt.NDArray[np.int64]:
-    """Bytes of each value, without making it."""
-    import pyarrow
-    import pyarrow.compute
-    from pyarrow import types
-
-    kind = column.type
-    if types.is_dictionary(kind):
-        of_each = _sizes(column.dictionary)
-        places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        return of_each[places] if len(of_each) else np.zeros(len(column), dtype=np.int64)
-    if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
-        lengths = pyarrow.compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-        return np.asarray(lengths, dtype=np.int64) + _NUMBER
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
-        # Only these carry offsets into shared values, whose sizes are summed from one offset to the next.
-        items = (column.keys, column.items) if types.is_map(kind) else (column.values,)
-        sizes = sum((_sizes(part) for part in items), np.zeros(len(items[0]), dtype=np.int64))
-        ends = np.concatenate(([0], np.cumsum(sizes)))
-        offsets = column.offsets.to_numpy(zero_copy_only=False)
-        return np.asarray(ends[offsets[1:]] - ends[offsets[:-1]] + _NUMBER, dtype=np.int64)
-    if types.is_struct(kind):
-        return sum((_sizes(field) for field in column.flatten()), np.full(len(column), _NUMBER))
-    return np.full(len(column), _NUMBER * max(1, column.nbytes // _NUMBER // max(1, len(column))))

@@ -65,6 +65,14 @@ def _takes_joiners(character: str) -> bool:
     return character > "\u0590" and unicodedata.category(character) in ("Lo", "Mn", "Mc", "So", "Sk")
 
 
+def encodable(text: str) -> str:
+    """Text with lone surrogates, which UTF-8 cannot encode, as backslash escapes. Other text is unchanged.
+
+    An environment may show such a text. Tokenizers and files take none.
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def listed(names: Iterable[object], most: int = MOST_NAMES) -> str:
     """Names with commas between them, a long list cut with the number of the others."""
     names = list(names)

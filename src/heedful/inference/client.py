@@ -150,7 +150,8 @@ class Client:
                     raise
                 failure = Failed("stale", str(error))
             except OtherWeights as error:
-                failure = Failed("stale", f"the server at {server.url} answered with other weights: {error}")
+                said = server.connections.without_key(str(error))
+                failure = Failed("stale", f"the server at {server.url} answered with other weights: {said}")
             except ForeignAnswer as error:
                 failure = self._foreign(server, call, error)
             finally:
@@ -258,7 +259,7 @@ class Client:
         if failure.kind not in ("away", "busy") and tries.kinds[failure.kind] > _REPEATS:
             shared = " Two runs seem to share the server: give each run its own." if failure.kind == "stale" else ""
             attempt = tries.kinds[failure.kind]
-            raise ServerUnreachable(f"{failure} This was attempt {attempt} of one request.{shared}")
+            raise ServerUnreachable(f"{str(failure).rstrip('.')}. This was attempt {attempt} of one request.{shared}")
 
     def _wait(self, tries: _Tries, failure: Failed) -> None:
         """Pause before the next attempt. Raises ServerUnreachable when the patience is over."""
@@ -307,7 +308,8 @@ class Client:
                     self._changed.notify_all()
 
     def _foreign(self, server: Server, call: Call, error: ForeignAnswer) -> Failed:
-        return Failed("garbled", f"the server at {server.url} answered {call.path} in another form: {error}")
+        said = server.connections.without_key(str(error))
+        return Failed("garbled", f"the server at {server.url} answered {call.path} in another form: {said}")
 
     def _check_open(self) -> None:
         if self._closing.is_set():

@@ -21,8 +21,10 @@ from urllib.parse import urlsplit
 from heedful.configuration.jsontext import parse_json
 from heedful.inference.dialects import Call, Tree
 
-LARGEST_ANSWER = 2**28
-"""Bytes. An answer of 100,000 tokens with their log-probabilities has about 2^24."""
+_ANSWER = 4 * 2**20
+"""Bytes of an answer beside its tokens. As objects of Python, JSON takes up to 20 times its bytes."""
+_ANSWER_PER_TOKEN = 4096
+"""Bytes of the id, the text, the bytes and the log-probability of a token. vLLM writes about 200."""
 
 Kind = Literal["away", "busy", "slow", "dead", "stale", "garbled"]
 """away: refused, reset, or a gateway's 502 to 504. busy: 429. slow: no whole answer in time. dead: the server says that
@@ -56,6 +58,10 @@ class Failed(ServerUnreachable):
         """Seconds that the server asks to be left alone."""
 
 
+class _TooLarge(Exception):
+    """An answer that is larger than what was asked for can be."""
+
+
 class Connections:
     """The connections to one server. Safe for several threads, and for `close` from any of them.
 
@@ -63,9 +69,15 @@ class Connections:
     """
 
     def __init__(self, url: str, key: str = "") -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"Expected the URL of an inference server, such as http://127.0.0.1:8000, found {url!r}.")
+        try:
+            parts = urlsplit(url)
+            known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # of a port or an address that is none
+            known = False
+        if not known:
+            raise ValueError(
+                f"Expected the URL of an inference server, such as http://127.0.0.1:8000, found {_shown(url)}."
+            )
         if parts.username or parts.password:
             raise ValueError(
                 f"Expected the URL of {parts.hostname} without a user or a password, since URLs are written into files "
@@ -96,6 +108,9 @@ class Connections:
             except TimeoutError:
                 self._drop(connection)
                 raise Failed("slow", f"the server at {self.url} gave no whole answer within {timeout:g} s") from None
+            except _TooLarge as error:
+                self._drop(connection)
+                raise Failed("garbled", self._sentence(f"answered {call.path} with too much", error)) from None
             except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
                 # A connection that `close` has shut down in another thread fails with one of the last two.
                 self._drop(connection)
@@ -121,9 +136,10 @@ class Connections:
         connection.response_class = _timed_response(deadline)
         connection.request(call.method, self._parts.path.rstrip("/") + call.path, body, self._headers)
         response = connection.getresponse()
-        answer = response.read(LARGEST_ANSWER + 1)
-        if len(answer) > LARGEST_ANSWER:
-            raise http.client.HTTPException(f"an answer of more than {LARGEST_ANSWER:,} bytes")
+        largest = _ANSWER + _ANSWER_PER_TOKEN * call.tokens
+        answer = response.read(largest + 1)
+        if len(answer) > largest:
+            raise _TooLarge(f"an answer of more than {largest:,} bytes")
         if response.will_close:
             self._drop(connection)
         else:
@@ -164,12 +180,15 @@ class Connections:
             tree = parse_json(answer)
             found = tree.get("error") or tree.get("detail") or tree.get("message") if isinstance(tree, dict) else None
             text = str(found.get("message", found) if isinstance(found, dict) else found or text)
-        text = " ".join(text.split())[:300]
-        return text.replace(self._key, "(the key)") if self._key else text
+        return self.without_key(" ".join(text.split()))[:300]
 
     def _sentence(self, what: str, error: Exception) -> str:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return f"the server at {self.url} {what}: {reason}"
+        return f"the server at {self.url} {what}: {' '.join(self.without_key(reason).split())}"
+
+    def without_key(self, text: str) -> str:
+        """Words of the server, which may repeat the key."""
+        return text.replace(self._key, "(the key)") if self._key else text
 
     def _take(self) -> http.client.HTTPConnection | None:
         try:
@@ -237,13 +256,17 @@ def _timed_response(deadline: float) -> type[http.client.HTTPResponse]:
     return TimedResponse
 
 
+def _shown(url: str) -> str:
+    return repr(url) if "@" not in url else "one with a user or a password"
+
+
 def _seconds(retry_after: str) -> float:
     """The seconds of a Retry-After header: a number, or a date. 0 for none, or for what is neither."""
     if not retry_after:
         return 0.0
     with contextlib.suppress(ValueError):
         return max(0.0, float(retry_after))
-    with contextlib.suppress(ValueError, TypeError):
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
         return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
     return 0.0
 

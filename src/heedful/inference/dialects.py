@@ -8,9 +8,8 @@ Read from the sources of vLLM 0.32.0, and run against it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 Tree: TypeAlias = Any
@@ -22,6 +21,9 @@ _IMPOSSIBLE = -9999.0
 _ROUNDED_UP = 1e-4
 """A log-probability may be above 0 by this much, from rounding."""
 
+_MOST_IDS = 2**31
+"""Token ids fit 32 bits, and so do counts of tokens."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -31,6 +33,8 @@ class Call:
     body: Mapping[str, Tree] | None = None
     plain: bool = False
     """The answer is a sentence instead of JSON."""
+    tokens: int = 0
+    """Most tokens that the answer may tell of."""
 
     @property
     def method(self) -> str:
@@ -147,8 +151,7 @@ class Vllm:
         """Raises ForeignAnswer."""
         choice = _choice(tree)
         ids = _ids(choice.get("token_ids"), "token_ids", most)
-        content = (choice.get("logprobs") or {}).get("content")
-        entries = _list(content, "logprobs.content")
+        entries = _list(given(choice, "logprobs", "content"), "logprobs.content")
         said = tuple(_field(entry, "token_id") for entry in entries)
         if said != ids:
             _foreign(f"a log-probability for each of the {len(ids)} sampled ids", f"{len(said)} for other ids")
@@ -171,7 +174,7 @@ class OpenAITokens:
     def draw(self, ids: Sequence[int], draw: Draw, model: str) -> Call:
         salt = {"cache_salt": draw.salt} if draw.salt else {}
         body = {"model": model, "prompt": list(ids), "return_token_ids": True, **_common(draw), **salt}
-        return Call("/v1/completions", body)
+        return Call("/v1/completions", body, tokens=len(ids) + draw.most)
 
     def drawn(self, tree: Tree, most: int) -> Drawn:
         """Raises ForeignAnswer."""
@@ -182,14 +185,14 @@ class OpenAITokens:
                 "none: this server returns text alone. Leave the tokenizer out, so that text is evaluated",
             )
         ids = _ids(choice["token_ids"], "token_ids", most)
-        values = _list((choice.get("logprobs") or {}).get("token_logprobs"), "logprobs.token_logprobs")
+        values = _list(given(choice, "logprobs", "token_logprobs"), "logprobs.token_logprobs")
         if len(values) != len(ids):
             _foreign(f"a log-probability for each of the {len(ids)} sampled ids", str(len(values)))
         return Drawn(ids, _logprobs(values), (), _usage(tree))
 
     def score(self, ids: Sequence[int], model: str, temperature: float = 1.0, salt: str = "") -> Call:
-        body = dict(self.draw(ids, Draw(temperature, False, 1, 0, (), salt), model).body or {})
-        return Call("/v1/completions", body | {"prompt_logprobs": 0})
+        call = self.draw(ids, Draw(temperature, False, 1, 0, (), salt), model)
+        return replace(call, body={**(call.body or {}), "prompt_logprobs": 0})
 
     def scored(self, tree: Tree, ids: Sequence[int]) -> tuple[float, ...]:
         """Raises ForeignAnswer."""
@@ -212,7 +215,7 @@ class OpenAIText:
             "seed": draw.seed % 2**31,
             "max_tokens": draw.most,
         }
-        return Call("/v1/chat/completions", body)
+        return Call("/v1/chat/completions", body, tokens=draw.most)
 
     def written(self, tree: Tree) -> Written:
         """Raises ForeignAnswer."""
@@ -240,7 +243,8 @@ WEIGHT_INFO = Call("/weight_info")
 
 def _generate(ids: Sequence[int], sampling: Mapping[str, Tree], model: str, salt: str) -> Call:
     body = {"model": model, "token_ids": list(ids), "sampling_params": sampling}
-    return Call("/inference/v1/generate", body | ({"cache_salt": salt} if salt else {}))
+    salted = body | ({"cache_salt": salt} if salt else {})
+    return Call("/inference/v1/generate", salted, tokens=len(ids) + int(sampling["max_tokens"]))
 
 
 def _choice(tree: Tree) -> dict[str, Tree]:
@@ -270,20 +274,19 @@ def _usage(tree: Tree) -> Usage:
     said = tree.get("usage")
     if not isinstance(said, dict):
         return Usage()
-    details = said.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    cached = given(said, "prompt_tokens_details", "cached_tokens")
     counts = (said.get("prompt_tokens"), said.get("completion_tokens"), cached)
     return Usage(*(count if _is_count(count) else None for count in counts))
 
 
 def _is_count(value: Tree) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_IDS
 
 
 def _ids(value: Tree, name: str, most: int) -> tuple[int, ...]:
     ids = _list(value, name)
     if not all(map(_is_count, ids)):
-        _foreign(f"{name} of whole numbers", repr(ids)[:80])
+        _foreign(f"{name} of whole numbers below 2^31", repr(ids)[:80])
     if not 1 <= len(ids) <= most:
         _foreign(f"1 to {most} {name}", str(len(ids)))
     return tuple(ids)
@@ -292,10 +295,10 @@ def _ids(value: Tree, name: str, most: int) -> tuple[int, ...]:
 def _logprobs(values: Any) -> tuple[float, ...]:
     found = []
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
             _foreign("log-probabilities that are numbers", repr(value)[:80])
         if value > _ROUNDED_UP or value <= _IMPOSSIBLE:
-            _foreign("log-probabilities of at most 0 that were possible", repr(value))
+            _foreign("log-probabilities of at most 0 that were possible", repr(value)[:80])
         found.append(min(float(value), 0.0))
     return tuple(found)
 
@@ -304,6 +307,13 @@ def _list(value: Tree, name: str) -> list[Tree]:
     if not isinstance(value, list):
         _foreign(f"a list {name}", repr(value)[:80])
     return list(value)
+
+
+def given(tree: Tree, *path: str) -> Tree:
+    """What lies at the end of a path of names. `None` where the path ends earlier."""
+    for name in path:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree
 
 
 def _field(tree: Tree, name: str) -> Tree:

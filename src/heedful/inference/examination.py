@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from heedful.inference.client import Client, Server
 from heedful.inference.connection import Failed, ServerRefused
-from heedful.inference.dialects import MODELS, SERVER_INFO, VERSION, Call, Draw, Tree, Vllm
+from heedful.inference.dialects import MODELS, SERVER_INFO, VERSION, Call, Draw, Tree, Vllm, given
 
 TESTED = "0.32."
 """The release of vLLM that heedful was run against. Its RL interface changes between minor versions."""
@@ -166,7 +166,7 @@ def windows_in(listed: Tree) -> dict[str, int | None]:
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, dict) and isinstance(row.get("id"), str):
             window = row.get("max_model_len")
-            found[row["id"]] = window if isinstance(window, int) else None
+            found[row["id"]] = window if type(window) is int and window > 0 else None
     return found
 
 
@@ -176,24 +176,18 @@ def settings_in(info: Tree) -> dict[str, Any]:
     tree = info if isinstance(info, dict) else {}
     config, environment = tree.get("vllm_config"), tree.get("vllm_env")
     return {
-        "dtype": str(_at(config, "model_config", "dtype") or "").removeprefix("torch."),
-        "logprobs_mode": _at(config, "model_config", "logprobs_mode"),
-        "generation_config": _at(config, "model_config", "generation_config"),
-        "window": _at(config, "model_config", "max_model_len"),
-        "prefix_caching": _at(config, "cache_config", "enable_prefix_caching"),
-        "chunked_prefill": _at(config, "scheduler_config", "enable_chunked_prefill"),
-        "device": str(_at(config, "device_config", "device_type") or _at(config, "device_config", "device") or ""),
-        "worker_extension": _at(config, "parallel_config", "worker_extension_cls") or "",
-        "transfer_backend": _at(config, "weight_transfer_config", "backend") or "",
-        "lora": _at(config, "lora_config") is not None,
-        "lora_updating": bool(_at(environment, "VLLM_ALLOW_RUNTIME_LORA_UPDATING")),
+        "dtype": str(given(config, "model_config", "dtype") or "").removeprefix("torch."),
+        "logprobs_mode": given(config, "model_config", "logprobs_mode"),
+        "generation_config": given(config, "model_config", "generation_config"),
+        "window": given(config, "model_config", "max_model_len"),
+        "prefix_caching": given(config, "cache_config", "enable_prefix_caching"),
+        "chunked_prefill": given(config, "scheduler_config", "enable_chunked_prefill"),
+        "device": str(given(config, "device_config", "device_type") or given(config, "device_config", "device") or ""),
+        "worker_extension": given(config, "parallel_config", "worker_extension_cls") or "",
+        "transfer_backend": given(config, "weight_transfer_config", "backend") or "",
+        "lora": given(config, "lora_config") is not None,
+        "lora_updating": bool(given(environment, "VLLM_ALLOW_RUNTIME_LORA_UPDATING")),
     }
-
-
-def _at(tree: Tree, *path: str) -> Any:
-    for name in path:
-        tree = tree.get(name) if isinstance(tree, dict) else None
-    return tree
 
 
 def _answer(client: Client, server: Server, call: Call) -> Tree:

@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
+from heedful.configuration.foreign_text import encodable
 from heedful.models.replies import ReplyParser, Tags
 from heedful.models.sight import Sight, parts, with_pictures
 from heedful.models.tool_templates import ResultRole, examine_tools
@@ -372,15 +373,13 @@ class Renderer:
             ) from error
 
     def _encode(self, text: str, images: Sequence[Image] = ()) -> tuple[int, ...]:
+        text = encodable(text)
         ids = tuple(self.tokenizer(text, add_special_tokens=False).input_ids)
         return ids if self.sight is None else with_pictures(ids, images, self.sight, text)
 
     def _decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
-        return str(
-            self.tokenizer.decode(
-                list(ids), skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
-            )
-        )
+        named = {"skip_special_tokens": skip_special_tokens, "clean_up_tokenization_spaces": False}
+        return str(self.tokenizer.decode(list(ids), **named))
 
 
 def _images(shown: Sequence[Text] | Sequence[Message] | Sequence[Prompt]) -> tuple[Image, ...]:

@@ -157,7 +157,7 @@ def choose_checkpoint(folder: RunFolder, config: TrainConfig, choice: str) -> tu
         return steps[-1], ()
     if choice == "best":
         return _best(folder, config, steps)
-    if not choice.isdigit() or int(choice) not in steps:
+    if not choice.isdecimal() or int(choice) not in steps:
         kept = ", ".join(map(str, steps))
         raise ValueError(
             f"Expected --checkpoint last, best or one of the steps kept in {folder.path} ({kept}), found {choice!r}. "
@@ -191,7 +191,7 @@ def _best(folder: RunFolder, config: TrainConfig, steps: list[int]) -> tuple[int
 
 def _step_named(path: Path) -> int:
     step = path.name.removeprefix("step_")
-    if not step.isdigit():
+    if not step.isdecimal():
         raise ValueError(f"Expected a checkpoint folder such as checkpoints/step_000020, found {path}.")
     return int(step)
 

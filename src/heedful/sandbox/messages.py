@@ -112,7 +112,7 @@ def from_plain(data: Any) -> Any:
     tag = next(iter(data))
     try:
         return _TAGS[tag](data[tag])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise NotPlain(f"a value that cannot be read: {type(error).__name__}") from None
 
 

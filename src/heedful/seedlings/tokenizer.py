@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from heedful.configuration.foreign_text import encodable
+
 PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"
 
 CHAT_TEMPLATE = (
@@ -45,7 +47,7 @@ def grow_tokenizer(texts: Iterable[str], vocabulary: int, context: int, tags: It
     specials = [PAD, END, SYSTEM, USER, ASSISTANT]
     plain = list(tags)
     tokenizer.train_from_iterator(
-        texts,
+        map(encodable, texts),
         trainers.BpeTrainer(
             vocab_size=vocabulary - len(plain),
             special_tokens=specials,

@@ -36,7 +36,8 @@ def add_files(rows: Sequence[dict[str, Any]], pictures: Mapping[str, Image]) -> 
 def find_pictures(rows: Sequence[dict[str, Any]], path: str) -> None:
     """Put pictures in the place of their digests. Raises ValueError for one that the file lacks."""
     files = [file for row in rows for file in row.get(PICTURES) or ()]
-    known = {file["digest"]: Image(file["png"], file["width"], file["height"], file["alt"]) for file in files}
+    whole = [file for file in files if file is not None and None not in file.values()]
+    known = {file["digest"]: Image(file["png"], file["width"], file["height"], file["alt"]) for file in whole}
     for row in rows:
         digests = row.get(IMAGES) or ()
         lost = [digest for digest in digests if digest not in known or known[digest].digest != digest]

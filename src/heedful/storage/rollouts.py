@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.configuration.open_files import open_file
+from heedful.configuration.foreign_text import encodable
+from heedful.storage.column_types import arrow_types, read_table
 from heedful.storage.files import write_whole
 from heedful.storage.picture_columns import IMAGES, add_files, find_pictures, picture_columns, pictures_of
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
@@ -166,21 +167,12 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
     read.
 
     Raises:
-        ValueError: the file is missing, damaged, of another version, or not a rollout file, or it lacks a picture.
+        ValueError: the file is missing, damaged, far larger when unpacked, of another version, not a rollout file, or
+            it lacks a picture.
     """
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with open_file(Path(path)) as stream:
-            asked = None if replies else [name for name in COLUMNS if name not in _OF_THE_REPLY]
-            table = pyarrow.parquet.read_table(stream, columns=asked)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise ValueError(
-            f"Expected a rollout file (parquet) at {path}, found one that cannot be read: {error}. "
-            "Delete it, or restore it from a copy. The other steps of the run do not need it."
-        ) from error
-    missing = [name for name in asked or COLUMNS if name not in table.column_names and name not in _ADDED]
+    asked = {name: kind for name, kind in COLUMNS.items() if replies or name not in _OF_THE_REPLY}
+    table = read_table(Path(path), asked, pictures=replies)
+    missing = [name for name in asked if name not in table.column_names and name not in _ADDED]
     if missing:
         raise ValueError(
             f"Expected the columns of docs/formats.md in {path}, found none named {', '.join(missing)}. "
@@ -284,45 +276,27 @@ def _written(row: _Place, held: str) -> Any:
         value = getattr(value, name)
     match value:
         case str():
-            return _storable(value)
+            return encodable(value)
         case Sequence():
-            return [_storable(item) if isinstance(item, str) else item for item in value]
+            return [encodable(item) if isinstance(item, str) else item for item in value]
         case Mapping():
-            return {_storable(name): each for name, each in value.items()}
+            return {encodable(name): each for name, each in value.items()}
     return value
-
-
-def _storable(text: str) -> str:
-    """Text with lone surrogates, which UTF-8 cannot encode, as backslash escapes. Other text is unchanged."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _schema(rollouts: Rollouts, pictures: bool) -> pyarrow.Schema:
     """The columns, with key-value metadata that the rows of an empty step could not give."""
     import pyarrow
 
-    kinds = {
-        "text": pyarrow.string(),
-        "int32": pyarrow.int32(),
-        "int64": pyarrow.int64(),
-        "float64": pyarrow.float64(),
-        "bool": pyarrow.bool_(),
-        "texts": pyarrow.list_(pyarrow.string()),
-        "int32s": pyarrow.list_(pyarrow.int32()),
-        "float64s": pyarrow.list_(pyarrow.float64()),
-        "text to float64": pyarrow.map_(pyarrow.string(), pyarrow.float64()),
-    }
     of_file = {
         "heedful.schema_version": str(SCHEMA_VERSION),
         "heedful.step": str(rollouts.step),
         "heedful.split": rollouts.split,
-        "heedful.environment": _storable(rollouts.environment),
+        "heedful.environment": encodable(rollouts.environment),
         "heedful.filtered": str(rollouts.verdicts is not None),
     }
-    columns = [(name, kinds[kind]) for name, kind in COLUMNS.items()]
-    if pictures:
-        columns += picture_columns()
-    return pyarrow.schema(columns, metadata=of_file)
+    columns = arrow_types(COLUMNS) | (dict(picture_columns()) if pictures else {})
+    return pyarrow.schema(list(columns.items()), metadata=of_file)
 
 
 def _rollouts(rows: Sequence[Row], of_file: Mapping[bytes, bytes], path: str) -> Rollouts:
@@ -349,6 +323,7 @@ def _group(number: int, rows: Sequence[Row]) -> tuple[Group, Verdict | None]:
     head = rows[0]
     if head["group"] != number:
         raise ValueError(f"group {head['group']} where group {number} should begin")
+    _check_values(head, "group")
     named = environment_in(head["task_id"]) or head["environment"]
     task = Task(head["task_id"], head["task_seed"], head["split"], tuple(head["task_tags"]), named)
     trajectories = tuple(
@@ -360,9 +335,11 @@ def _group(number: int, rows: Sequence[Row]) -> tuple[Group, Verdict | None]:
 
 def _trajectory(task: Task, rows: Sequence[Row]) -> Trajectory:
     head = rows[0]
+    _check_values(head, "trajectory")
     turns = tuple(_turn(row) for row in rows if row["turn"] > 0)
     if [row["turn"] for row in rows] != (list(range(1, len(turns) + 1)) or [0]):
-        raise ValueError(f"turns {[row['turn'] for row in rows]} of member {head['member']} of group {head['group']}")
+        turns_found = str([row["turn"] for row in rows])[:200]
+        raise ValueError(f"turns {turns_found} of member {head['member']} of group {head['group']}")
     return Trajectory(
         task,
         head["member"],
@@ -376,7 +353,21 @@ def _trajectory(task: Task, rows: Sequence[Row]) -> Trajectory:
     )
 
 
+_ALWAYS = {
+    owner: tuple(name for name, (_, held) in _LAYOUT.items() if held.startswith(f"{owner}.") and name not in OF_IDS)
+    for owner in ("group", "turn")
+} | {"trajectory": ("member", "ending", "error", "temperature", "policy_version")}
+"""The columns that hold a value in every row of a group, a trajectory and a turn."""
+
+
+def _check_values(row: Row, owner: str) -> None:
+    gap = next((name for name in _ALWAYS[owner] if row[name] is None), None)
+    if gap:
+        raise ValueError(f"no `{gap}` in turn {row['turn']} of member {row['member']} of group {row['group']}")
+
+
 def _turn(row: Row) -> Turn:
+    _check_values(row, "turn")
     reply = Reply(
         Prompt(
             row["new_prompt_text"], tuple(row["new_prompt_ids"] or ()), row["restarts"], row["history"], row[IMAGES]
@@ -390,6 +381,8 @@ def _turn(row: Row) -> Turn:
         row["closed"],
         row["cut"],
     )
+    if not all(0 <= span.start <= span.end for span in (reply.thought, reply.answer)):
+        raise ValueError(f"a thought or an answer that ends before it begins: {reply.thought}, {reply.answer}")
     rewards = dict(row["components"])
     turn = Turn(reply, rewards, tuple(row["actions"]), row["valid"], row["effect"], row["state"])
     if not (turn.reward == row["reward"] or math.isnan(turn.reward)):

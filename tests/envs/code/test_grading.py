@@ -158,6 +158,8 @@ def test_outputs_are_equal_line_by_line_and_then_as_numbers(got: str, expected: 
         (1.0, 1, False),
         (-0.0, 0.0, True),
         (math.nan, math.nan, False),
+        (10**400, 1.0, False),
+        ([-(10**400)], [1.0], False),
         ("1", 1, False),
         ({1: "a"}, {"1": "a"}, True),
         ({"a": 1}, {"a": 1, "b": 2}, False),

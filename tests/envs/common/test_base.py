@@ -119,7 +119,7 @@ def test_a_task_of_other_knobs_is_refused() -> None:
         ({"instructions": "long"}, "counter: instructions must be 'full' or 'brief', but is 'long'."),
         ({"imperfect": 2.0}, "counter: imperfect must lie in [0, 1], but is 2.0."),
         ({"template": -1.0}, "counter: template must lie in [0, 1], but is -1.0."),
-        ({"thoughts": "long"}, "counter: thoughts must be 'terse' or 'english', but is 'long'."),
+        ({"thoughts": "long"}, "counter: thoughts must be 'terse', 'english' or 'board', but is 'long'."),
         (
             {"thoughts": "english"},
             "counter: thoughts must be 'terse', but is 'english'. Demonstrations in English exist",

@@ -7,8 +7,8 @@ data alone. Each test is a fresh process. So no comparison runs where the progra
 
 from __future__ import annotations
 
-import math
 import os
+import sys
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -198,7 +198,7 @@ def same_value(got: Any, expected: Any) -> bool:
     if type(got) is bool or type(expected) is bool:
         return type(got) is type(expected) and bool(got == expected)
     if type(expected) is float and type(got) in (int, float):
-        return math.isfinite(got) and float(got) == expected
+        return abs(got) <= sys.float_info.max and float(got) == expected
     if type(got) is not type(expected):
         return False
     if type(expected) is list:

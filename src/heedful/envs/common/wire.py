@@ -62,7 +62,7 @@ def checked_step(step: object) -> Step:
     checked_observation(step.observation)
     _check_particulars(step)
     for name, value in step.rewards.items():
-        if not isinstance(value, Real) or not math.isfinite(value):
+        if not is_finite(value):
             raise ValueError(f"the environment gave the reward {name!r} as {value!r}; expected a finite number")
         if abs(value) > LARGEST_REWARD:
             raise ValueError(
@@ -77,12 +77,20 @@ def checked_step(step: object) -> Step:
     return step
 
 
+def is_finite(value: object) -> bool:
+    """Whether it is a number that a float can hold."""
+    try:
+        return isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:  # of a whole number
+        return False
+
+
 def _check_particulars(step: Step) -> None:
     """Raises ValueError for a field of a kind that could neither be stored nor sent."""
     for name, found, fits, wanted in (
         ("rewards", step.rewards, isinstance(step.rewards, Mapping), "named numbers"),
         ("ending", step.ending, step.ending is None or isinstance(step.ending, Ending), "an Ending or None"),
-        ("progress", step.progress, step.progress is None or isinstance(step.progress, Real), "a number or None"),
+        ("progress", step.progress, step.progress is None or is_finite(step.progress), "a finite number or None"),
         ("actions", step.actions, isinstance(step.actions, list | tuple), "a tuple of names"),
         ("effect", step.effect, isinstance(step.effect, str), "text"),
         ("state", step.state, isinstance(step.state, str), "text"),

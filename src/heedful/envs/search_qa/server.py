@@ -11,7 +11,7 @@ the episode as an error of the environment, never as an observation or a reward.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
@@ -84,7 +84,7 @@ def read_ragen(tree: Any) -> list[Found]:
 def _found(document: Any, score: Any, rank: int) -> Found:
     if not isinstance(document, Mapping):
         raise ForeignAnswer(f"passage {rank} is no object")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+    if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) <= sys.float_info.max:
         raise ForeignAnswer(f"the score of passage {rank} is no finite number")
     try:
         return Found(passage_of(document, str(rank)), float(score))

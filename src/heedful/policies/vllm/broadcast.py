@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import torch
 
 
+_MOST_WORKERS = 10_000
+
+
 class BroadcastOut:
     """One process group per server, joined when it is first needed and again after each failure.
 
@@ -83,8 +86,9 @@ class BroadcastOut:
 
         found = client.tell(server, Call("/get_world_size"))
         workers = found.get("world_size") if isinstance(found, dict) else None
-        if not isinstance(workers, int):
-            raise ServerRefused(200, f"The server at {server.url} does not say how many workers it has: {found!r}.")
+        if type(workers) is not int or not 1 <= workers <= _MOST_WORKERS:
+            said = repr(found)[:80]
+            raise ServerRefused(200, f"The server at {server.url} does not say how many workers it has: {said}.")
         distributed: Any = torch.distributed
         limit = timedelta(seconds=self._timeout)
         on_gpu = any(tensor.is_cuda for tensor in self._tensors.values())

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 BACKEND = "heedful"
 """The server's side of a broadcast, in `--weight-transfer-config`."""
 
+LEAST_WINDOW = 8
+"""Tokens. Less leaves no room for a prompt and a reply."""
+
 WORKER = "heedful.integrations.vllm.worker.Worker"
 """What a server imports into its workers (`--worker-extension-cls`)."""
 
@@ -42,10 +45,15 @@ def meet(client: Client, server: Server, model: PreTrainedModel, sync: str) -> F
     from heedful.models.attention import longest_context
 
     tree = client.tell(server, MODELS)
-    name = models(tree)[0]
+    name = next(iter(models(tree)), "")
     window = windows_in(tree).get(name)
     own = longest_context(model) or 1 << 30
     window = own if window is None else min(window, own)
+    if not name or window < LEAST_WINDOW:
+        raise ValueError(
+            f"Expected the server at {server.url} to name a model with a window of at least {LEAST_WINDOW} tokens, "
+            f"found {f'one of {window}' if name else 'no model'}; look at {server.url}/v1/models."
+        )
     try:
         settings = settings_in(client.tell(server, SERVER_INFO))
     except ServerRefused as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from heedful.inference import Client, Draw, Drawn, OtherWeights, TokenDialect
+from heedful.inference import Client, Draw, Drawn, ForeignAnswer, OtherWeights, TokenDialect
 from heedful.inference.dialects import Tree
 from heedful.models.unseen import refuse_images
 from heedful.policies.rows import ReplyRenderer, Row
@@ -31,6 +31,8 @@ class Served:
     """The version that each reply must name, and the salt of the prefix cache. Empty: any weights are right."""
     stale: tuple[int, ...] = ()
     """Statuses with which a server refuses weights that it does not hold."""
+    vocabulary: int | None = None
+    """Every id is below it. `None`: the number is not known."""
 
 
 class ServerPolicy:
@@ -97,6 +99,7 @@ class ServerPolicy:
 
         def read(tree: Tree) -> Drawn:
             drawn = self._served.dialect.drawn(tree, most)
+            refuse_unknown_ids(drawn, self._served.vocabulary)
             if label and not self._served.stale and drawn.versions != (label,):
                 raise OtherWeights(f"expected one span of {label}, found {', '.join(drawn.versions) or 'no version'}")
             return drawn
@@ -113,3 +116,9 @@ class ServerPolicy:
             allowed=min(self.sampling.tokens_per_turn, self._served.window - len(context)),
             noise=derive(self._seed, conversation.key, conversation.turn),
         )
+
+
+def refuse_unknown_ids(drawn: Drawn, vocabulary: int | None) -> None:
+    """Raise ForeignAnswer for an id that the learner's model does not have."""
+    if vocabulary is not None and max(drawn.ids) >= vocabulary:
+        raise ForeignAnswer(f"Expected ids below {vocabulary:,}, the learner's vocabulary, found {max(drawn.ids):,}.")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from heedful.inference import Client, Drawn, Server, Vllm
 from heedful.inference.dialects import Tree
 from heedful.policies.vllm.handshake import WORKER
+from heedful.policies.vllm.policy import refuse_unknown_ids
 from heedful.seeds import stream
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ class Probes:
         ids, temperature, dialect = self.ids[number], TEMPERATURES[number], Vllm()
 
         def read(tree: Tree) -> tuple[tuple[float, ...], Drawn]:
-            return dialect.scored(tree, ids), dialect.drawn(tree, 1)
+            drawn = dialect.drawn(tree, 1)
+            refuse_unknown_ids(drawn, self.next_BV.shape[-1])
+            return dialect.scored(tree, ids), drawn
 
         scored, drawn = client.insist(server, dialect.score(ids, model, temperature), read)
         next_V = torch.log_softmax(self.next_BV[number] / temperature, -1)

@@ -127,6 +127,7 @@ class OpenVllm:
             self._window,
             self._label,
             (404,) if self._config.sync == "adapters" else (),
+            self._probes.next_BV.shape[-1],
         )
         return ServerPolicy(served, renderer, sampling, seed=seed, version=self._version)
 

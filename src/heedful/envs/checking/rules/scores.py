@@ -5,13 +5,13 @@ They examine every step, also those that answer hostile replies, and report the 
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from numbers import Real
 
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench
 from heedful.envs.checking.report import Finding, broken, holds, shortened, unchecked
+from heedful.envs.common.wire import is_finite
 from heedful.types import Ending
 
 
@@ -23,7 +23,7 @@ def rewards(bench: Bench, evidence: Evidence) -> Finding:
         total = 0.0
         for turn, exchange in enumerate(played.exchanges):
             for name, value in exchange.step.rewards.items():
-                number = isinstance(value, Real) and math.isfinite(value)
+                number = is_finite(value)
                 if not isinstance(name, str) or not name or not number:
                     return broken(
                         "a reward is not a named, finite number",

@@ -1,0 +1,88 @@
+"""The room that the values of a parquet file take, told before they are made: a small file may unpack to very much."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow
+    import pyarrow.parquet
+
+LEAST_BUDGET = 64 * 2**20
+"""Bytes that the rows of any file may take."""
+MOST_EXPANSION = 1000
+"""Bytes of rows for each byte of the file. Real logs, with each prompt repeated for its group, stay below 200."""
+_NUMBER = 8
+
+
+def budget_of(size: int, least: int = LEAST_BUDGET) -> int:
+    """The bytes that the rows of a file of `size` bytes may take."""
+    return max(least, MOST_EXPANSION * size)
+
+
+def text_leaves(table: pyarrow.parquet.ParquetFile, names: Collection[str]) -> tuple[str, ...]:
+    """Parquet's paths of all texts in these columns that are small dictionaries, which rows repeat.
+
+    A large dictionary would fill memory with its own texts.
+    """
+    leaves = [table.schema.column(place) for place in range(len(table.schema.names))]
+    return tuple(
+        leaf.path
+        for place, leaf in enumerate(leaves)
+        if leaf.logical_type.type == "STRING" and within(leaf.path, names) and _repeats(table.metadata, place)
+    )
+
+
+def declared_bytes(metadata: pyarrow.parquet.FileMetaData, names: Collection[str]) -> int:
+    """Bytes of these columns when unpacked, as far as the file's own figures show it."""
+    size = 0
+    for group in (metadata.row_group(place) for place in range(metadata.num_row_groups)):
+        for chunk in (group.column(place) for place in range(group.num_columns)):
+            if within(chunk.path_in_schema, names):
+                number = 0 if chunk.physical_type == "BYTE_ARRAY" else _NUMBER * chunk.num_values
+                size += max(chunk.total_uncompressed_size, number)
+    return size
+
+
+def value_bytes(column: pyarrow.Array) -> npt.NDArray[np.int64]:
+    """Bytes of each value of a column, without making it."""
+    import pyarrow
+    import pyarrow.compute
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_dictionary(kind):
+        of_each = value_bytes(column.dictionary)
+        places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        return of_each[places] if len(of_each) else np.zeros(len(column), dtype=np.int64)
+    if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
+        lengths = pyarrow.compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+        return np.asarray(lengths, dtype=np.int64) + _NUMBER
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+        # Only these carry offsets into shared values, whose sizes are summed from one offset to the next.
+        items = (column.keys, column.items) if types.is_map(kind) else (column.values,)
+        sizes = sum((value_bytes(part) for part in items), np.zeros(len(items[0]), dtype=np.int64))
+        ends = np.concatenate(([0], np.cumsum(sizes)))
+        offsets = column.offsets.to_numpy(zero_copy_only=False)
+        return np.asarray(ends[offsets[1:]] - ends[offsets[:-1]] + _NUMBER, dtype=np.int64)
+    if types.is_struct(kind):
+        return sum((value_bytes(field) for field in column.flatten()), np.full(len(column), _NUMBER))
+    return np.full(len(column), _NUMBER * max(1, column.nbytes // _NUMBER // max(1, len(column))))
+
+
+def within(path: str, names: Collection[str]) -> bool:
+    """Whether parquet's path of a leaf belongs to one of these columns."""
+    parts = path.split(".")
+    return any(".".join(parts[:most]) in names for most in range(1, len(parts) + 1))
+
+
+def _repeats(metadata: pyarrow.parquet.FileMetaData, place: int) -> bool:
+    chunks = [metadata.row_group(group).column(place) for group in range(metadata.num_row_groups)]
+    return all(
+        chunk.total_uncompressed_size <= LEAST_BUDGET and any("DICTIONARY" in name for name in chunk.encodings)
+        for chunk in chunks
+    )
