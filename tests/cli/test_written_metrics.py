@@ -8,6 +8,7 @@ import pytest
 
 from fake_server import ModelBrain, fake_server
 from heedful import cli
+from heedful.diagnostics.alarms import replay
 from heedful.diagnostics.catalogue import CATALOGUE, entry_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.integrations.verl.batch.rows import Row, sampled_of
@@ -20,7 +21,7 @@ from heedful.studies import STUDIES
 from heedful.studies.declaration import settings
 from heedful.studies.jobs import SamplingJob
 from heedful.studies.study_folder import StudyFolder
-from heedful.types import Verdict
+from heedful.types import Metric, Verdict
 from pictured_runs import Policy, groups
 
 ECHO = (
@@ -110,6 +111,11 @@ def by_a_measurement_of_pictures(run: Path) -> set[str]:
     return {metric.name for step in steps for metric in step.metrics}
 
 
+def by_the_alarms_of_a_longer_run(run: Path) -> set[str]:
+    actions = Metric("grounding/input_to_action", 0.5, 64, 0.4, 0.6)
+    return {metric.name for step in replay((at, {actions.name: actions}) for at in range(5)) for metric in step.metrics}
+
+
 SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_a_run,
     by_an_audit,
@@ -119,6 +125,7 @@ SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_a_run_and_an_evaluation_over_a_server,
     by_a_batch_inside_verl,
     by_a_measurement_of_pictures,
+    by_the_alarms_of_a_longer_run,
 )
 
 

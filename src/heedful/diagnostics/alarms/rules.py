@@ -187,6 +187,7 @@ def _warnings(config: AlarmConfig) -> tuple[Rule, ...]:
             "The first action tells less about the prompt. Thoughts may tell as much as before, and no longer lead to "
             "the action. If success holds, one first action may be right for most tasks. Otherwise lower the learning "
             "rate, and go back to a checkpoint before the step named.",
+            optional=True,
         ),
         Rule(
             "input_blind",
