@@ -277,7 +277,7 @@ def pretrained() -> Study:
 
 def visual() -> Study:
     """The same boards as a picture, as text, and as both, with the filter and without."""
-    small = "--keep-rollouts evaluations --checkpoint-every 20 --steps 40"
+    small = "--keep-rollouts evaluations --checkpoint-every 20"
     shown = {
         "image": "",
         "image_and_text": "--env.observation image_and_text",
