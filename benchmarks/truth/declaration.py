@@ -205,7 +205,7 @@ NO_INTERVAL: dict[str, str] = {
         )
         + " "
         + _of("alarm", "thought_bypassed input_blind oscillation starvation reward_blind success_drop sampler_mismatch")
-        + " alarm/picture_ignored"
+        + " alarm/picture_ignored alarm/action_uninformed"
     ),
     "a fact about the step's own groups": (
         _of("signal", "variance_dispersion mixed solved blind failed stale")

@@ -8,6 +8,7 @@ import pytest
 
 from fake_server import ModelBrain, fake_server
 from heedful import cli
+from heedful.diagnostics.alarms import replay
 from heedful.diagnostics.catalogue import CATALOGUE, entry_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.integrations.verl.batch.rows import Row, sampled_of
@@ -20,7 +21,7 @@ from heedful.studies import STUDIES
 from heedful.studies.declaration import settings
 from heedful.studies.jobs import SamplingJob
 from heedful.studies.study_folder import StudyFolder
-from heedful.types import Verdict
+from heedful.types import Metric, Verdict
 from pictured_runs import Policy, groups
 
 ECHO = (
@@ -105,9 +106,14 @@ def by_a_batch_inside_verl(run: Path) -> set[str]:
 def by_a_measurement_of_pictures(run: Path) -> set[str]:
     policy = Policy(lambda pictures, texts, at, word: 0.9 if word == pictures[0] % 2 else 0.1, words=2)
     rolled = groups(policy, [(number, number // 2) for number in range(6)], turns=2)
-    watching = Diagnostician(DiagnosticsConfig(full_every=1), policy, 0, ThoughtTags(), str)
+    watching = Diagnostician(DiagnosticsConfig(share=None, full_every=1), policy, 0, ThoughtTags(), str)
     steps = [watching.measure(step, rolled, [Verdict(1.0, "kept", 0.0)] * 6, "outcome") for step in range(2)]
     return {metric.name for step in steps for metric in step.metrics}
+
+
+def by_the_alarms_of_a_longer_run(run: Path) -> set[str]:
+    actions = Metric("grounding/input_to_action", 0.5, 64, 0.4, 0.6)
+    return {metric.name for step in replay((at, {actions.name: actions}) for at in range(5)) for metric in step.metrics}
 
 
 SOURCES: tuple[Callable[[Path], set[str]], ...] = (
@@ -119,6 +125,7 @@ SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_a_run_and_an_evaluation_over_a_server,
     by_a_batch_inside_verl,
     by_a_measurement_of_pictures,
+    by_the_alarms_of_a_longer_run,
 )
 
 

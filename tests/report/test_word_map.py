@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def test_tokens_stand_where_their_thought_stands(run: RunFolder) -> None:
-    (frame,) = retrieval_frames(run, Losses())
+    (frame,), _ = retrieval_frames(run, Losses())
     assert frame["thoughts"] == [["go up", "x"], [f"no{HOSTILE}!"]]
     words = frame["words"]
     assert words[0][0] == {"tokens": [("go ", 25), ("up", -150)], "left_out": 0, "sum": -1.25}

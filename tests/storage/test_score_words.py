@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from heedful.storage import TokenValues, read_scores, write_scores
-from heedful.types import CrossScores
+from heedful.types import CrossScores, Image
 
 SCORES = CrossScores([[-1.0, -2.0], [-3.0, -1.0], [-2.0, -2.0]], [3, 1, 2], [0, 1, 1])
 TEXTS = ["one\n two", "", "é"], ["p", "q"]
@@ -55,3 +55,19 @@ def test_a_small_file_of_huge_arrays_is_refused_before_they_are_made(tmp_path: P
     assert (tmp_path / "s.npz").stat().st_size < 1 << 20
     with pytest.raises(ValueError, match=r"found arrays of 269,\d+,\d+ bytes, more than 268,435,456"):
         read_scores(tmp_path / "s.npz")
+
+
+def test_pictures_of_prompts_come_back_and_damaged_ones_are_a_sentence(tmp_path: Path) -> None:
+    images = ((Image(b"one", 1, 2, "a"), Image(b"three", 3, 4)), ())
+    write_scores(tmp_path / "s.npz", SCORES, *TEXTS, (), images)
+    assert read_scores(tmp_path / "s.npz").images_N == images
+    with np.load(tmp_path / "s.npz") as archive:
+        arrays = dict(archive)
+    for name, values in (("picture_column", [0, 2]), ("picture_size", [3, 6]), ("picture_width", [1])):
+        np.savez(tmp_path / "bad.npz", **{**arrays, name: np.array(values)})
+        with pytest.raises(ValueError, match="a column below 2, a size and words for each of 2 pictures"):
+            read_scores(tmp_path / "bad.npz")
+    del arrays["picture_alt"]
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(ValueError, match="found no array picture_alt"):
+        read_scores(tmp_path / "bad.npz")

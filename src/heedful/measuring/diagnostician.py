@@ -56,7 +56,7 @@ class Diagnosis:
         """Write the matrix with its texts to a file, if there is one."""
         if self.scores is not None and self.thoughts is not None:
             texts = self.thoughts.thought_texts_M, self.thoughts.prompt_texts_N
-            write_scores(path, self.scores, *texts, self.words)
+            write_scores(path, self.scores, *texts, self.words, self.thoughts.images_N)
 
 
 @dataclass(slots=True)

@@ -36,8 +36,8 @@ def write_report(run_folder: RunFolder | Path | str) -> Path:
 def _page(run: RunRecord) -> str:
     frame = Frame(run.steps, alarms(run))
     losses = Losses()
-    frames = retrieval_frames(run.folder, losses)
-    trajectories = trajectory_sample(run.folder, tags_of(run.config), losses)
+    frames, images = retrieval_frames(run.folder, losses)
+    trajectories = trajectory_sample(run.folder, tags_of(run.config), losses, images)
     triage = triage_of(run, losses)
     spent, total = stages(run)
     regime = run.verdict.regime if run.verdict else ""

@@ -14,10 +14,14 @@ LONGEST_WORDS = 1000
 """Most characters of the words of a picture."""
 
 
-def embedded_pictures(trajectories: Iterable[Trajectory], budget: int = PICTURE_BUDGET) -> dict[str, dict[str, object]]:
-    """Digest -> `width`, `height`, `alt` (the picture in words, else the state before), and `src` within the budget."""
+def embedded_pictures(
+    trajectories: Iterable[Trajectory], others: Iterable[Image] = (), budget: int = PICTURE_BUDGET
+) -> dict[str, dict[str, object]]:
+    """The pictures of trajectories, and then of other places.
+
+    Digest -> `width`, `height`, `alt` (the picture in words, else the state before), and `src` within the budget."""
     found: dict[str, dict[str, object]] = {}
-    for image, state in _with_states(trajectories):
+    for image, state in (*_with_states(trajectories), *((image, "") for image in others)):
         digest = image.digest
         if digest in found:
             continue

@@ -67,6 +67,16 @@ function readable(plot) {
 }
 document.querySelectorAll(".plot").forEach(readable);
 
+// A small picture is enlarged by a whole number, so that its pixels stay squares.
+const pictures = embedded("picture-sample") || {};
+
+function shownPicture(digest) {
+  const { src, width, height, alt } = pictures[digest];
+  if (!src) return element("pre", { class: "piece prompt" }, alt || `a picture of ${width} x ${height} pixels`);
+  const times = Math.max(1, Math.floor(200 / width));
+  return element("img", { class: "picture", src, alt, title: alt, width: String(width * times), height: String(height * times) });
+}
+
 // ---- the map of prompts against prompts ----
 const frames = embedded("frames");
 const shade = (perMille) => Math.sqrt(perMille / 1000).toFixed(3);
@@ -148,7 +158,8 @@ function showMap(frame, picked) {
 }
 
 function showMapTexts(frame, { a, b }) {
-  const prompt = (place) => element("div", {}, element("h4", {}, `Prompt ${place + 1}`), element("pre", {}, frame.prompts[place]));
+  const prompt = (place) => element("div", {}, element("h4", {}, `Prompt ${place + 1}`),
+    ...((frame.images || [])[place] || []).map(shownPicture), element("pre", {}, frame.prompts[place]));
   const value = frame.matrix[a][b];
   const thoughts = frame.thoughts[a].map((text, index) => {
     const words = (frame.words[a] || [])[index];
@@ -207,16 +218,6 @@ function outcomeDot(outcome) {
   if (outcome === null) dot.classList.add("broken");
   else dot.style.setProperty("--part", `${100 * outcome}%`);
   return dot;
-}
-
-// A small picture is enlarged by a whole number, so that its pixels stay squares.
-const pictures = embedded("picture-sample") || {};
-
-function shownPicture(digest) {
-  const { src, width, height, alt } = pictures[digest];
-  if (!src) return element("pre", { class: "piece prompt" }, alt || `a picture of ${width} x ${height} pixels`);
-  const times = Math.max(1, Math.floor(200 / width));
-  return element("img", { class: "picture", src, alt, title: alt, width: String(width * times), height: String(height * times) });
 }
 
 function showTurn(turn, number) {

@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 from heedful.report.embedding import inert_json, shortened, spread
 from heedful.report.record import Losses
 from heedful.storage import RunFolder, StoredScores, TokenValues, read_scores
+from heedful.types import Image
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -45,8 +46,11 @@ def posterior_NN(stored: StoredScores) -> npt.NDArray[np.float64]:
     return mean_NN
 
 
-def retrieval_frames(folder: RunFolder, losses: Losses) -> list[dict[str, object]]:
-    """One frame per stored step (at most twelve, evenly spread), with texts to read next to the map."""
+def retrieval_frames(folder: RunFolder, losses: Losses) -> tuple[list[dict[str, object]], list[Image]]:
+    """One frame per stored step (at most twelve, evenly spread), with texts to read next to the map.
+
+    And the pictures of all frames, in order.
+    """
     steps = {folder.scores(step): step for step in spread(folder.score_steps(), MOST_FRAMES)}
     stored = [(steps[file], scores) for file, scores in losses.readable(read_scores, steps)]
     usable = [(step, scores) for step, scores in stored if len(scores.thoughts_M) and len(scores.prompts_N) > 1]
@@ -55,7 +59,8 @@ def retrieval_frames(folder: RunFolder, losses: Losses) -> list[dict[str, object
         frames = [_frame(step, scores, characters) for step, scores in usable]
         if len(inert_json(frames)) <= SIZE_BUDGET:
             break
-    return frames
+    shown = [image for _, scores in usable for images in scores.images_N[:MOST_PROMPTS] for image in images]
+    return frames, shown
 
 
 def _frame(step: int, stored: StoredScores, most: int) -> dict[str, object]:
@@ -71,7 +76,8 @@ def _frame(step: int, stored: StoredScores, most: int) -> dict[str, object]:
     per_mille = [
         [None if np.isnan(value) else round(1000 * value) for value in row] for row in full_NN[:shown, :shown].tolist()
     ]
-    return {
+    images = [[image.digest for image in images] for images in stored.images_N[:shown]]
+    return ({"images": images} if images else {}) | {
         "step": step,
         "prompts_in_all": len(stored.prompts_N),
         "thoughts_in_all": len(stored.thoughts_M),

@@ -13,7 +13,7 @@ from heedful.report.embedding import inert_json, shortened, spread
 from heedful.report.pictures import embedded_pictures
 from heedful.report.record import Losses
 from heedful.storage import Rollouts, RunFolder, read_rollouts
-from heedful.types import Group, Reply, Trajectory, Turn, Verdict
+from heedful.types import Group, Image, Reply, Trajectory, Turn, Verdict
 
 SIZE_BUDGET = 1_500_000
 """Bytes of the embedded sample."""
@@ -66,8 +66,11 @@ class Sample:
     """Digest -> size, words, and the file as an address where the budget had room. Empty for runs in text."""
 
 
-def trajectory_sample(folder: RunFolder, tags: Tags, losses: Losses) -> Sample:
-    """The first, the middle and the last stored step: at most eight groups, four members each, evenly spread."""
+def trajectory_sample(folder: RunFolder, tags: Tags, losses: Losses, others: Sequence[Image] = ()) -> Sample:
+    """The first, the middle and the last stored step: at most eight groups, four members each, evenly spread.
+
+    `others`: pictures of other places on the page.
+    """
     files = [folder.rollouts(step) for step in spread(folder.rollout_steps(), 3)]
     stored = [rollouts for _, rollouts in losses.readable(read_rollouts, files)]
     sample: list[dict[str, object]] = []
@@ -76,7 +79,7 @@ def trajectory_sample(folder: RunFolder, tags: Tags, losses: Losses) -> Sample:
         sample = [_step(rollouts, tags, bounds) for rollouts in stored]
         if len(inert_json(sample)) <= SIZE_BUDGET:
             break
-    return Sample(sample, embedded_pictures(_shown(stored, bounds)))
+    return Sample(sample, embedded_pictures(_shown(stored, bounds), others))
 
 
 def _shown(stored: Sequence[Rollouts], bounds: Bounds) -> Iterator[Trajectory]:

@@ -36,7 +36,7 @@ from heedful.run.probe import estimate
 from heedful.run.terminal import NullView
 from heedful.seeds import derive, stream
 from heedful.stopping import finish_the_step_first
-from heedful.storage import RunFolder, write_rollouts, write_scores, write_whole
+from heedful.storage import RunFolder, write_rollouts, write_whole
 from heedful.training.critic import value_metrics
 from heedful.training.samples import credit, merge_rows
 from heedful.types import Group, Metric, Task, TrainingSample, Trajectory, Verdict
@@ -321,10 +321,7 @@ class _Run:
             return
         if self.config.keep_rollouts == "all":
             write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts, self.env.name)
-        if diagnosis.scores is not None and diagnosis.thoughts is not None:
-            thoughts = diagnosis.thoughts
-            texts = thoughts.thought_texts_M, thoughts.prompt_texts_N
-            write_scores(self.folder.scores(step), diagnosis.scores, *texts, diagnosis.words)
+        diagnosis.store_scores(self.folder.scores(step))
 
     def write(self, step: int, metrics: Sequence[Metric], clock: Clock, groups: Sequence[Group]) -> None:
         sampled = sum(len(turn.reply.ids) for group in groups for t in group.trajectories for turn in t.turns)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.configuration.open_files import open_file
 from heedful.storage.files import write_whole
-from heedful.types import CrossScores
+from heedful.types import CrossScores, Image
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +28,8 @@ LARGEST = 256 << 20
 """Bytes of all arrays of a file. A small compressed file may hold terabytes of zeros."""
 
 _ARRAYS = ("scores", "lengths", "own", "thoughts", "prompts")
+_PICTURES = ("picture_column", "picture_bytes", "picture_size", "picture_width", "picture_height", "picture_alt")
+"""Arrays that files of text lack: a number for each picture in all columns, and the files one after another."""
 _WORDS = ("words_row", "words_length", "words_text", "words_value")
 """Arrays that a file may lack, if the thoughts were stored without their tokens."""
 
@@ -55,6 +57,8 @@ class StoredScores:
     prompts_N: tuple[str, ...]
     words: tuple[TokenValues, ...] = ()
     """Some of the thoughts, token by token. Empty if no tokens were kept."""
+    images_N: tuple[tuple[Image, ...], ...] = ()
+    """The pictures of each prompt. Empty where none has any."""
 
 
 def write_scores(
@@ -63,10 +67,12 @@ def write_scores(
     thoughts_M: Sequence[str],
     prompts_N: Sequence[str],
     words: Sequence[TokenValues] = (),
+    images_N: Sequence[Sequence[Image]] = (),
 ) -> None:
     """Write one cross-score matrix with the texts of its rows and columns as a compressed `.npz`.
 
-    `words` are added token by token if there are any. Values are stored in float32.
+    `words` are added token by token if there are any. Values are stored in float32. `images_N`: the pictures of each
+    prompt, if there are any.
 
     Raises:
         ValueError: the shapes disagree.
@@ -81,6 +87,7 @@ def write_scores(
         tuple(thoughts_M),
         tuple(prompts_N),
         tuple(words),
+        tuple(map(tuple, images_N)),
     )
     _check(stored, f"the scores for {path}")
     content = io.BytesIO()
@@ -92,6 +99,7 @@ def write_scores(
         thoughts=np.array(stored.thoughts_M, dtype=np.str_),
         prompts=np.array(stored.prompts_N, dtype=np.str_),
         **_word_arrays(stored.words),
+        **_picture_arrays(stored.images_N),
     )
     write_whole(path, content.getvalue())
 
@@ -112,7 +120,7 @@ def read_scores(path: Path | str) -> StoredScores:
             missing = [name for name in _ARRAYS if name not in archive.files]
             if missing:
                 raise ValueError(f"no array {', '.join(missing)}")
-            arrays = {name: archive[name] for name in (*_ARRAYS, *_WORDS) if name in archive.files}
+            arrays = {name: archive[name] for name in (*_ARRAYS, *_WORDS, *_PICTURES) if name in archive.files}
     except (OSError, EOFError, ValueError, TypeError, AttributeError, *_DAMAGED) as error:
         raise ValueError(
             f"Expected cross-scores in {path}, found {error}. Delete the file to do without this heat map."
@@ -124,6 +132,7 @@ def read_scores(path: Path | str) -> StoredScores:
         tuple(str(text) for text in arrays["thoughts"]),
         tuple(str(text) for text in arrays["prompts"]),
         _words_of(arrays, str(path)),
+        _pictures_of(arrays, str(path)),
     )
     _check(stored, str(path))
     return stored
@@ -158,6 +167,47 @@ def _words_of(arrays: Mapping[str, npt.NDArray[np.generic]], where: str) -> tupl
         words.append(TokenValues(number, tuple(text[part]), tuple(value[part])))
         start += tokens
     return tuple(words)
+
+
+def _picture_arrays(images_N: Sequence[Sequence[Image]]) -> dict[str, Any]:
+    """The pictures of all columns, one after another. Empty if there are none."""
+    import numpy as np
+
+    placed = [(column, image) for column, images in enumerate(images_N) for image in images]
+    if not placed:
+        return {}
+    files = b"".join(image.png for _, image in placed)
+    return {
+        "picture_column": np.array([column for column, _ in placed], dtype=np.int64),
+        "picture_bytes": np.frombuffer(files, dtype=np.uint8),
+        "picture_width": np.array([image.width for _, image in placed], dtype=np.int64),
+        "picture_height": np.array([image.height for _, image in placed], dtype=np.int64),
+        "picture_alt": np.array([image.alt for _, image in placed], dtype=np.str_),
+        "picture_size": np.array([len(image.png) for _, image in placed], dtype=np.int64),
+    }
+
+
+def _pictures_of(arrays: Mapping[str, npt.NDArray[Any]], where: str) -> tuple[tuple[Image, ...], ...]:
+    if not any(name in arrays for name in _PICTURES):
+        return ()
+    if missing := [name for name in _PICTURES if name not in arrays]:
+        raise ValueError(f"Expected cross-scores in {where}, found no array {', '.join(missing)}. Delete the file.")
+    lists = {name: arrays[name].tolist() for name in _PICTURES if name != "picture_bytes"}
+    files, prompts = arrays["picture_bytes"].astype("uint8").tobytes(), len(arrays["prompts"])
+    columns, sizes = lists["picture_column"], lists["picture_size"]
+    wrong = len({len(values) for values in lists.values()}) > 1 or sum(sizes) != len(files)
+    if wrong or any(size < 0 for size in sizes) or any(not 0 <= column < prompts for column in columns):
+        raise ValueError(
+            f"Expected a column below {prompts}, a size and words for each of {len(columns)} pictures in {where}, "
+            f"found {len(sizes)} sizes and {len(files)} bytes. Delete the file to do without this heat map."
+        )
+    found: list[list[Image]] = [[] for _ in range(prompts)]
+    start = 0
+    for place, (column, size) in enumerate(zip(columns, sizes, strict=True)):
+        shape = (lists[f"picture_{name}"][place] for name in ("width", "height", "alt"))
+        found[column].append(Image(files[start : start + size], *shape))
+        start += size
+    return tuple(map(tuple, found))
 
 
 def _check(stored: StoredScores, where: str) -> None:

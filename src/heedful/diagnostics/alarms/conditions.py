@@ -65,7 +65,7 @@ class Rule:
     of_update: bool = False
     """It watches metrics of the update, so it is judged after it."""
     optional: bool = False
-    """Not written where its metrics were never recorded."""
+    """Not written where its metrics were never recorded, and before there are enough of them."""
 
 
 def sibling(name: str, last: str) -> str:

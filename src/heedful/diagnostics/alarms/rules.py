@@ -19,6 +19,7 @@ ENTROPY_GIVEN_PROMPT = "information/first_turn/entropy_conditional_per_token"
 THOUGHT_ENTROPY = "policy/thought_entropy_per_token"
 ANSWER_ENTROPY = "policy/answer_entropy_per_token"
 SOLVED_ENTROPY = "policy/solved_entropy_per_token"
+INPUT_TO_ACTION = "grounding/input_to_action"
 TOKEN_ENTROPY = "policy/entropy_per_token"
 IMPORTANCE_KL = "policy/importance_kl"
 SUCCESS = "success/rate"
@@ -65,6 +66,8 @@ class AlarmConfig:
     """Fall of strategy entropy, or of the share of distinct strategies, that matters, as a part of its level."""
     influence: float = 0.3
     """Fall of the thought's influence on the action that matters, as a part of its level."""
+    action_information: float = 0.5
+    """Fall of what the first action tells of the prompt that matters, as a part of its level."""
     oscillation: float = 0.1
     """Rise of the share of turns that lead nowhere that matters."""
     p: float = 0.05
@@ -151,6 +154,9 @@ def _collapses(config: AlarmConfig) -> tuple[Rule, ...]:
 def _warnings(config: AlarmConfig) -> tuple[Rule, ...]:
     strategies = ("grounding/strategy_entropy", "grounding/distinct_strategies")
     answers = _change(config, ANSWER_ENTROPY, "up", config.answer_entropy_rise, True, False)
+    actions = _change(config, INPUT_TO_ACTION, "down", config.action_information, True, False)
+    # The prompts of one batch may all call for the same action by chance, so a single reading proves nothing.
+    uninformed = replace(actions, design=replace(actions.design, confirm=max(2, config.measured_confirm)))
     less_certain = (
         replace(answers, design=replace(answers.design, floor=config.answer_entropy_least)),
         *_rise(config, config.entropy_rise, SOLVED_ENTROPY, THOUGHT_ENTROPY),
@@ -174,6 +180,14 @@ def _warnings(config: AlarmConfig) -> tuple[Rule, ...]:
             "thought_bypassed",
             (_fall(config, config.influence, "grounding/thought_influence", "grounding/foreign_thought_obeyed"),),
             "The action depends less on the thought. Success may last for a while without it: look at grounding/*.",
+        ),
+        Rule(
+            "action_uninformed",
+            ((uninformed,),),
+            "The first action tells less about the prompt. Thoughts may tell as much as before, and no longer lead to "
+            "the action. If success holds, one first action may be right for most tasks. Otherwise lower the learning "
+            "rate, and go back to a checkpoint before the step named.",
+            optional=True,
         ),
         Rule(
             "input_blind",

@@ -133,6 +133,10 @@ ALARMS = read_entries(
     thought_bypassed
     The thought's influence on the action has fallen by 30%. `thought_influence` or `foreign_thought_obeyed`.
 
+    action_uninformed
+    What the first action tells about the prompt has halved. `input_to_action`, at two measurements in a row. Written
+    from the fifth reading on.
+
     input_blind
     Thoughts cannot be told from thoughts about other prompts. `p_value` > .05 at two measurements in a row, from the
     start or later.

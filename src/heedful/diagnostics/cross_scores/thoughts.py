@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from heedful.types import CALL_START, Group, Reply, Trajectory
+from heedful.types import CALL_START, Group, Image, Reply, Trajectory
 
 Ids = tuple[int, ...]
 
@@ -59,6 +59,8 @@ class Thoughts:
     prompt_texts_N: tuple[str, ...]
     """What was new to the model in each prompt: the whole of a first turn or of a window, else the last observation."""
     thought_texts_M: tuple[str, ...]
+    images_N: tuple[tuple[Image, ...], ...] = ()
+    """The pictures that belong to each of these texts. Empty: no prompt has any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,14 @@ class _Row:
     closed: bool
     prompt_text: str
     thought_text: str
+    images: tuple[Image, ...]
 
     @classmethod
     def of(cls, trajectory: Trajectory, turn: int, tags: ThoughtTags) -> _Row:
         reply = trajectory.turns[turn].reply
         before, text = tags.split(reply)
         prompt = (*trajectory.context_ids(turn), *reply.ids[: reply.thought.start])
-        return cls(prompt, _thought(reply), trajectory.task.id, reply.closed, before, text)
+        return cls(prompt, _thought(reply), trajectory.task.id, reply.closed, before, text, reply.prompt.images)
 
 
 def by_environment(groups: Sequence[Group]) -> dict[str, list[Group]]:
@@ -212,16 +215,18 @@ def _thought(reply: Reply) -> Ids:
 def _together(rows: Sequence[_Row]) -> Thoughts:
     """Rows with equal prompts share a column."""
     columns: dict[Ids, int] = {}
-    texts: dict[Ids, str] = {}
+    first: dict[Ids, _Row] = {}
     for row in rows:
         columns.setdefault(row.prompt, len(columns))
-        texts.setdefault(row.prompt, row.prompt_text)
+        first.setdefault(row.prompt, row)
+    images_N = tuple(row.images for row in first.values())
     return Thoughts(
         prompts_N=tuple(columns),
         thoughts_M=tuple(row.thought for row in rows),
         own_M=tuple(columns[row.prompt] for row in rows),
         tasks_M=tuple(row.task for row in rows),
         closed_M=tuple(row.closed for row in rows),
-        prompt_texts_N=tuple(texts.values()),
+        prompt_texts_N=tuple(row.prompt_text for row in first.values()),
         thought_texts_M=tuple(row.thought_text for row in rows),
+        images_N=images_N if any(images_N) else (),
     )
