@@ -18,6 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from patience import PATIENCE, comes
+
 FIRST_VERSION = "default"
 """What vLLM calls the weights that it started with."""
 
@@ -31,10 +33,11 @@ GENERATE = "/inference/v1/generate"
 class Fault:
     """One failure of one request.
 
-    `kind`: status (answer `status` with `body`), slow (answer after `seconds`), drip (a byte every `seconds`), cut
-    (close in the middle), refuse (close without an answer), garbage (no JSON), deep (JSON nested without end), large
-    (8 MiB of white space), line (`body` in place of HTTP), restart (lose the weights, then answer), version (answer as
-    if sampled by the version `body`), span (answer as if the weights had changed in the middle).
+    `kind`: status (answer `status` with `body`), slow (answer after `seconds`), mute (no answer until the client hangs
+    up), drip (a byte every `seconds`), cut (close in the middle), refuse (close without an answer), garbage (no JSON),
+    deep (JSON nested without end), large (8 MiB of white space), line (`body` in place of HTTP), restart (lose the
+    weights, then answer), version (answer as if sampled by the version `body`), span (answer as if the weights had
+    changed in the middle).
     """
 
     kind: str
@@ -120,6 +123,8 @@ class FakeServer(ThreadingHTTPServer):
         """Generated replies that were sent to their end."""
         self.at_once = self.most_at_once = 0
         self.delay = 0.0
+        self.together = 0
+        """So many of the first requests are answered when all of them are there."""
         self.adapters: dict[str, Any] = {}
         self.listed: dict[str, Any] | None = None
         """Name -> window, in place of the models that are there."""
@@ -188,6 +193,8 @@ class _Handler(BaseHTTPRequestHandler):
                 server.faults.remove(fault)
         try:
             time.sleep(server.delay)
+            if len(server.calls) <= server.together:
+                comes(lambda: len(server.calls) >= server.together)
             if server.key and self.headers.get("Authorization") != f"Bearer {server.key}":
                 self._send(401, {"error": {"message": f"wrong key {self.headers.get('Authorization')}"}})
             elif fault is None or not self._fail(fault, path, body):
@@ -228,6 +235,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif kind == "slow":
             time.sleep(fault.seconds)
             return False
+        elif kind == "mute":
+            self.connection.settimeout(PATIENCE)
+            with contextlib.suppress(OSError):
+                self.connection.recv(1)
+            self.close_connection = True
         elif kind == "restart":
             self.server.restart()
             return False
