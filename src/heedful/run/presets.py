@@ -47,33 +47,26 @@ def sokoban() -> TrainConfig:
 
 def frozen_lake_image() -> TrainConfig:
     """FrozenLake 4x4 shown as a picture and in no other way, on a seedling that sees."""
-    return dataclasses.replace(
-        frozen_lake(),
-        env=_env("frozen_lake", instructions="brief", observation="image", cell=8, thoughts="board"),
-        # After 600 steps it reads the picture and plans badly: sampled success .26 instead of .55.
-        seedling=_seeing(steps=1200),
-        optimizer=OptimizerConfig(lr=2e-4),
-        steps=60,
-        sampling=Sampling(tokens_per_turn=80),
-    )
+    # After 600 steps it reads the picture and plans badly: sampled success .26 instead of .55.
+    return _as_picture(frozen_lake(), growth=1200, tokens=80)
 
 
 def sokoban_image() -> TrainConfig:
     """Sokoban 6x6 with one box shown as a picture and in no other way, on a seedling that sees."""
+    return _as_picture(sokoban(), growth=1500, tokens=112)
+
+
+def _as_picture(config: TrainConfig, growth: int, tokens: int) -> TrainConfig:
+    """The board as a picture alone. `growth`: steps of few episodes, since a tower needs many updates."""
+    small = {"hidden": 96, "layers": 3, "heads": 4, "kv_heads": 2, "ffn": 288}
     return dataclasses.replace(
-        sokoban(),
-        env=_env("sokoban", instructions="brief", observation="image", cell=8, thoughts="board"),
-        seedling=_seeing(steps=1500),
+        config,
+        env=dataclasses.replace(config.env, observation="image", cell=8, thoughts="board"),
+        seedling=Seedling(**small, steps=growth, episodes=8, imperfect=0.2, vision_width=48),
         optimizer=OptimizerConfig(lr=2e-4),
         steps=60,
-        sampling=Sampling(tokens_per_turn=112),
+        sampling=Sampling(tokens_per_turn=tokens),
     )
-
-
-def _seeing(steps: int) -> Seedling:
-    """Few episodes a step, since a tower needs many updates."""
-    small = {"hidden": 96, "layers": 3, "heads": 4, "kv_heads": 2, "ffn": 288}
-    return Seedling(**small, steps=steps, episodes=8, imperfect=0.2, vision_width=48)
 
 
 def bandit() -> TrainConfig:
