@@ -37,6 +37,7 @@ from heedful.seedlings.demonstrations import batches  # noqa: E402
 from heedful.seedlings.grow import load_seedling  # noqa: E402
 from heedful.seedlings.recipe import Seedling  # noqa: E402
 from heedful.storage.rollouts import read_rollouts  # noqa: E402
+from heedful.training.lora_config import LoraConfig  # noqa: E402
 from seeing_models import picture, seeing  # noqa: E402
 
 RECIPE = Seedling(
@@ -56,25 +57,23 @@ LAKE = FrozenLake(instructions="brief", observation="image", cell=8, thoughts="b
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
+def config() -> TrainConfig:
     """Two steps on pictures of lakes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEEDFUL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        found = TrainConfig(
-            env=LAKE,
-            seedling=RECIPE,
-            filter=KeepAll(),
-            steps=2,
-            groups=3,
-            group_size=3,
-            sampling=Sampling(tokens_per_turn=10),
-            evaluation=EvaluationConfig(tasks=4, samples=1, times=2, search_tasks=0),
-            checkpoint_every=1,
-            keep_checkpoints="all",
-            diagnostics=UNMEASURED,
-        )
-        load_seedling(RECIPE, LAKE, to_json(LAKE), found.tags, lambda *given: None)
-        yield found
+    found = TrainConfig(
+        env=LAKE,
+        seedling=RECIPE,
+        filter=KeepAll(),
+        steps=2,
+        groups=3,
+        group_size=3,
+        sampling=Sampling(tokens_per_turn=10),
+        evaluation=EvaluationConfig(tasks=4, samples=1, times=2, search_tasks=0),
+        checkpoint_every=1,
+        keep_checkpoints="all",
+        diagnostics=UNMEASURED,
+    )
+    load_seedling(RECIPE, LAKE, to_json(LAKE), found.tags, lambda *given: None)
+    return found
 
 
 def rows_of_tower(model: Any) -> list[torch.Tensor]:
@@ -150,6 +149,8 @@ def test_sokoban_writes_down_its_room() -> None:
         ({"seedling": replace(RECIPE, vision_width=0)}, "Expected a seedling that sees, since the observations of"),
         ({"env": replace(LAKE, cell=5)}, r"in cells of 8 pixels .* found sides of 20\. Set --env.cell 8"),
         ({"diagnostics": DiagnosticsConfig(judge="some/model")}, "A judge reads text alone"),
+        ({"vision": VisionConfig(most_pixels=99)}, "A seedling reads its pictures as they are"),
+        ({"vision": VisionConfig(tower="trained"), "lora": LoraConfig(rank=2)}, "Choose one of them"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_a_sentence(
@@ -157,6 +158,11 @@ def test_what_cannot_be_read_is_refused_with_a_sentence(
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         assemble(replace(config, **changes), lambda *given: None, None)
+
+
+def test_settings_of_vision_for_a_model_without_it_are_refused(echo_run: TrainConfig) -> None:
+    with pytest.raises(ValueError, match=r"LlamaForCausalLM reads text alone\. Leave its settings out"):
+        assemble(replace(echo_run, vision=VisionConfig(tower="trained")), lambda *given: None, None)
 
 
 def test_faults_of_settings_are_sentences() -> None:

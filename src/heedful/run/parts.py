@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -25,6 +25,7 @@ from heedful.models.calls import tools_of
 from heedful.models.folders import WholeWeights
 from heedful.models.load import load_model, pick_device, stop_ids
 from heedful.models.render import Renderer
+from heedful.models.sight import VisionConfig
 from heedful.models.token_logits import TokenLogits, token_logits
 from heedful.models.vision import vision_of
 from heedful.models.writing import Saveable
@@ -105,6 +106,7 @@ def assemble(
     with world.local_rank_0_first():
         model, tokenizer = load_policy(config, device, progress)
     world.broadcast_weights(cast(torch.nn.Module, model))
+    _refuse_idle_vision(config, model)
     renderer = renderer_of(config, model, tokenizer)
     adapters = Adapters(model, config.lora, derive(config.seed, "lora")) if config.lora.rank > 0 else None
     # The reference is the policy before any update, also when the run resumes.
@@ -173,10 +175,37 @@ def load_policy(
     return load_model(model_name, device, config.dtype, config.vision)
 
 
+def _refuse_idle_vision(config: TrainConfig, model: PreTrainedModel) -> None:
+    """Raise ValueError for settings of vision that would change nothing."""
+    asked, plain = config.vision, VisionConfig()
+    if asked != plain and vision_of(model) is None:
+        raise ValueError(
+            f"--vision sets how a model sees, and {type(model).__name__} reads text alone. Leave its settings out, or "
+            "give a model that sees."
+        )
+    if asked.tower == "trained" and config.lora.rank > 0:
+        raise ValueError(
+            "--vision.tower trained trains the weights that see, and LoRA (--lora.rank) trains its additions alone. "
+            "Choose one of them."
+        )
+    if config.model == "seedling" and replace(asked, tower=plain.tower) != plain:
+        raise ValueError(
+            "vision.least_pixels and vision.most_pixels are for loaded models. A seedling reads its pictures as they "
+            "are: set their size with --env.cell."
+        )
+
+
 def beginner_of(config: TrainConfig, device: torch.device) -> Beginner:
     """The loaded model of a configuration before its warm start."""
     return Beginner(
-        config.model, config.env, to_json(config.env), config.tags, config.context, config.chat_options, device
+        config.model,
+        config.env,
+        to_json(config.env),
+        config.tags,
+        config.context,
+        config.chat_options,
+        device,
+        config.vision,
     )
 
 

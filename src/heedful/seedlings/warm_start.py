@@ -24,6 +24,7 @@ from heedful.models.gguf import converted
 from heedful.models.load import load_model, stop_ids
 from heedful.models.render import Renderer
 from heedful.models.replies import Tags
+from heedful.models.sight import VisionConfig
 from heedful.models.vision import vision_of
 from heedful.protocols import Environment
 from heedful.rollout.context import FULL_HISTORY, Context
@@ -59,11 +60,14 @@ class Beginner:
     context: Context = FULL_HISTORY
     chat_options: Mapping[str, str | bool] = field(default_factory=dict)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    vision: VisionConfig = field(default_factory=VisionConfig)
 
 
 def warm_folder(recipe: WarmStart, beginner: Beginner) -> Path:
     """The model folder of this warm start, whether it exists or not. Its name depends on the model's own bytes."""
-    tree = {
+    # Settings of vision at their defaults leave the names of warm starts as they were.
+    seen = {} if beginner.vision == VisionConfig() else {"vision": asdict(beginner.vision)}
+    tree = seen | {
         "format": FORMAT,
         "recipe": asdict(recipe),
         "model": _fingerprint(beginner.model),
@@ -99,7 +103,7 @@ def warm_started(recipe: WarmStart, beginner: Beginner, progress: Progress) -> P
 
 def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Path, progress: Progress) -> None:
     solver = teacher(beginner.env, recipe.imperfect, recipe.template)
-    model, tokenizer = load_model(beginner.model, beginner.device)
+    model, tokenizer = load_model(beginner.model, beginner.device, vision=beginner.vision)
     ends, tools = stop_ids(model), tools_of(beginner.env)
     renderer = Renderer(tokenizer, beginner.tags, dict(beginner.chat_options), ends, tools, vision_of(model))
     adapters = Adapters(model, recipe.lora, derive(recipe.seed, "lora")) if recipe.lora.rank > 0 else None
