@@ -39,8 +39,8 @@ from scipy.optimize import nnls
 from scipy.stats import t as student
 
 from heedful.envs.common.tasks import evaluation_tasks
+from heedful.models.chat.render import Renderer
 from heedful.models.load import pick_device, stop_ids
-from heedful.models.render import Renderer
 from heedful.policies.hf import JOIN_EVERY, HFPolicy
 from heedful.policies.kv import KVBatch
 from heedful.protocols import Episode

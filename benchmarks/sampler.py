@@ -28,8 +28,8 @@ import transformers
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.envs.common.tasks import evaluation_tasks
+from heedful.models.chat.render import Renderer
 from heedful.models.load import pick_device, stop_ids
-from heedful.models.render import Renderer
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy

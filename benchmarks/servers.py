@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
+from heedful.models.chat.render import Renderer
 from heedful.models.load import load_model
-from heedful.models.render import Renderer
 from heedful.policies import HFPolicy, Sampling, Vllm, Weights
 from heedful.types import Conversation, Message
 

@@ -42,9 +42,9 @@ from trl import GRPOConfig, GRPOTrainer
 from heedful.algorithms import Grpo
 from heedful.configuration import to_json
 from heedful.integrations.trl import environment_reward, to_trl_rollout_func
+from heedful.models.chat.render import Renderer
 from heedful.models.folders import read_tokenizer
 from heedful.models.load import load_model
-from heedful.models.render import Renderer
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.rollout import LockStep, Request

@@ -35,8 +35,8 @@ from heedful.filters import KeepAll, TopP
 from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer, Probe, environment_reward, to_trl_rollout_func
 from heedful.integrations.trl.rollouts import EnvironmentRollouts
 from heedful.measuring.diagnostician import DiagnosticsConfig
-from heedful.models.render import Renderer
-from heedful.models.replies import Tags
+from heedful.models.chat.render import Renderer
+from heedful.models.chat.replies import Tags
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
 from heedful.run.presets import preset

@@ -47,7 +47,7 @@ from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
 from heedful.integrations.verl.tasks import task_rows, write_tasks  # noqa: E402
 from heedful.integrations.watching.observer import Observer  # noqa: E402
-from heedful.models.replies import Tags  # noqa: E402
+from heedful.models.chat.replies import Tags  # noqa: E402
 from heedful.seedlings.grow import load_seedling  # noqa: E402
 from heedful.seedlings.recipe import nano  # noqa: E402
 

@@ -23,8 +23,8 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM
 
+from heedful.models.chat.render import Renderer
 from heedful.models.load import load_model, stop_ids
-from heedful.models.render import Renderer
 from heedful.rollout.context import FULL_HISTORY
 from heedful.run.presets import preset
 from heedful.seedlings.demonstrations import batches, teacher

@@ -92,7 +92,7 @@ def _searched_once() -> Iterator[None]:
 def tokenizer() -> Any:
     """A seedling's tokenizer, learned from demonstrations of Echo."""
     pytest.importorskip("transformers")
-    from heedful.models.replies import Tags
+    from heedful.models.chat.replies import Tags
     from heedful.seedlings.tokenizer import grow_tokenizer
     from heedful.seeds import stream
 

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heedful.algorithms.table import ALGORITHMS  # noqa: E402
-from heedful.models.token_scores import WIDE  # noqa: E402
+from heedful.models.forward.token_scores import WIDE  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402

@@ -51,19 +51,19 @@ NEEDS_TORCH = {
     "gradients.projection",
     "gradients.trajectory_gradients",
     "integrations",
-    "models.attention",
-    "models.bounded_template",
-    "models.exactness",
-    "models.fast_linear",
+    "models.forward.attention",
+    "models.chat.bounded_template",
+    "models.forward.exactness",
+    "models.forward.fast_linear",
     "models.folders",
-    "models.gguf",
-    "models.gguf_tokenizer",
+    "models.gguf.conversion",
+    "models.gguf.tokenizer",
     "models.load",
     "models.own_tokenizer",
-    "models.token_logits",
+    "models.forward.token_logits",
     "models.vision",
     "models.writing",
-    "models.token_scores",
+    "models.forward.token_scores",
     "policies.beginning",
     "policies.drawing",
     "policies.hf",
@@ -198,10 +198,10 @@ from heedful.storage import read_metrics
 def later():
     from .hf import HfPolicy
     from ..envs.common import tasks
-    import heedful.models.render
+    import heedful.models.chat.render
 """
     own, others = imports_of("policies.load", source)
-    assert own == {"filters", "storage", "policies.hf", "envs.common.tasks", "models.render"}
+    assert own == {"filters", "storage", "policies.hf", "envs.common.tasks", "models.chat.render"}
     assert others == {"torch"}
 
 

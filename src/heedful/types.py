@@ -63,7 +63,7 @@ class Message:
 
 
 CALL_START = r"<tool_call>|<\|python_tag\|>|\{\s*\"(?:name|arguments|parameters|type)\"\s*:"
-"""A pattern of the text with which the call of a tool begins, in the forms that `models.calls` reads."""
+"""A pattern of the text with which the call of a tool begins, in the forms that `models.chat.calls` reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from audit_watching import read
 from heedful.auditing.judges import model_judge
 from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.models.chat.render import Renderer
 from heedful.models.folders import write_pretrained
-from heedful.models.render import Renderer
 from heedful.models.vision import vision_of
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling

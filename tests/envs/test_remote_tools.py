@@ -8,7 +8,7 @@ from heedful.envs.common.tools import call_text
 from heedful.envs.common.wire import WireError
 from heedful.envs.remote.answers import checked_description
 from heedful.envs.remote.environment import Remote
-from heedful.models.calls import tools_of
+from heedful.models.chat.calls import tools_of
 from patience import PATIENCE
 from served import serving
 from tool_toy import TOOLS, Dictionary

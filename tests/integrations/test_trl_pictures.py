@@ -9,7 +9,7 @@ pytest.importorskip("PIL", reason="pictures are drawn with Pillow: install heedf
 
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.integrations.trl.rollouts import EnvironmentRollouts
-from heedful.models.replies import Tags
+from heedful.models.chat.replies import Tags
 from heedful.policies.scripted import ScriptedPolicy
 
 

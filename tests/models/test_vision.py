@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from heedful.models.render import Renderer
-from heedful.models.shared_prompts import SharedPrompts
-from heedful.models.token_logits import keeps_prompts, token_logits
+from heedful.models.chat.render import Renderer
+from heedful.models.forward.shared_prompts import SharedPrompts
+from heedful.models.forward.token_logits import keeps_prompts, token_logits
 from heedful.models.vision import Vision, vision_of
 from heedful.models.vision.positions import shifted
 from heedful.models.vision.probe import refuse_unless_exact

@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 from heedful.algorithms.table import Grpo  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
-from heedful.models.render import Renderer  # noqa: E402
+from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.kv import KVBatch  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import tiny_architectures as tiny  # noqa: E402
-from heedful.models.render import Renderer  # noqa: E402
+from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.types import Conversation, Message, Reply  # noqa: E402

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
-from heedful.models.render import Renderer  # noqa: E402
+from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.kv import KVBatch  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 
 from fake_server import FakeServer, Fault, fake_server
 from heedful.inference import Client, Limits, ServerRefused
-from heedful.models.replies import Tags
+from heedful.models.chat.replies import Tags
 from heedful.policies.sampling import Sampling
 from heedful.policies.served_text import TextPolicy, text_alone
 from heedful.types import Conversation, Ending, Group, Message, Reply, Span, Task, Trajectory, Turn

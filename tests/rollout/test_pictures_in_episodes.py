@@ -18,8 +18,8 @@ from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.remote.environment import Remote
 from heedful.envs.sokoban.environment import Sokoban
 from heedful.integrations.verl.tasks import task_rows
-from heedful.models.render import Renderer
-from heedful.models.replies import Tags
+from heedful.models.chat.render import Renderer
+from heedful.models.chat.replies import Tags
 from heedful.policies.sampling import Sampling
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.policies.served_text import TextPolicy

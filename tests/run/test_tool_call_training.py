@@ -79,7 +79,7 @@ def model_folder(path: Path, template: str) -> Path:
 
 
 def config(folder: Path, **changes: Any) -> TrainConfig:
-    from heedful.models.replies import Tags
+    from heedful.models.chat.replies import Tags
 
     settings: dict[str, Any] = {
         "env": Dictionary(actions="tool_calls"),

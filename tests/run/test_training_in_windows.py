@@ -21,7 +21,7 @@ from heedful.configuration import to_json  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.filters import KeepAll, TopK, TopP  # noqa: E402
-from heedful.models.render import Renderer  # noqa: E402
+from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.rollout import Context, LockStep, Request  # noqa: E402

@@ -21,10 +21,10 @@ from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.envs.sokoban.environment import Sokoban  # noqa: E402
 from heedful.filters import KeepAll  # noqa: E402
 from heedful.measuring.diagnostics_config import DiagnosticsConfig  # noqa: E402
+from heedful.models.chat.render import Renderer  # noqa: E402
+from heedful.models.chat.replies import Tags  # noqa: E402
 from heedful.models.folders import write_pretrained  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
-from heedful.models.render import Renderer  # noqa: E402
-from heedful.models.replies import Tags  # noqa: E402
 from heedful.models.sight import VisionConfig  # noqa: E402
 from heedful.models.vision import vision_of  # noqa: E402
 from heedful.policies import Sampling  # noqa: E402

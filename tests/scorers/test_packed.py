@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from heedful.models.exactness import Unsupported  # noqa: E402
+from heedful.models.forward.exactness import Unsupported  # noqa: E402
 from heedful.scorers import packed, packed_attention, packs  # noqa: E402
 from heedful.scorers.hf import HFScorer  # noqa: E402
 from heedful.scorers.packs import plan_packs, reads, worth_sharing  # noqa: E402

@@ -16,9 +16,9 @@ from heedful.configuration import to_json  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.models.cache import cache_root  # noqa: E402
+from heedful.models.chat.render import Renderer  # noqa: E402
+from heedful.models.chat.replies import Tags  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
-from heedful.models.render import Renderer  # noqa: E402
-from heedful.models.replies import Tags  # noqa: E402
 from heedful.rollout import Context, LockStep, Request  # noqa: E402
 from heedful.seedlings import grow as growing  # noqa: E402
 from heedful.seedlings.demonstrations import encode, encode_replayed  # noqa: E402

@@ -164,7 +164,7 @@ def test_a_second_process_is_told_who_learns_the_same(seedling_folder: Path, own
 
 
 def test_a_saved_fit_takes_the_same_next_step(seedling_folder: Path, tmp_path: Path) -> None:
-    from heedful.models.render import Renderer
+    from heedful.models.chat.render import Renderer
     from heedful.rollout.context import FULL_HISTORY
     from heedful.seedlings.demonstrations import batches
 

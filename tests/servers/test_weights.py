@@ -21,8 +21,8 @@ from learners import changed, largest_error, questions  # noqa: E402
 from real_vllm import RealVllm  # noqa: E402
 
 from heedful.inference import Client, Server  # noqa: E402
+from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
-from heedful.models.render import Renderer  # noqa: E402
 from heedful.policies import Local, Sampling, Vllm, Weights  # noqa: E402
 from heedful.policies.vllm import WrongWeights, weights_out  # noqa: E402
 from heedful.policies.vllm.handshake import Facts  # noqa: E402

@@ -35,8 +35,8 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
     """A model in this process. `source`: its folder, or a Hugging Face name. Raises ValueError, a sentence."""
     import torch
 
-    from heedful.models.attention import refuse_unless_plain_causal
     from heedful.models.folders import open_eyes, read_model, read_own_tokenizer
+    from heedful.models.forward.attention import refuse_unless_plain_causal
     from heedful.models.load import pick_device
     from heedful.models.vision import vision_of
     from heedful.scorers.hf import HFScorer

@@ -226,7 +226,7 @@ class _Texts:
     def _render(self, messages: Messages) -> str:
         from jinja2 import TemplateError
 
-        from heedful.models.bounded_template import render_chat
+        from heedful.models.chat.bounded_template import render_chat
 
         tokenizer: Any = self.tokenizer
         if not tokenizer.chat_template:

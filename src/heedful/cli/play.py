@@ -13,7 +13,7 @@ from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, na
 from heedful.cli.episode.human_reply import reply_of, ways_to_answer
 from heedful.configuration import Choice, CommandLine, Positional, Shown
 from heedful.envs.common.demonstrated import demonstrated
-from heedful.models.replies import Tags
+from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import Demonstrates, Environment, Episode
 from heedful.rollout.context import Context

@@ -22,7 +22,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from heedful.distributed.world import World
-from heedful.models.token_logits import TokenLogits, token_logits
+from heedful.models.forward.token_logits import TokenLogits, token_logits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -22,7 +22,7 @@ from heedful.diagnostics.gradient import GRAMS, PARTS
 from heedful.diagnostics.gradient_scope import GradientNoise, Side
 from heedful.gradients.projection import Projection, dimensions_within, inner_products
 from heedful.gradients.trajectory_gradients import TrajectoryGradients, Unit
-from heedful.models.token_logits import TokenLogits
+from heedful.models.forward.token_logits import TokenLogits
 from heedful.protocols import CreditsTokens, CreditsTurns, Estimator
 from heedful.statistics.group_statistics import sample_variance
 from heedful.training.critic import Critic

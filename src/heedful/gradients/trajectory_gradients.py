@@ -15,7 +15,7 @@ import torch
 from heedful.algorithms import losses
 from heedful.algorithms.table import Algorithm
 from heedful.gradients.projection import Projection
-from heedful.models.token_logits import TokenLogits, token_logits
+from heedful.models.forward.token_logits import TokenLogits, token_logits
 from heedful.protocols import CreditsTurns
 from heedful.training.batch import MicroBatch, cut_micro_batches
 from heedful.training.objective import picked

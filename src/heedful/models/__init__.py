@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from heedful.exports import lazily
-from heedful.models.render import ChatTokenizer, Renderer
-from heedful.models.replies import ReplyParser, Tags
+from heedful.models.chat.render import ChatTokenizer, Renderer
+from heedful.models.chat.replies import ReplyParser, Tags
 
 if TYPE_CHECKING:
-    from heedful.models.attention import longest_context, refuse_unless_plain_causal
     from heedful.models.folders import write_pretrained
-    from heedful.models.gguf import converted
+    from heedful.models.forward.attention import longest_context, refuse_unless_plain_causal
+    from heedful.models.gguf.conversion import converted
     from heedful.models.load import load_model, pick_device
     from heedful.models.writing import Saveable
 
@@ -33,11 +33,11 @@ __getattr__ = lazily(
     __name__,
     {
         "Saveable": "heedful.models.writing",
-        "converted": "heedful.models.gguf",
+        "converted": "heedful.models.gguf.conversion",
         "load_model": "heedful.models.load",
-        "longest_context": "heedful.models.attention",
+        "longest_context": "heedful.models.forward.attention",
         "pick_device": "heedful.models.load",
-        "refuse_unless_plain_causal": "heedful.models.attention",
+        "refuse_unless_plain_causal": "heedful.models.forward.attention",
         "write_pretrained": "heedful.models.folders",
     },
 )

@@ -10,11 +10,11 @@ from typing import cast
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from heedful.models.attention import refuse_unless_plain_causal
-from heedful.models.fast_linear import quicken
+from heedful.models.chat.stop_ids import named_stop_ids
 from heedful.models.folders import open_eyes, read_model, read_tokenizer
+from heedful.models.forward.attention import refuse_unless_plain_causal
+from heedful.models.forward.fast_linear import quicken
 from heedful.models.sight import VisionConfig
-from heedful.models.stop_ids import named_stop_ids
 
 _AS_IN_FOLDER = VisionConfig()
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
-from heedful.models.exactness import Probe, evaluating, plain_states
+from heedful.models.forward.exactness import Probe, evaluating, plain_states
 from heedful.policies.kv import KVBatch
 
 _OBSTACLES: WeakKeyDictionary[PreTrainedModel, tuple[str, str]] = WeakKeyDictionary()

@@ -10,7 +10,7 @@ from heedful.types import Conversation, Prompt, Reply, Span
 
 
 class ReplyRenderer(Protocol):
-    """Turns conversations into ids and ids into replies, for instance `heedful.models.render.Renderer`."""
+    """Turns conversations into ids and ids into replies, for instance `heedful.models.chat.render.Renderer`."""
 
     @property
     def stop_ids(self) -> frozenset[int]:

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from heedful.inference import Client, Draw, OpenAIText, ServerRefused, Usage, Written
-from heedful.models.replies import ReplyParser, Tags
-from heedful.models.unseen import refuse_images
+from heedful.models.chat.replies import ReplyParser, Tags
+from heedful.models.chat.unseen import refuse_images
 from heedful.policies.sampling import Sampling
 from heedful.seeds import derive
 from heedful.types import Conversation, Group, Prompt, Reply, Span, Turn

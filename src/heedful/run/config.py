@@ -17,7 +17,7 @@ from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, TopP, check_filter
 from heedful.measuring.diagnostician import DiagnosticsConfig
-from heedful.models.replies import Tags
+from heedful.models.chat.replies import Tags
 from heedful.models.sight import VisionConfig
 from heedful.policies import POLICIES, Local, PolicySource, Vllm
 from heedful.policies.sampling import Sampling

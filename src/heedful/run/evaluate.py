@@ -15,7 +15,7 @@ from rich.console import Console
 from heedful import envs
 from heedful.configuration import Choice, refuse_below, trusting
 from heedful.console import SafeConsole
-from heedful.models.replies import Tags
+from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Environment, Policy
 from heedful.rollout import COLLECTORS, Collector, Context, isolated

@@ -21,12 +21,12 @@ from heedful.distributed.world import World
 from heedful.envs.common.tasks import TaskStream
 from heedful.gradients.meter import GradientMeter
 from heedful.measuring.diagnostician import Diagnostician
-from heedful.models.calls import tools_of
+from heedful.models.chat.calls import tools_of
+from heedful.models.chat.render import Renderer
 from heedful.models.folders import WholeWeights
+from heedful.models.forward.token_logits import TokenLogits, token_logits
 from heedful.models.load import load_model, pick_device, stop_ids
-from heedful.models.render import Renderer
 from heedful.models.sight import VisionConfig
-from heedful.models.token_logits import TokenLogits, token_logits
 from heedful.models.vision import vision_of
 from heedful.models.writing import Saveable
 from heedful.protocols import Environment, UsesCritic

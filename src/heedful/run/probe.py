@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache
 
 from heedful.guarded import Raised, guarded_call
-from heedful.models.exactness import evaluating
+from heedful.models.forward.exactness import evaluating
 from heedful.policies import Local
 from heedful.protocols import Environment
 from heedful.rollout.player import Player, made

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from transformers import PreTrainedModel
 
-    from heedful.models.render import Renderer
+    from heedful.models.chat.render import Renderer
 
 _CHECKPOINTS = "checkpoints"
 

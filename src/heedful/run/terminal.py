@@ -18,7 +18,7 @@ from rich.text import Text
 
 from heedful.console import SafeConsole
 from heedful.diagnostics.catalogue import LIVE_COLUMNS, Column, entry_of, mark_of
-from heedful.models.replies import Tags
+from heedful.models.chat.replies import Tags
 from heedful.types import Metric, Trajectory
 
 ROWS = 12

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-from heedful.models.exactness import Unsupported
+from heedful.models.forward.exactness import Unsupported
 from heedful.models.vision.positions import carry_shift, shift_of
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import Targets

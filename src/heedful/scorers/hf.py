@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from heedful.models.attention import longest_context, refuse_unless_plain_causal
-from heedful.models.exactness import Probe, evaluating, rounding_error
+from heedful.models.forward.attention import longest_context, refuse_unless_plain_causal
+from heedful.models.forward.exactness import Probe, evaluating, rounding_error
 from heedful.models.vision import vision_of
 from heedful.protocols import WindowExceeded
 from heedful.scorers import cached, packed, plain

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from heedful.models.exactness import plain_states
+from heedful.models.forward.exactness import plain_states
 from heedful.scorers.packs import Targets
 
 _CPU_BLOCK = (512, 2048)

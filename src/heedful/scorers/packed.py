@@ -17,7 +17,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
-from heedful.models.exactness import Unsupported, plain_states
+from heedful.models.forward.exactness import Unsupported, plain_states
 from heedful.scorers.cached import FirstTokens, equally_long, read_prompts, states_after
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packed_attention import PackedAttention, groups_of, packed_attention

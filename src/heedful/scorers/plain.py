@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import torch
 
-from heedful.models.exactness import plain_states
+from heedful.models.forward.exactness import plain_states
 from heedful.scorers.output_head import OutputHead
 from heedful.scorers.packs import Ids, Targets
 from heedful.scorers.score_sums import ScoreSums

@@ -15,7 +15,7 @@ import numpy as np
 
 from heedful.inference import Client, OpenAITokens, TokenDialect
 from heedful.inference.examination import ServerFacts
-from heedful.models.rounding import EPS, rounding_of
+from heedful.models.forward.rounding import EPS, rounding_of
 from heedful.protocols import WindowExceeded
 from heedful.scorers.pairs import Ids, Pairs, read_pairs
 from heedful.scorers.score_sums import ScoreSums

@@ -13,7 +13,7 @@ from typing import Any
 from heedful.envs.common.demonstrated import answer_to, demonstrated
 from heedful.envs.common.tasks import TaskStream
 from heedful.guarded import Raised, guarded_call
-from heedful.models.render import Renderer
+from heedful.models.chat.render import Renderer
 from heedful.protocols import Demonstrates, Environment
 from heedful.rollout.context import Context
 from heedful.rollout.player import Player, made

@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from heedful.models.token_logits import keeps_prompts, token_logits
+from heedful.models.forward.token_logits import keeps_prompts, token_logits
 from heedful.training.batch import cut_micro_batches
 from heedful.types import TrainingSample
 

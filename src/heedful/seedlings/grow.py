@@ -16,9 +16,9 @@ import transformers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from heedful.models.cache import cache_root, keep
+from heedful.models.chat.render import Renderer
+from heedful.models.chat.replies import Tags
 from heedful.models.folders import open_eyes, read_model, read_tokenizer, write_pretrained
-from heedful.models.render import Renderer
-from heedful.models.replies import Tags
 from heedful.models.vision import vision_of
 from heedful.protocols import Demonstrates, Environment, PlayedElsewhere
 from heedful.rollout.context import FULL_HISTORY, Context

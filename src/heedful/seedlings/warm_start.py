@@ -16,14 +16,14 @@ from pathlib import Path
 import torch
 from transformers.utils.hub import cached_file
 
-from heedful.models.attention import longest_context
 from heedful.models.cache import cache_root, keep
-from heedful.models.calls import tools_of
+from heedful.models.chat.calls import tools_of
+from heedful.models.chat.render import Renderer
+from heedful.models.chat.replies import Tags
 from heedful.models.folders import WholeWeights, write_pretrained
-from heedful.models.gguf import converted
+from heedful.models.forward.attention import longest_context
+from heedful.models.gguf.conversion import converted
 from heedful.models.load import load_model, stop_ids
-from heedful.models.render import Renderer
-from heedful.models.replies import Tags
 from heedful.models.sight import VisionConfig
 from heedful.models.vision import vision_of
 from heedful.protocols import Environment

@@ -13,8 +13,8 @@ import torch
 
 from heedful.distributed.sharding import Sharded
 from heedful.distributed.world import World
-from heedful.models.shared_prompts import SharedPrompts, cheapest_plans
-from heedful.models.token_logits import keeps_prompts
+from heedful.models.forward.shared_prompts import SharedPrompts, cheapest_plans
+from heedful.models.forward.token_logits import keeps_prompts
 from heedful.types import TrainingSample
 
 if TYPE_CHECKING:

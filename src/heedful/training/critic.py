@@ -18,8 +18,8 @@ import torch
 from heedful.algorithms import losses
 from heedful.algorithms.gae import explained_variance
 from heedful.distributed.world import World
-from heedful.models.shared_prompts import SharedPrompts
-from heedful.models.token_logits import Over, TokenLogits, hidden_before_trained
+from heedful.models.forward.shared_prompts import SharedPrompts
+from heedful.models.forward.token_logits import Over, TokenLogits, hidden_before_trained
 from heedful.protocols import UsesCritic
 from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches
 from heedful.training.critic_config import CriticConfig

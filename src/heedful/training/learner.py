@@ -15,8 +15,8 @@ import torch
 
 from heedful.algorithms.entropy_control import EntropyTarget
 from heedful.algorithms.table import Algorithm
-from heedful.models.token_logits import TokenLogits, token_logits
-from heedful.models.token_scores import WIDE, scores_over
+from heedful.models.forward.token_logits import TokenLogits, token_logits
+from heedful.models.forward.token_scores import WIDE, scores_over
 from heedful.seeds import stream
 from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches
 from heedful.training.correction import Correction, corrected

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from safetensors.torch import load_file, save_file
 
-from heedful.models.shared_prompts import SharedPrompts
-from heedful.models.token_logits import Over, TokenLogits
+from heedful.models.forward.shared_prompts import SharedPrompts
+from heedful.models.forward.token_logits import Over, TokenLogits
 from heedful.models.vision import vision_of
 from heedful.training.lora_config import LoraConfig
 

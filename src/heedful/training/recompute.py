@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from heedful.models.shared_prompts import SharedPrompts
-from heedful.models.token_logits import Over, TokenLogits
+from heedful.models.forward.shared_prompts import SharedPrompts
+from heedful.models.forward.token_logits import Over, TokenLogits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

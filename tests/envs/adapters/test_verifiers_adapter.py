@@ -28,7 +28,7 @@ from heedful.envs.adapters.verifiers.library import library, loaded
 from heedful.envs.checking.check import QUICK, check
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.guarded import Raised, guarded_call
-from heedful.models.calls import tools_of
+from heedful.models.chat.calls import tools_of
 from heedful.types import Ending
 
 vf = library()

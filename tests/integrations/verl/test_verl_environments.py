@@ -29,7 +29,7 @@ from heedful.envs.common.tasks import TaskStream  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.integrations.verl.tasks import task_rows, write_tasks  # noqa: E402
-from heedful.models.replies import Tags  # noqa: E402
+from heedful.models.chat.replies import Tags  # noqa: E402
 from heedful.seedlings.grow import load_seedling  # noqa: E402
 from heedful.seedlings.recipe import nano  # noqa: E402
 from heedful.storage import Rollouts, RunFolder, read_metrics, read_rollouts  # noqa: E402

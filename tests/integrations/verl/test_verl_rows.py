@@ -11,7 +11,7 @@ from heedful.filters import TopP
 from heedful.integrations.verl.batch.rows import MISSING, Row, mini_batch_counts, parts_of, sampled_of
 from heedful.integrations.verl.play.episodes import FIELD, outputs_of, write_episode
 from heedful.integrations.watching.completions import BatchReader, Completion, values_of
-from heedful.models.replies import ReplyParser, Tags
+from heedful.models.chat.replies import ReplyParser, Tags
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn
 
 END = 0

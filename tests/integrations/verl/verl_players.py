@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from heedful.integrations.verl.play.playing import Sampled
-from heedful.models.render import Renderer
-from heedful.models.replies import Tags
+from heedful.models.chat.render import Renderer
+from heedful.models.chat.replies import Tags
 from heedful.types import Conversation, Reply
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")

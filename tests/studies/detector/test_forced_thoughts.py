@@ -15,8 +15,8 @@ pytest.importorskip("transformers")
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT  # noqa: E402
 from heedful.envs.common.tasks import evaluation_tasks  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
+from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
-from heedful.models.render import Renderer  # noqa: E402
 from heedful.policies import Local, OpenPolicySource, Sampling, Weights, open_with  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.rollout import LockStep, Request  # noqa: E402

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from heedful.envs.common.actions import OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
 from heedful.envs.common.tools import call_text, tools_of
-from heedful.models.calls import find_call, signatures
+from heedful.models.chat.calls import find_call, signatures
 from heedful.protocols import AnswersFreely, Environment, ListsActions
 from heedful.types import Tool
 

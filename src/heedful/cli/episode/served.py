@@ -10,7 +10,7 @@ from rich.console import Console
 from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
 from heedful.configuration import CommandLine, NamesSecret, to_json
 from heedful.console import SafeConsole
-from heedful.models.replies import Tags
+from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
 from heedful.rollout.context import Context
 from heedful.run.evaluation import write_numbers

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heedful.models.calls import CallFault, find_call, quoted, read_call, signatures
+from heedful.models.chat.calls import CallFault, find_call, quoted, read_call, signatures
 from heedful.protocols import Environment, ListsActions
 from heedful.types import Tool
 

@@ -25,7 +25,7 @@ from heedful.envs.common.knobs import (
     check_share,
 )
 from heedful.envs.common.tasks import check_same_start
-from heedful.models.calls import tools_of
+from heedful.models.chat.calls import tools_of
 from heedful.protocols import Episode
 from heedful.types import Ending, Image, Observation, Step, Task
 

@@ -32,7 +32,7 @@ from typing import ClassVar, Literal
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, Fault, answer_text, thought_of
 from heedful.envs.common.base import SolvableEnvironment
 from heedful.envs.common.knobs import check_choice
-from heedful.models.calls import CLOSE_CALL, OPEN_CALL, signature, tools_of
+from heedful.models.chat.calls import CLOSE_CALL, OPEN_CALL, signature, tools_of
 from heedful.types import Tool
 
 ActionForm = Literal["plain", "tool_calls"]

@@ -19,8 +19,8 @@ from heedful.integrations.watching.record import Record
 from heedful.integrations.watching.sampling import truncating
 from heedful.integrations.watching.unknown import unknown_metrics
 from heedful.measuring.diagnostician import Diagnostician
+from heedful.models.chat.replies import ReplyParser
 from heedful.models.own_tokenizer import difference_from_folder
-from heedful.models.replies import ReplyParser
 from heedful.protocols import Filter
 from heedful.scorers.hf import HFScorer
 

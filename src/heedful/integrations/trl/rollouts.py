@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from heedful.integrations.trl.compatibility import PRIVATE_OF_ROLLOUTS, check
-from heedful.models.calls import tools_of
-from heedful.models.render import Renderer
-from heedful.models.replies import Tags
-from heedful.models.unseen import refuse_shown
+from heedful.models.chat.calls import tools_of
+from heedful.models.chat.render import Renderer
+from heedful.models.chat.replies import Tags
+from heedful.models.chat.unseen import refuse_shown
 from heedful.protocols import Environment, Policy
 from heedful.rollout.player import Player, made
 from heedful.seeds import derive

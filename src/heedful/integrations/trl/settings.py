@@ -11,7 +11,7 @@ from heedful.filters import TopP, check_filter
 from heedful.integrations.watching.logged import numbers_of
 from heedful.integrations.watching.weights import refuse_soft_weights
 from heedful.measuring.diagnostician import DiagnosticsConfig
-from heedful.models.replies import Tags
+from heedful.models.chat.replies import Tags
 from heedful.protocols import Filter
 from heedful.types import Metric
 

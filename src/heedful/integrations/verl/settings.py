@@ -17,7 +17,7 @@ from heedful.integrations.verl.play.playing import PlayConfig
 from heedful.integrations.watching.logged import numbers_of
 from heedful.integrations.watching.weights import refuse_soft_weights
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
-from heedful.models.replies import Tags
+from heedful.models.chat.replies import Tags
 from heedful.protocols import Filter
 from heedful.types import Metric
 

@@ -33,7 +33,7 @@ from heedful.envs.common.tasks import TaskStream, check_same_start
 from heedful.integrations.verl.play.episodes import FIELD
 from heedful.integrations.verl.play.playing import PlayedEnvironment
 from heedful.integrations.verl.settings import REGISTER, VARIABLE
-from heedful.models.unseen import refuse_shown
+from heedful.models.chat.unseen import refuse_shown
 from heedful.protocols import Environment
 from heedful.rollout.player import Player, made
 from heedful.storage.files import write_whole

@@ -34,7 +34,7 @@ from heedful.integrations.verl.settings import MODES, SECTION, read_section
 from heedful.integrations.watching.observer import Observer, Seen
 from heedful.integrations.watching.record import STATE, Record, load_state, save_state
 from heedful.integrations.watching.weights import check_weights
-from heedful.models.attention import longest_context_of
+from heedful.models.forward.attention import longest_context_of
 
 _LOG = logging.getLogger("heedful")
 

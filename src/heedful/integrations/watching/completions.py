@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from heedful.models.replies import ReplyParser, Tags
+from heedful.models.chat.replies import ReplyParser, Tags
 from heedful.statistics.group_statistics import values_on
 from heedful.types import Ending, Group, Prompt, Reply, Task, Trajectory, Turn
 

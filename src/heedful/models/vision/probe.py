@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache
 
-from heedful.models.exactness import evaluating
+from heedful.models.forward.exactness import evaluating
 from heedful.models.vision.pictures import Picture
 from heedful.models.vision.vision import Vision
 from heedful.pixels import decoded

@@ -42,7 +42,7 @@ def meet(client: Client, server: Server, model: PreTrainedModel, sync: str) -> F
 
     `sync`: the way of the weights. To load adapters, a server needs no endpoint for weights.
     """
-    from heedful.models.attention import longest_context
+    from heedful.models.forward.attention import longest_context
 
     tree = client.tell(server, MODELS)
     name = next(iter(models(tree)), "")

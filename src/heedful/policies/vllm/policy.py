@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from heedful.inference import Client, Draw, Drawn, ForeignAnswer, OtherWeights, TokenDialect
 from heedful.inference.dialects import Tree
-from heedful.models.unseen import refuse_images
+from heedful.models.chat.unseen import refuse_images
 from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling
 from heedful.seeds import derive

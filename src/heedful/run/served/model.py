@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from heedful.inference import Client, Limits, OpenAITokens, Usage, read_key
 from heedful.inference.examination import ServerFacts, base_of, check_tokenizer, examine, refuse_unknown
-from heedful.models.calls import tools_of
+from heedful.models.chat.calls import tools_of
 from heedful.policies.sampling import Sampling
 from heedful.policies.served_text import TextPolicy
 from heedful.policies.vllm.policy import Served, ServerPolicy
@@ -23,7 +23,7 @@ from heedful.run.served.settings import ServedSettings
 from heedful.types import Conversation, Reply
 
 if TYPE_CHECKING:
-    from heedful.models.render import Renderer
+    from heedful.models.chat.render import Renderer
 
 NO_IDS = "the server returned text alone: without --tokenizer, token ids and log-probabilities are unknown"
 
@@ -121,8 +121,8 @@ def open_served(
 
 
 def _renderer(source: str, settings: ServedSettings) -> Renderer:
+    from heedful.models.chat.render import Renderer
     from heedful.models.folders import read_tokenizer
-    from heedful.models.render import Renderer
 
     found = read_tokenizer(source, "Give --tokenizer the folder or the Hugging Face name of the served model.")
     options = dict(entry.partition("=")[::2] for entry in settings.template_options)

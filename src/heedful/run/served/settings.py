@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from heedful import envs
 from heedful.configuration import Choice, NamesSecret, refuse_below
-from heedful.models.replies import Tags
+from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
 from heedful.rollout import COLLECTORS, Asynchronous, Collector, Context
 from heedful.rollout.workers import check_timeout

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
-from heedful.models.render import Renderer
+from heedful.models.chat.render import Renderer
 from heedful.policies import OpenPolicySource, Sampling
 from heedful.protocols import Environment
 from heedful.rollout import FULL_HISTORY, Context, LockStep, Request

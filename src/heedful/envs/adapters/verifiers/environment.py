@@ -21,7 +21,7 @@ from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played
 from heedful.envs.common.knobs import check_choice, check_range
-from heedful.models.calls import Call, CallFault, find_call, read_call
+from heedful.models.chat.calls import Call, CallFault, find_call, read_call
 from heedful.seeds import derive
 from heedful.types import Ending, Task, Tool
 

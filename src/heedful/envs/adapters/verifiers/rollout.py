@@ -15,7 +15,7 @@ from typing import Any
 
 from heedful.envs.adapters.global_random import OwnRandom
 from heedful.envs.adapters.verifiers.library import Loaded, Row, failures
-from heedful.models.calls import Call
+from heedful.models.chat.calls import Call
 
 
 @dataclass(frozen=True, slots=True)

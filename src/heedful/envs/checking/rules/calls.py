@@ -16,7 +16,7 @@ from heedful.envs.checking.replies import ordinary
 from heedful.envs.checking.report import Finding, absent, broken, holds, shortened
 from heedful.envs.common.tools import in_form
 from heedful.guarded import Raised, guarded_call
-from heedful.models.calls import tools_of
+from heedful.models.chat.calls import tools_of
 from heedful.protocols import Demonstrates
 from heedful.types import Ending, Step, Task, Tool
 

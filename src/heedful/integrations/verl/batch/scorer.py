@@ -16,7 +16,7 @@ from verl.utils import tensordict_utils
 from verl.workers.utils.padding import response_from_nested
 
 from heedful.integrations.verl.batch.limits import WorkerLimits
-from heedful.models.rounding import EPS, rounding_of
+from heedful.models.forward.rounding import EPS, rounding_of
 from heedful.protocols import WindowExceeded
 from heedful.scorers.pairs import Ids, Pairs, read_pairs, tokens_of_pairs
 from heedful.scorers.score_sums import ScoreSums

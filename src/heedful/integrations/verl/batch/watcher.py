@@ -20,8 +20,8 @@ from heedful.integrations.watching.record import Record
 from heedful.integrations.watching.unknown import unknown_metrics
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.measuring.swapped import TokenScorer
+from heedful.models.chat.replies import ReplyParser
 from heedful.models.own_tokenizer import difference_from_folder
-from heedful.models.replies import ReplyParser
 from heedful.protocols import Filter
 
 UNKNOWN_SUCCESS = (

@@ -32,10 +32,10 @@ from heedful.integrations.verl.play.playing import (
 )
 from heedful.integrations.verl.settings import SECTION, HeedfulConfig, read_section
 from heedful.integrations.verl.tasks import LOOP, VerlTask, read_task_row
-from heedful.models.calls import tools_of
-from heedful.models.render import Renderer
-from heedful.models.replies import Tags
-from heedful.models.stop_ids import named_stop_ids
+from heedful.models.chat.calls import tools_of
+from heedful.models.chat.render import Renderer
+from heedful.models.chat.replies import Tags
+from heedful.models.chat.stop_ids import named_stop_ids
 from heedful.protocols import Environment
 from heedful.types import Task
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 from heedful import envs
 from heedful.configuration import Choice, from_json, refuse_below, trusting
 from heedful.configuration.jsontext import parse_json
-from heedful.models.render import Renderer
+from heedful.models.chat.render import Renderer
 from heedful.protocols import Environment
 from heedful.rollout.context import Context
 from heedful.rollout.player import Player, made

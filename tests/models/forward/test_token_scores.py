@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from heedful.algorithms.table import ALGORITHMS
-from heedful.models.token_logits import token_logits
-from heedful.models.token_scores import WIDE, scores_over
+from heedful.models.forward.token_logits import token_logits
+from heedful.models.forward.token_scores import WIDE, scores_over
 from heedful.training.batch import UpdateSettings
 from heedful.training.learner import Learner
 from heedful.training.objective import scores_of

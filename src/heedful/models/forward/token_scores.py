@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from heedful.models.token_logits import Head, Over
+from heedful.models.forward.token_logits import Head, Over
 
 WIDE = 8192
 """Vocabularies of at least this size are scored here. Smaller ones keep the plain operations and their rounding."""

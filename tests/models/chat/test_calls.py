@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.models.calls import Call, CallFault, find_call, read_call, signatures, tools_of
+from heedful.models.chat.calls import Call, CallFault, find_call, read_call, signatures, tools_of
 from heedful.types import Tool
 
 SEARCH = Tool(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from heedful.models.replies import ReplyParser, Tags
+from heedful.models.chat.replies import ReplyParser, Tags
 from heedful.types import Prompt
 
 STOP = 256

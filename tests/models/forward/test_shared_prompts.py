@@ -7,8 +7,8 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from heedful.algorithms.table import ALGORITHMS
-from heedful.models.shared_prompts import cheapest_plans, plan_by_beginning, plan_micro_batches
-from heedful.models.token_logits import token_logits
+from heedful.models.forward.shared_prompts import cheapest_plans, plan_by_beginning, plan_micro_batches
+from heedful.models.forward.token_logits import token_logits
 from heedful.protocols import UsesCritic
 from heedful.training.batch import UpdateSettings, _pad
 from heedful.training.learner import Learner

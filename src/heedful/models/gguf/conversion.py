@@ -26,8 +26,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from heedful.configuration.foreign_text import complain
 from heedful.guarded import Raised, guarded_call
 from heedful.models.cache import SMOLLM2, cache_root, keep
-from heedful.models.gguf_file import GgufFile, read_gguf
-from heedful.models.gguf_tokenizer import write_tokenizer
+from heedful.models.gguf.file import GgufFile, read_gguf
+from heedful.models.gguf.tokenizer import write_tokenizer
 from heedful.models.writing import quiet, write_weights
 
 FORMAT = 1

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="rendering is tested with transformers tokenizers: install heedful[train]")
 
-from tests.models.published_templates import (
+from tests.models.chat.published_templates import (
     ASKED,
     BLOCK,
     MARKS,
@@ -30,9 +30,9 @@ from tests.models.published_templates import (
     writes_date,
 )
 
-from heedful.models.bounded_template import render_chat
-from heedful.models.render import Renderer
-from heedful.models.replies import Tags
+from heedful.models.chat.bounded_template import render_chat
+from heedful.models.chat.render import Renderer
+from heedful.models.chat.replies import Tags
 from heedful.types import Conversation, Message, Prompt
 
 SYSTEM = Message("system", "You are brief.")
@@ -226,7 +226,7 @@ def test_the_table_of_the_docs_is_what_the_code_says():
         # Rows of packages that are here in the version of the page. The others cannot be made.
         here = set(VERSIONS) - set(OTHER)
         wanted, page = (_rows(text, here) for text in (wanted, page))
-    assert page == wanted, "run `python -m tests.models.published_templates docs/templates.md`"
+    assert page == wanted, "run `python -m tests.models.chat.published_templates docs/templates.md`"
 
 
 def _rows(page: str, packages: set[str]) -> str:

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from heedful.models.attention import obstacle_to_shared_prompts
-from heedful.models.exactness import Probe, Unsupported, evaluating, plain_states
-from heedful.models.shared_prompts import SharedPrompts
+from heedful.models.forward.attention import obstacle_to_shared_prompts
+from heedful.models.forward.exactness import Probe, Unsupported, evaluating, plain_states
+from heedful.models.forward.shared_prompts import SharedPrompts
 from heedful.models.vision.positions import carry_shift, joined_shifts
 
 if TYPE_CHECKING:

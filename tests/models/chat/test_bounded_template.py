@@ -15,9 +15,9 @@ from hypothesis import strategies as st  # noqa: E402
 from jinja2 import TemplateError  # noqa: E402
 from transformers.utils import chat_template_utils  # noqa: E402
 
-from heedful.models import bounded_template  # noqa: E402
-from heedful.models.bounded_template import TooExpensive, render_chat  # noqa: E402
-from heedful.models.render import Renderer  # noqa: E402
+from heedful.models.chat import bounded_template  # noqa: E402
+from heedful.models.chat.bounded_template import TooExpensive, render_chat  # noqa: E402
+from heedful.models.chat.render import Renderer  # noqa: E402
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},

@@ -10,8 +10,8 @@ pytest.importorskip("transformers", reason="rendering is tested with transformer
 
 from tests.models.test_render import CHATML, HEADERS, decode, make_tokenizer, read
 
-from heedful.models.render import Renderer
-from heedful.models.replies import Tags
+from heedful.models.chat.render import Renderer
+from heedful.models.chat.replies import Tags
 from heedful.types import Conversation, Message, Prompt, Span
 from tool_toy import TOOLS
 

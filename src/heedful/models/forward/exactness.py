@@ -20,8 +20,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from heedful.models.attention import longest_context
-from heedful.models.rounding import Floats, rounding_of
+from heedful.models.forward.attention import longest_context
+from heedful.models.forward.rounding import Floats, rounding_of
 
 Ids = tuple[int, ...]
 

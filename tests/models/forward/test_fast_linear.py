@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedModel
 
-from heedful.models import fast_linear
-from heedful.models.fast_linear import OneDnnLinear, product, quicken
+from heedful.models.forward import fast_linear
+from heedful.models.forward.fast_linear import OneDnnLinear, product, quicken
 from tiny_models import narrow
 
 pytestmark = pytest.mark.skipif(

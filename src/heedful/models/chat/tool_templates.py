@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from heedful.models.calls import OPEN_CALL, CallFault, find_call, read_call, signature
+from heedful.models.chat.calls import OPEN_CALL, CallFault, find_call, read_call, signature
 from heedful.types import Tool
 
 ResultRole = Literal["tool", "user"]

@@ -15,8 +15,8 @@ from transformers import (
 )
 
 import tiny_architectures as tiny
-from heedful.models.shared_prompts import SharedPrompts
-from heedful.models.token_logits import keeps_prompts, token_logits
+from heedful.models.forward.shared_prompts import SharedPrompts
+from heedful.models.forward.token_logits import keeps_prompts, token_logits
 
 SIZES = {
     "vocab_size": 11,

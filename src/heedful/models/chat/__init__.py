@@ -1,0 +1,1 @@
+"""Chat templates and replies: how messages become ids, and what a reply says."""

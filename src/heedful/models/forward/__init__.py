@@ -1,0 +1,1 @@
+"""What a model computes: checks of its attention, log-probabilities of tokens, shared prompts, rounding."""
