@@ -31,7 +31,7 @@ from scipy.stats import kendalltau
 from heedful.filters import Ranking, TopK, TopP, Visit
 from heedful.filters.shrinkage import Prior, expected_variances
 from heedful.rollout.refill import refill_size
-from heedful.run.coverage import readmit
+from heedful.run.prompts.coverage import readmit
 from heedful.statistics.group_statistics import sample_variance
 
 HERE = Path(__file__).parent

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from heedful.report.bars import Bars, common_range, draw_bars
+from heedful.report.drawing.bars import Bars, common_range, draw_bars
+from heedful.report.drawing.numerals import numeral
 from heedful.report.gradients import FIGURES, buckets, cell
-from heedful.report.numerals import numeral
 from heedful.storage import RunFolder, StoredGradients, read_gradients
 from heedful.types import Metric
 

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, settings
 from heedful.envs.toys.echo import Echo
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Environment
-from heedful.run import evaluation, presets
+from heedful.run import presets
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig
+from heedful.run.evaluation import held_out
 from heedful.seedlings.recipe import nano
 from heedful.training.optimizer_config import OptimizerConfig
 from heedful.types import Task
@@ -73,7 +74,7 @@ def _no_thread_more() -> Iterator[None]:
 def _searched_once() -> Iterator[None]:
     """The best blind player of Echo is searched once: most runs of the tests play it, and each would search anew."""
     found: dict[tuple[Echo, tuple[str, ...]], tuple[str, ...]] = {}
-    search = evaluation.best_fixed_sequence
+    search = held_out.best_fixed_sequence
 
     def remembered(env: Environment, tasks: Sequence[Task]) -> tuple[str, ...]:
         if type(env) is not Echo:
@@ -84,7 +85,7 @@ def _searched_once() -> Iterator[None]:
         return found[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "best_fixed_sequence", remembered)
+        patch.setattr(held_out, "best_fixed_sequence", remembered)
         yield
 
 

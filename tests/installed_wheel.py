@@ -17,8 +17,8 @@ from pathlib import Path
 
 PACKAGE_DATA = (
     "heedful/py.typed",
-    "heedful/report/report.css",
-    "heedful/report/report.js",
+    "heedful/report/layouts/report.css",
+    "heedful/report/layouts/report.js",
     "heedful/integrations/verl/conf/heedful/default.yaml",
 )
 """Files that are no modules and without which something installed would not work; templates are counted apart."""
@@ -70,8 +70,8 @@ def missing_data(wheel: Path) -> list[str]:
     """Which of the files that are no modules the wheel lacks."""
     names = zipfile.ZipFile(wheel).namelist()
     missing = [name for name in PACKAGE_DATA if name not in names]
-    templates = [name for name in names if name.startswith("heedful/report/") and name.endswith(".html")]
-    return missing if templates else [*missing, "heedful/report/*.html"]
+    templates = [name for name in names if name.startswith("heedful/report/layouts/") and name.endswith(".html")]
+    return missing if templates else [*missing, "heedful/report/layouts/*.html"]
 
 
 def installed(wheel: Path, constraints: Path, folder: Path) -> Path:

@@ -74,7 +74,7 @@ NEEDS_TORCH = {
     "run.checkpoint",
     "run.loop",
     "run.parts",
-    "run.probe",
+    "run.forecast.probe",
     "scorers.cached",
     "scorers.hf",
     "scorers.judge",

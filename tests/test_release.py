@@ -56,9 +56,9 @@ def test_every_file_that_is_no_module_is_package_data() -> None:
 @pytest.mark.parametrize(
     ("names", "missing"),
     [
-        ([*installed_wheel.PACKAGE_DATA, "heedful/report/page.html"], []),
-        ([*installed_wheel.PACKAGE_DATA[1:], "heedful/report/page.html"], ["heedful/py.typed"]),
-        ([*installed_wheel.PACKAGE_DATA], ["heedful/report/*.html"]),
+        ([*installed_wheel.PACKAGE_DATA, "heedful/report/layouts/page.html"], []),
+        ([*installed_wheel.PACKAGE_DATA[1:], "heedful/report/layouts/page.html"], ["heedful/py.typed"]),
+        ([*installed_wheel.PACKAGE_DATA], ["heedful/report/layouts/*.html"]),
     ],
 )
 def test_a_wheel_without_its_data_is_noticed(names: list[str], missing: list[str], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from benchmarks.truth.simulation import Case
 
-from heedful.run.evaluation import paired_gain, success_metric
+from heedful.run.evaluation.held_out import paired_gain, success_metric
 from heedful.statistics.intervals import wilson
 from heedful.studies.detector.roc import Sample, area
 from heedful.studies.paired import Count, mean_over, paired_difference

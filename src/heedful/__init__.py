@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from heedful.auditing import audit
     from heedful.measuring.measure import measure
     from heedful.run.config import TrainConfig
-    from heedful.run.evaluate import evaluate
+    from heedful.run.evaluation.evaluate import evaluate
     from heedful.run.presets import preset
     from heedful.run.train import Run, resume, train
 
@@ -38,7 +38,7 @@ _HOMES = {
     "Run": "heedful.run.train",
     "TrainConfig": "heedful.run.config",
     "audit": "heedful.auditing",
-    "evaluate": "heedful.run.evaluate",
+    "evaluate": "heedful.run.evaluation.evaluate",
     "measure": "heedful.measuring.measure",
     "preset": "heedful.run.presets",
     "resume": "heedful.run.train",

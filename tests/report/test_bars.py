@@ -2,7 +2,7 @@
 
 import re
 
-from heedful.report.bars import Bars, common_range, draw_bars
+from heedful.report.drawing.bars import Bars, common_range, draw_bars
 from heedful.types import Metric
 
 

@@ -13,9 +13,9 @@ import pytest
 from synthetic_run import HOSTILE, PROMPTS, STEPS, make_run
 
 from heedful.report import write_comparison, write_report
-from heedful.report.chart import LEFT, RIGHT, Axis, Curve, Frame, Mark, draw_lines, draw_shares
+from heedful.report.drawing.chart import LEFT, RIGHT, Axis, Curve, Frame, Mark, draw_lines, draw_shares
+from heedful.report.drawing.numerals import numeral, ticks
 from heedful.report.embedding import inert_json, shortened, spread
-from heedful.report.numerals import numeral, ticks
 from heedful.report.record import Losses, Point, Series, read_run
 from heedful.report.retrieval_map import posterior_NN, retrieval_frames
 from heedful.report.trajectories import SIZE_BUDGET, Tags, pieces, trajectory_sample

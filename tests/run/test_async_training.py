@@ -24,7 +24,7 @@ from heedful.policies.scripted import ScriptedPolicy  # noqa: E402
 from heedful.rollout import Asynchronous, LockStep  # noqa: E402
 from heedful.run import checkpoint, loop  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
-from heedful.run.evaluation import Baselines, play_tasks  # noqa: E402
+from heedful.run.evaluation.held_out import Baselines, play_tasks  # noqa: E402
 from heedful.storage import read_rollouts  # noqa: E402
 from heedful.types import Metric  # noqa: E402
 from slow_environments import AtWork, slow, up_to  # noqa: E402

@@ -175,7 +175,7 @@ def test_the_local_source_samples_from_the_weights_that_it_was_given_last(
 def test_an_evaluation_that_tells_its_progress_offers_what_the_policy_offers(
     config: TrainConfig, seedling_folder: Path
 ) -> None:
-    from heedful.run.evaluate import _told
+    from heedful.run.evaluation.evaluate import _told
 
     def offers(policy: Policy) -> tuple[bool, bool]:
         return isinstance(policy, AnswersSubsets), isinstance(policy, ContinuousBatching)

@@ -12,9 +12,9 @@ from typing import Annotated
 from heedful.configuration import CommandLine, Positional, Shown, to_json
 from heedful.console import SafeConsole
 from heedful.diagnostics.catalogue import legend_of
-from heedful.run.evaluate import evaluate_subject, settings_of
-from heedful.run.evaluation import write_numbers
-from heedful.run.subjects import find_subject, with_settings
+from heedful.run.evaluation.evaluate import evaluate_subject, settings_of
+from heedful.run.evaluation.held_out import write_numbers
+from heedful.run.evaluation.subjects import find_subject, with_settings
 from heedful.run.terminal import success_table
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from heedful.configuration import CommandLine, Positional, Shown, refuse_below, to_json
 from heedful.run.config import GradientsConfig, TrainConfig
-from heedful.run.subjects import choose_checkpoint, find_subject, is_run, read_config
+from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, is_run, read_config
 from heedful.storage import RunFolder
 from heedful.types import Group, Metric
 
@@ -204,7 +204,7 @@ def _facts(
 
 
 def _success(groups: Sequence[Group]) -> Metric:
-    from heedful.run.evaluation import success_metric
+    from heedful.run.evaluation.held_out import success_metric
 
     return success_metric("success/rate", groups)
 

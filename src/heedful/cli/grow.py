@@ -9,7 +9,7 @@ from typing import Annotated
 from heedful.configuration import CommandLine, Positional, Shown, to_json
 from heedful.console import SafeConsole
 from heedful.models.cache import SMOLLM2
-from heedful.run.evaluation import write_numbers
+from heedful.run.evaluation.held_out import write_numbers
 from heedful.run.grow import grow_model, grow_settings
 from heedful.run.terminal import growth_table
 

@@ -17,8 +17,8 @@ from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import Demonstrates, Environment, Episode
 from heedful.rollout.context import Context
+from heedful.run.evaluation.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
 from heedful.run.presets import preset, starting_points
-from heedful.run.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
 from heedful.seedlings.recipe import Seedling
 from heedful.types import Ending, Image, Observation, Reply, Step, Task
 

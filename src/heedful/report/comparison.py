@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.diagnostics.catalogue import unit_of
-from heedful.report.chart import Axis, Curve, Frame, key
-from heedful.report.numerals import interval, numeral
-from heedful.report.panel import DrawnPanel, Panel, draw
+from heedful.report.drawing.chart import Axis, Curve, Frame, key
+from heedful.report.drawing.numerals import interval, numeral
+from heedful.report.drawing.panel import DrawnPanel, Panel, draw
 from heedful.report.panels import splits
 from heedful.report.record import RunRecord, Series, read_run
 from heedful.report.templates import fill

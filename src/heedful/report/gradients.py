@@ -14,10 +14,10 @@ from pathlib import Path
 from markupsafe import Markup
 
 from heedful.diagnostics.catalogue import legend_of, mark_of
-from heedful.report.bars import Bars, common_range, draw_bars
-from heedful.report.chart import Curve, key
-from heedful.report.numerals import numeral
-from heedful.report.panel import DrawnPanel
+from heedful.report.drawing.bars import Bars, common_range, draw_bars
+from heedful.report.drawing.chart import Curve, key
+from heedful.report.drawing.numerals import numeral
+from heedful.report.drawing.panel import DrawnPanel
 from heedful.report.record import Series
 from heedful.report.templates import fill
 from heedful.storage import RunFolder, StoredGradients, read_gradients, write_whole

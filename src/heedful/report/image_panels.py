@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from heedful.report.chart import Axis, Curve
-from heedful.report.panel import Panel, Section, some
+from heedful.report.drawing.chart import Axis, Curve
+from heedful.report.drawing.panel import Panel, Section, some
 from heedful.report.record import RunRecord
 
 LEAD = (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from heedful.report.chart import Frame
+from heedful.report.drawing.chart import Frame
+from heedful.report.drawing.panel import DrawnPanel, Section, draw
 from heedful.report.embedding import inert_json
-from heedful.report.panel import DrawnPanel, Section, draw
 from heedful.report.panels import sections
 from heedful.report.record import Losses, RunRecord, read_run
 from heedful.report.retrieval_map import retrieval_frames

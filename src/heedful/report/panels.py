@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from heedful.report.chart import Axis, Curve
+from heedful.report.drawing.chart import Axis, Curve
+from heedful.report.drawing.panel import Panel, Section, some
 from heedful.report.image_panels import image_sections
-from heedful.report.panel import Panel, Section, some
 from heedful.report.record import RunRecord
 
 SCOPES = {"first_turn": "first turn", "any_turn": "any turn", "observation": "last observation swapped"}

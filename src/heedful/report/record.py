@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from heedful.configuration.jsontext import read_json
-from heedful.report.numerals import in_full
+from heedful.report.drawing.numerals import in_full
 from heedful.storage import RunFolder, StepMetrics, metric_from_json, read_metrics
 from heedful.types import Metric
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from heedful.diagnostics.catalogue import entry_of, unit_of
-from heedful.report.chart import Mark, draw_sparkline
-from heedful.report.numerals import covers, interval, numeral
+from heedful.report.drawing.chart import Mark, draw_sparkline
+from heedful.report.drawing.numerals import covers, interval, numeral
 from heedful.report.panels import splits
 from heedful.report.record import Point, RunRecord, Series
 from heedful.types import Metric

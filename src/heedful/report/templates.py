@@ -1,4 +1,4 @@
-"""Fills the page templates of this folder.
+"""Fills the page templates of the folder `layouts`.
 
 Promise: everything that is not marked as markup by the drawing code is escaped. A missing value is an error.
 """
@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 
 def _source(name: str) -> str:
-    return resources.files("heedful.report").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("heedful.report").joinpath("layouts", name).read_text(encoding="utf-8")
 
 
 def fill(template: str, content: dict[str, object]) -> str:

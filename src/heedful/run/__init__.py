@@ -8,13 +8,13 @@ from heedful.exports import lazily
 
 if TYPE_CHECKING:
     from heedful.run.config import EvaluationConfig, GradientsConfig, TrainConfig
-    from heedful.run.evaluate import Evaluated, EvaluateSettings, evaluate
-    from heedful.run.evaluation import paired_gain, play_tasks
+    from heedful.run.evaluation.evaluate import Evaluated, EvaluateSettings, evaluate
+    from heedful.run.evaluation.held_out import paired_gain, play_tasks
+    from heedful.run.evaluation.verdict import Conclusion, conclude
     from heedful.run.loop import train_steps
     from heedful.run.parts import Parts, assemble
     from heedful.run.presets import PRESETS, preset
     from heedful.run.train import Run, resume, train
-    from heedful.run.verdict import Conclusion, conclude
 
 __all__ = [
     "PRESETS",
@@ -40,9 +40,9 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "Conclusion": "heedful.run.verdict",
-        "EvaluateSettings": "heedful.run.evaluate",
-        "Evaluated": "heedful.run.evaluate",
+        "Conclusion": "heedful.run.evaluation.verdict",
+        "EvaluateSettings": "heedful.run.evaluation.evaluate",
+        "Evaluated": "heedful.run.evaluation.evaluate",
         "EvaluationConfig": "heedful.run.config",
         "GradientsConfig": "heedful.run.config",
         "PRESETS": "heedful.run.presets",
@@ -50,10 +50,10 @@ __getattr__ = lazily(
         "Run": "heedful.run.train",
         "TrainConfig": "heedful.run.config",
         "assemble": "heedful.run.parts",
-        "conclude": "heedful.run.verdict",
-        "evaluate": "heedful.run.evaluate",
-        "paired_gain": "heedful.run.evaluation",
-        "play_tasks": "heedful.run.evaluation",
+        "conclude": "heedful.run.evaluation.verdict",
+        "evaluate": "heedful.run.evaluation.evaluate",
+        "paired_gain": "heedful.run.evaluation.held_out",
+        "play_tasks": "heedful.run.evaluation.held_out",
         "preset": "heedful.run.presets",
         "resume": "heedful.run.train",
         "train": "heedful.run.train",

@@ -24,8 +24,8 @@ from heedful.policies.sampling import Sampling
 from heedful.protocols import CreditsTokens, Filter, UsesCritic
 from heedful.rollout import COLLECTORS, Collector, Context, LockStep
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout
-from heedful.run.coverage import Coverage
-from heedful.run.evaluation import BASELINE_TASKS
+from heedful.run.evaluation.held_out import BASELINE_TASKS
+from heedful.run.prompts.coverage import Coverage
 from heedful.seedlings.recipe import Seedling, WarmStart
 from heedful.storage.trackers import TRACKERS
 from heedful.training.critic_config import CriticConfig

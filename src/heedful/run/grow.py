@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from heedful.run.config import TrainConfig
-from heedful.run.evaluate import Evaluated, EvaluateSettings, evaluate_subject, settings_of
+from heedful.run.evaluation.evaluate import Evaluated, EvaluateSettings, evaluate_subject, settings_of
+from heedful.run.evaluation.subjects import Subject, with_settings
 from heedful.run.presets import preset
-from heedful.run.subjects import Subject, with_settings
 from heedful.run.terminal import GrowthBar
 from heedful.seedlings.recipe import WarmStart
 from heedful.training.lora_config import LoraConfig

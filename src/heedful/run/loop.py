@@ -29,10 +29,10 @@ from heedful.protocols import Environment, Policy, Tracker, UsesCritic
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
 from heedful.run import checkpoint
 from heedful.run.config import TrainConfig
-from heedful.run.estimate import sentence_after
-from heedful.run.evaluation import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
+from heedful.run.evaluation.held_out import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
+from heedful.run.forecast.estimate import sentence_after
+from heedful.run.forecast.probe import estimate
 from heedful.run.parts import Parts
-from heedful.run.probe import estimate
 from heedful.run.terminal import NullView
 from heedful.seeds import derive, stream
 from heedful.stopping import finish_the_step_first

@@ -32,8 +32,8 @@ from heedful.models.writing import Saveable
 from heedful.protocols import Environment, UsesCritic
 from heedful.run.checkpoint import Checkpoint
 from heedful.run.config import TrainConfig
-from heedful.run.selection import Selection
-from heedful.run.task_memory import TaskMemory
+from heedful.run.prompts.selection import Selection
+from heedful.run.prompts.task_memory import TaskMemory
 from heedful.scorers.hf import HFScorer
 from heedful.scorers.judge import Judge, judge_name
 from heedful.seedlings.demonstrations import first_images

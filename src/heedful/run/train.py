@@ -297,8 +297,8 @@ def _resuming(run: Run) -> str:
 def _conclude(run: Run, outcome: Outcome, show: bool) -> None:
     """Write the verdict and the report of a run that has ended, and print its last lines."""
     from heedful.report import write_report
+    from heedful.run.evaluation.verdict import conclude
     from heedful.run.terminal import NullView, TerminalView
-    from heedful.run.verdict import conclude
 
     view = TerminalView(run.config.steps, outcome.version, run.config.tags) if show else NullView()
     if outcome.interrupted:

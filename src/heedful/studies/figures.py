@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from heedful.diagnostics.catalogue import unit_of
-from heedful.report import chart
-from heedful.report.numerals import numeral, ticks
-from heedful.report.panel import DrawnPanel, Panel, draw
+from heedful.report.drawing import chart
+from heedful.report.drawing.numerals import numeral, ticks
+from heedful.report.drawing.panel import DrawnPanel, Panel, draw
 from heedful.report.record import Point, RunRecord, Series
 from heedful.studies.declaration import Study
 from heedful.studies.detector.roc import Area

@@ -6,7 +6,7 @@ Promise: every number has its interval and its n; a missing number is a dash.
 from __future__ import annotations
 
 from heedful.diagnostics.catalogue import OVER_SEEDS, Doubt
-from heedful.report.numerals import interval, numeral
+from heedful.report.drawing.numerals import interval, numeral
 from heedful.studies.declaration import Study
 from heedful.studies.detector.early_warning import LeadOutcome
 from heedful.studies.detector.roc import Area

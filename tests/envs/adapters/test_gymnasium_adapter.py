@@ -14,7 +14,7 @@ from heedful.envs.adapters.gymnasium.games import plain_ansi, words_of
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.tasks import TaskStream
 from heedful.rollout.baselines import play, random_reply
-from heedful.run.evaluation import measure_baselines
+from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Ending, Step
 
 gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium is not installed")

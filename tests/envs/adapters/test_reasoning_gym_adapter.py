@@ -26,7 +26,7 @@ from heedful.envs.adapters.reasoning_gym.scoring import (
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.rollout.baselines import play, random_reply
-from heedful.run.evaluation import measure_baselines
+from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Ending
 
 pytest.importorskip("reasoning_gym", reason="the extra reasoning-gym is not installed")

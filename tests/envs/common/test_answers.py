@@ -14,7 +14,7 @@ from heedful.envs.common.actions import format_reply, read_reply
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.tasks import evaluation_tasks, task_of
 from heedful.rollout.baselines import best_fixed_sequence, fixed_sequence_success, random_policy_success
-from heedful.run.evaluation import measure_baselines
+from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Ending, Observation, Step, Task
 
 WORDS = ("one", "two", "two", "three", "three", "three")

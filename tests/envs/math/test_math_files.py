@@ -24,7 +24,7 @@ from heedful.envs.math.answers import Judgement
 from heedful.envs.math.environment import MathProblems
 from heedful.envs.math.files import open_problems, read_row
 from heedful.envs.math.hub_datasets import load_rows
-from heedful.run.evaluation import measure_baselines
+from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Ending, Step
 
 METAMATH = {

@@ -13,7 +13,7 @@ from heedful.console import SafeConsole
 from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
 from heedful.rollout.context import Context
-from heedful.run.evaluation import write_numbers
+from heedful.run.evaluation.held_out import write_numbers
 from heedful.run.served.settings import ServedSettings, served_settings
 from heedful.run.terminal import success_table
 

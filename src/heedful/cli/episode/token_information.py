@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from heedful.policies.sampling import Sampling
-    from heedful.run.subjects import LoadedModel
+    from heedful.run.evaluation.subjects import LoadedModel
 
 FULL_COLOUR = 2.0
 """Nats at which a token gets the strongest colour."""

@@ -26,7 +26,13 @@ from heedful.policies.served_text import text_alone
 from heedful.protocols import Environment, Policy
 from heedful.report import write_report
 from heedful.rollout import isolated
-from heedful.run.evaluation import Baselines, evaluation_metrics, evaluation_seed, measure_baselines, play_tasks
+from heedful.run.evaluation.held_out import (
+    Baselines,
+    evaluation_metrics,
+    evaluation_seed,
+    measure_baselines,
+    play_tasks,
+)
 from heedful.run.served.journal import JournaledPolicy, ReplyJournal, Totals
 from heedful.run.served.model import NO_IDS, ServedModel
 from heedful.run.served.settings import FREE, ServedSettings

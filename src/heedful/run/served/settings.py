@@ -12,8 +12,8 @@ from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
 from heedful.rollout import COLLECTORS, Asynchronous, Collector, Context
 from heedful.rollout.workers import check_timeout
+from heedful.run.evaluation.subjects import shared_fields
 from heedful.run.presets import preset
-from heedful.run.subjects import shared_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from heedful.models.chat.render import Renderer
 from heedful.policies import OpenPolicySource, Sampling
 from heedful.protocols import Environment
 from heedful.rollout import FULL_HISTORY, Context, LockStep, Request
-from heedful.run.evaluation import success_metric
+from heedful.run.evaluation.held_out import success_metric
 from heedful.seeds import derive
 from heedful.types import Conversation, Metric, Prompt, Reply, Task
 

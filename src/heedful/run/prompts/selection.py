@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from heedful.filters import Remembering
 from heedful.protocols import Filter
 from heedful.rollout.refill import Collection
-from heedful.run.coverage import Coverage, readmit
-from heedful.run.task_memory import TaskMemory, no_memory
+from heedful.run.prompts.coverage import Coverage, readmit
+from heedful.run.prompts.task_memory import TaskMemory, no_memory
 from heedful.statistics.group_statistics import is_constant, sample_variance, scored, values_on
 from heedful.types import Group, Metric, Verdict
 

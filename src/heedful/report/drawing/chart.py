@@ -16,7 +16,7 @@ from enum import Enum
 
 from markupsafe import Markup
 
-from heedful.report.numerals import in_full, ticks
+from heedful.report.drawing.numerals import in_full, ticks
 from heedful.report.record import Point, Series
 
 WIDTH, HEIGHT = 400, 232

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from heedful.run.config import TrainConfig
-from heedful.run.verdict import Conclusion, _doubt, conclude, shown
+from heedful.run.evaluation.verdict import Conclusion, _doubt, conclude, shown
 from heedful.storage import RunFolder, write_rollouts
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Ending, Group, Metric, Task, Trajectory

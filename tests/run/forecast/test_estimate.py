@@ -15,7 +15,7 @@ from heedful.envs.toys.echo import Echo
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.policies.sampling import Sampling
 from heedful.run.config import EvaluationConfig, GradientsConfig, TrainConfig
-from heedful.run.estimate import (
+from heedful.run.forecast.estimate import (
     ModelShape,
     Pace,
     StepTokens,
@@ -26,9 +26,9 @@ from heedful.run.estimate import (
     time_left,
     tokens_of_step,
 )
+from heedful.run.forecast.probe import TINY, pace_of, shape_of, worth_a_trial
 from heedful.run.loop import train_steps
 from heedful.run.parts import assemble
-from heedful.run.probe import TINY, pace_of, shape_of, worth_a_trial
 from heedful.storage import RunFolder
 
 NONE = DiagnosticsConfig(enabled=False)
@@ -171,7 +171,7 @@ def _first(config: TrainConfig, parts: object) -> object:
 def test_a_trial_is_made_for_models_of_some_size_and_tells_the_time(
     echo_run: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from heedful.run import probe
+    from heedful.run.forecast import probe
 
     parts = assemble(echo_run, lambda step, steps, loss: None, None)
     monkeypatch.setattr(probe, "TINY", 0)
@@ -184,7 +184,7 @@ def test_a_trial_is_made_for_models_of_some_size_and_tells_the_time(
 
 
 def test_an_environment_that_cannot_start_costs_the_tokens_of_the_line_and_nothing_else(echo_run: TrainConfig) -> None:
-    from heedful.run import probe
+    from heedful.run.forecast import probe
 
     class Broken:
         turns = 1

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from heedful.report.chart import BOTTOM, LEFT, RIGHT, grid, height, opened, tick
-from heedful.report.numerals import in_full
+from heedful.report.drawing.chart import BOTTOM, LEFT, RIGHT, grid, height, opened, tick
+from heedful.report.drawing.numerals import in_full
 from heedful.types import Metric
 
 _GAP = 0.3

@@ -20,7 +20,7 @@ from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Environment, Policy
 from heedful.rollout import COLLECTORS, Collector, Context, isolated
 from heedful.rollout.workers import check_timeout
-from heedful.run.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
+from heedful.run.evaluation.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
 from heedful.seedlings.recipe import Seedling
 from heedful.types import Conversation, Group, Metric, Reply
 
@@ -157,7 +157,7 @@ def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Cons
 def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, console: Console) -> Evaluated:
     """Play the held-out tasks, sampled and greedily, and the baselines. `env`: the settings' environment, isolated."""
     from heedful.envs.common.tasks import evaluation_tasks
-    from heedful.run.evaluation import evaluation_metrics, evaluation_seed, measure_baselines, play_tasks
+    from heedful.run.evaluation.held_out import evaluation_metrics, evaluation_seed, measure_baselines, play_tasks
 
     prefix = f"eval/{settings.split}"
     tasks = evaluation_tasks(env, settings.split, settings.tasks)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from heedful.diagnostics.catalogue import entry_of
-from heedful.report.chart import Axis, Curve, Frame, draw_lines, draw_shares, key
+from heedful.report.drawing.chart import Axis, Curve, Frame, draw_lines, draw_shares, key
 from heedful.report.record import RunRecord, Series
 
 MOST_REASONS = 3

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from heedful.configuration import to_json
+from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, is_run
 from heedful.run.presets import preset
-from heedful.run.subjects import choose_checkpoint, find_subject, is_run
 from heedful.storage import RunFolder
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Metric

@@ -18,7 +18,7 @@ from heedful.policies import Local
 from heedful.protocols import Environment
 from heedful.rollout.player import Player, made
 from heedful.run.config import TrainConfig
-from heedful.run.estimate import (
+from heedful.run.forecast.estimate import (
     ModelShape,
     Pace,
     memory_of_step,

@@ -12,7 +12,7 @@ import pytest
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.envs.toys.echo import Echo
 from heedful.policies.scripted import ScriptedPolicy
-from heedful.run.evaluation import evaluation_seed, measure_baselines, paired_gain, play_tasks, success_metric
+from heedful.run.evaluation.held_out import evaluation_seed, measure_baselines, paired_gain, play_tasks, success_metric
 from heedful.types import Ending, Group, Task, Trajectory
 
 Outcomes = dict[str, Sequence[float | None]]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from heedful.diagnostics.catalogue import legend_of, mark_of
 from heedful.run.config import TrainConfig
-from heedful.run.evaluation import paired_gain
+from heedful.run.evaluation.held_out import paired_gain
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts, write_whole
 from heedful.types import Metric
 

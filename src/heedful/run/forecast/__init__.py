@@ -1,0 +1,1 @@
+"""What a step will cost: tokens, memory and time."""

@@ -1,0 +1,1 @@
+"""Which prompts a step trains on: surplus, filter, guard, memory."""
