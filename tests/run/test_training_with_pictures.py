@@ -16,6 +16,7 @@ pytest.importorskip("PIL")
 from test_loop import UNMEASURED, same, trained, without_time  # noqa: E402
 
 from heedful import cli  # noqa: E402
+from heedful.algorithms import Ppo  # noqa: E402
 from heedful.configuration import to_json  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.envs.sokoban.environment import Sokoban  # noqa: E402
@@ -37,7 +38,13 @@ from heedful.seedlings.demonstrations import batches  # noqa: E402
 from heedful.seedlings.grow import load_seedling  # noqa: E402
 from heedful.seedlings.recipe import Seedling  # noqa: E402
 from heedful.storage.rollouts import read_rollouts  # noqa: E402
+from heedful.training.batch import cut_micro_batches  # noqa: E402
+from heedful.training.critic import Critic  # noqa: E402
+from heedful.training.critic_config import CriticConfig  # noqa: E402
 from heedful.training.lora_config import LoraConfig  # noqa: E402
+from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
+from heedful.training.samples import Row  # noqa: E402
+from heedful.types import TrainingSample  # noqa: E402
 from seeing_models import picture, seeing  # noqa: E402
 
 RECIPE = Seedling(
@@ -74,6 +81,46 @@ def config() -> TrainConfig:
     )
     load_seedling(RECIPE, LAKE, to_json(LAKE), found.tags, lambda *given: None)
     return found
+
+
+@pytest.mark.parametrize("kind", ["model", "head"])
+def test_ppo_resumed_goes_on_with_the_same_bytes(config: TrainConfig, tmp_path: Path, kind: Any) -> None:
+    """The critic sees: a copy of the decoder reads the pictures with the policy's tower."""
+    valued = replace(config, algorithm=Ppo(), critic=CriticConfig(kind=kind, warmup_steps=1))
+    whole = trained(valued, tmp_path / "whole")
+    rest = trained(valued, tmp_path / "rest", checkpoint.checkpoints(whole.folder.path / "checkpoints")[0])
+    assert same(whole.weights, rest.weights)
+    assert without_time(rest.folder.path) == without_time(whole.folder.path)[1:]
+    assert whole.watch.values["critic/gradient_norm"][0] > 0
+
+
+def test_a_critic_sees_with_the_tower_of_the_policy_and_never_trains_it() -> None:
+    model, _ = seeing("qwen2_5_vl")
+    vision = vision_of(model)
+    assert vision is not None
+    vision.freeze(False)
+    critic = Critic(model, CriticConfig(), OptimizerConfig())
+    torch.nn.init.ones_(critic._head.weight)
+    rows = []
+    for number in (0, 1):
+        ids = (5, *vision.show(picture(number)).ids, 6, 7, 8)
+        rows.append(Row(ids, (-1,) * (len(ids) - 2) + (0, 0), (0.0,) * len(ids), 0, 0, 1.0))
+        states = model.get_decoder()(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        expected = states.sum(-1)[-3:-1]
+        assert torch.allclose(torch.tensor(critic.values(rows[-1:])[0][-2:]), expected, atol=1e-4)
+    first, second = critic.values(rows)
+    assert first[-2:] != second[-2:], "the pictures differ, and nothing else"
+
+    samples = [
+        TrainingSample(row.ids, row.trained, row.logprobs, row.logprobs, 0, 0, 1.0, values, (1.0,) * len(row.ids))
+        for row, values in zip(rows, (first, second), strict=True)
+    ]
+    cut = cut_micro_batches(samples, [1.0, 1.0], 100, torch.device("cpu"))
+    critic._backward(cut, 1.0, 0.0)
+    assert all(weight.grad is None for weight in model.parameters())
+    assert any(weight.grad is not None and weight.grad.any() for weight in critic._own.parameters())
+    shared = {id(weight) for weight in vision.tower}
+    assert not shared & {id(weight) for weight in critic._own.parameters()}
 
 
 def rows_of_tower(model: Any) -> list[torch.Tensor]:

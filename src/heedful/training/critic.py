@@ -20,6 +20,7 @@ from heedful.algorithms.gae import explained_variance
 from heedful.distributed.world import World
 from heedful.models.forward.shared_prompts import SharedPrompts
 from heedful.models.forward.token_logits import Over, TokenLogits, hidden_before_trained
+from heedful.models.vision import vision_of
 from heedful.protocols import UsesCritic
 from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches
 from heedful.training.critic_config import CriticConfig
@@ -90,7 +91,7 @@ class Critic:
         self.device = device = settings.device
         self._world = settings.world
         self._shares = settings.shares_prompts(policy)
-        owned = cast(torch.nn.Module, decoder if config.kind == "head" else deepcopy(decoder)).to(device)
+        owned = cast(torch.nn.Module, decoder if config.kind == "head" else _copied(policy, decoder)).to(device)
         self._backbone = owned.eval()
         states: TokenLogits = partial(_states, self._backbone)
         self._states = recomputed(cast("PreTrainedModel", self._backbone), states) if settings.recompute else states
@@ -268,6 +269,12 @@ def value_metrics(
 def empty_critic_metrics(why: str) -> list[Metric]:
     """The critic's metrics for a step without samples."""
     return [Metric(name, None, why=why) for name in (*_OF_THE_VALUES, *_OF_THE_UPDATE)]
+
+
+def _copied(policy: PreTrainedModel, decoder: torch.nn.Module) -> torch.nn.Module:
+    """A copy of the decoder. That of a model that sees has no tower of its own."""
+    vision = vision_of(policy)
+    return deepcopy(decoder) if vision is None else vision.copied_decoder()
 
 
 def _states(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,6 +52,7 @@ class Vision:
         language = {id(p) for module in (self._decoder, self._head) for p in module.parameters()}
         self.tower: list[nn.Parameter] = [p for p in model.parameters() if id(p) not in language]
         """The weights that see: the vision tower and what connects it to the decoder."""
+        self._trains_tower = True
         self._known: OrderedDict[int, list[Tensor]] = OrderedDict()
         self._version: tuple[int, ...] = ()
         self._layouts: dict[tuple[object, ...], Layout] = {}
@@ -81,6 +83,14 @@ class Vision:
             if run and tuple(found[-len(run) :]) == run:
                 found[-len(run) :] = [self.placeholder]
         return tuple(found)
+
+    def copied_decoder(self) -> nn.Module:
+        """A copy of the decoder, for a critic: it sees with the model's own tower, and never trains it."""
+        shared = (self._model, self._base, self._head, self.processor, *self.tower)
+        copied: dict[int, Any] = {id(part): part for part in shared}
+        decoder = cast(nn.Module, deepcopy(self._decoder, copied))
+        copied[id(self)]._trains_tower = False
+        return decoder
 
     def freeze(self, frozen: bool = True) -> None:
         """Whether the tower's weights stay as they are in training."""
@@ -189,7 +199,7 @@ class Vision:
 
     def _features(self, shown: Sequence[Picture]) -> list[list[Tensor]]:
         """The features `[K, D]` of each picture, and after them what deeper layers add."""
-        if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.tower):
+        if self._trains_tower and torch.is_grad_enabled() and any(weight.requires_grad for weight in self.tower):
             return self._together(shown)
         version = tuple(parameter._version for parameter in self.tower)
         if version != self._version:
