@@ -32,6 +32,8 @@ from heedful.policies import Sampling  # noqa: E402
 from heedful.rollout.context import FULL_HISTORY  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import EvaluationConfig, TrainConfig  # noqa: E402
+from heedful.run.forecast import probe  # noqa: E402
+from heedful.run.forecast.estimate import tokens_of_step  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
 from heedful.run.presets import preset  # noqa: E402
 from heedful.seedlings.demonstrations import batches  # noqa: E402
@@ -150,6 +152,23 @@ def test_a_run_resumed_goes_on_with_the_same_bytes_and_its_files_hold_the_pictur
     (whole.folder.path / "config.json").write_text(json.dumps(to_json(measured)))
     assert cli.run(f"eval {whole.folder.path} --tasks 2 --samples 1 --search-tasks 0".split()) == 0
     assert "sampled" in capsys.readouterr().out
+
+
+def test_what_a_step_costs_counts_the_pictures(config: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = assemble(config, lambda *given: None, None)
+    read: list[Any] = []
+    monkeypatch.setattr(vision_of(parts.model), "read", read.append)
+    monkeypatch.setattr(probe, "TINY", 0)
+    monkeypatch.setattr(probe, "STEP_TOKENS", 0)
+    first = probe.first_prompt(config, parts, LAKE)
+    assert first is not None
+    tokens = tokens_of_step(config, len(first.ids), 1, 16)
+    assert tokens.pictures == 3 + 9 * 2, "3 groups of 3 episodes of 3 turns"
+    said = probe.estimate(config, parts, LAKE)
+    assert f"{tokens.total:,} tokens" in said
+    assert "on this machine" in said
+    assert len(read) == 2
+    assert read[0] == first.images[0]
 
 
 def test_the_tower_is_trained_where_asked_and_frozen_else(config: TrainConfig, tmp_path: Path) -> None:

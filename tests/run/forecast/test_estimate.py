@@ -49,6 +49,14 @@ def test_the_tokens_of_a_step_are_those_of_prompts_and_full_replies() -> None:
     assert tokens_of_step(SMALL, 5) == StepTokens(2 * 5 + 24, 3 * 4 * 11, 0, 24)
 
 
+def test_later_pictures_count_with_their_tokens_and_every_picture_once_for_the_tower() -> None:
+    # 4 episodes of 2 turns, 3 tokens each; a first prompt of 9 tokens, 4 of them a picture.
+    found = tokens_of_step(SMALL, 9, pictures=1, shown=4)
+    assert found == StepTokens(2 * 9 + 4 * 4 + 24, 3 * (4 * (9 + 4) + 24), 0, 24, 2 + 4)
+    seconds = seconds_of_step(found, Pace(token=0.0, sampled=0.0, picture=0.5))
+    assert seconds["collect"] == pytest.approx(6 * 0.5)
+
+
 def test_measurements_cost_what_they_need_or_the_share_if_that_is_less() -> None:
     free = DiagnosticsConfig(share=None, every=2, full_every=4, any_turn=0, swapped_rows=0, grounding_rows=0)
     # Full: 2 prompts x (5 + 4 thoughts x 3). Cheap, once in 4 steps: the same, since 2 prompts x 2 thoughts are all.

@@ -72,6 +72,10 @@ class Vision:
         """The picture as it stands in rows. Only pictures that were shown can be read."""
         return self.pictures.put(image)
 
+    def read(self, image: Image) -> None:
+        """Read a picture through the tower, and keep nothing of it. So its time can be taken."""
+        self._see(self.processor.made([decoded(image.png)]).values, 1)
+
     def collapsed(self, ids: Sequence[int]) -> tuple[int, ...]:
         """The ids as the chat template wrote them: one placeholder for each picture. It can be decoded."""
         found: list[int] = []

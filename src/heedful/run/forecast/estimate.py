@@ -1,7 +1,7 @@
 """What a training step will cost before the first one, and the time left after it: arithmetic without a model.
 
-Numbers of tokens hold if every reply takes all of its tokens and every episode all of its turns. Later observations are
-not counted. A step of real replies is smaller.
+Numbers of tokens hold if every reply takes all of its tokens and every episode all of its turns. Texts of later
+observations are not counted, but their pictures are. A step of real replies is smaller.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class StepTokens:
     """The mean over the steps of a cycle of measurements."""
     sampled: int = 0
     """Those of `collect` that are sampled one after the other."""
+    pictures: int = 0
+    """Pictures that the vision tower reads: each once, while its weights stay."""
 
     @property
     def total(self) -> int:
@@ -59,15 +61,22 @@ class Pace:
     """Of one token in a long forward pass."""
     sampled: float
     """Of one sampled token of one conversation, among all the others."""
+    picture: float = 0.0
+    """Of one picture in the vision tower."""
 
 
-def tokens_of_step(config: TrainConfig, prompt: int) -> StepTokens:
-    """The tokens of one step. `prompt`: the tokens of a first prompt."""
+def tokens_of_step(config: TrainConfig, prompt: int, pictures: int = 0, shown: int = 0) -> StepTokens:
+    """The tokens of one step. `prompt`: the tokens of a first prompt.
+
+    `pictures`: how many an observation shows. `shown`: the tokens of these, which are part of `prompt`.
+    """
     episodes = config.groups * config.group_size
     sampled = episodes * config.env.turns * config.sampling.tokens_per_turn
-    collect = config.groups * prompt + sampled
-    update = PASSES_OF_UPDATE * (episodes * prompt + sampled) * config.algorithm.epochs
-    return StepTokens(collect, update, round(_diagnosis(config, prompt, collect + update)), sampled)
+    later = episodes * (config.env.turns - 1)
+    collect = config.groups * prompt + later * shown + sampled
+    update = PASSES_OF_UPDATE * (episodes * prompt + later * shown + sampled) * config.algorithm.epochs
+    diagnose = round(_diagnosis(config, prompt, collect + update))
+    return StepTokens(collect, update, diagnose, sampled, (config.groups + later) * pictures)
 
 
 def _diagnosis(config: TrainConfig, prompt: int, others: int) -> float:
@@ -115,7 +124,9 @@ def memory_of_step(shape: ModelShape, config: TrainConfig, prompt: int, *, refer
 def seconds_of_step(tokens: StepTokens, pace: Pace) -> dict[str, float]:
     """Seconds of each stage."""
     return {
-        "collect": (tokens.collect - tokens.sampled) * pace.token + tokens.sampled * pace.sampled,
+        "collect": (tokens.collect - tokens.sampled) * pace.token
+        + tokens.sampled * pace.sampled
+        + tokens.pictures * pace.picture,
         "update": tokens.update * pace.token,
         "diagnose": tokens.diagnose * pace.token,
     }

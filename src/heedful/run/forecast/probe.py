@@ -6,7 +6,8 @@ Promise: no gradient, no random number, no change of the model or of its modules
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from transformers import PreTrainedModel
@@ -14,6 +15,7 @@ from transformers.cache_utils import DynamicCache
 
 from heedful.guarded import Raised, guarded_call
 from heedful.models.forward.exactness import evaluating
+from heedful.models.vision import vision_of
 from heedful.policies import Local
 from heedful.protocols import Environment
 from heedful.rollout.player import Player, made
@@ -27,6 +29,7 @@ from heedful.run.forecast.estimate import (
     tokens_of_step,
 )
 from heedful.run.parts import Parts
+from heedful.types import Image
 
 TINY = 10_000_000
 """Parameters of a model whose steps are too short to be worth a trial."""
@@ -43,30 +46,46 @@ SAMPLED = 3
 
 def estimate(config: TrainConfig, parts: Parts, env: Environment) -> str:
     """The line before the first step: its tokens, its memory and, for models that are worth a trial, its time."""
-    model, prompt = parts.model, first_prompt(config, parts, env)
-    tokens = None if prompt is None else tokens_of_step(config, prompt)
+    model, first = parts.model, first_prompt(config, parts, env)
+    images = () if first is None else first.images
+    prompt, tokens = 0, None
+    if first is not None:
+        prompt = len(first.ids)
+        tokens = tokens_of_step(config, prompt, len(images), sum(id < 0 for id in first.ids))
     memory = None
     if parts.learner.sharded is None:
         reference = (config.algorithm.kl > 0 or config.gradients.every > 0) and parts.adapters is None
         critic = parts.learner.critic is not None and config.critic.kind == "model"
-        memory = memory_of_step(shape_of(model), config, prompt or 0, reference=reference, critic=critic)
+        memory = memory_of_step(shape_of(model), config, prompt, reference=reference, critic=critic)
     seconds = None
     if tokens is not None and tokens.total >= STEP_TOKENS and worth_a_trial(config, parts):
-        seconds = seconds_of_step(tokens, pace_of(model, config.groups * config.group_size, config.micro_batch_tokens))
+        together = config.groups * config.group_size
+        seconds = seconds_of_step(tokens, pace_of(model, together, config.micro_batch_tokens, images[:1]))
     return sentence_before(config, tokens, memory, seconds, parts.version)
 
 
-def first_prompt(config: TrainConfig, parts: Parts, env: Environment) -> int | None:
-    """Tokens of the first prompt of the next task. `None` where its episode cannot be started.
+class FirstPrompt(NamedTuple):
+    """The first prompt of an episode as the model reads it."""
+
+    ids: Sequence[int]
+    images: tuple[Image, ...]
+    """The pictures of its observation."""
+
+
+def first_prompt(config: TrainConfig, parts: Parts, env: Environment) -> FirstPrompt | None:
+    """The first prompt of the next task. `None` where its episode cannot be started.
 
     The stream of tasks continues where it was.
     """
     cursor = parts.tasks.cursor
 
-    def read() -> int | None:
+    def read() -> FirstPrompt | None:
         task = parts.tasks.next(1)[0]
         player = Player(made(env.episode), task, 0, env.turns, config.context)
-        return None if player.ending is not None else len(parts.renderer.context_ids(player.conversation))
+        if player.ending is not None:
+            return None
+        seen = player.conversation
+        return FirstPrompt(parts.renderer.context_ids(seen), seen.messages[-1].images)
 
     found = guarded_call(read)
     parts.tasks.cursor = cursor
@@ -98,8 +117,8 @@ def shape_of(model: PreTrainedModel) -> ModelShape:
     )
 
 
-def pace_of(model: PreTrainedModel, conversations: int, micro_batch_tokens: int) -> Pace:
-    """Seconds of a token in one forward pass, and of a token that conversations sample together.
+def pace_of(model: PreTrainedModel, conversations: int, micro_batch_tokens: int, images: Sequence[Image] = ()) -> Pace:
+    """Seconds of a token in one forward pass, of a token that conversations sample together, and of a picture.
 
     On a CPU sampling is tried with few conversations, and more take longer in proportion. Elsewhere all of them are
     tried.
@@ -114,7 +133,8 @@ def pace_of(model: PreTrainedModel, conversations: int, micro_batch_tokens: int)
         cache = DynamicCache()
         _timed(model, together, 4, cache)
         sampled = sum(_timed(model, together, 1, cache) for _ in range(SAMPLED))
-    return Pace(whole / length, sampled / SAMPLED / together)
+        pictures = [_timed_picture(model, image) for image in images]
+    return Pace(whole / length, sampled / SAMPLED / together, sum(pictures) / max(1, len(pictures)))
 
 
 def _timed(model: PreTrainedModel, rows: int, width: int, cache: DynamicCache | None = None) -> float:
@@ -123,6 +143,18 @@ def _timed(model: PreTrainedModel, rows: int, width: int, cache: DynamicCache | 
     _wait(model)
     start = time.perf_counter()
     cast(Any, model)(input_ids=ids_BT, past_key_values=cache, use_cache=cache is not None)
+    _wait(model)
+    return time.perf_counter() - start
+
+
+def _timed_picture(model: PreTrainedModel, image: Image) -> float:
+    """Seconds of the vision tower for one picture."""
+    vision = vision_of(model)
+    assert vision is not None, "a model that reads text alone was given a picture"
+    vision.read(image)
+    _wait(model)
+    start = time.perf_counter()
+    vision.read(image)
     _wait(model)
     return time.perf_counter() - start
 
