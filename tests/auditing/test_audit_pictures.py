@@ -14,11 +14,15 @@ from audit_watching import read
 from heedful.auditing.judges import model_judge
 from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.measuring.diagnostician import Diagnostician
+from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.models.chat.render import Renderer
 from heedful.models.folders import write_pretrained
 from heedful.models.vision import vision_of
 from heedful.policies.hf import HFPolicy
 from heedful.policies.sampling import Sampling
+from heedful.protocols import WindowExceeded
+from heedful.scorers.hf import HFScorer
 from heedful.storage import write_rollouts
 from heedful.storage.rollouts import Rollouts, rollout_rows
 from heedful.types import (
@@ -34,6 +38,7 @@ from heedful.types import (
     Task,
     Trajectory,
     Turn,
+    Verdict,
 )
 from seeing_models import picture, seeing
 
@@ -61,7 +66,9 @@ def test_episodes_whose_pictures_are_lost_are_left_out_with_the_reason(tmp_path:
     assert "each picture that `new_prompt_images` names in `pictures`" in str(faults.kept[0])
 
 
-def test_a_log_with_pictures_is_read_by_the_model_that_sampled_it_and_by_no_other(tmp_path: Path) -> None:
+def test_a_log_with_pictures_is_read_by_the_model_that_sampled_it_and_by_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, tokenizer = seeing("idefics3", seed=1)
     other, _ = seeing("idefics3_tiles", seed=1)
     write_pretrained(tmp_path / "model", model, tokenizer)
@@ -88,8 +95,30 @@ def test_a_log_with_pictures_is_read_by_the_model_that_sampled_it_and_by_no_othe
         asked = judge.with_ids(steps[0].groups, {})
         return {metric.name: metric for metric in judge.measure(0, asked, True).metrics}
 
-    own, foreign = readings("model")["information/first_turn/mi"], readings("other")["information/first_turn/mi"]
+    found = readings("model")
+    own, foreign = found["information/first_turn/mi"], readings("other")["information/first_turn/mi"]
     assert own.value is not None
     assert float(own.value) > 0.1, "a random model reads every picture otherwise"
     assert foreign.value is None
     assert "other does not read the pictures of this log as the model that sampled it does" in foreign.why
+
+    # The scopes of pictures are those that a run measures on the same groups.
+    diagnostician = Diagnostician(
+        DiagnosticsConfig(share=None, judge=""), HFScorer(model), 0, ThoughtTags("<think>", "</think>"), str
+    )
+    kept = [Verdict(1.0, "", 0.0)] * 4
+    of_run = {each.name: each for each in diagnostician.measure(0, groups, kept, "outcome").metrics}
+    scopes = [name for name in found if name.startswith(("information/image", "information/text", "grounding/image"))]
+    assert {"information/image/mi", "information/image_all/mi", "grounding/image_share"} <= set(scopes)
+    for name in scopes:
+        assert found[name].value == pytest.approx(of_run[name].value, abs=1e-5), name
+    assert float(found["information/image/mi"].value or 0) == pytest.approx(float(own.value), abs=1e-5), "one text"
+
+    def too_long(*given: object) -> None:
+        raise WindowExceeded("too long for the window")
+
+    monkeypatch.setattr("heedful.measuring.thought_scores.score_exchanged", too_long)
+    monkeypatch.setattr("heedful.measuring.thought_scores.one_text", lambda prompts: False)
+    missing = readings("model")
+    assert missing["information/first_turn/mi"].value is not None
+    assert missing["information/image/mi"].why == "too long for the window"

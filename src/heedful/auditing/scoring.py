@@ -15,11 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heedful.diagnostics.actions import Exchange
+from heedful.diagnostics.cross_scores.picture_ids import shows_pictures
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
 from heedful.diagnostics.grounding import grounding
-from heedful.measuring.diagnostician import Diagnosis
+from heedful.measuring.budget import IMAGE, LATER_IMAGE
+from heedful.measuring.diagnostician import Diagnosis, image_metrics
+from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.measuring.grounded import grounding_metrics
 from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThoughts
+from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
+from heedful.protocols import WindowExceeded
 from heedful.storage.picture_columns import pictures_of
 from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
 
@@ -120,7 +125,7 @@ class ModelJudge:
 
     def measure(self, step: int, groups: Sequence[Group], sampled_it: bool) -> Diagnosis:
         """`information/*`, `retrieval/*` and `grounding/*` of the first turns of groups that have ids; `regime/*` where
-        it sampled."""
+        it sampled. Pictures are exchanged where prompts show them."""
         thoughts = first_turn_thoughts(groups, self.tags)
         temperatures = {trajectory.temperature for group in groups for trajectory in group.trajectories}
         why, scores = "", NO_SCORES
@@ -140,6 +145,8 @@ class ModelJudge:
             *self.reader.measure(step, "first_turn", found, scorer=name),
             *self._grounding(groups, name, why),
         ]
+        if scores is not NO_SCORES and shows_pictures(groups):
+            metrics += self._images(step, groups, name, FirstTurns(scores, thoughts))
         return Diagnosis(metrics) if scores is NO_SCORES else Diagnosis(metrics, scores, thoughts)
 
     def _scores(self, thoughts: Thoughts, temperature: float) -> tuple[str, CrossScores]:
@@ -157,6 +164,15 @@ class ModelJudge:
                 f"{len(thoughts.prompts_N)} prompts ({str(error).splitlines()[0]}). Give a smaller --max-tokens, "
                 "--dtype bfloat16, or fewer --prompts and --thoughts."
             ) from error
+
+    def _images(self, step: int, groups: Sequence[Group], name: str, first: FirstTurns) -> list[Metric]:
+        """What moves thoughts, the picture or the text: as a run measures it, with the default sizes."""
+        asked = ThoughtScores(DiagnosticsConfig(), self.make_scorer(name), self.seed, self.tags, step, groups, "")
+        try:
+            return image_metrics(self.reader, asked, first)
+        except WindowExceeded as error:
+            left_out = dict.fromkeys((IMAGE, LATER_IMAGE), str(error))
+            return image_metrics(self.reader, replace(asked, left_out=left_out), first)
 
     def _grounding(self, groups: Sequence[Group], name: str, why: str) -> list[Metric]:
         """Thoughts exchanged between prompts; not asked where the thoughts themselves could not be scored (`why`)."""

@@ -181,23 +181,13 @@ class Diagnostician:
         if config.grounding_rows:
             metrics += asked.exchanged()
         if asked.shows_pictures:
-            metrics += self._images(asked, first)
+            metrics += image_metrics(self.reader, asked, first)
         if self.judge is not None:
             judged = asked.judged(self.judge, first.thoughts)
             metrics += self.reader.measure(step, "first_turn", judged, place, self.judge.name)
         metrics += spending.metrics(place)
         words = first.token_values(config.words, self.piece)
         return Diagnosis(metrics, replace(first.scores, tokens=None), first.thoughts, words)
-
-    def _images(self, asked: ThoughtScores, first: FirstTurns) -> list[Metric]:
-        """The scopes in which pictures, or texts, are exchanged, and what they say together."""
-        found = asked.images(first)
-        newest, whole = asked.later_images()
-        scopes = {"image": found.image, "text": found.text, "image_newest": newest, "image_all": whole}
-        metrics: list[Metric] = []
-        for scope, scored in scopes.items():
-            metrics += self.reader.measure(asked.step, scope, scored, asked.place)
-        return [*metrics, *found.beside(first.scores, first.thoughts, asked.place, asked.scorer.name)]
 
     def state(self) -> dict[str, Any]:
         """The numbers to checkpoint, as a JSON tree."""
@@ -212,6 +202,18 @@ class Diagnostician:
         self.reader.load_state(state)
         self.early_checks = {place: EarlyCheck.from_json(tree) for place, tree in state["suspicions"].items()}
         self.alarms.load_state(state["alarms"])
+
+
+def image_metrics(reader: ScopeReader, asked: ThoughtScores, first: FirstTurns) -> list[Metric]:
+    """The scopes in which pictures, or texts, are exchanged, and what they say together."""
+    scorer = asked.scorer.name
+    found = asked.images(first)
+    newest, whole = asked.later_images()
+    scopes = {"image": found.image, "text": found.text, "image_newest": newest, "image_all": whole}
+    metrics: list[Metric] = []
+    for scope, scored in scopes.items():
+        metrics += reader.measure(asked.step, scope, scored, asked.place, scorer)
+    return [*metrics, *found.beside(first.scores, first.thoughts, asked.place, scorer)]
 
 
 def tokens_by_environment(groups: Sequence[Group], verdicts: Sequence[Verdict]) -> dict[str, int]:
