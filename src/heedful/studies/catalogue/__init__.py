@@ -1,0 +1,21 @@
+"""The studies that heedful declares itself, as functions. `heedful study NAME --print` shows every setting of one."""
+
+from __future__ import annotations
+
+from heedful.studies.catalogue.collapse import detector, filter_on_collapse, planted
+from heedful.studies.catalogue.one_arm import several_seeds
+from heedful.studies.catalogue.pictures import visual
+from heedful.studies.catalogue.pretrained_models import pretrained
+from heedful.studies.catalogue.quick import smoke
+from heedful.studies.catalogue.table_of_algorithms import algorithms
+
+__all__ = [
+    "algorithms",
+    "detector",
+    "filter_on_collapse",
+    "planted",
+    "pretrained",
+    "several_seeds",
+    "smoke",
+    "visual",
+]
