@@ -6,6 +6,7 @@ import copy
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from heedful.algorithms.table import Grpo  # noqa: E402
 from heedful.envs.frozen_lake.environment import FrozenLake  # noqa: E402
 from heedful.envs.toys.echo import Echo  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
+from heedful.policies import Local, Weights, open_with  # noqa: E402
 from heedful.policies.hf import HFPolicy  # noqa: E402
 from heedful.policies.kv import KVBatch  # noqa: E402
 from heedful.policies.sampling import Sampling  # noqa: E402
@@ -193,6 +195,35 @@ def test_a_cache_kept_over_turns_changes_nothing(model: Any, renderer: Renderer)
     assert [reply.ids for reply in replies(kept)] == [reply.ids for reply in replies(fresh)]
     for one, other in zip(replies(kept), replies(fresh), strict=True):
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-9)
+
+
+def test_a_compiled_pass_of_one_token_is_one_graph_for_all_lengths_and_weights(
+    tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Growing caches, fewer rows and new weights compile nothing again. The pass is taken whole: no graph breaks."""
+    model = llama(len(tokenizer))
+    passes: list[int] = []
+
+    def counted(graph: Any, inputs: Any) -> Any:
+        passes.append(0)
+        number = len(passes) - 1
+
+        def read(*given: Any) -> Any:
+            passes[number] += 1
+            return graph(*given)
+
+        return read
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counted, fullgraph=True))
+    with open_with(Local(compile=True), Weights(model)) as source:
+        for version in range(2):
+            source.weights_changed(Weights(model, version))
+            policy = source.policy(renderer, Sampling(tokens_per_turn=12), version)
+            assert replies(played(policy)) == replies(played(policy_of(model, renderer, version, version)))
+            with torch.no_grad():
+                model.get_input_embeddings().weight.mul_(1.5)
+    assert len(passes) <= 2, "torch compiles a batch of one row apart"
+    assert sum(passes) > 50
 
 
 def test_each_turn_reads_only_what_is_new(tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:

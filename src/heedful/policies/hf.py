@@ -21,7 +21,7 @@ from heedful.policies.beginning import Beginning
 from heedful.policies.drawing import draw
 from heedful.policies.kv import KVBatch, merge
 from heedful.policies.kv_store import KVStore
-from heedful.policies.next_logits import cached_logits, left_padded, obstacle_to_kv_cache, uncached_logits
+from heedful.policies.next_logits import Decode, cached_logits, left_padded, obstacle_to_kv_cache, uncached_logits
 from heedful.policies.noise import gumbels
 from heedful.policies.rows import ReplyRenderer, Row
 from heedful.policies.sampling import Sampling
@@ -44,6 +44,8 @@ class HFPolicy:
             `conversation`, a reply depends on the seed, `Conversation.key` and `Conversation.turn`, and not on the
             other conversations of the call.
         version: number of updates the weights have seen.
+        decode: computes single columns of tokens in the place of the model, `next_logits.compiled` for instance. Not
+            used where replies are sampled without a cache, or in double precision.
 
     A probe compares the KV cache with plain forward passes before the first token. If they differ, replies are sampled
     without a cache, from one whole forward pass per token, with a warning.
@@ -52,7 +54,14 @@ class HFPolicy:
     """
 
     def __init__(
-        self, model: PreTrainedModel, renderer: ReplyRenderer, sampling: Sampling, *, seed: int, version: int = 0
+        self,
+        model: PreTrainedModel,
+        renderer: ReplyRenderer,
+        sampling: Sampling,
+        *,
+        seed: int,
+        version: int = 0,
+        decode: Decode | None = None,
     ) -> None:
         refuse_unless_plain_causal(model)
         if model.config._attn_implementation != "sdpa" and model._supports_sdpa:
@@ -63,7 +72,9 @@ class HFPolicy:
                 "attn_implementation='sdpa', or call model.set_attn_implementation('sdpa')."
             )
         self._given = model
-        self.model = _in_double(model) if sampling.precision == "double" else model
+        double = sampling.precision == "double"
+        self.model = _in_double(model) if double else model
+        self._decode: Decode = self.model if double or decode is None else decode
         self.renderer = renderer
         self.sampling = sampling
         self.version = version
@@ -265,7 +276,9 @@ class HFPolicy:
 
     def _forward(self, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
         """Append columns to the batch and return the logits of the last one, `[B, V]`, in float32 or wider."""
-        return (uncached_logits if self.obstacle else cached_logits)(self.model, batch, ids_BT, filled_BT)
+        if self.obstacle:
+            return uncached_logits(self.model, batch, ids_BT, filled_BT)
+        return cached_logits(self._decode if ids_BT.shape[1] == 1 else self.model, batch, ids_BT, filled_BT)
 
     def _record(self, logits_BV: Tensor, live: Sequence[Row]) -> Tensor:
         """Draw one token per row, and append it to open rows with its log-probability and the entropy of the draw."""

@@ -14,25 +14,31 @@ from heedful.types import Metric
 
 if TYPE_CHECKING:
     from heedful.policies.hf import HFPolicy
+    from heedful.policies.next_logits import Decode
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
     """The model in this process samples. The learner and the sampler share one set of weights."""
 
+    compile: bool = False
+    """Compile the pass of one token (torch.compile): a minute at the start. For GPUs; on a CPU it was slower."""
+
     def sampling(self, sampling: Sampling) -> Sampling:
         return sampling
 
     @contextmanager
     def open(self, *, rank: int = 0, note: Callable[[str], None] = print) -> Iterator[OpenPolicySource]:
-        yield _SharedWeights()
+        yield _SharedWeights(self.compile)
 
 
 class _SharedWeights:
     """The weights of the last `weights_changed`, without a copy."""
 
-    def __init__(self) -> None:
+    def __init__(self, compile: bool) -> None:
+        self._compile = compile
         self._weights: Weights | None = None
+        self._decode: Decode | None = None
 
     def weights_changed(self, weights: Weights) -> list[Metric]:
         self._weights = weights
@@ -41,6 +47,10 @@ class _SharedWeights:
     def policy(self, renderer: ReplyRenderer, sampling: Sampling, seed: int) -> HFPolicy:
         # Imported here, so that configurations need no torch.
         from heedful.policies.hf import HFPolicy
+        from heedful.policies.next_logits import compiled
 
         assert self._weights is not None, "a policy was asked for before any weights were handed over"
-        return HFPolicy(self._weights.model, renderer, sampling, seed=seed, version=self._weights.version)
+        model = self._weights.model
+        if self._compile and self._decode is None:
+            self._decode = compiled(model)  # once for the run: the weights change in place
+        return HFPolicy(model, renderer, sampling, seed=seed, version=self._weights.version, decode=self._decode)

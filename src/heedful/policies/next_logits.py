@@ -6,8 +6,8 @@ The KV cache of a model is used only after a probe: it must give the log-probabi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,14 +23,20 @@ _OBSTACLES: WeakKeyDictionary[PreTrainedModel, tuple[str, str]] = WeakKeyDiction
 """For each model that was probed: the kind of attention, and the obstacle."""
 
 
-class NextLogits(Protocol):
-    """Appends columns of tokens to a batch and computes the logits `[B, V]` of the last one, in float32 or wider."""
-
-    def __call__(self, model: PreTrainedModel, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor: ...
+Decode = Callable[..., Any]
+"""The forward pass of a model: the model itself, or a compiled form of it."""
 
 
-def cached_logits(model: PreTrainedModel, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
-    """`NextLogits` from the keys and values of earlier tokens. The batch has a layer for each layer of the model."""
+def compiled(model: PreTrainedModel) -> Decode:
+    """The model's forward pass as a graph of open sizes: neither a longer cache nor new weights compile again."""
+    return torch.compile(model, dynamic=True)
+
+
+def cached_logits(model: Decode, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
+    """Append columns of tokens to the batch: the logits `[B, V]` of the last one, in float32 or wider.
+
+    They come from the keys and values of earlier tokens. The batch has a layer for each layer of the model.
+    """
     mask, positions_BT = batch.extend(filled_BT)
     output = model(
         input_ids=ids_BT,
@@ -44,7 +50,7 @@ def cached_logits(model: PreTrainedModel, batch: KVBatch, ids_BT: Tensor, filled
 
 
 def uncached_logits(model: PreTrainedModel, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:
-    """`NextLogits` from one plain forward pass per row. The only layer of the batch holds token ids instead of keys.
+    """`cached_logits` from one plain forward pass per row. The only layer of the batch holds token ids instead of keys.
 
     Rows without a new token are not read. Their logits are 0.
     """
