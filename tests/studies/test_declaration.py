@@ -128,7 +128,7 @@ def test_runs_without_a_folder_of_their_arm_are_of_a_single_arm() -> None:
 
 
 def test_arms_that_there_are_not_are_refused() -> None:
-    with pytest.raises(ValueError, match="Expected --arms among a, b, c, found d"):
+    with pytest.raises(ValueError, match="Expected --arms among a, b, c, or patterns of them, found d"):
         narrowed(small(), arms=("a", "d"))
 
 
@@ -167,3 +167,12 @@ def test_the_study_of_the_page_can_be_used() -> None:
     assert [arm.job.config.algorithm.entropy for arm in study.arms] == [0.0, 0.05]
     for name in STUDIES:
         assert f"| `{name}` |" in page
+
+
+def test_arms_are_chosen_by_patterns_too() -> None:
+    arms = tuple(Arm(name, train("echo", "--steps 8")) for name in ("one_a", "one_b", "two_a"))
+    study = replace(small(), arms=arms, pairs=(), separations=(), leads=())
+    assert [arm.name for arm in narrowed(study, arms=("one_*",)).arms] == ["one_a", "one_b"]
+    assert [arm.name for arm in narrowed(study, arms=("*_a",)).arms] == ["one_a", "two_a"]
+    with pytest.raises(ValueError, match=r"or patterns of them, found three_\*"):
+        narrowed(study, arms=("one_*", "three_*"))

@@ -12,8 +12,10 @@ from written_runs import WrittenRuns
 from heedful.report.record import Point, Series
 from heedful.storage import write_rollouts
 from heedful.studies.declaration import Arm, Lead, Measure, Pair, Separation, Study, train
+from heedful.studies.figures import over_the_dial
 from heedful.studies.outcomes import Outcomes, read_outcomes, reading_of
 from heedful.studies.page import markdown, verdict, write_results
+from heedful.studies.tables import measure_rows
 from heedful.types import Ending, Group, Metric, Task, Trajectory
 
 SUCCESS = "eval/val/sampled/success"
@@ -277,3 +279,23 @@ def test_results_without_any_value_are_still_a_page(written: WrittenRuns) -> Non
     sentences = write_results(written.folder, declared, outcomes, 2)
     assert sentences[1] == "final success, new against old: unknown (no seed has a value in both arms)."
     assert "–" in Path(written.folder.table).read_text()
+
+
+def many_arms() -> Study:
+    names = [f"{line}_{level}" for line in "abcdefg" for level in (0, 1)]
+    arms = tuple(Arm(name, train("echo"), float(name[-1]), line=f"line {name[0]}") for name in names)
+    return study(arms=arms, pairs=(), measures=(Measure("final success", SUCCESS), Measure("gap", "gap")), dial="level")
+
+
+def test_a_study_of_many_arms_has_a_row_per_arm_and_a_line_per_family(written: WrittenRuns) -> None:
+    declared = many_arms()
+    for arm in declared.arms:
+        written.add(arm.name, 0, {SUCCESS: [0.5], "gap": [0.25]})
+    outcomes = read_outcomes(declared, [run for run in written.folder.runs(declared) if run.seed == 0])
+    header, first, *rest = measure_rows(declared, outcomes)
+    assert header == ["arm", "final success", "gap"]
+    assert first == ["a_0", "0.500 (n 1)", "0.250 (n 1)"]
+    assert len(rest) == 13
+    # Seven lines of two arms each: six in the first chart of a measure, the seventh in a second one.
+    legends = [[label for _, label in panel.legend] for panel in over_the_dial(declared, outcomes)]
+    assert legends == 2 * [[f"line {line}" for line in "abcdef"], ["line g"]]

@@ -36,7 +36,7 @@ class StudyWords:
     seeds: Annotated[tuple[int, ...], Shown("0,1,2")] = ()
     """Seeds in place of the declared ones."""
     arms: Annotated[tuple[str, ...], Shown("A,B")] = ()
-    """Run some of the arms only."""
+    """Run some of the arms only: names, or patterns such as sokoban_*."""
     steps: Annotated[int | None, Shown("N")] = None
     """Steps of every arm, for a quick look."""
     processes: Annotated[int | None, Shown("N")] = None

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from heedful.studies.catalogue import algorithms, detector, filter_on_collapse, planted, pretrained, smoke, visual
+from heedful.studies.catalogue import (
+    algorithms,
+    detector,
+    filter_on_collapse,
+    planted,
+    pretrained,
+    regularised,
+    smoke,
+    visual,
+)
 from heedful.studies.declaration import Study, read_study
 
 STUDIES: Mapping[str, Callable[[], Study]] = {
@@ -17,6 +26,7 @@ STUDIES: Mapping[str, Callable[[], Study]] = {
     "detector": detector,
     "filter_on_collapse": filter_on_collapse,
     "algorithms": algorithms,
+    "regularised": regularised,
     "pretrained": pretrained,
     "visual": visual,
     "smoke": smoke,

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,6 +35,8 @@ class Arm:
     job: Annotated[Any, Choice(JOBS)] = field(default_factory=TrainingJob)
     level: float | None = None
     """The arm's value on the study's dial, such as a planted share; none = the arms have no order."""
+    line: str = ""
+    """The line that joins this arm with others in figures over the dial; empty = one line per measure."""
 
     def __post_init__(self) -> None:
         if not FOLDER_NAME.fullmatch(self.name):
@@ -180,13 +183,14 @@ def settings(name: str, flags: str = "", model: str | None = None) -> TrainConfi
 def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = (), steps: int | None = None) -> Study:
     """A study for a quick look: some of its arms, other seeds, other steps.
 
-    Comparisons with an arm that is left out go with it. Raises ValueError for an arm that there is not.
+    `arms`: names, or patterns such as `sokoban_*`. Comparisons with an arm that is left out go with it. Raises
+    ValueError for a name or a pattern that no arm has.
     """
-    unknown = [name for name in arms if name not in {arm.name for arm in study.arms}]
+    unknown = [wanted for wanted in arms if not any(fnmatchcase(arm.name, wanted) for arm in study.arms)]
     if unknown:
         known = ", ".join(arm.name for arm in study.arms)
-        raise ValueError(f"Expected --arms among {known}, found {', '.join(unknown)}.")
-    kept = tuple(arm for arm in study.arms if not arms or arm.name in arms)
+        raise ValueError(f"Expected --arms among {known}, or patterns of them, found {', '.join(unknown)}.")
+    kept = tuple(arm for arm in study.arms if not arms or any(fnmatchcase(arm.name, wanted) for wanted in arms))
     minutes = study.minutes
     if steps is not None:
         declared = sum(arm.job.steps for arm in kept)

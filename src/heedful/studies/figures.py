@@ -77,26 +77,26 @@ def mean_series(metric: str, records: Sequence[RunRecord]) -> Series:
 
 
 def over_the_dial(study: Study, outcomes: Outcomes) -> list[DrawnPanel]:
-    """Each measure over the arms' levels, where the study has a dial."""
-    levels = {arm.name: arm.level for arm in study.arms if arm.level is not None}
-    if not study.dial or not levels:
+    """Each measure over the arms' levels, where the study has a dial; six lines of arms to a chart."""
+    of_dial = {arm.name: arm for arm in study.arms if arm.level is not None}
+    if not study.dial or not of_dial:
         return []
     panels = []
     for outcome in outcomes.measures:
-        places = [
-            Place(
-                levels[arm.arm],
-                float(arm.mean.value),
-                arm.mean.low,
-                arm.mean.high,
-                f"{arm.arm}: {_shown(arm.mean.value)}",
-            )
-            for arm in outcome.arms
-            if arm.arm in levels and isinstance(arm.mean.value, int | float)
-        ]
-        if places:
-            line = Line(outcome.measure.title, 1, tuple(sorted(places, key=lambda place: place.x)))
-            panels.append(_figure(outcome.measure.title, outcome.measure.metric, [line], study.dial))
+        joined: dict[str, list[Place]] = {}
+        for found in outcome.arms:
+            arm, value = of_dial.get(found.arm), found.mean.value
+            if arm is not None and arm.level is not None and isinstance(value, int | float):
+                text = f"{found.arm}: {numeral(value)}"
+                place = Place(arm.level, float(value), found.mean.low, found.mean.high, text)
+                joined.setdefault(arm.line or outcome.measure.title, []).append(place)
+        labels = list(joined)
+        for start in range(0, len(labels), HUES):
+            lines = [
+                Line(label, hue, tuple(sorted(joined[label], key=lambda place: place.x)))
+                for hue, label in enumerate(labels[start : start + HUES], start=1)
+            ]
+            panels.append(_figure(outcome.measure.title, outcome.measure.metric, lines, study.dial))
     return panels
 
 
@@ -193,10 +193,6 @@ def _span(values: Sequence[float | None], margin: float = 0.06) -> tuple[float, 
     if high == low:
         return low - 0.5 * room, high + 0.5 * room
     return low - margin * room, high + margin * room
-
-
-def _shown(value: float | str | None) -> str:
-    return numeral(value) if isinstance(value, int | float) else "–"
 
 
 def legend_of(study: Study) -> Mapping[str, Markup]:

@@ -17,20 +17,26 @@ from heedful.types import Metric
 MOST_LISTED = 40
 """Metrics in the tables of areas and of movers; results.json holds all of them."""
 
+MOST_ACROSS = 12
+"""Arms that are columns of a table."""
+
 Rows = list[list[str]]
 """A table; its first row is the header."""
 
 
 def measure_rows(study: Study, outcomes: Outcomes) -> Rows:
-    """Every measure of every arm."""
-    rows = [["measure", *(arm.name for arm in study.arms)]]
+    """Every measure of every arm. A study of many arms has one row per arm, others one row per measure."""
+    columns = [["measure", *(arm.name for arm in study.arms)]]
     for outcome in outcomes.measures:
         cells = []
         for arm in outcome.arms:
             reached = f"; reached in {arm.reached}" if arm.reached is not None else ""
             cells.append(f"{shown(arm.mean, OVER_SEEDS)} (n {arm.mean.n or 0}{reached})")
-        rows.append([outcome.measure.title, *cells])
-    return rows
+        columns.append([outcome.measure.title, *cells])
+    if len(study.arms) <= MOST_ACROSS:
+        return columns
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return [["arm", *rows[0][1:]], *rows[1:]]
 
 
 def run_rows(study: Study, outcomes: Outcomes) -> Rows:

@@ -7,6 +7,7 @@ from heedful.studies.catalogue.one_arm import several_seeds
 from heedful.studies.catalogue.pictures import visual
 from heedful.studies.catalogue.pretrained_models import pretrained
 from heedful.studies.catalogue.quick import smoke
+from heedful.studies.catalogue.regularisers import regularised
 from heedful.studies.catalogue.table_of_algorithms import algorithms
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "filter_on_collapse",
     "planted",
     "pretrained",
+    "regularised",
     "several_seeds",
     "smoke",
     "visual",
