@@ -1,10 +1,11 @@
 """Sampling through a vLLM server beside the local sampler, and the cost of a push. One run measures both.
 
     python benchmarks/servers.py --url http://127.0.0.1:8000 --model DIR --server-pid PID
+    python benchmarks/servers.py --url http://127.0.0.1:8000 --model DIR --server-pid PID --conversations 32 --pushes no
 
 The server is started as docs/servers.md says for a CPU, with the model folder DIR and the backend `heedful`. PID is
 its process. CPU seconds are those of this process, of PID and of all processes under it.
-Writes benchmarks/results/servers.json and servers.md.
+Writes benchmarks/results/NAME.json and NAME.md (`--out NAME`).
 """
 
 from __future__ import annotations
@@ -134,11 +135,13 @@ def page(found: dict[str, Any]) -> str:
     for row in found["speeds"]:
         cell = row["tokens_per_cpu_second"]
         lines.append(f"| {row['sampler']} | {row['conversations']} | {cell['mean']:,.0f} ± {cell['half']:,.0f} |")
+    lines += ["", "Prompts are distinct. The local sampler runs in the learner's process."]
+    if found["parameters"] < 10_000_000:
+        lines += ["On a model this small, the server's HTTP and scheduling cost more than its arithmetic."]
+    lines += ["Nothing here says how fast vLLM is on a GPU: not run.", ""]
+    if not found["pushes"]:
+        return "\n".join(lines)
     lines += [
-        "",
-        "Prompts are distinct. The local sampler runs in the learner's process. On a model this small, the server's",
-        "HTTP and scheduling cost more than its arithmetic. Nothing here says how fast vLLM is on a GPU: not run.",
-        "",
         "| push | CPU seconds | wall seconds (median) | largest probe error (nats) |",
         "|---|---|---|---|",
     ]
@@ -157,6 +160,9 @@ def main() -> None:
     parser.add_argument("--url", required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--server-pid", type=int, required=True)
+    parser.add_argument("--conversations", type=int, nargs="+", default=[16, 64])
+    parser.add_argument("--pushes", choices=("yes", "no"), default="yes", help="whether to measure pushes as well")
+    parser.add_argument("--out", default="servers", help="name of the files in benchmarks/results")
     parser.add_argument("--date", default=time.strftime("%Y-%m-%d"))
     typed = parser.parse_args()
     torch.set_num_threads(1)
@@ -164,17 +170,18 @@ def main() -> None:
     renderer = Renderer(tokenizer)
     with Vllm((typed.url,)).open() as source:
         source.weights_changed(Weights(model))
-        measured = [row for count in (16, 64) for row in speeds(model, renderer, typed.server_pid, source, count)]
+        counts = typed.conversations
+        measured = [row for count in counts for row in speeds(model, renderer, typed.server_pid, source, count)]
     found = {
         "date": typed.date,
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, one thread each",
         "vllm": "0.32.0",
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "speeds": measured,
-        "pushes": push_costs(model, typed.server_pid, typed.url),
+        "pushes": push_costs(model, typed.server_pid, typed.url) if typed.pushes == "yes" else [],
     }
-    (RESULTS / "servers.json").write_text(json.dumps(found, indent=1) + "\n")
-    (RESULTS / "servers.md").write_text(page(found))
+    (RESULTS / f"{typed.out}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / f"{typed.out}.md").write_text(page(found))
     print(page(found))
 
 
