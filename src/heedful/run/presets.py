@@ -48,22 +48,22 @@ def sokoban() -> TrainConfig:
 def frozen_lake_image() -> TrainConfig:
     """FrozenLake 4x4 shown as a picture and in no other way, on a seedling that sees."""
     # After 600 steps it reads the picture and plans badly: sampled success .26 instead of .55.
-    return _as_picture(frozen_lake(), growth=1200, tokens=80)
+    return _as_picture(frozen_lake(), growth=1200, tokens=80, lr=2e-4)
 
 
 def sokoban_image() -> TrainConfig:
     """Sokoban 6x6 with one box shown as a picture and in no other way, on a seedling that sees."""
-    return _as_picture(sokoban(), growth=1500, tokens=112)
+    return _as_picture(sokoban(), growth=3000, tokens=112, lr=8e-5)
 
 
-def _as_picture(config: TrainConfig, growth: int, tokens: int) -> TrainConfig:
+def _as_picture(config: TrainConfig, growth: int, tokens: int, lr: float) -> TrainConfig:
     """The board as a picture alone. `growth`: steps of few episodes, since a tower needs many updates."""
     small = {"hidden": 96, "layers": 3, "heads": 4, "kv_heads": 2, "ffn": 288}
     return dataclasses.replace(
         config,
         env=dataclasses.replace(config.env, observation="image", cell=8, thoughts="board"),
         seedling=Seedling(**small, steps=growth, episodes=8, imperfect=0.2, vision_width=48),
-        optimizer=OptimizerConfig(lr=2e-4),
+        optimizer=OptimizerConfig(lr=lr),
         steps=60,
         sampling=Sampling(tokens_per_turn=tokens),
     )
