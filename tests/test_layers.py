@@ -35,6 +35,7 @@ WALL_A = {"heedful": {"types", "protocols", "statistics", "diagnostics"}, "other
 WALL_B = {
     *("types", "protocols", "seeds", "guarded", "configuration", "statistics", "models", "diagnostics", "filters"),
     *("algorithms", "storage", "scorers", "measuring", "rollout.player", "rollout.context", "envs", "integrations"),
+    "pixels",
 }
 """All that the integrations may import."""
 

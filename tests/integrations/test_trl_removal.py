@@ -13,7 +13,6 @@ import torch
 from heedful.integrations.trl.removal import (
     KEPT,
     cut_dependent,
-    keeps_all_rows,
     remove,
     row_factor,
     rows_needed,
@@ -85,16 +84,34 @@ def test_without_trimming_rows_go_and_columns_stay() -> None:
     assert smaller["completion_ids"].shape == (2, 4)
 
 
-def test_a_batch_with_images_keeps_its_rows_and_their_order() -> None:
-    images = batch(pixel_values=torch.zeros(7, 5), num_images=[1, 2, 0, 4])
-    assert keeps_all_rows(images)
-    assert not keeps_all_rows(batch())
-    smaller = remove(images, [False, True, True, False], rows=4)
-    assert smaller["pixel_values"].shape == (7, 5)
-    assert smaller["num_images"] == [1, 2, 0, 4]
-    assert smaller["prompt_ids"].tolist() == batch()["prompt_ids"].tolist()
-    assert smaller[KEPT].tolist() == [False, True, True, False]
-    assert smaller["tool_mask"].sum(dim=1).tolist() == [0, 4, 4, 0]
+def test_pictures_leave_with_their_rows() -> None:
+    # Patches as Qwen has them: 1, 2, 0 and 4 pictures of 2 patches each.
+    grids = torch.tensor([[1, 1, 2]] * 7)
+    pictures = {"pixel_values": torch.arange(14.0)[:, None], "image_grid_thw": grids, "num_images": [1, 2, 0, 4]}
+    kinds = torch.arange(28).view(4, 7)
+    smaller = remove(batch(**pictures, mm_token_type_ids=kinds), [False, True, True, False], rows=2)
+    assert smaller["pixel_values"].flatten().tolist() == [2, 3, 4, 5]
+    assert smaller["image_grid_thw"].tolist() == [[1, 1, 2]] * 2
+    assert smaller["num_images"] == [2, 0]
+    assert smaller["mm_token_type_ids"].tolist() == [[8, 9, 10, 11], [15, 16, 17, 18]]  # two columns left, two right
+
+
+def test_pictures_that_are_padded_to_rows_stay_one_entry_for_each_row() -> None:
+    # As Idefics3 has them. Two rows with 0 and 2 pictures must not be read as one entry for each of 2 pictures.
+    padded = {"pixel_values": torch.arange(8.0).view(4, 2, 1), "num_images": [1, 0, 2, 2]}
+    smaller = remove(batch(**padded), [False, True, True, False], rows=2)
+    assert smaller["pixel_values"].flatten().tolist() == [2, 3, 4, 5]
+    assert smaller["num_images"] == [1, 1]
+
+
+def test_rows_that_show_no_picture_leave_no_pixels() -> None:
+    pictures = {
+        "pixel_values": torch.ones(2, 3),
+        "image_grid_thw": torch.tensor([[1, 1, 2]]),
+        "num_images": [0, 0, 0, 1],
+    }
+    smaller = remove(batch(**pictures), [True, True, False, False], rows=2)
+    assert not {"pixel_values", "image_grid_thw", "num_images"} & smaller.keys()
 
 
 def test_advantages_may_stand_per_token() -> None:

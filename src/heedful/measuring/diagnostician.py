@@ -89,18 +89,26 @@ class Diagnostician:
         self.alarms = Alarms(self.config.alarms)
 
     def measure(
-        self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], on: str, read: int | None = None
+        self,
+        step: int,
+        groups: Sequence[Group],
+        verdicts: Sequence[Verdict],
+        on: str,
+        read: int | None = None,
+        unreadable: str = "",
     ) -> Diagnosis:
         """All metrics of this step's groups, information and retrieval only when they are due, and the alarms.
 
         Steps have to come in order: alarms compare a step with those before it. `read`: the number of groups, from the
         first on, whose thoughts are read. Steps that collected more groups then rest on equally many prompts.
+        `unreadable`: why thoughts of this step cannot be scored, if they cannot.
         """
         metrics = unavailable(rollout_metrics(groups, verdicts, on), self.unknown)
         due = self.config.enabled and (self._full_is_due(step) or step % self.config.every == 0)
         diagnosis = Diagnosis([])
         if due:
-            diagnosis = self._thoughts(step, groups[:read], tokens_by_environment(groups, verdicts))
+            tokens = tokens_by_environment(groups, verdicts)
+            diagnosis = self._thoughts(step, groups[:read], tokens, self.unreadable or unreadable)
         metrics += diagnosis.metrics
         seen = self.alarms.observe(step, metrics, of_update=False)
         return replace(diagnosis, metrics=[*metrics, *seen.metrics], raised=seen.raised)
@@ -112,7 +120,7 @@ class Diagnostician:
     def _full_is_due(self, step: int) -> bool:
         return step % self.config.full_every == 0
 
-    def _thoughts(self, step: int, groups: Sequence[Group], tokens: Mapping[str, int]) -> Diagnosis:
+    def _thoughts(self, step: int, groups: Sequence[Group], tokens: Mapping[str, int], unreadable: str) -> Diagnosis:
         """The metrics of thoughts and first actions, environment by environment. `tokens`: of each, in this step."""
         metrics: list[Metric] = []
         read = 0
@@ -122,23 +130,25 @@ class Diagnostician:
             place = f"/{name or 'other'}" if len(environments) > 1 else ""
             metrics += input_to_action(members, np.random.default_rng(derive(self.seed, "actions", step, place)), place)
             spending = Spending(self.config, step, tokens[name])
-            measured = self._environment(step, members, place, spending)
+            measured = self._environment(step, members, place, spending, unreadable)
             metrics += measured.metrics
             read += spending.read
             full = measured if full is None and measured.scores is not None else full
         if self.config.share is not None:
             metrics.append(Metric("tokens/diagnose", float(read)))
-        if full is not None or (self.unreadable and self._full_is_due(step)):
+        if full is not None or (unreadable and self._full_is_due(step)):
             rng = np.random.default_rng(derive(self.seed, "text", step))
             metrics += text_metrics(text_thoughts(groups, self.tags), rng)
         if full is None or full.thoughts is None or not full.thoughts.thoughts_M:  # nobody thought: no matrix to keep
             return Diagnosis(metrics)
         return replace(full, metrics=metrics)
 
-    def _environment(self, step: int, groups: Sequence[Group], place: str, spending: Spending) -> Diagnosis:
+    def _environment(
+        self, step: int, groups: Sequence[Group], place: str, spending: Spending, unreadable: str
+    ) -> Diagnosis:
         """The cheap or the full measurement; without scores after a cheap one, and where thoughts cannot be scored."""
-        if self.unreadable or self.scorer is None:
-            return Diagnosis(self._unread(step, place, self.unreadable, spending))
+        if unreadable or self.scorer is None:
+            return Diagnosis(self._unread(step, place, unreadable, spending))
         asked = ThoughtScores(self.config, self.scorer, self.seed, self.tags, step, groups, place)
         try:
             if not self._full_is_due(step):

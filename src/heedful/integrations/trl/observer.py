@@ -6,11 +6,13 @@ The weights that it measures are those that sampled the batch, because TRL rewar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from heedful.configuration import to_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.integrations.trl.pictures import PausedSight, sees, vision_in
 from heedful.integrations.trl.rollouts import EnvironmentRollouts
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import BatchReader
@@ -40,16 +42,23 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
     _refuse_replaced(tokenizer)
 
-    def decode(ids: Sequence[int]) -> str:
-        return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
-
-    parser = ReplyParser(decode, config.tags, trainer.eos_token_ids)
-    why, scorer = why_unreadable(trainer), None
+    why = why_unreadable(trainer)
+    scorer: HFScorer | None = None
+    sight: PausedSight | None = None
     if not why:
         try:
-            scorer = HFScorer(bare_model(trainer), max_tokens=config.diagnostics.max_tokens)
+            model = bare_model(trainer)
+            scorer = HFScorer(model, max_tokens=config.diagnostics.max_tokens)
+            if sees(trainer):
+                sight = PausedSight(vision_in(trainer, model), model)
         except ValueError as error:  # this architecture cannot be scored exactly, so all other metrics are measured
-            why = str(error)
+            why, scorer = str(error), None
+
+    def decode(ids: Sequence[int]) -> str:
+        read = list(ids) if sight is None else list(sight.vision.collapsed(ids))
+        return str(tokenizer.decode(read, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    parser = ReplyParser(decode, config.tags, trainer.eos_token_ids)
     seed = trainer.args.seed if config.seed is None else config.seed
     diagnostician = Diagnostician(
         config.diagnostics,
@@ -60,7 +69,9 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
         unknown=unknown_to_trl(config.outcome is not None, played),
         unreadable=why,
     )
-    return Observer(chooses, BatchReader(parser, decode, config.tags), diagnostician, float(trainer.temperature), seed)
+    reader = BatchReader(parser, decode, config.tags, sight)
+    measuring = nullcontext if sight is None else sight.vision.attached
+    return Observer(chooses, reader, diagnostician, float(trainer.temperature), seed, measuring=measuring)
 
 
 def _refuse_replaced(tokenizer: Any) -> None:
@@ -86,8 +97,6 @@ def why_unreadable(trainer: Any) -> str:
     kind = str(trainer.accelerator.distributed_type).rpartition(".")[2]
     if kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM", "TP"):
         return f"the model is sharded over devices ({kind}): heedful audit scores the saved model"
-    if hasattr(trainer.processing_class, "image_processor"):
-        return "prompts may hold images, which are not scored yet"
     adapter: Any = getattr(trainer.accelerator.unwrap_model(trainer.model), "active_peft_config", None)
     if getattr(adapter, "is_prompt_learning", False):
         return f"the adapter {adapter.peft_type.value} adds vectors to the prompt, next to its tokens"

@@ -16,6 +16,7 @@ from heedful.filters import KeepAll
 from heedful.integrations.trl.callback import Bridge
 from heedful.integrations.trl.compatibility import PRIVATE_OF_PROBE, check
 from heedful.integrations.trl.observer import claim_record, observer_of
+from heedful.integrations.trl.pictures import pictures_in
 from heedful.integrations.trl.rollouts import FIELD, EnvironmentRollouts
 from heedful.integrations.trl.rows import completions_of
 from heedful.integrations.trl.settings import HeedfulConfig
@@ -116,6 +117,7 @@ class Probe:
             prompt_ids = [trajectory.context_ids(0) if trajectory.turns else () for trajectory in fields[FIELD]]
         else:
             prompt_ids, _, _ = trainer._tokenize_prompts(prompts)
+        images = pictures_in(prompts)
         inputs = [
             {name: values[row] for name, values in fields.items() if name in (FIELD, "environment")}
             for row in range(len(prompts))
@@ -128,7 +130,7 @@ class Probe:
             for row in range(len(prompts))
         ]
         first_turns = [self._first_turn(ids) for ids in completion_ids]
-        return completions_of(trainer, inputs, prompt_ids, first_turns, None, rewards, self.heedful.outcome)
+        return completions_of(trainer, inputs, prompt_ids, first_turns, None, rewards, self.heedful.outcome, images)
 
     def _first_turn(self, ids: list[int]) -> list[int]:
         """The ids up to the first token that ends a turn. TRL does not show reward functions which ids were sampled."""

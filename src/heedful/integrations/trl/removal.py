@@ -3,6 +3,8 @@
 TRL computes the same on the smaller batch as on a batch without the dropped groups. Some formulas cannot give that,
 because they average within a micro-batch. `cut_dependent` lists them for a warning.
 
+Pictures leave with their rows, by TRL's own functions for cutting a batch into micro-batches.
+
 TRL cuts a generation batch into `chunks` micro-batches of equal size, on every process. So each process keeps as many
 rows as the fullest one needs. The others fill up with *idle* rows: the shortest dropped ones, with every token masked
 as if a tool had written it. The attention mask is unchanged. Otherwise the rows would be read without their context,
@@ -23,6 +25,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_by_grid
 
 ROWS_COUNTED = frozenset({"grpo", "sapo", "luspo", "dr_grpo"})
 """Losses with a denominator that counts rows."""
@@ -48,8 +51,13 @@ _OF_COMPLETIONS = frozenset(
 )
 """Columns with one value per token of the completion. The ratio may be one number per row."""
 
-_OF_WHOLE_ROWS = ("token_type_ids", "mm_token_type_ids", "pixel_values", "num_images")
-"""If one of these is present, columns and rows are aligned with more than prompts and completions."""
+_OF_WHOLE_ROWS = frozenset({"token_type_ids", "mm_token_type_ids"})
+"""Columns with one value per token of prompt and completion."""
+
+_OF_PICTURES = (
+    *("pixel_values", "image_grid_thw", "image_position_ids", "pixel_attention_mask", "spatial_shapes", "image_sizes"),
+    *("num_images", "num_tiles"),
+)
 
 
 def rows_needed(kept_by_process: Sequence[int], chunks: int) -> int:
@@ -57,31 +65,23 @@ def rows_needed(kept_by_process: Sequence[int], chunks: int) -> int:
     return chunks * max(1, *(-(-kept // chunks) for kept in kept_by_process))
 
 
-def keeps_all_rows(batch: Mapping[str, Any]) -> bool:
-    """Whether rows can only become idle, not be removed, because images are not aligned with rows."""
-    return any(name in batch for name in _OF_WHOLE_ROWS)
-
-
 def remove(batch: Mapping[str, Any], kept: Sequence[bool], rows: int, trim: bool = True) -> Batch:
     """The batch with the kept rows first and idle ones after them, `rows` in total.
 
-    `trim`: cut off columns that no row uses any more. A batch that `keeps_all_rows` keeps rows and columns, and the
-    dropped rows become idle. `num_items_in_batch` does not change.
+    `trim`: cut off columns that no row uses any more. `num_items_in_batch` does not change.
     """
     before = len(kept)
-    if keeps_all_rows(batch):
-        order = list(range(before))
-    else:
-        lengths_B = (batch["prompt_mask"].sum(dim=1) + batch["completion_mask"].sum(dim=1)).tolist()
-        idle = sorted((row for row in range(before) if not kept[row]), key=lambda row: lengths_B[row])
-        order = ([row for row in range(before) if kept[row]] + idle)[:rows]
-    smaller = {name: _rows(value, order, before) for name, value in batch.items()}
+    lengths_B = (batch["prompt_mask"].sum(dim=1) + batch["completion_mask"].sum(dim=1)).tolist()
+    idle = sorted((row for row in range(before) if not kept[row]), key=lambda row: lengths_B[row])
+    order = ([row for row in range(before) if kept[row]] + idle)[:rows]
+    by_row = split_pixel_values_by_grid(dict(batch))
+    smaller = _joined({name: _rows(value, order, before) for name, value in by_row.items()})
     dropped_B = torch.tensor([not kept[row] for row in order], device=smaller["completion_mask"].device)
     sampled_BT = smaller.get("tool_mask", torch.ones_like(smaller["completion_mask"]))
     smaller["tool_mask"] = sampled_BT.masked_fill(dropped_B[:, None], 0)
     smaller["advantages"] = _masked(smaller["advantages"], dropped_B)
     smaller[KEPT] = ~dropped_B
-    return _trimmed(smaller) if trim and not keeps_all_rows(batch) else smaller
+    return _trimmed(smaller) if trim else smaller
 
 
 def trained_tokens(batch: Mapping[str, Any]) -> Tensor:
@@ -129,6 +129,19 @@ def _rows(value: Any, order: Sequence[int], before: int) -> Any:
     return [value[row] for row in order] if isinstance(value, list) and len(value) == before else value
 
 
+def _joined(batch: Batch) -> Batch:
+    """The batch with the pictures of its rows in one tensor again, as TRL's forward passes take them."""
+    pixels = batch.get("pixel_values")
+    if pixels is None:
+        return batch
+    if isinstance(pixels, Tensor):  # one entry for each row, padded: TRL must not take it for one entry per picture
+        return {**batch, "num_images": [1] * len(pixels)}
+    joined: Batch = unsplit_pixel_values_by_grid(batch)
+    if not joined["pixel_values"].numel():  # the rows that are left show no picture
+        joined = {name: value for name, value in joined.items() if name not in _OF_PICTURES}
+    return joined
+
+
 def _masked(advantages: Tensor, dropped_B: Tensor) -> Tensor:
     """Advantages with 0 for dropped rows. They are per row or, in subclasses of TRL's trainer, per token."""
     return advantages.masked_fill(dropped_B if advantages.ndim == 1 else dropped_B[:, None], 0.0)
@@ -155,4 +168,6 @@ def _trimmed(batch: Batch) -> Batch:
             trimmed[name] = value[:, start:]
         elif name in _OF_COMPLETIONS and value.shape[1] == width:
             trimmed[name] = value[:, :end]
+        elif name in _OF_WHOLE_ROWS and value.shape[1] == before + width:
+            trimmed[name] = value[:, start : before + end]
     return trimmed

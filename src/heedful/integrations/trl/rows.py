@@ -12,6 +12,7 @@ from typing import Any
 
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.text import thought_text
+from heedful.integrations.trl.pictures import as_files
 from heedful.integrations.trl.rollouts import FIELD, environment_reward
 from heedful.integrations.watching.completions import Completion
 from heedful.types import Trajectory
@@ -29,13 +30,16 @@ def completions_of(
     masks: Sequence[Sequence[int]] | None,
     rewards: Sequence[Sequence[float]],
     outcome: str | None,
+    images: Sequence[Sequence[Any] | None],
 ) -> list[Completion]:
-    """The completions of this process. `rewards`: per row the raw reward of each function, NaN = none.
+    """The completions of this process. `rewards`: per row the raw reward of each function, NaN = none. `images`: per
+    row the pictures of the prompt, and of what tools wrote, as TRL has them.
 
     Raises ValueError for an outcome outside 0 to 1.
     """
     weights = trainer.reward_weights.tolist()
     functions = list(zip(trainer.reward_func_names, trainer.reward_funcs, weights, strict=True))
+    pictures = as_files(images, getattr(trainer.processing_class, "image_processor", None))
     found = []
     for row, example in enumerate(inputs):
         named = [(name, weight, reward) for (name, _, weight), reward in zip(functions, rewards[row], strict=True)]
@@ -50,6 +54,8 @@ def completions_of(
                 outcome=_outcome(outcome, {name: reward for name, _, reward in named}),
                 environment=str(example.get("environment", "")) if trainer.environment_factories else "",
                 played=played,
+                images=pictures[row][0],
+                unreadable=pictures[row][1],
             )
         )
     return found

@@ -24,6 +24,7 @@ from heedful.integrations.trl import compatibility, removal
 from heedful.integrations.trl.advantages import advantages_over
 from heedful.integrations.trl.callback import Bridge
 from heedful.integrations.trl.observer import claim_record, observer_of
+from heedful.integrations.trl.pictures import pictures_in
 from heedful.integrations.trl.rows import COLUMNS, PREFIX, columns_of, completions_of
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import Completion, in_groups
@@ -61,6 +62,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         self.observer: Observer = observer_of(self, self.heedful, self._filter)
         """Observes every generation batch, on rank 0."""
         self._generated: tuple[Any, Any, Any] = ([], [], None)
+        self._images: Sequence[Sequence[Any] | None] = []
         self._rewards_BF: Tensor | None = None
         self._kept_in_window = 0
         self.collapsed = False
@@ -102,6 +104,8 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         """TRL's result, stored before TRL masks truncated completions. After that their sampled ids are unknown."""
         generated = super()._generate(prompts)
         self._generated = generated[:3]
+        images = generated[6]
+        self._images = pictures_in(prompts) if images is None else images
         return generated
 
     def _calculate_rewards(
@@ -187,8 +191,6 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         processes = self.accelerator.num_processes
         by_process = [kept_B[start : start + size] for start in range(0, processes * size, size)]
         rows = removal.rows_needed([sum(kept) for kept in by_process], self.args.steps_per_generation)
-        if any(gather_object([removal.keeps_all_rows(batch)])):
-            rows = size
         mine = by_process[self.accelerator.process_index]
         batch["advantages"] = self._advantages(batch["advantages"], kept_B)
         smaller = removal.remove(batch, mine, rows, trim=self.pad_to_multiple_of is None)
@@ -225,7 +227,7 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         start = self.accelerator.process_index * len(inputs)
         rewards = self._rewards_BF[start : start + len(inputs)].tolist()
         prompts, completions, masks = self._generated
-        return completions_of(self, inputs, prompts, completions, masks, rewards, self.heedful.outcome)
+        return completions_of(self, inputs, prompts, completions, masks, rewards, self.heedful.outcome, self._images)
 
     def _extend_logs(self, rows: int, seen: Seen | None) -> None:
         """Add columns to the last `rows` of TRL's completions, and values to its metrics.

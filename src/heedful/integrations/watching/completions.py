@@ -4,6 +4,8 @@ The ids are the trainer's own. Rewards are the raw ones, with the trainer's weig
 
 A completion with an alternating mask (tools, `env_mask`) is an episode. Each run of sampled ids is a reply, and the ids
 between two runs are the prompt of the next reply.
+
+Pictures stand in the trainer's ids as placeholders. A reader with `sight` puts the ids of the pictures there.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from heedful.integrations.watching.pictures import count_in, with_pictures
 from heedful.models.chat.replies import ReplyParser, Tags
+from heedful.models.sight import Sight
 from heedful.statistics.group_statistics import values_on
-from heedful.types import Ending, Group, Prompt, Reply, Task, Trajectory, Turn
+from heedful.types import Ending, Group, Image, Prompt, Reply, Task, Trajectory, Turn
 
 Ids = tuple[int, ...]
 Decode = Callable[[Sequence[int]], str]
@@ -46,6 +50,10 @@ class Completion:
     """The number of updates before the weights that sampled it. `None` = that of the batch."""
     rest: tuple[Completion, ...] = ()
     """Later rows of the same episode, each with a context of its own. Only their ids count."""
+    images: tuple[Image, ...] = ()
+    """The pictures of its prompt, and of what a tool or an environment wrote, in order."""
+    unreadable: str = ""
+    """Why its pictures are missing from `images`, if they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +63,29 @@ class BatchReader:
     parser: ReplyParser
     decode: Decode
     tags: Tags
+    sight: Sight | None = None
+    """Knows the ids of pictures. `None`: placeholders stay as they are."""
 
     def groups(self, members_PG: Sequence[Sequence[Completion]], version: int, temperature: float) -> list[Group]:
-        """The completions as groups. The task is the one that was played, or is identified by the ids of the group's
-        first prompt."""
-        return [self._group(members_G, version, temperature) for members_G in members_PG]
+        """The completions as groups. The task is the one that was played, or is identified by the first prompt of the
+        group.
+
+        Raises Unplaced if pictures cannot be found among the ids of their rows.
+        """
+        return [self._group([*map(self._placed, members_G)], version, temperature) for members_G in members_PG]
+
+    def _placed(self, completion: Completion) -> Completion:
+        """The completion with the ids of its pictures."""
+        if self.sight is None:
+            return completion
+        if completion.played is not None:
+            for image in (image for turn in completion.played.turns for image in turn.reply.prompt.images):
+                self.sight.show(image)
+            return completion
+        before = len(completion.prompt_ids)
+        written = (*(True,) * before, *(not sampled for sampled in completion.sampled))
+        ids = with_pictures(completion.prompt_ids + completion.ids, written, completion.images, self.sight)
+        return replace(completion, prompt_ids=ids[:before], ids=ids[before:])
 
     def _group(self, members: Sequence[Completion], version: int, temperature: float) -> Group:
         first = next((member for member in members if _is_known(member)), members[0])
@@ -91,11 +117,13 @@ class BatchReader:
 
     def _turns(self, completion: Completion) -> Iterator[Turn]:
         for row in (completion, *completion.rest):
-            restarts = row is not completion
+            restarts, left = row is not completion, row.images
             for prompt, ids, logprobs in replies_of(row):
                 text = self.decode(prompt)
                 opening = self.tags.opening_of(text)
-                asked = Prompt(text, prompt, restarts)
+                shown = 0 if self.sight is None else count_in(prompt, left, self.sight)
+                asked = Prompt(text, prompt, restarts, images=left[:shown])
+                left = left[shown:]
                 reply: Reply = self.parser.parse(asked, ids, logprobs, opening=opening)
                 yield Turn(reply, {}, (), True, "", "")
                 restarts = False
@@ -165,7 +193,8 @@ def _with_rewards(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tupl
 
 
 def _task(completion: Completion) -> Task:
-    content = ",".join(map(str, completion.prompt_ids))
+    pictures = () if min(completion.prompt_ids, default=0) < 0 else (image.digest for image in completion.images)
+    content = ",".join(map(str, (*completion.prompt_ids, *pictures)))
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
     name = completion.environment or "prompt"
     return Task(f"{name}-{digest}", 0, "train", environment=name)

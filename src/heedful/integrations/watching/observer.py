@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 from heedful.diagnostics.alarms.watch import Alarm
 from heedful.integrations.watching.completions import BatchReader, Completion, values_of
+from heedful.integrations.watching.pictures import Unplaced
 from heedful.integrations.watching.record import Record
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.protocols import Filter
@@ -51,6 +53,8 @@ class Observer:
     generation: int = 0
     read: int | None = None
     """Most groups whose thoughts are read. `None` = all."""
+    measuring: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Makes a context in which the trainer's model reads what the scorer asks. Outside of it the model is as it was."""
 
     def observe(self, members_PG: Sequence[Sequence[Completion]], version: int, also: Sequence[Metric] = ()) -> Seen:
         """Measure one batch.
@@ -58,11 +62,12 @@ class Observer:
         `version`: the number of updates before the weights. `also`: metrics that are recorded with those of the batch.
         """
         step = self.generation
-        groups = self.reader.groups(members_PG, version, self.temperature)
+        groups, unreadable = self._groups(members_PG, version)
         values_PG = values_of(members_PG, groups, self.chooses.on)
         verdicts = self.chooses(values_PG, stream(self.seed, "filter", step))
         start = time.perf_counter()
-        diagnosis = self.diagnostician.measure(step, groups, verdicts, self.chooses.on, self.read)
+        with self.measuring():
+            diagnosis = self.diagnostician.measure(step, groups, verdicts, self.chooses.on, self.read, unreadable)
         sampled = sum(len(turn.reply.ids) for group in groups for member in group.trajectories for turn in member.turns)
         metrics = [
             *diagnosis.metrics,
@@ -78,6 +83,16 @@ class Observer:
         for alarm in diagnosis.raised:
             _LOG.warning(alarm.sentence())
         return Seen(step, groups, verdicts, metrics, diagnosis.raised)
+
+    def _groups(self, members_PG: Sequence[Sequence[Completion]], version: int) -> tuple[list[Group], str]:
+        """The completions as groups, and why their pictures cannot be read, if they cannot."""
+        why = next((member.unreadable for members in members_PG for member in members if member.unreadable), "")
+        if not why:
+            try:
+                return self.reader.groups(members_PG, version, self.temperature), ""
+            except Unplaced as error:
+                why = str(error)
+        return replace(self.reader, sight=None).groups(members_PG, version, self.temperature), why
 
     def begin(self, record: Record) -> None:
         """Keep a record from now on."""

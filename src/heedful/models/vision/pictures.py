@@ -12,6 +12,8 @@ from heedful.types import Image
 
 MOST_PICTURES = 65_536
 """Pictures that are kept. The ones that no row named for longest are forgotten first."""
+MOST_BYTES = 4 << 30
+"""Bytes of their files, likewise. Boards take some hundred bytes each, photographs some million."""
 
 Layout = tuple[tuple[int, ...], tuple[int, int] | None]
 """The ids of a picture, with `PLACE` where a feature stands, and the rows and columns of its features."""
@@ -45,6 +47,7 @@ class Pictures:
         self._layout = layout
         self._by_image: OrderedDict[Image, Picture] = OrderedDict()
         self._by_id: dict[int, Picture] = {}
+        self._bytes = 0
 
     def __deepcopy__(self, memo: object) -> Pictures:
         return self
@@ -54,9 +57,11 @@ class Pictures:
         if image not in self._by_image:
             picture = self._new(image)
             self._by_image[image] = self._by_id[picture.own] = picture
+            self._bytes += len(image.png)
         self._by_image.move_to_end(image)
-        if len(self._by_image) > MOST_PICTURES:
+        while len(self._by_image) > MOST_PICTURES or (self._bytes > MOST_BYTES and len(self._by_image) > 1):
             _, oldest = self._by_image.popitem(last=False)
+            self._bytes -= len(oldest.image.png)
             if self._by_id[oldest.own] is oldest:
                 del self._by_id[oldest.own]
         return self._by_image[image]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, cast
@@ -39,9 +40,11 @@ class Vision:
 
     Each picture is read alone where no gradient is needed, so its features depend on nothing else in the call. They are
     kept until the tower's weights change.
+
+    `attach=False`: the model stays as it is, and reads such rows within `attached` alone.
     """
 
-    def __init__(self, model: PreTrainedModel, processor: PictureProcessor) -> None:
+    def __init__(self, model: PreTrainedModel, processor: PictureProcessor, *, attach: bool = True) -> None:
         self.processor = processor
         self.pictures = Pictures(self._layout)
         self._model = model
@@ -59,9 +62,37 @@ class Vision:
         self.source: str | Path | None = None
         """The folder or name of the processor. `None`: it was made here."""
         self.own_forward = whole.forward
-        whole.forward = self._forward
-        self._decoder.register_forward_pre_hook(self._before, with_kwargs=True)
-        setattr(whole, _NAME, self)
+        self._attached = attach
+        if attach:
+            whole.forward = self._forward
+            self._decoder.register_forward_pre_hook(self._before, with_kwargs=True)
+            self.keep()
+
+    def keep(self) -> None:
+        """From now on `vision_of` finds it with the model."""
+        setattr(self._model, _NAME, self)
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """Within it the model reads rows with pictures. After it the model is what it was: another trainer's."""
+        if self._attached:
+            yield
+            return
+        whole: Any = self._model
+        own = vars(whole).get("forward")  # a wrapper that someone put around the method of the class
+        self.own_forward = whole.forward
+        hook = self._decoder.register_forward_pre_hook(self._before, with_kwargs=True)
+        whole.forward, self._attached = self._forward, True
+        try:
+            yield
+        finally:
+            hook.remove()
+            self._attached = False
+            self._known.clear()  # the memory is the other trainer's
+            if own is None:
+                del whole.forward
+            else:
+                whole.forward = own
 
     @property
     def placeholder(self) -> int:
