@@ -43,7 +43,7 @@ def test_a_model_that_reads_its_pictures_is_told_from_prompts_that_differ_in_pic
     found = step.metrics
     assert found["information/first_turn/mi_ceiling"].value == pytest.approx(math.log(4))
     assert found["information/first_turn/mi"].value > 0.5
-    assert found["retrieval/first_turn/accuracy"].value == 1.0
+    assert found["retrieval/first_turn/accuracy"].value > 0.5  # chance: .25
     assert found["information/image/mi"].value == found["information/first_turn/mi"].value  # they have one text
     assert found["grounding/image_share"].value == 1.0
     assert len({group.task.id for group in rolled.groups}) == 4
