@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
 
@@ -10,7 +11,7 @@ import pytest
 pytest.importorskip("PIL", reason="pictures are decoded with Pillow: install heedful[vision]")
 
 from heedful.envs.common.images import image_of
-from heedful.pixels import decoded
+from heedful.pixels import decoded, picture_id
 
 
 def chunk(name: bytes, content: bytes = b"") -> bytes:
@@ -55,3 +56,10 @@ def test_a_picture_of_the_largest_size_is_read() -> None:
     rows = chunk(b"IDAT", zlib.compress(bytes(2048 * (1 + 8 * 2048)), 1))
     assert decoded(BEGIN[:8] + header(2048, 2048, depth=16, kind=6) + rows + chunk(b"IEND")).size == (2048, 2048)
     assert decoded(BEGIN + ROWS + chunk(b"IEND")).getpixel((7, 7)) == (1, 1, 1)
+
+
+def test_the_pictures_of_a_long_run_have_ids_of_their_own() -> None:
+    """A run of Sokoban ended after some 30,000 pictures, when ids had 31 bits: about ten pairs are equal in these."""
+    ids = {picture_id(hashlib.sha256(number.to_bytes(4, "big")).digest()) for number in range(200_000)}
+    assert len(ids) == 200_000
+    assert -(2**63) <= min(ids) < max(ids) < 0

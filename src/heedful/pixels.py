@@ -42,9 +42,10 @@ def pixels_hash(pixels: Pixels) -> bytes:
 def picture_id(pixels_hash: bytes) -> int:
     """The id of a picture in rows of token ids: a negative number, so it is no token of any vocabulary.
 
-    All places of one picture have this id. So rows that differ in a picture differ in their ids.
+    All places of one picture have this id. So rows that differ in a picture differ in their ids. A long run shows
+    a hundred thousand pictures: of 62 bits, two of them are equal in one of 10^9 such runs, of 31 bits in most.
     """
-    return -1 - (int.from_bytes(pixels_hash[:4], "big") >> 1)
+    return -1 - (int.from_bytes(pixels_hash[:8], "big") >> 2)
 
 
 @lru_cache(maxsize=1)

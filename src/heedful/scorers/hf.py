@@ -252,7 +252,7 @@ def _refuse_unreadable(model: PreTrainedModel, asked: Pairs) -> None:
     """Raise ValueError for ids without an embedding and for positions beyond the model's limit."""
     vocabulary = cast(torch.Tensor, model.get_input_embeddings().weight).shape[0]
     ids = set().union(*asked.prompts, *asked.distinct)
-    seen = 0 if vision_of(model) is None else -(1 << 31)  # ids of pictures are negative
+    seen = 0 if vision_of(model) is None else -(1 << 63)  # ids of pictures are negative
     if min(ids) < seen or max(ids) >= vocabulary:
         raise ValueError(
             f"HFScorer expects token ids from 0 to {vocabulary - 1}, found {min(ids)} to {max(ids)}: prompts and "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.configuration.open_files import open_file
 from heedful.storage.parquet_sizes import budget_of, declared_bytes, text_leaves, value_bytes
-from heedful.storage.picture_columns import PICTURES, picture_columns
+from heedful.storage.picture_columns import IMAGES, PICTURES, picture_columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -46,10 +46,12 @@ def read_table(path: Path, kinds: Mapping[str, str], pictures: bool) -> pyarrow.
     import pyarrow
     import pyarrow.parquet
 
-    expected = {**arrow_types(kinds), **(dict(picture_columns()) if pictures else {})}
+    expected = arrow_types(kinds)
     try:
         with open_file(path) as stream:
             opened = pyarrow.parquet.ParquetFile(stream)
+            if pictures and IMAGES in opened.schema_arrow.names:
+                expected |= picture_columns()
             names = [name for name in opened.schema_arrow.names if name in expected]
             budget = budget_of(path.stat().st_size)
             if declared_bytes(opened.metadata, names) > budget:

@@ -50,13 +50,17 @@ def find_pictures(rows: Sequence[dict[str, Any]], path: str) -> None:
         row[IMAGES] = tuple(known[digest] for digest in digests)
 
 
-def picture_columns() -> list[tuple[str, Any]]:
-    """Both columns, for a schema of pyarrow."""
+def picture_columns() -> dict[str, Any]:
+    """Both columns, for a schema of pyarrow, and the ids of prompts, which are wider where pictures have some."""
     import pyarrow
 
     kinds = {"text": pyarrow.string(), "bytes": pyarrow.binary(), "int32": pyarrow.int32()}
     file = pyarrow.struct([(name, kinds[kind]) for name, kind in _FIELDS.items()])
-    return [(IMAGES, pyarrow.list_(pyarrow.string())), (PICTURES, pyarrow.list_(file))]
+    return {
+        "new_prompt_ids": pyarrow.list_(pyarrow.int64()),
+        IMAGES: pyarrow.list_(pyarrow.string()),
+        PICTURES: pyarrow.list_(file),
+    }
 
 
 def _file(digest: str, image: Image) -> dict[str, Any]:

@@ -295,7 +295,7 @@ def _schema(rollouts: Rollouts, pictures: bool) -> pyarrow.Schema:
         "heedful.environment": encodable(rollouts.environment),
         "heedful.filtered": str(rollouts.verdicts is not None),
     }
-    columns = arrow_types(COLUMNS) | (dict(picture_columns()) if pictures else {})
+    columns = arrow_types(COLUMNS) | (picture_columns() if pictures else {})
     return pyarrow.schema(list(columns.items()), metadata=of_file)
 
 

@@ -36,6 +36,8 @@ _IDENTITY = ("step", "split", "group", "task_id", "member")
 """Columns that are the same in all rows of an episode."""
 _SPANS = ("thought_start", "thought_end", "answer_start", "answer_end")
 _LARGEST_ID = 2**31
+_LEAST_ID = -(2**63)
+"""Of pictures, whose ids are negative."""
 _ENDINGS = {ending.value: ending for ending in Ending}
 
 Located = tuple[Location, Row]
@@ -224,8 +226,7 @@ def _turn(row: Row, hints: Hints, images: tuple[Image, ...]) -> Turn:
     )
     if not 0 <= thought.start <= thought.end <= len(ids):
         raise Misfit(f"a thought within the {len(ids)} tokens of the reply", f"{thought.start} to {thought.end}")
-    # The ids of pictures are negative.
-    prompt_ids = _integers(row, "new_prompt_ids", -_LARGEST_ID if images else 0)
+    prompt_ids = _integers(row, "new_prompt_ids", _LEAST_ID if images else 0)
     history = integer(row.get("history") or 0, "history")
     if not 0 <= history <= len(prompt_ids):
         raise Misfit(f"a history within the {len(prompt_ids)} tokens of the prompt", str(history))

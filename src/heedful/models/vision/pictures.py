@@ -84,7 +84,7 @@ class Pictures:
             raise ValueError(
                 f"Expected pictures with ids of their own, found two different ones with the id {own} "
                 f"({same.image.width} x {same.image.height} and {image.width} x {image.height} pixels). This is a "
-                "chance of one in 2^31 for two pictures. Change one pixel of one of them."
+                "chance of one in 2^62 for two pictures. Change one pixel of one of them."
             )
         ids, grid = self._layout(pixels)
         return Picture(image, found, own, tuple(own if id == PLACE else id for id in ids), grid)
