@@ -14,8 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.models.test_render import CHATML, make_tokenizer  # noqa: E402
-from tests.models.test_tool_templates import HERMES  # noqa: E402
+from tests.models.chat.test_render import CHATML, make_tokenizer  # noqa: E402
+from tests.models.chat.test_tool_templates import HERMES  # noqa: E402
 from tests.run.test_loop import Watch, silent  # noqa: E402
 
 import tiny_models  # noqa: E402

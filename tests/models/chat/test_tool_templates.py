@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="rendering is tested with transformers tokenizers: install heedful[train]")
 
-from tests.models.test_render import CHATML, HEADERS, decode, make_tokenizer, read
+from tests.models.chat.test_render import CHATML, HEADERS, decode, make_tokenizer, read
 
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
