@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.truth import actions, episodes, gradients, studies, thoughts
+from benchmarks.truth import actions, episodes, gradients, luck, studies, thoughts
 from benchmarks.truth.channels import HEAD
 from benchmarks.truth.simulation import Case, Estimator
 
 CASES: dict[str, Case] = {
-    case.name: case for module in (episodes, studies, thoughts, actions, gradients) for case in module.CASES
+    case.name: case for module in (episodes, luck, studies, thoughts, actions, gradients) for case in module.CASES
 }
 
 _BY_DESIGN = "exact, from the distribution of the tasks"
@@ -82,6 +82,12 @@ ESTIMATORS = (
     _episode("text/distinct_thoughts grounding/strategy_entropy grounding/distinct_strategies"),
     _episode("signal/reward_std"),
     _episode("signal/reward_variance"),
+    _row(
+        "`signal/luck_share`, `_kept`",
+        "signal/luck_share signal/luck_share_kept",
+        "signal/luck_share signal/luck_share_kept",
+        "exact, from the chances of each sequence of replies",
+    ),
     _row(
         "`eval/<split>/sampled/success`, its `any_of_group`, `valid_rate` and `closed_rate`",
         _of("eval/<split>/sampled", "success any_of_group valid_rate closed_rate"),
@@ -193,7 +199,7 @@ NO_INTERVAL: dict[str, str] = {
     "a bound, a chance or a count, known without error": (
         f"{_of(_INFORMATION, 'mi_ceiling n_reaching_<k> mi_saturated')} {_of(_RETRIEVAL, 'chance chance@<k>')} "
         f"{_GIVEN_TEXT}/mi_ceiling "
-        "text/judge_chance grounding[@<scorer>][/<environment>]/reasoning_to_action_ceiling"
+        "eval/<split>/best/success text/judge_chance grounding[@<scorer>][/<environment>]/reasoning_to_action_ceiling"
     ),
     "a p-value: its level is in docs/diagnostics.md": (
         f"{_RETRIEVAL}/p_value grounding[/<environment>]/input_to_action_p_value"

@@ -152,6 +152,25 @@ class CountsStartStates(Environment, Protocol):
 
 
 @runtime_checkable
+class SaysNoise(Environment, Protocol):
+    """An environment that says whether anything but the replies decides an episode."""
+
+    @property
+    def noisy(self) -> bool:
+        """Members that give the same replies can get different rewards. `member` selects the noise."""
+        ...
+
+
+@runtime_checkable
+class KnowsCeiling(Environment, Protocol):
+    """An environment whose best possible success can be computed."""
+
+    def best_success(self, task: Task) -> float | None:
+        """The probability of success of the best policy that reads its input; `None` where it is not computed."""
+        ...
+
+
+@runtime_checkable
 class PlayedElsewhere(Environment, Protocol):
     """An environment whose knobs say where it is served, not what it is."""
 

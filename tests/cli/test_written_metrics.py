@@ -32,6 +32,11 @@ EVERYTHING = (
     f"{ECHO} --steps 2 --evaluation.times 2 --gradients.every 1 --gradients.buckets 2 --tasks 30 --coverage.rate 0.2 "
     "--algorithm dapo --algorithm.kl 0.01 --algorithm.entropy 0.01 --algorithm.importance-cap 2 --checkpoint-every 1"
 )
+IN_NOISE = (
+    "frozen_lake --env.slip 0.5 --seedling.hidden 32 --seedling.layers 1 --seedling.heads 2 --seedling.kv-heads 1 "
+    "--seedling.ffn 64 --seedling.steps 30 --groups 4 --group-size 4 --steps 3 --diagnostics.full-every 2 "
+    "--evaluation.times 1 --evaluation.tasks 4 --evaluation.search-tasks 4 --filter keep_all"
+)
 WITH_A_CRITIC = (
     f"{ECHO} --steps 1 --evaluation.times 0 --algorithm ppo --critic.clip 0.2 --filter keep_all --diagnostics.share 1"
 )
@@ -62,6 +67,13 @@ def of_a_folder(folder: Path) -> set[str]:
 
 def by_a_run(run: Path) -> set[str]:
     return of_a_folder(run) | set(json.loads((run / "verdict.json").read_text())["figures"])
+
+
+def by_a_run_in_a_noisy_environment(run: Path) -> set[str]:
+    assert cli.run(f"train {IN_NOISE} --out noisy".split()) == 0
+    lines = read_metrics(RunFolder(Path("noisy")).metrics)
+    assert [line.step for line in lines if "signal/luck_share" in line.metrics] == [0, 2]
+    return of_a_folder(Path("noisy"))
 
 
 def by_an_audit(run: Path) -> set[str]:
@@ -118,6 +130,7 @@ def by_the_alarms_of_a_longer_run(run: Path) -> set[str]:
 
 SOURCES: tuple[Callable[[Path], set[str]], ...] = (
     by_a_run,
+    by_a_run_in_a_noisy_environment,
     by_an_audit,
     by_a_gradient_measurement,
     by_an_evaluation,

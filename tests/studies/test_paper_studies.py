@@ -50,3 +50,12 @@ def test_regularised_pulls_to_the_start_and_to_entropy_at_four_strengths_on_thre
     lines = {arm.line: [other.level for other in study.arms if other.line == arm.line] for arm in study.arms}
     assert len(lines) == 9
     assert all(levels == [0.0, 0.001, 0.01, 0.03] for levels in lines.values())
+
+
+def test_noise_makes_the_ice_slip_and_reads_ceiling_and_luck() -> None:
+    study = find_study("noise")
+    of_filters(study)
+    assert {found.env.slip for found in configs(study).values()} == {0.0, 0.1, 0.3, 0.5, 0.8, 1.0}
+    assert all(arm.level == arm.job.config.env.slip for arm in study.arms)
+    read = {measure.metric for measure in study.measures}
+    assert {"signal/luck_share", "signal/luck_share_kept", "eval/val/best/success"} <= read

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.studies.declaration import Arm, Measure, Study, train
+from heedful.studies.declaration import Arm, Measure, Study, study_to_json, train
 from heedful.studies.study_folder import StudyFolder
 
 
@@ -111,3 +111,16 @@ def test_thresholds_of_alarms_that_stop_a_run_may_not_change(tmp_path: Path) -> 
     folder.claim(declared("--steps 3 --on-collapse stop"), {}, remeasure=False)
     with pytest.raises(ValueError, match=r"Give another --out"):
         folder.claim(declared("--steps 3 --on-collapse stop --diagnostics.alarms.threshold 9"), {}, remeasure=True)
+
+
+def test_a_setting_that_is_new_in_this_version_has_its_default_in_an_older_declaration(folder: StudyFolder) -> None:
+    tree = json.loads(folder.declaration.read_text())
+    for arm in tree["study"]["arms"]:
+        del arm["job"]["config"]["diagnostics"]["replays"], arm["line"]
+    folder.declaration.write_text(json.dumps(tree))
+    folder.claim(declared(), {}, remeasure=False)
+    assert json.loads(folder.declaration.read_text())["study"] == study_to_json(declared())
+    tree["study"]["arms"][0]["job"]["config"]["colour"] = "red"
+    folder.declaration.write_text(json.dumps(tree))
+    with pytest.raises(ValueError, match="colour was red, is absent"):
+        folder.claim(declared(), {}, remeasure=False)

@@ -36,6 +36,9 @@ class DiagnosticsConfig:
     0 = none."""
     grounding_columns: int = 8
     """Prompts whose thoughts are exchanged, at most 32."""
+    replays: int = 4
+    """Replays of every episode of a full measurement under fresh noise, to see how much of the variance of rewards is
+    luck. Only where the environment says that it is noisy; 0 = none."""
     image: bool = True
     """Exchange pictures between prompts in a full measurement, and their texts. Only where prompts hold pictures."""
     image_rows: int = 16
@@ -57,7 +60,9 @@ class DiagnosticsConfig:
     def __post_init__(self) -> None:
         refuse_below(self, every=1, full_every=1, prompts=1, thoughts=1, max_tokens=1)
         refuse_below(self, any_turn=0, swapped_rows=0, swapped_columns=2, words=0)
-        refuse_below(self, grounding_rows=0, grounding_columns=2, image_rows=2, image_columns=2)
+        refuse_below(self, grounding_rows=0, grounding_columns=2, image_rows=2, image_columns=2, replays=0)
+        if self.replays == 1:
+            raise ValueError("replays must be 0 or at least 2: a single replay has no variance")
         if self.share is not None and not 0 < self.share < math.inf:
             raise ValueError(
                 "share must be above 0, the part of the tokens of training steps that measurements may read, or none "

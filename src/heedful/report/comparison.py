@@ -41,7 +41,7 @@ _FIGURES: tuple[tuple[str, str, Axis], ...] = (
 )
 """Title, metric, and axis."""
 
-_ONLY_TABLED = ("/random/success", "/fixed/success", "/mi_ceiling")
+_ONLY_TABLED = ("/random/success", "/fixed/success", "/best/success", "/mi_ceiling")
 """Endings of metrics that hardly move: a row of the table says all."""
 
 

@@ -58,7 +58,16 @@ def sections(run: RunRecord) -> list[Section]:
             "training",
             "Reward, filter and optimiser",
             "Only groups whose members differ can teach: what there was to keep, what the filter kept, and the update.",
-            (_reward(run), _filter(run), _variance(run), _gradient(run), _signal(run), _parts(run), _divergence(run)),
+            (
+                _reward(run),
+                _filter(run),
+                _variance(run),
+                _luck(run),
+                _gradient(run),
+                _signal(run),
+                _parts(run),
+                _divergence(run),
+            ),
         ),
     ]
 
@@ -84,6 +93,9 @@ def _success(run: RunRecord) -> Panel:
             Curve(f"random policy{of}", run.get(f"eval/{split}/random/success"), 0, reference=True),
             Curve(f"best input-blind policy{of}", run.get(f"eval/{split}/fixed/success"), 6, reference=True),
         ]
+        best = run.get(f"eval/{split}/best/success")
+        if any((point.number or 1.0) < 1 for point in best.numeric):
+            curves.append(Curve(f"best possible{of}", best, 5, reference=True))
     return Panel("Success", "share of episodes", tuple(curves), axis=Axis.SHARE)
 
 
@@ -263,6 +275,12 @@ def _filter(run: RunRecord) -> Panel:
 def _variance(run: RunRecord) -> Panel:
     curves = some(run, ("mean", "signal/reward_variance", 1), ("dispersion", "signal/variance_dispersion", 2))
     return Panel("Reward variance within groups", "", curves)
+
+
+def _luck(run: RunRecord) -> Panel:
+    curves = some(run, ("all groups", "signal/luck_share", 1), ("kept groups", "signal/luck_share_kept", 2))
+    title = "Luck in the reward variance"
+    return Panel(title, "share of the replayed variance", curves, Axis.FROM_ZERO, optional=True)
 
 
 def _lengths(run: RunRecord) -> Panel:

@@ -107,6 +107,11 @@ class Player:
             self._context.check(step.observation, len(self._turns), self._max_turns)
             self._shown.append(step.observation)
 
+    def stop(self) -> None:
+        """End an episode that gets no further reply: out of turns and not solved. An ended one stays as it is."""
+        if self.ending is None:
+            self._end(Ending.OUT_OF_TURNS, 0.0)
+
     def trajectory(self, temperature: float, policy_version: int) -> Trajectory:
         """The finished episode as data."""
         assert self.ending is not None, "the episode has not ended"

@@ -19,14 +19,16 @@ from heedful.configuration import to_json
 from heedful.diagnostics.alarms import Alarm
 from heedful.diagnostics.alarms.watch import StepAlarms
 from heedful.diagnostics.gradient import gradient_metrics
+from heedful.diagnostics.luck import luck_metrics
 from heedful.distributed.world import World
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.inference import ServerRefused, ServerUnreachable
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
 from heedful.policies.vllm import WrongWeights
-from heedful.protocols import Environment, Policy, Tracker, UsesCritic
+from heedful.protocols import Environment, Policy, SaysNoise, Tracker, UsesCritic
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
+from heedful.rollout.replays import replayed_values
 from heedful.run import checkpoint
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation.held_out import Baselines, evaluation_seed, measure_baselines, play_tasks, success_metric
@@ -303,7 +305,17 @@ class _Run:
         with self.parts.learner.whole():
             if not self.world.is_rank_0:
                 return Diagnosis([])
-            return self.parts.diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
+            found = self.parts.diagnostician.measure(step, groups, verdicts, config.filter.on, read=config.groups)
+        luck = self._luck(step, groups[: config.groups], verdicts[: config.groups])
+        return replace(found, metrics=[*found.metrics, *luck])
+
+    def _luck(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> list[Metric]:
+        """The share of the variance of rewards that is luck, with a full measurement in a noisy environment."""
+        asked, noisy = self.config.diagnostics, isinstance(self.env, SaysNoise) and self.env.noisy
+        if not (noisy and asked.enabled and asked.replays and step % asked.full_every == 0):
+            return []
+        values = replayed_values(self.env, groups, self.config.filter.on, asked.replays)
+        return luck_metrics(values, [verdict.kept for verdict in verdicts])
 
     def measure_gradients(self, step: int, groups: Sequence[Group], clock: Clock) -> list[Metric]:
         """Signal and noise of the gradient of this step's groups, dropped ones included, if it is due."""

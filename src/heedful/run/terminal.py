@@ -241,6 +241,7 @@ def success_table(metrics: Sequence[Metric], samples: int, temperature: float) -
         ("greedy/success", "greedy", "tasks"),
         ("random/success", "random player", "tasks"),
         ("fixed/success", "best fixed sequence", "tasks"),
+        ("best/success", "best possible", "tasks"),
         ("sampled/valid_rate", "replies executable as written", "turns"),
         ("sampled/closed_rate", "thoughts closed", "turns"),
         ("sampled/turns", "turns per episode", "episodes"),
@@ -252,7 +253,7 @@ def success_table(metrics: Sequence[Metric], samples: int, temperature: float) -
     table.add_column("95% interval", justify="right")
     table.add_column("n", justify="right")
     for name, label, unit in rows:
-        if k == 1 and name == "sampled/any_of_group":
+        if (k == 1 and name == "sampled/any_of_group") or (name == "best/success" and name not in readings):
             continue
         table.add_row(label, *_cells(readings[name], unit))
     return table

@@ -87,7 +87,7 @@ class StudyFolder:
         if self.declaration.exists():
             before = read_declaration(self.declaration)
             notes, starts = list(before.get("remeasured", [])), list(before.get("starts", []))
-            self._refuse_changes(before["study"], declared, remeasure, notes)
+            self._refuse_changes(_completed(before["study"]), declared, remeasure, notes)
             known = {arm["name"] for arm in declared["arms"]}
             declared["arms"] += [arm for arm in before["study"]["arms"] if arm["name"] not in known]
             declared["seeds"] = sorted({*before["study"]["seeds"], *declared["seeds"]})
@@ -160,6 +160,14 @@ def read_declaration(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"Expected what a study declared in {path}, found {error!r}. Restore the file.") from error
     return tree
+
+
+def _completed(declared: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A declaration with the defaults of settings that did not exist when it was written."""
+    try:
+        return study_to_json(study_from_json(declared))
+    except ValueError:  # a setting is gone: the comparison names it
+        return declared
 
 
 def _reading(declared: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,11 @@ EVALUATION = read_entries(
     Covers: 85% where 0.2 successes are expected
     Marked: rarer < 2
 
+    eval/<split>/best/success | share
+    Success on the evaluated tasks of the best possible policy that reads its input, computed exactly. FrozenLake
+    knows it, by value iteration. Where moves slip, it is below 1.
+    Missing: the environment does not know it for every task
+
     eval/<split>/sampled/any_of_group | share
     Evaluated tasks that at least one sample solved. Written by `heedful eval --json`.
     Missing: no episode was scored

@@ -34,6 +34,19 @@ SIGNAL = read_entries(
     failed | share
     Constant groups without any difference in progress.
 
+    luck_share
+    Part of the variance of rewards that is luck: what is left when the replies of an episode are played again under
+    fresh noise. A sum over prompts of the mean variance of a sequence's replays, over the variance of all replays. An
+    estimate near 1 can be above it.
+    Written with full measurements where the environment says that it is noisy.
+    Missing: no replayed reward varies; no prompt with two replayed sequences
+    Cadence: full measurement
+
+    luck_share_kept
+    The same over the prompts that the filter keeps.
+    Missing: as `signal/luck_share`
+    Cadence: full measurement
+
     stale | share
     Groups with an episode that older weights sampled, at least in part. Written inside [verl](verl.md), whose trainers
     may sample ahead.

@@ -19,6 +19,7 @@ from heedful.envs.common.boards import ObservationForm, check_form, has_picture,
 from heedful.envs.common.demonstrations import choose_plan, played_through
 from heedful.envs.common.english import template_in, wording
 from heedful.envs.common.knobs import MOST_PER_TURN, check_range, check_share
+from heedful.envs.frozen_lake.ceiling import best_success
 from heedful.envs.frozen_lake.maps import ACTIONS, Lake, draw_lake, neighbours, slipped
 from heedful.envs.frozen_lake.picture import LEGEND, lake_picture
 from heedful.envs.frozen_lake.thoughts import crossing_thought
@@ -112,6 +113,13 @@ class FrozenLake(SolvableEnvironment):
 
     def episode(self) -> FrozenLakeEpisode:
         return FrozenLakeEpisode(self)
+
+    @property
+    def noisy(self) -> bool:
+        return self.slip > 0
+
+    def best_success(self, task: Task) -> float | None:
+        return best_success(self.lake(task.seed), self.slip, self.turns, self.actions_per_turn)
 
     def demonstrate(self, task: Task, rng: random.Random) -> list[tuple[str, str]]:
         """Play one episode by shortest plans, planned again each turn. See `imperfect` and `template`."""

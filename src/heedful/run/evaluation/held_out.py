@@ -14,7 +14,8 @@ from typing import Any
 
 from heedful.diagnostics.behaviour import behaviour, rate
 from heedful.envs.common.tasks import TaskStream, evaluation_tasks
-from heedful.protocols import CountsStartStates, Environment, Policy
+from heedful.guarded import Answered, guarded_call
+from heedful.protocols import CountsStartStates, Environment, KnowsCeiling, Policy
 from heedful.rollout import FULL_HISTORY, Collector, Context, LockStep, Request
 from heedful.rollout.baselines import (
     SuccessCount,
@@ -38,16 +39,18 @@ BASELINE_TASKS = 512
 
 @dataclass(frozen=True, slots=True)
 class Baselines:
-    """The success of policies that do not read the input."""
+    """The success of policies that do not read the input, and of the best that does, where it is known."""
 
     random: Metric
     fixed: Metric
     sequence: tuple[str, ...]
     """The best input-blind action sequence found on training tasks."""
+    best: Metric | None = None
+    """The best possible success. `None`: the environment cannot say."""
 
     @property
     def metrics(self) -> list[Metric]:
-        return [self.random, self.fixed]
+        return [self.random, self.fixed, *([] if self.best is None else [self.best])]
 
 
 def success_metric(name: str, groups: Sequence[Group]) -> Metric:
@@ -131,10 +134,12 @@ def measure_baselines(env: Environment, split: str, tasks: int, search_tasks: in
 
     The sequence is found on up to `search_tasks` training tasks (greedy extension, then one pass of single changes). So
     its score on the evaluation's tasks is not inflated by the search. An environment that neither lists its `actions`
-    nor offers `random_answer` and `blind_answers` has neither baseline. With `search_tasks` 0 there is no search.
+    nor offers `random_answer` and `blind_answers` has neither baseline. With `search_tasks` 0 there is no search. An
+    environment with `best_success` has the best possible success, too.
     """
     prefix = f"eval/{split}"
-    held_out = evaluation_tasks(env, split, tasks) if has_random_player(env) or has_blind_player(env) else []
+    wanted = has_random_player(env) or has_blind_player(env) or isinstance(env, KnowsCeiling)
+    held_out = evaluation_tasks(env, split, tasks) if wanted else []
     at_random = Metric(f"{prefix}/random/success", None, why="the environment has no fixed list of actions")
     if has_random_player(env):
         rng = random.Random(derive(0, "random policy", split))
@@ -145,7 +150,17 @@ def measure_baselines(env: Environment, split: str, tasks: int, search_tasks: in
     fixed = Metric(f"{prefix}/fixed/success", None, why=why if search_tasks else "it was not searched (search_tasks 0)")
     if sequence:
         fixed = _rate_metric(fixed.name, fixed_sequence_success(env, held_out, sequence))
-    return Baselines(at_random, fixed, sequence)
+    best = _best(f"{prefix}/best/success", env, held_out) if isinstance(env, KnowsCeiling) else None
+    return Baselines(at_random, fixed, sequence, best)
+
+
+def _best(name: str, env: KnowsCeiling, tasks: Sequence[Task]) -> Metric:
+    """The mean over these tasks of the best possible success: exact, so it has no interval."""
+    answers = [guarded_call(lambda task=task: env.best_success(task)) for task in tasks]  # type: ignore[misc]
+    found = [each.value for each in answers if isinstance(each, Answered) and each.value is not None]
+    if len(found) < len(answers) or not found:
+        return Metric(name, None, len(found), why="the environment does not know it for every task")
+    return Metric(name, sum(found) / len(found), len(found))
 
 
 def _training_tasks(env: Environment, count: int) -> Sequence[Any]:

@@ -8,12 +8,14 @@ from heedful.studies.catalogue.pictures import visual
 from heedful.studies.catalogue.pretrained_models import pretrained
 from heedful.studies.catalogue.quick import smoke
 from heedful.studies.catalogue.regularisers import regularised
+from heedful.studies.catalogue.slips import noise
 from heedful.studies.catalogue.table_of_algorithms import algorithms
 
 __all__ = [
     "algorithms",
     "detector",
     "filter_on_collapse",
+    "noise",
     "planted",
     "pretrained",
     "regularised",
