@@ -229,7 +229,7 @@ NO_INTERVAL: dict[str, str] = {
         + _of("policy", "importance_kl importance_ess")
         + " "
         + _of("critic", "loss gradient_norm clip_fraction value_mean return_mean")
-        + " tokens/<stage> time/<stage> "
+        + " tokens/<stage> time/<stage> time/cpu "
         + _of("cost[/<environment>]", "diagnosis_share diagnosis_prompts diagnosis_thoughts")
     ),
 }

@@ -13,7 +13,7 @@ from heedful.report.record import Point, Series
 from heedful.storage import write_rollouts
 from heedful.studies.declaration import Arm, Lead, Measure, Pair, Separation, Study, train
 from heedful.studies.figures import over_the_dial
-from heedful.studies.outcomes import Outcomes, read_outcomes, reading_of
+from heedful.studies.outcomes import Outcomes, read_outcomes, reading_of, total_until
 from heedful.studies.page import markdown, verdict, write_results
 from heedful.studies.tables import measure_rows
 from heedful.types import Ending, Group, Metric, Task, Trajectory
@@ -299,3 +299,28 @@ def test_a_study_of_many_arms_has_a_row_per_arm_and_a_line_per_family(written: W
     # Seven lines of two arms each: six in the first chart of a measure, the seventh in a second one.
     legends = [[label for _, label in panel.legend] for panel in over_the_dial(declared, outcomes)]
     assert legends == 2 * [[f"line {line}" for line in "abcdef"], ["line g"]]
+
+
+def test_the_cost_of_a_success_is_what_was_spent_until_its_mean_over_a_window_is_reached() -> None:
+    spent, success = series(10, 20, 30, 40, 50), series(0.1, 0.6, 0.2, 0.5, 0.6)
+    # Means of two steps: .35, .4, .35, .55. So .5 is reached at step 4, .4 at step 2.
+    cost = Measure("t", "m", "total_until", 0.5, reaches="success/rate", window=2)
+    assert total_until(cost, spent, success).value == pytest.approx(150.0)
+    assert total_until(replace(cost, level=0.4), spent, success).value == pytest.approx(60.0)
+    never = total_until(replace(cost, level=0.7), spent, success)
+    assert (never.value, never.why) == (None, "success/rate was never at least 0.7")
+    with pytest.raises(ValueError, match="`reaches` belongs to total_until"):
+        Measure("t", "m", "total_until", 0.5)
+    with pytest.raises(ValueError, match="`reaches` belongs to total_until"):
+        Measure("t", "m", reaches="success/rate")
+
+
+def test_a_study_counts_the_runs_that_reached_a_success(written: WrittenRuns) -> None:
+    for seed, rates in enumerate(([0.2, 0.6, 0.6], [0.2, 0.3, 0.3])):
+        written.add("new", seed, {"success/rate": rates, "tokens/update": [100, 200, 300]})
+        written.add("old", seed, {"success/rate": [0.6] * 3, "tokens/update": [100, 200, 300]})
+    cost = Measure("cost", "tokens/update", "total_until", 0.5, reaches="success/rate", window=1)
+    declared = study(measures=(cost,), seeds=(0, 1))
+    new, old = read_outcomes(declared, written.folder.runs(declared)).measures[0].arms
+    assert (dict(new.by_seed), str(new.reached)) == ({0: 300.0}, "1 of 2 [0.013, 0.987]")
+    assert dict(old.by_seed) == {0: 100.0, 1: 100.0}

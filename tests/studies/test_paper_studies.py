@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,61 @@ def test_noise_makes_the_ice_slip_and_reads_ceiling_and_luck() -> None:
     assert all(arm.level == arm.job.config.env.slip for arm in study.arms)
     read = {measure.metric for measure in study.measures}
     assert {"signal/luck_share", "signal/luck_share_kept", "eval/val/best/success"} <= read
+
+
+def test_matrix_has_four_algorithms_on_the_rest_of_the_papers_environments() -> None:
+    study = find_study("matrix")
+    of_filters(study)
+    found = configs(study).values()
+    settings = {(type(each.algorithm).__name__, each.env.name) for each in found}
+    environments = ("sokoban", "math", "countdown")
+    assert settings == {(name, env) for name in ("Ppo", "Grpo", "Dapo", "DrGrpo") for env in environments}
+    assert {(each.algorithm.kl, each.algorithm.entropy, each.algorithm.minibatches) for each in found} == {
+        (0, 0.001, 1)
+    }
+
+
+def test_sizes_grow_seedlings_of_four_sizes() -> None:
+    study = find_study("sizes")
+    of_filters(study)
+    parameters = set()
+    for config in configs(study).values():
+        recipe = config.seedling
+        width, values = recipe.hidden, recipe.hidden // recipe.heads * recipe.kv_heads
+        layer = 2 * width * width + 2 * width * values + 3 * width * recipe.ffn
+        parameters.add(round((recipe.vocabulary * width + recipe.layers * layer) / 1e6, 2))
+    assert parameters == {0.13, 0.85, 3.08, 9.93}
+
+
+def test_selection_sweeps_the_filters_where_regularisers_pull_and_reads_the_cost_of_a_success() -> None:
+    study = find_study("selection")
+    found = configs(study)
+    swept = {config.filter.p for config in found.values() if isinstance(config.filter, TopP)}
+    assert swept == {0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0}
+    kinds = {type(config.filter).__name__ for config in found.values()}
+    assert kinds == {"TopP", "TopK", "MinP", "Softmax", "Shrunken", "SoftWeight", "RandomSubset", "KeepAll"}
+    first = replace(found["keep_all"], filter=TopP())
+    assert all(replace(config, filter=TopP()) == first for config in found.values())
+    assert (first.algorithm.kl, first.algorithm.entropy) == (0.01, 0.01)
+    costs = {measure.metric for measure in study.measures if measure.when == "total_until"}
+    assert costs == {"tokens/update", "tokens/collect", "time/cpu"}
+    assert len(study.pairs) == 2 * (len(found) - 3)
+    few = configs(find_study("selection_sokoban"))
+    assert few.keys() < found.keys()
+    assert {name: config.filter for name, config in few.items()} == {name: found[name].filter for name in few}
+
+
+def test_natural_is_half_of_a_grid_in_which_all_pairs_of_settings_meet_equally_often() -> None:
+    study = find_study("natural")
+    assert 40 <= len(study.arms) * len(study.seeds) <= 100
+    for env in ("chain", "sokoban", "math"):
+        rows = [tuple(part[1] for part in arm.name.split("_")[1:]) for arm in study.arms if arm.name.startswith(env)]
+        assert len(set(rows)) == 16
+        for one, other in combinations(range(5), 2):
+            assert set(Counter((row[one], row[other]) for row in rows).values()) == {4}
+    episodes = {config.groups * config.group_size for config in configs(study).values()}
+    assert episodes == {128}
+    # Healthy starts: nothing of what forces a collapse elsewhere.
+    for config in configs(study).values():
+        assert (config.seedling.template, config.algorithm.kl) == (0.0, 0.0)
+        assert getattr(config.env, "unrewarded", 0.0) == getattr(config.env, "fluency", 0.0) == 0.0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+CPU = "time/cpu"
+"""CPU seconds of a step's training. The other `time/*` are the seconds of its stages."""
+
 
 def metric_name(family: str, scope: str, name: str, scorer: str = "") -> str:
     """E.g. `information/first_turn/mi`; with a scorer other than the policy `information@judge/first_turn/mi`.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from heedful.diagnostics.catalogue import entry_of, unit_of
+from heedful.diagnostics.names import CPU
 from heedful.report.drawing.chart import Mark, draw_sparkline
 from heedful.report.drawing.numerals import covers, interval, numeral
 from heedful.report.panels import splits
@@ -212,7 +213,7 @@ def stages(run: RunRecord) -> tuple[list[Stage], str]:
     seconds = {
         name.removeprefix("time/"): sum(point.number or 0.0 for point in series.numeric)
         for name, series in run.series.items()
-        if name.startswith("time/") and series.numeric
+        if name.startswith("time/") and name != CPU and series.numeric
     }
     whole = max((seconds.pop(name, 0.0) for name in ("total", "step")), default=0.0)
     total = max(whole, sum(seconds.values()))

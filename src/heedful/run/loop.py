@@ -20,6 +20,7 @@ from heedful.diagnostics.alarms import Alarm
 from heedful.diagnostics.alarms.watch import StepAlarms
 from heedful.diagnostics.gradient import gradient_metrics
 from heedful.diagnostics.luck import luck_metrics
+from heedful.diagnostics.names import CPU
 from heedful.distributed.world import World
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.inference import ServerRefused, ServerUnreachable
@@ -72,18 +73,21 @@ class Outcome:
 
 @dataclass(slots=True)
 class Clock:
-    """Seconds and tokens of each stage of one step."""
+    """Seconds of each stage of one step, and CPU seconds of what training cannot do without."""
 
     seconds: dict[str, float] = field(default_factory=dict)
+    cpu: float = 0.0
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        if name in ("collect", "update"):
+            self.cpu += time.process_time() - cpu
 
     def metrics(self) -> list[Metric]:
-        return [Metric(f"time/{name}", seconds) for name, seconds in self.seconds.items()]
+        return [*(Metric(f"time/{name}", seconds) for name, seconds in self.seconds.items()), Metric(CPU, self.cpu)]
 
 
 def train_steps(

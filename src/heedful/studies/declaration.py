@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from heedful.configuration import Choice, from_json, parse, to_json
+from heedful.configuration import Choice, from_json, parse, refuse_below, to_json
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.trust import untrusted
 from heedful.diagnostics.alarms.rules import AlarmConfig
@@ -21,7 +21,7 @@ from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.studies.jobs import JOBS, Job, TrainingJob
 
-When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most"]
+When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
 
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -60,16 +60,26 @@ class Measure:
     """A name of metrics.jsonl."""
     when: When = "last"
     """last or first reading; change = last minus first; mean, highest or lowest reading; first_at_least or
-    first_at_most = the first step at which the reading reaches `level`."""
+    first_at_most = the first step at which the reading reaches `level`; total_until = the sum of all readings until
+    `reaches` is at least `level`."""
     level: float | None = None
-    """Limit for first_at_least and first_at_most."""
+    """Limit for first_at_least, first_at_most and total_until."""
+    reaches: str = ""
+    """total_until: the metric that has to reach `level`, such as success/rate."""
+    window: int = 8
+    """total_until: steps over which that metric is averaged."""
     from_step: int = 0
     to_step: int | None = None
     """Readings of earlier and later steps are left out."""
 
     def __post_init__(self) -> None:
-        if self.when.startswith("first_at") != (self.level is not None):
-            raise ValueError(f"{self.title!r}: `level` belongs to first_at_least and first_at_most, and to them alone")
+        if (self.when == "total_until" or self.when.startswith("first_at")) != (self.level is not None):
+            raise ValueError(
+                f"{self.title!r}: `level` belongs to first_at_least, first_at_most and total_until, and to them alone"
+            )
+        if (self.when == "total_until") != bool(self.reaches):
+            raise ValueError(f"{self.title!r}: `reaches` belongs to total_until, and to it alone")
+        refuse_below(self, window=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +126,29 @@ class Lead:
 
 
 @dataclass(frozen=True, slots=True)
+class Hunt:
+    """Which runs lose what their reasoning says of the input, while their replies stay valid."""
+
+    title: str
+    metrics: tuple[str, ...]
+    """A run is a candidate if any of these falls."""
+    fall: float = 1 / 3
+    """The part of its start that a metric has to lose."""
+    valid: str = "format/valid_rate"
+    least_valid: float = 0.9
+    """Replies are valid where this metric, averaged over the same steps, is at least so high."""
+    window: int = 2
+    """Readings that are averaged: the first ones are the start, and the lowest later ones decide."""
+    fresh_seeds: tuple[int, ...] = ()
+    """Seeds with which a candidate is to be repeated."""
+
+    def __post_init__(self) -> None:
+        if not self.metrics or not 0 < self.fall < 1:
+            raise ValueError(f"{self.title!r}: expected metrics, and a fall between 0 and 1, found {self.fall:g}")
+        refuse_below(self, window=1)
+
+
+@dataclass(frozen=True, slots=True)
 class Study:
     """A declared study: everything that decides its numbers."""
 
@@ -133,6 +166,7 @@ class Study:
     """What the arms' `level` means; the page then draws the measures over it."""
     separations: tuple[Separation, ...] = ()
     leads: tuple[Lead, ...] = ()
+    hunts: tuple[Hunt, ...] = ()
     minutes: float | None = None
     """Minutes of one run on one core, about; none = unknown."""
     notes: tuple[str, ...] = ()
@@ -274,6 +308,7 @@ def _resolved(arm: Any) -> Any:
 
 __all__ = [
     "Arm",
+    "Hunt",
     "Job",
     "Lead",
     "Measure",

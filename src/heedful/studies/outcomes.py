@@ -14,6 +14,7 @@ from heedful.diagnostics.catalogue import unit_of
 from heedful.report.record import Point, RunRecord, Series, read_run
 from heedful.storage import read_rollouts
 from heedful.studies.declaration import Measure, Pair, Study
+from heedful.studies.detector.candidates import HuntOutcome, read_hunt
 from heedful.studies.detector.early_warning import LeadOutcome, read_lead
 from heedful.studies.detector.separation import SeparationOutcome, read_separation
 from heedful.studies.paired import Count, PairedDifference, mean_over, paired_difference
@@ -77,6 +78,7 @@ class Outcomes:
     measures: tuple[MeasureOutcome, ...]
     separations: tuple[SeparationOutcome, ...]
     leads: tuple[LeadOutcome, ...]
+    hunts: tuple[HuntOutcome, ...] = ()
 
     def of_arm(self, arm: str) -> list[FinishedRun]:
         return [each for each in self.runs if each.run.arm == arm]
@@ -93,7 +95,27 @@ def read_outcomes(study: Study, over: Sequence[StudyRun]) -> Outcomes:
         tuple(_measure(study, measure, runs) for measure in study.measures),
         tuple(read_separation(each, records) for each in study.separations),
         tuple(read_lead(each, records) for each in study.leads),
+        tuple(read_hunt(each, records) for each in study.hunts),
     )
+
+
+def reading_in(measure: Measure, record: RunRecord) -> Metric:
+    """The one number of a run that a measure asks for; `None` with the reason where there is none."""
+    series = record.get(measure.metric)
+    return total_until(measure, series, record.get(measure.reaches)) if measure.reaches else reading_of(measure, series)
+
+
+def total_until(measure: Measure, spent: Series, success: Series) -> Metric:
+    """The sum of `spent` up to the step at which the mean of `success` over a window first reaches the level."""
+    points = [point for point in success.numeric if _within(measure, point.step)]
+    for end in range(measure.window, len(points) + 1):
+        window = points[end - measure.window : end]
+        if fmean(point.number or 0.0 for point in window) >= (measure.level or 0.0):
+            until = window[-1].step
+            taken = [point.number or 0.0 for point in spent.numeric if point.step <= until]
+            why = "" if taken else f"{measure.metric} was not recorded"
+            return Metric(measure.metric, sum(taken) if taken else None, len(taken), why=why)
+    return Metric(measure.metric, None, len(points), why=f"{measure.reaches} was never at least {measure.level:g}")
 
 
 def reading_of(measure: Measure, series: Series) -> Metric:
@@ -152,7 +174,7 @@ def _measure(study: Study, measure: Measure, runs: Sequence[FinishedRun]) -> Mea
 
 def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun], by_task: bool) -> ArmValue:
     """One measure of one arm; `by_task` pairs a gain of evaluated success by task, where the rollouts are kept."""
-    readings = {each.run.seed: reading_of(measure, each.record.get(measure.metric)) for each in runs}
+    readings = {each.run.seed: reading_in(measure, each.record) for each in runs}
     pooled = None
     if by_task and measure.when == "change" and EVALUATED.fullmatch(measure.metric):
         gains = {
@@ -164,9 +186,9 @@ def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun], by_task: bool)
         pooled = over_tasks(measure.metric, list(gains.values()))
     by_seed = {seed: float(m.value) for seed, m in readings.items() if isinstance(m.value, int | float)}
     missing = {seed: metric.why or "no value" for seed, metric in readings.items() if seed not in by_seed}
-    reached = Count(len(by_seed), len(readings)) if measure.when.startswith("first_at") else None
+    reached = Count(len(by_seed), len(readings)) if measure.level is not None else None
     mean = mean_over(measure.metric, list(by_seed.values()), list(missing.values()))
-    if measure.when not in ("change", "first_at_least", "first_at_most"):
+    if measure.when != "change" and measure.level is None:
         mean = within_range(mean)
     return ArmValue(arm, by_seed, missing, readings, mean, reached, pooled)
 

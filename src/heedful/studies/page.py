@@ -17,6 +17,7 @@ from heedful.configuration.jsontext import read_json
 from heedful.report.templates import fill
 from heedful.storage import write_whole
 from heedful.studies.declaration import Study
+from heedful.studies.detector.candidates import HuntOutcome
 from heedful.studies.detector.early_warning import LeadOutcome
 from heedful.studies.detector.separation import SeparationOutcome
 from heedful.studies.figures import areas_over_the_dial, curves, legend_of, over_the_dial, roc_figures
@@ -28,6 +29,7 @@ from heedful.studies.tables import (
     alarm_rows,
     area_rows,
     area_text,
+    hunt_rows,
     lead_rows,
     markdown_rows,
     measure_rows,
@@ -61,6 +63,8 @@ def verdict(study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
     sentences += [_separated(outcome) for outcome in outcomes.separations]
     for lead in outcomes.leads:
         sentences += _warned(lead)
+    for hunt in outcomes.hunts:
+        sentences += _hunted(study, hunt)
     return sentences or ["No comparison was declared, or none of its runs is over: the tables show what was measured."]
 
 
@@ -137,6 +141,22 @@ def _warned(outcome: LeadOutcome) -> list[str]:
     return sentences
 
 
+def _hunted(study: Study, outcome: HuntOutcome) -> list[str]:
+    """The candidates and how to repeat them; without any, how often there is one at most."""
+    spec, count = outcome.spec, outcome.count
+    rule = f"lost {spec.fall:.0%} of {' or '.join(spec.metrics)} while {spec.least_valid:.0%} of the replies were valid"
+    if not count.of:
+        return [f"{spec.title}: unknown, no run has readings enough."]
+    sentences = [f"{spec.title}: {count} runs {rule}. The limits are Clopper and Pearson's."]
+    if not outcome.arms and count.limits is not None:
+        sentences.append(f"No candidate: in runs like these there is one in at most {count.limits.high:.1%}.")
+    elif spec.fresh_seeds and set(study.seeds).isdisjoint(spec.fresh_seeds):
+        seeds = ",".join(map(str, spec.fresh_seeds))
+        again = f"heedful study {study.name} --arms {','.join(outcome.arms)} --seeds {seeds}"
+        sentences.append(f"Repeat the candidates on fresh seeds with: {again}")
+    return sentences
+
+
 def markdown(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> str:
     """The tables as Markdown, for docs/results/."""
     lines = [f"# Study: {study.name}", "", study.question, "", f"    {command(study, outcomes)}", ""]
@@ -193,6 +213,12 @@ def _tables(study: Study, outcomes: Outcomes) -> Iterator[_Table]:
             "A direction that was not declared is the one that separates better, which flatters areas near one half."
         )
         yield _Table(f"{title}: areas", lead, f"{title}: areas under the ROC curve.", area_rows(separation))
+    for hunt in outcomes.hunts:
+        lead = (
+            "The start is the mean of the first readings, and the lowest is that of later neighbours. A run is a "
+            "candidate if it has lost the declared part while its replies were valid."
+        )
+        yield _Table(hunt.spec.title, lead, f"{hunt.spec.title}: each run.", hunt_rows(hunt))
     for warning in outcomes.leads:
         title = warning.spec.title
         lead = (
@@ -257,6 +283,7 @@ def _tree(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> dict[st
         "measures": [_plain(outcome) for outcome in outcomes.measures],
         "separations": [_plain(outcome) for outcome in outcomes.separations],
         "leads": [_plain(outcome) for outcome in outcomes.leads],
+        "hunts": [_plain(outcome) for outcome in outcomes.hunts],
     }
 
 

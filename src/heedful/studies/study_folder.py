@@ -172,7 +172,7 @@ def _completed(declared: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _reading(declared: Mapping[str, Any]) -> dict[str, Any]:
     """What a declaration reads out of its runs, and that is not a matter of words, seeds or arms."""
-    kept = ("measures", "separations", "leads")
+    kept = ("measures", "separations", "leads", "hunts")
     return {name: declared.get(name) for name in kept}
 
 

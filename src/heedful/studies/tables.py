@@ -8,6 +8,7 @@ from __future__ import annotations
 from heedful.diagnostics.catalogue import OVER_SEEDS, Doubt
 from heedful.report.drawing.numerals import interval, numeral
 from heedful.studies.declaration import Study
+from heedful.studies.detector.candidates import HuntOutcome
 from heedful.studies.detector.early_warning import LeadOutcome
 from heedful.studies.detector.roc import Area
 from heedful.studies.detector.separation import SeparationOutcome
@@ -70,6 +71,19 @@ def pair_rows(outcomes: Outcomes) -> Rows:
                     tasks,
                 ]
             )
+    return rows
+
+
+def hunt_rows(outcome: HuntOutcome) -> Rows:
+    """Every run, those that lost most first."""
+    rows = [["run", "metric", "start", "lowest, replies valid", "lost", "at step", "valid replies", "candidate"]]
+    for run in sorted(outcome.runs, key=lambda each: -each.fall.lost if each.fall else 1.0):
+        fall = run.fall
+        cells = ["–"] * 6
+        if fall is not None:
+            figures = numeral(fall.start), numeral(fall.lowest), f"{fall.lost:.0%}", str(fall.step)
+            cells = [fall.metric, *figures, f"{fall.valid:.0%}"]
+        rows.append([run.run, *cells, "yes" if run.candidate else "no" if fall else "not judged"])
     return rows
 
 

@@ -83,6 +83,9 @@ COST = read_entries(
     Tokens of this stage. `collect`: sampled tokens. `update`: tokens in the rows of the update. `diagnose`: tokens that
     the measurements of the thoughts read, written with a `--diagnostics.share`.
 
+    time/cpu | s
+    CPU seconds of collecting and updating, in this process alone. Other processes on the machine hardly change it.
+
     time/<stage> | s
     Seconds of this stage. `collect`, `diagnose`, `gradients`, `update`, `store` and `evaluate`.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.diagnostics.catalogue import legend_of, mark_of
+from heedful.diagnostics.names import CPU
 from heedful.run.config import TrainConfig
 from heedful.run.evaluation.held_out import paired_gain
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts, write_whole
@@ -250,7 +251,7 @@ def _cost(lines: Sequence[StepMetrics]) -> str:
     totals: dict[str, float] = {}
     for line in lines:
         for name, metric in line.metrics.items():
-            seconds = _number(metric) if name.startswith("time/") else None
+            seconds = _number(metric) if name.startswith("time/") and name != CPU else None
             if seconds is not None:
                 stage = name.removeprefix("time/")
                 totals[stage] = totals.get(stage, 0.0) + seconds

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from heedful.studies.catalogue.collapse import detector, filter_on_collapse, planted
+from heedful.studies.catalogue.filters import selection, selection_sokoban
+from heedful.studies.catalogue.hunt import natural
 from heedful.studies.catalogue.one_arm import several_seeds
 from heedful.studies.catalogue.pictures import visual
 from heedful.studies.catalogue.pretrained_models import pretrained
+from heedful.studies.catalogue.published_table import matrix, sizes
 from heedful.studies.catalogue.quick import smoke
 from heedful.studies.catalogue.regularisers import regularised
 from heedful.studies.catalogue.slips import noise
@@ -15,11 +18,16 @@ __all__ = [
     "algorithms",
     "detector",
     "filter_on_collapse",
+    "matrix",
+    "natural",
     "noise",
     "planted",
     "pretrained",
     "regularised",
+    "selection",
+    "selection_sokoban",
     "several_seeds",
+    "sizes",
     "smoke",
     "visual",
 ]

@@ -1,0 +1,66 @@
+"""A hunt for a collapse that nobody planted."""
+
+from __future__ import annotations
+
+import itertools
+
+from heedful.studies.catalogue.lean_runs import CURVES, LEAN, WATCHED
+from heedful.studies.catalogue.metric_names import INFORMATION
+from heedful.studies.declaration import Arm, Hunt, Study, train
+
+_STEPS = 33
+
+_ENVIRONMENTS = {
+    "chain": ("--env.turns 3", "--env.turns 3 --env.least 6 --env.most 8", "1.5e-4", "6e-4"),
+    "sokoban": ("", "--env.shortest 6", "8e-5", "3.2e-4"),
+    "math": ("", "--env.largest 20", "1e-4", "4e-4"),
+}
+"""Environment -> flags of the preset's difficulty and of a harder one, the preset's learning rate and four times it."""
+
+_LEVELS = (0, 1)
+
+
+def natural() -> Study:
+    """Half of a grid of two levels: regulariser x learning rate x difficulty x group size x filter, on three."""
+    arms = tuple(
+        _arm(env, *levels, sum(levels) % 2) for env in _ENVIRONMENTS for levels in itertools.product(_LEVELS, repeat=4)
+    )
+    return Study(
+        "natural",
+        "Does reasoning collapse from a healthy start, where nobody planted a cause?",
+        arms,
+        seeds=(0,),
+        measures=WATCHED,
+        curves=CURVES,
+        hunts=(
+            Hunt(
+                "Collapse that nobody planted",
+                (f"{INFORMATION}/mi", "grounding/thought_influence"),
+                fresh_seeds=(11, 12, 13, 14),
+            ),
+        ),
+        minutes=4.0,
+        notes=(
+            "Names: entropy bonus 0.001 or 0.03 (e), the preset's learning rate or four times it (l), the preset's "
+            "difficulty or a harder one (d), 32 groups of 4 or 8 of 16 (g), keep_all or top_p (f).",
+            "48 of 96 settings: the filter follows from the other four, so that all effects of one setting and of two "
+            "can be told apart (a half fraction of resolution V).",
+            "A candidate has lost a third of its start, in the mean of two readings, while 90% of the replies are "
+            "valid. Influence is read every 8 steps, and MI every 4.",
+            "No KL penalty, which would hold the policy at the start. Every task is rewarded, and no demonstrated "
+            "thought is a template.",
+            "The share of candidates is that of this grid, not of all runs that people make.",
+        ),
+    )
+
+
+def _arm(env: str, entropy: int, rate: int, difficulty: int, group: int, filter: int) -> Arm:
+    """One setting, from the level of each factor."""
+    easy, hard, slow, fast = _ENVIRONMENTS[env]
+    groups, members = ((32, 4), (8, 16))[group]
+    flags = (
+        f"{(easy, hard)[difficulty]} --algorithm.entropy {(0.001, 0.03)[entropy]} --optimizer.lr {(slow, fast)[rate]} "
+        f"--groups {groups} --group-size {members} --filter {('keep_all', 'top_p')[filter]} --steps {_STEPS} {LEAN} "
+        "--diagnostics.full-every 8"
+    )
+    return Arm(f"{env}_e{entropy}_l{rate}_d{difficulty}_g{group}_f{filter}", train(env, flags))
