@@ -23,7 +23,9 @@ _LEVELS = (0, 1)
 def natural() -> Study:
     """Half of a grid of two levels: regulariser x learning rate x difficulty x group size x filter, on three."""
     arms = tuple(
-        _arm(env, *levels, sum(levels) % 2) for env in _ENVIRONMENTS for levels in itertools.product(_LEVELS, repeat=4)
+        _arm(env, entropy, rate, difficulty, group, (entropy + rate + difficulty + group) % 2)
+        for env in _ENVIRONMENTS
+        for entropy, rate, difficulty, group in itertools.product(_LEVELS, repeat=4)
     )
     return Study(
         "natural",
