@@ -13,8 +13,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -102,6 +102,8 @@ class _Supervisor:
         self.connection.close()
         if self.owner == os.getpid():
             self.process.wait()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
 
 
 class Sandbox:
@@ -156,8 +158,12 @@ class Sandbox:
         limits = limits or self.limits
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with ours, theirs:
-            candidate = _Collected(self._send(_Order("candidate", function, source, b"", limits, theirs)), limits)
-            judge = _Collected(self._send(_Order("checker", function, checker, b"", limits, ours)), limits)
+            candidate = self._send(_Order("candidate", function, source, b"", limits, theirs))
+            try:
+                judge = self._send(_Order("checker", function, checker, b"", limits, ours))
+            except SandboxError:
+                candidate.close()  # which ends it
+                raise
         _collect(judge, candidate)
         outcomes = judge.outcome(), candidate.outcome()
         if outcomes[0] is None or outcomes[1] is None:
@@ -166,39 +172,34 @@ class Sandbox:
 
     def _run(self, order: _Order) -> Outcome:
         for _ in range(2):
-            collected = _Collected(self._send(order), order.limits)
+            collected = self._send(order)
             _collect(collected)
             if outcome := collected.outcome():
                 return outcome
         raise SandboxError("the sandbox's supervisor ended twice while it ran one program")
 
-    def _send(self, order: _Order) -> _Pipes:
+    def _send(self, order: _Order) -> _Collected:
         """Hand one program over. Code and input are sealed memory files: nothing can rewrite them."""
         limits = order.limits
         request = Request(order.kind, limits.cpu, limits.wall, limits.memory, order.entry).encoded()
-        pipes = _Pipes.opened()
-        inside = [
-            _sealed(order.stdin),
-            pipes.stdout[1],
-            pipes.stderr[1],
-            _sealed(_bytes(order.source)),
-            pipes.result[1],
-        ]
-        extra = [order.peer.fileno()] if order.peer else []
-        try:
-            for attempt in range(2):
-                connection = self._working().connection
-                try:
-                    socket.send_fds(connection, [request], [pipes.control[1], *inside, *extra])
-                    return pipes
-                except OSError as error:
-                    if attempt:
-                        raise SandboxError(f"the sandbox's supervisor does not answer: {error}") from error
-                    self._give_up(connection)
-        finally:
-            for each in (pipes.control[1], *inside):
-                os.close(each)
-        raise AssertionError("two attempts end in an answer or an error")
+        with ExitStack() as ours, ExitStack() as theirs:
+            control, stdout, stderr, result = (_pair(make, ours, theirs) for make in (_sockets, *[os.pipe] * 3))
+            stdin, code = (_sealed(data, theirs) for data in (order.stdin, _bytes(order.source)))
+            peer = [order.peer.fileno()] if order.peer else []
+            self._hand_over(request, [control[1], stdin, stdout[1], stderr[1], code, result[1], *peer])
+            ours.pop_all()  # they stay open
+            return _Collected(control[0], [stdout[0], stderr[0], result[0]], limits)
+
+    def _hand_over(self, request: bytes, descriptors: list[int]) -> None:
+        for attempt in range(2):
+            connection = self._working().connection
+            try:
+                socket.send_fds(connection, [request], descriptors)
+                return
+            except OSError as error:
+                if attempt:
+                    raise SandboxError(f"the sandbox's supervisor does not answer: {error}") from error
+                self._give_up(connection)
 
     def _give_up(self, connection: socket.socket) -> None:
         """End a supervisor that does not answer, unless another thread has replaced it."""
@@ -233,28 +234,14 @@ class _Order:
     """Connects a candidate and its checker."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pipes:
-    """The ends of one program's pipes: (ours, the program's)."""
-
-    control: tuple[int, int]
-    stdout: tuple[int, int]
-    stderr: tuple[int, int]
-    result: tuple[int, int]
-
-    @staticmethod
-    def opened() -> _Pipes:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        return _Pipes((ours.detach(), theirs.detach()), os.pipe(), os.pipe(), os.pipe())
-
-
 class _Collected:
     """What one program wrote, up to its limits, and its end."""
 
-    def __init__(self, pipes: _Pipes, limits: Limits) -> None:
-        self._control = pipes.control[0]
+    def __init__(self, control: int, streams: list[int], limits: Limits) -> None:
+        """Our ends of its pipes: `control`, and standard output, standard error and result."""
+        self._control = control
         self._limits = limits
-        self._order = [pipes.stdout[0], pipes.stderr[0], pipes.result[0]]
+        self._order = streams
         self._streams = {each: bytearray() for each in self._order}
         self._flooded = False
         self._report: Report | None = None
@@ -375,9 +362,23 @@ def _started(level: Level) -> _Supervisor:
     raise SandboxError(f"the sandbox cannot start at level {level}: {reason.decode('utf-8', 'replace')}")
 
 
-def _sealed(data: bytes) -> int:
-    """A file in memory that holds `data`, and that nobody can change."""
+def _sockets() -> tuple[int, int]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    return ours.detach(), theirs.detach()
+
+
+def _pair(make: Callable[[], tuple[int, int]], ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
+    """Two connected descriptors, each to be closed with its stack."""
+    pair = make()
+    for each, stack in zip(pair, (ours, theirs), strict=True):
+        stack.callback(os.close, each)
+    return pair
+
+
+def _sealed(data: bytes, closing: ExitStack) -> int:
+    """A file in memory that holds `data`, and that nobody can change. It is closed with the stack."""
     descriptor = os.memfd_create("program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    closing.callback(os.close, descriptor)
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
