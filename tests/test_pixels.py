@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import struct
 import zlib
 
@@ -31,17 +32,25 @@ HOSTILE = {
     "a second header, as large as memory": BEGIN + header(60_000, 60_000) + ROWS,
     "a second header, just below what Pillow warns of": BEGIN + header(9_000, 9_000) + ROWS,
     "a second header, smaller": BEGIN + header(2, 2) + ROWS,
-    "a text that unpacks to much": BEGIN + chunk(b"zTXt", b"a\0\0" + MUCH) + ROWS,
-    "a profile that unpacks to much": BEGIN + chunk(b"iCCP", b"a\0\0" + MUCH) + ROWS,
-    "a frame beyond the picture": BEGIN + chunk(b"acTL", struct.pack(">II", 2, 0)) + chunk(b"fcTL", FRAME) + ROWS,
     "no rows": BEGIN + chunk(b"IEND"),
     "half of the rows": BEGIN + ROWS[:14],
     "an unknown depth": BEGIN[:8] + header(depth=3, kind=9) + ROWS,
     "a wrong checksum": BEGIN[:-1] + b"x" + ROWS,
     "a chunk of 2 GiB": BEGIN + b"\x80\0\0\0tEXt",
     "a chunk without a name": BEGIN + chunk(b"\0\0\0\0") + ROWS,
-    "empty chunks": BEGIN + chunk(b"pHYs") + chunk(b"gAMA") + ROWS,
 }
+
+BESIDE = {
+    "a text that unpacks to much": chunk(b"zTXt", b"a\0\0" + MUCH),
+    "a profile that unpacks to much": chunk(b"iCCP", b"a\0\0" + MUCH),
+    "a frame beyond the picture": chunk(b"acTL", struct.pack(">II", 2, 0)) + chunk(b"fcTL", FRAME),
+    "chunks that are too short for Pillow": b"".join(
+        chunk(name, content)
+        for name in (b"pHYs", b"gAMA", b"cHRM", b"sRGB", b"tRNS", b"eXIf")
+        for content in (b"", b"x")
+    ),
+}
+"""Chunks that no colour depends on."""
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -50,6 +59,26 @@ def test_a_hostile_picture_is_refused_in_a_sentence(name: str) -> None:
     assert image_of(png).width == 8  # its first chunk alone is no reason to refuse it
     with pytest.raises(ValueError, match=r"^Expected a picture in a PNG file that can be read, found "):
         decoded(png)
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_no_colour_depends_on_is_not_read(name: str) -> None:
+    plain = BEGIN + ROWS + chunk(b"IEND")
+    for png in (BEGIN + BESIDE[name] + ROWS, BEGIN + ROWS + BESIDE[name] + chunk(b"IEND")):
+        assert decoded(png).tobytes() == decoded(plain).tobytes()
+
+
+def test_a_picture_of_random_chunks_is_read_or_refused_in_a_sentence() -> None:
+    rng, names = random.Random(0), [b"PLTE", b"IDAT", b"IEND", b"IHDR", b"tRNS", b"cHRM", b"fdAT", b"QQQQ", b"\xff" * 4]
+    for case in range(400):
+        kind, depth = rng.choice((0, 2, 3, 4, 6, 5)), rng.choice((1, 2, 4, 8, 16, 3))
+        random_chunks = [chunk(rng.choice(names), rng.randbytes(rng.randrange(20))) for _ in range(rng.randrange(3))]
+        rows = chunk(b"IDAT", zlib.compress(rng.randbytes(rng.choice((0, 9, 400)))))
+        png = BEGIN[:8] + header(depth=depth, kind=kind) + b"".join([*random_chunks, rows, rows[: rng.randrange(99)]])
+        try:
+            decoded(png)
+        except ValueError as error:
+            assert str(error).startswith("Expected a picture"), case
 
 
 def test_a_picture_of_the_largest_size_is_read() -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Pixels
+
+_SIGNATURE = 8
+"""Bytes before the first chunk of a PNG file."""
+_ANCILLARY = 32
+"""The bit in the first letter of a chunk's name that says that a picture can be shown without the chunk."""
 
 
 def decoded(png: bytes) -> Pixels:
@@ -17,7 +23,7 @@ def decoded(png: bytes) -> Pixels:
     from PIL import Image as pillow
 
     try:
-        with pillow.open(io.BytesIO(png), formats=("PNG",)) as file:
+        with pillow.open(io.BytesIO(_plain(png)), formats=("PNG",)) as file:
             if file.size != _size_in_header(png):
                 raise ValueError(f"a second size, {file.size[0]} x {file.size[1]}")
             return file.convert("RGB")
@@ -26,6 +32,24 @@ def decoded(png: bytes) -> Pixels:
             f"Expected a picture in a PNG file that can be read, found {type(error).__name__}: {error}. "
             "`heedful check-env` finds where it is shown."
         ) from error
+
+
+def chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The name of each chunk of a PNG file and the whole chunk, in order, as far as they can be read."""
+    at = _SIGNATURE
+    while at + 8 <= len(png):
+        end = at + 12 + int.from_bytes(png[at : at + 4], "big")
+        yield png[at + 4 : at + 8], png[at:end]
+        at = end
+
+
+def _plain(png: bytes) -> bytes:
+    """The file without the chunks that no colour depends on: profiles, texts, times and frames.
+
+    Pillow reads them, too. A hostile one takes much memory, or ends in an error of any class.
+    """
+    critical = (whole for name, whole in chunks(png) if not name[0] & _ANCILLARY)
+    return b"".join((png[:_SIGNATURE], *critical))
 
 
 def _size_in_header(png: bytes) -> tuple[int, int]:

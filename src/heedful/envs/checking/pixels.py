@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from heedful.pixels import decoded, need_pillow
 from heedful.types import Image, Observation
-
-_SIGNATURE = 8
-"""Bytes before the first chunk of a PNG file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +31,6 @@ def seen(image: Image) -> Look:
 def appearance(observation: Observation) -> tuple[str, ...]:
     """What an observation shows: its text, and the digests of its pictures."""
     return observation.text, *(seen(image).digest for image in observation.images)
-
-
-def chunk_names(png: bytes) -> Iterator[str]:
-    """The names of the chunks of a PNG file, in order, as far as they can be read."""
-    at = _SIGNATURE
-    while at + 8 <= len(png):
-        yield png[at + 4 : at + 8].decode("ascii", "replace")
-        at += 12 + int.from_bytes(png[at : at + 4], "big")
 
 
 @lru_cache(maxsize=4096)

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from heedful.envs.checking.evidence import Evidence
-from heedful.envs.checking.pixels import chunk_names, seen
+from heedful.envs.checking.pixels import seen
 from heedful.envs.checking.play import Bench, Played
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
+from heedful.pixels import chunks
 from heedful.types import Image, Step
 
-_TELLING = frozenset({"tEXt", "zTXt", "iTXt", "eXIf", "tIME"})
+_TELLING = frozenset({b"tEXt", b"zTXt", b"iTXt", b"eXIf", b"tIME"})
 """Chunks of a PNG file that hold words or a time."""
 
 
@@ -52,8 +53,8 @@ def _looked_at(image: Image, where: str) -> Finding | None:
     elif look.plain:
         found, remedy = f"{image.width} x {image.height} pixels of one colour", "draw the state before it is shown"
         sentence = "a picture shows nothing"
-    elif telling := sorted(_TELLING & set(chunk_names(image.png))):
-        found, remedy = f"the chunk {telling[0]}", "save the pixels alone: a text in the file can tell a seed"
+    elif telling := sorted(_TELLING & {name for name, _ in chunks(image.png)}):
+        found, remedy = f"the chunk {telling[0].decode()}", "save the pixels alone: a text in the file can tell a seed"
         sentence = "the file of a picture holds more than pixels"
     else:
         return None
