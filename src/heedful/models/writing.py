@@ -22,15 +22,20 @@ class Saveable(Protocol):
 
 def write_weights(folder: Path, model: Saveable | PreTrainedModel) -> None:
     """Write the model alone into `folder`. Raises OSError, with its number, when the disk does not take it."""
-    with quiet(folder):
-        try:
-            model.save_pretrained(folder)
-        except SafetensorError as error:
-            # The system's error number is only in the text, and callers know a full disk by its number.
-            number = re.search(r"\(os error (\d+)\)", str(error))
-            if number is None:
-                raise
-            raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder)) from error
+    with quiet(folder), errors_of_the_disk(folder):
+        model.save_pretrained(folder)
+
+
+@contextmanager
+def errors_of_the_disk(path: Path) -> Iterator[None]:
+    """Raise OSError, with its number, where safetensors cannot write `path`. Callers know a full disk by its number."""
+    try:
+        yield
+    except SafetensorError as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))  # it is only in the text
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
 @contextmanager

@@ -7,18 +7,23 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from heedful.configuration.open_files import refuse_pipes
 from heedful.models.forward.token_logits import keeps_prompts, token_logits
+from heedful.models.writing import errors_of_the_disk
 from heedful.training.batch import cut_micro_batches
 from heedful.types import TrainingSample
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+_PARTS = ("weight", "exp_avg", "exp_avg_sq", "step")
+"""What is kept of each parameter: its values, and AdamW's state."""
 
 Progress = Callable[[int, int, float], None]
 """Called with (step, steps, loss)."""
@@ -98,24 +103,47 @@ class Fit:
         return loss_sum
 
     def save(self, path: Path) -> None:
-        """Write what the next step needs into one file. It replaces an earlier one whole."""
+        """Write what the next step needs into one file. It replaces an earlier one whole.
+
+        Raises OSError, with its number, when the disk does not take it. An earlier file stays.
+        """
         tensors = {f"{place}.weight": parameter.detach() for place, parameter in enumerate(self._parameters)}
         for place, state in self._optimizer.state_dict()["state"].items():
             tensors |= {f"{place}.{name}": tensor for name, tensor in state.items()}
         unfinished = path.with_suffix(".part")
-        save_file(tensors, unfinished, metadata={"step": str(self.step)})
-        os.replace(unfinished, path)
+        try:
+            with errors_of_the_disk(path):
+                save_file(tensors, unfinished, metadata={"step": str(self.step)})
+            os.replace(unfinished, path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
     @torch.no_grad()
     def load(self, path: Path) -> None:
-        """Go on after the step at which `path` was written."""
-        states: dict[int, dict[str, Any]] = {}
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 (the file is no mapping)
-                place, _, part = name.partition(".")
-                states.setdefault(int(place), {})[part] = file.get_tensor(name)
-            self.step = int(file.metadata()["step"])
-        for place, parameter in enumerate(self._parameters):
-            parameter.copy_(states[place].pop("weight"))
+        """Go on after the step at which `path` was written. Raises ValueError, a phrase, for a damaged file."""
+        try:
+            refuse_pipes(path)
+            with safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+                step = str((file.metadata() or {}).get("step"))
+        except (OSError, SafetensorError) as error:
+            raise ValueError(str(error)) from error
+        if not step.isdecimal() or not 0 < int(step) <= self._schedule.steps:
+            raise ValueError(f"a copy of step {step[:20]} of {self._schedule.steps}")
+        states = [
+            {part: tensors.pop(f"{place}.{part}") for part in _PARTS if f"{place}.{part}" in tensors}
+            for place in range(len(self._parameters))
+        ]
+        for place, (parameter, state) in enumerate(zip(self._parameters, states, strict=True)):
+            shapes = {part: () if part == "step" else parameter.shape for part in _PARTS}
+            # A parameter that no gradient reached has no moments.
+            fits = set(state) in ({"weight"}, set(_PARTS)) and all(state[part].shape == shapes[part] for part in state)
+            if not fits or not all(bool(tensor.isfinite().all()) for tensor in state.values()):
+                raise ValueError(f"other tensors than those of parameter {place}, or values that are not finite")
+        if tensors:
+            raise ValueError(f"{len(tensors)} tensors of another model")
+        for parameter, state in zip(self._parameters, states, strict=True):
+            parameter.copy_(state.pop("weight"))
         groups = self._optimizer.state_dict()["param_groups"]
-        self._optimizer.load_state_dict({"state": states, "param_groups": groups})
+        self._optimizer.load_state_dict({"state": dict(enumerate(states)), "param_groups": groups})
+        self.step = int(step)

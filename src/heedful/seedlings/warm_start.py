@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from transformers.utils.hub import cached_file
 
+from heedful.configuration.open_files import refuse_pipes
 from heedful.models.cache import cache_root, keep
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
@@ -45,6 +46,9 @@ SAVED_EVERY = 180.0
 """Seconds between two copies of an unfinished warm start."""
 
 _COPY = "fit.safetensors"
+
+_READ = (".json", ".safetensors", ".bin", ".jinja", ".txt", ".model", ".tiktoken", ".py")
+"""Suffixes of the files of a model folder that decide what is learned: settings, weights, tokenizer and code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,8 @@ def warm_started(recipe: WarmStart, beginner: Beginner, progress: Progress) -> P
     A first Ctrl-C, or a scheduler's signal, saves what is learned and ends the program.
 
     Raises:
-        ValueError: the environment cannot demonstrate, an episode is longer than the model's window, or another process
-            is learning the same.
+        ValueError: the environment cannot demonstrate, an episode is longer than the model's window, another process
+            is learning the same, or the copy of an interrupted warm start is damaged.
         DiskFull: there is no room. A copy that was saved before stays.
     """
     path = warm_folder(recipe, beginner)
@@ -115,7 +119,7 @@ def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Path, progre
         half=_half(recipe, beginner.device),
     )
     if copy.exists():
-        fit.load(copy)
+        _go_on(fit, copy)
     window = longest_context(model)
     saved = time.monotonic()
     with finish_the_step_first() as request:
@@ -132,6 +136,16 @@ def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Path, progre
                 raise StoppedBySignal(request.signal)
     learned = WholeWeights(model, adapters.merged()) if adapters else model
     keep(path, lambda folder: write_pretrained(folder, learned, tokenizer))
+
+
+def _go_on(fit: Fit, copy: Path) -> None:
+    try:
+        fit.load(copy)
+    except ValueError as error:
+        raise ValueError(
+            f"Expected the copy of an unfinished warm start in {copy}, found {error}. Delete the folder {copy.parent} "
+            "to begin the warm start again."
+        ) from error
 
 
 def _half(recipe: WarmStart, device: torch.device) -> bool:
@@ -155,8 +169,9 @@ def _fingerprint(name: str) -> str:
     if not folder.is_dir():
         # The commit is the name of the folder in which the hub's cache keeps the file.
         return f"{source}@{Path(str(cached_file(str(source), 'config.json'))).parent.name}"
+    refuse_pipes(folder)
     digest = hashlib.sha256()
-    for file in sorted(file for file in folder.iterdir() if file.suffix in (".json", ".safetensors", ".bin", ".jinja")):
+    for file in sorted(file for file in folder.iterdir() if file.suffix in _READ and file.is_file()):
         digest.update(file.name.encode() + b"\0")
         with file.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
