@@ -5,8 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import random
-import socket
 import subprocess
 import sys
 import threading
@@ -54,18 +52,6 @@ def serving(
             server.shutdown()
             server.server_close()
             thread.join(PATIENCE)
-
-
-def lasting_port() -> int:
-    """A port for a server that comes back to it: none that the system gives to whoever asks for any free port."""
-    for port in random.Random(os.getpid()).sample(range(20_000, 32_000), 100):
-        with socket.socket() as found:
-            try:
-                found.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no port is free between 20000 and 32000")
 
 
 class Asker:

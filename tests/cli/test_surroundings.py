@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import heedful
+from patience import PATIENCE
 
 SOURCE = str(Path(heedful.__file__).parents[1])
 
@@ -19,7 +20,7 @@ def _ended(words: list[str], folder: Path, **more: str) -> subprocess.CompletedP
     """`python WORDS` in `folder`, as an installed heedful is started: its source alone is on the path."""
     environment = {**os.environ, "PYTHONPATH": SOURCE, **more}
     return subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
 
 

@@ -21,6 +21,7 @@ from heedful.configuration import trusting
 from heedful.configuration.trust import trusts_code_of
 from heedful.models.folders import read_tokenizer
 from heedful.studies.jobs import TrainingJob, job_trust
+from patience import PATIENCE
 
 FILTER = """
 from dataclasses import dataclass
@@ -228,7 +229,7 @@ def test_a_library_is_never_taken_from_the_working_directory(tmp_path: Path) -> 
         path = os.pathsep.join(str(Path(place)) for place in sys.path if place and Path(place) != tmp_path)
         ended = subprocess.run(
             [sys.executable, *flags, *start, "play", "echo", "--by", "solver"],
-            cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120,
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=PATIENCE,
         )  # fmt: skip
         assert ended.returncode == 0, ended.stderr
         assert not (tmp_path / "ran.txt").exists()

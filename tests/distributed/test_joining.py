@@ -17,6 +17,7 @@ from heedful.distributed import joining  # noqa: E402
 from heedful.distributed.joining import ProcessLost, meet  # noqa: E402
 from heedful.distributed.parallel import ProcessRank  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
+from ports import lasting_port  # noqa: E402
 from processes import ended, started  # noqa: E402
 
 TRAIN = ["-m", "heedful", "train", "echo", "--config", "settings.json", "--out", "run"]
@@ -28,13 +29,6 @@ from heedful.distributed.presence import Presence
 with Presence(ProcessRank.of(os.environ), os.environ):
     os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-def free_port() -> str:
-    """A port that is free now. Nothing is to listen there, so it does no harm if another program takes it."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return str(found.getsockname()[1])
 
 
 def test_a_rank_whose_peer_found_the_port_taken_ends_soon_and_names_it(echo_run: TrainConfig, tmp_path: Path) -> None:
@@ -56,7 +50,7 @@ def test_rank_0_does_not_wait_for_a_rank_that_was_killed_before_it_joined(
     echo_run: TrainConfig, tmp_path: Path
 ) -> None:
     (tmp_path / "settings.json").write_text(json.dumps(to_json(echo_run)))
-    variables = {"MASTER_PORT": free_port(), "TMPDIR": str(tmp_path)}
+    variables = {"MASTER_PORT": str(lasting_port()), "TMPDIR": str(tmp_path)}
     with started([0], TRAIN, tmp_path, variables) as first, started([1], ["-c", KILLED], tmp_path, variables) as second:
         said, _ = ended([*first, *second])
     assert first[0].returncode == 2, said
@@ -65,7 +59,7 @@ def test_rank_0_does_not_wait_for_a_rank_that_was_killed_before_it_joined(
 
 def test_a_rank_that_never_comes_is_named_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", free_port())
+    monkeypatch.setenv("MASTER_PORT", str(lasting_port()))
     with pytest.raises(
         ProcessLost, match=r"process 0 could not join: process 1, 2 did not come within --parallel.timeout"
     ):
@@ -87,7 +81,7 @@ def test_another_program_at_the_port_is_not_taken_for_the_store(monkeypatch: pyt
 
 def test_a_rank_that_is_started_again_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", free_port())
+    monkeypatch.setenv("MASTER_PORT", str(lasting_port()))
     monkeypatch.setattr(joining, "SECONDS_TO_COME_BACK", 0.0)
     looks = iter(["Process 1 of 2 has ended before it joined.", ""])
     with pytest.raises(ProcessLost, match="process 1 did not come within"):

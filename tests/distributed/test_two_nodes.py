@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heedful.storage import RunFolder, read_metrics  # noqa: E402
+from ports import lasting_port  # noqa: E402
 
 LIMIT_S = 600
 """Only a test that hangs takes so long."""
@@ -54,7 +54,7 @@ class Node:
         ranks = _children(self.process.pid)
         for pid in [self.process.pid, *ranks]:
             os.kill(pid, signal.SIGKILL)
-        self.process.wait(60)
+        self.process.wait(LIMIT_S)
 
     def end(self) -> int:
         return self.process.wait(LIMIT_S)
@@ -68,14 +68,8 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in tasks.read_text().split()]
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def nodes(words: list[str], folder: Path, name: str) -> list[Node]:
-    port = free_port()
+    port = lasting_port()
     return [Node(port, words, folder, folder / f"{name}-{number}.log") for number in range(2)]
 
 

@@ -62,7 +62,7 @@ def first_raises(world: World) -> None:
 
 def second_is_late(world: World) -> None:
     if world.rank == 1:
-        time.sleep(20)
+        time.sleep(60)
     world.gather("in time")
 
 
@@ -98,7 +98,7 @@ def met_with(fault: Callable[[World], None], place: ProcessRank) -> tuple[str, f
     began = time.monotonic()
     said = ""
     try:
-        with Joined(place, torch.device("cpu"), 15 if fault is second_is_late else 900) as world:
+        with Joined(place, torch.device("cpu"), 40 if fault is second_is_late else 900) as world:
             world.gather("joined")  # or, on a busy machine, one would fail while the other still connects
             fault(world)
     except (ProcessLost, ValueError) as error:

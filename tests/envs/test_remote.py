@@ -33,7 +33,8 @@ from heedful.serving.server import EnvironmentServer
 from heedful.types import Conversation, Ending, Group, Reply
 from patience import PATIENCE
 from perilous import Perilous
-from served import lasting_port, serving, start_server
+from ports import lasting_port
+from served import serving, start_server
 
 WORDS = ("Left", "down || RIGHT", "Up || Up || Up", "Fox", "Jump", "")
 

@@ -20,7 +20,8 @@ from heedful.storage import RunFolder, read_rollouts  # noqa: E402
 from heedful.training.optimizer_step import OptimizerStep  # noqa: E402
 from heedful.types import Ending, Trajectory  # noqa: E402
 from patience import PATIENCE, comes  # noqa: E402
-from served import lasting_port, start_server  # noqa: E402
+from ports import lasting_port  # noqa: E402
+from served import start_server  # noqa: E402
 
 STEPS = 3
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import os
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,6 +226,23 @@ def test_a_compiled_pass_of_one_token_is_one_graph_for_all_lengths_and_weights(
                 model.get_input_embeddings().weight.mul_(1.5)
     assert len(passes) <= 2, "torch compiles a batch of one row apart"
     assert sum(passes) > 50
+
+
+def test_a_pass_that_cannot_be_compiled_is_a_sentence_and_torch_keeps_its_code_in_our_cache(
+    tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(graph: Any, inputs: Any) -> Any:
+        raise OSError("no compiler, found none of: g++")
+
+    monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "to be taken back")
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
+    with open_with(Local(compile=True), Weights(llama(len(tokenizer)))) as source:
+        policy = source.policy(renderer, Sampling(tokens_per_turn=4), 0)
+        with pytest.raises(ValueError, match=r"(?s)no compiler.*Leave out --policy\.compile"):
+            played(policy)
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "compiled")
 
 
 def test_each_turn_reads_only_what_is_new(tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ def test_whatever_fails_in_between_the_episodes_are_those_of_a_run_without_failu
     with served(loaded, rng.choice([1, 2])) as servers, opened(servers, trained, version=3) as source:
         expected = episodes(source, renderer)
         turns = sum(len(trajectory.turns) for group in expected for trajectory in group.trajectories)
-        with opened(servers, trained, version=4, timeout=8.0) as failing:
+        with opened(servers, trained, version=4, timeout=30.0) as failing:
             pushes = sum(len(server.bodies()) for server in servers)
             for server in servers:
                 # At most two of a kind in a row for one request: more of them rightly end the run.
@@ -316,9 +316,10 @@ def test_an_interrupt_waits_for_no_answer(loaded: Any) -> None:
         with served(loaded) as [server], opened([server], loaded[0], timeout=600.0) as source:
             policy = source.policy(loaded[1], SAMPLING, seed=3)
             server.delay = 300.0
-            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            asked = [Conversation(f"a/{number}", (Message("user", "b"),)) for number in range(3)]
+            signal.setitimer(signal.ITIMER_REAL, 1.0)
             with pytest.raises(KeyboardInterrupt):
-                policy.respond([Conversation(f"a/{number}", (Message("user", "b"),)) for number in range(3)])
+                policy.respond(asked)
             source.close()
             server.delay = 0.0
     finally:

@@ -198,6 +198,8 @@ def _cache_folders() -> list[tuple[Path, str]]:
     return [
         (cache_root() / "seedlings", "seedlings"),
         (cache_root() / "models", "converted models"),
+        (cache_root() / "warm", "warm starts"),
+        (cache_root() / "compiled", "compiled passes"),
         (vllm, "vLLM for tests"),
         (hub, "models and data sets"),
     ]

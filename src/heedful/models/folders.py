@@ -39,8 +39,14 @@ _AS_IN_FOLDER = VisionConfig()
 
 MOST_LAYERS = 1_000
 MOST_LABELS = 100_000
+_LAYERS = (
+    *("num_hidden_layers", "num_layers", "n_layer", "n_layers", "depth", "num_blocks"),
+    *("encoder_layers", "decoder_layers", "num_encoder_layers", "num_decoder_layers"),
+)
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _COUNTED = {
-    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers"), ("layers", MOST_LAYERS)),
+    **dict.fromkeys(_LAYERS, ("layers", MOST_LAYERS)),
+    **dict.fromkeys(_EXPERTS, ("experts", MOST_LABELS)),
     "num_labels": ("labels", MOST_LABELS),
 }
 """Names that architectures give to what transformers makes one by one, and how many are read."""

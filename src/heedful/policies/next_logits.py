@@ -5,6 +5,7 @@ The KV cache of a model is used only after a probe: it must give the log-probabi
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -16,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
+from heedful.models.cache import cache_root
 from heedful.models.forward.exactness import Probe, evaluating, plain_states
 from heedful.policies.kv import KVBatch
 
@@ -28,8 +30,29 @@ Decode = Callable[..., Any]
 
 
 def compiled(model: PreTrainedModel) -> Decode:
-    """The model's forward pass as a graph of open sizes: neither a longer cache nor new weights compile again."""
-    return torch.compile(model, dynamic=True)
+    """The model's forward pass as a graph of open sizes: neither a longer cache nor new weights compile again.
+
+    The pass raises ValueError, a sentence, where it cannot be compiled. What torch keeps of it is in heedful's cache,
+    unless `TORCHINDUCTOR_CACHE_DIR` is set: torch's own place in /tmp, from which it loads code, is open to all users.
+    """
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "compiled"))
+    graph = torch.compile(model, dynamic=True)
+
+    def decode(**inputs: Any) -> Any:
+        try:
+            return graph(**inputs)
+        except RuntimeError as error:
+            from torch._dynamo.exc import TorchDynamoException
+
+            if not isinstance(error, TorchDynamoException):
+                raise
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise ValueError(
+                f"Expected a pass of {type(model).__name__} that torch can compile on this machine, found: {reason}. "
+                "On a CPU torch needs a C++ compiler. Leave out --policy.compile."
+            ) from error
+
+    return decode
 
 
 def cached_logits(model: Decode, batch: KVBatch, ids_BT: Tensor, filled_BT: Tensor) -> Tensor:

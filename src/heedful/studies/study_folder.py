@@ -6,6 +6,7 @@ Promise: a folder never holds runs of two different declarations, and one proces
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -134,11 +135,20 @@ class StudyFolder:
         return study_from_json(read_declaration(self.declaration)["study"])
 
     def read_states(self) -> dict[str, dict[str, Any]]:
-        """Label -> `state` and `seconds`, for the runs that were started."""
+        """Label -> `state` and `seconds`, for the runs that were started. Raises ValueError for a damaged file."""
         if not self.states.exists():
             return {}
-        states: dict[str, dict[str, Any]] = read_json(self.states)
-        return states
+        try:
+            states = read_json(self.states)
+            found = "states of another form" if not _are_states(states) else ""
+        except (OSError, ValueError) as error:
+            found = str(error)
+        if found:
+            raise ValueError(
+                f"Expected the state and the seconds of each run in {self.states}, found {found}. Delete the file: "
+                "what is done is read from the runs, and runs that an alarm stopped go on."
+            )
+        return dict(states)
 
     def write_states(self, states: Mapping[str, Mapping[str, Any]]) -> None:
         write_whole(self.states, json.dumps(states, indent=1) + "\n")
@@ -156,9 +166,11 @@ def read_declaration(path: Path) -> dict[str, Any]:
     """The content of a `study.json`. Raises ValueError where it cannot be read."""
     try:
         tree: dict[str, Any] = read_json(path)
-        _ = tree["study"]["arms"], tree["study"]["seeds"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"Expected what a study declared in {path}, found {error!r}. Restore the file.") from error
+        found = "" if _is_declaration(tree) else "a tree of another form"
+    except (OSError, ValueError) as error:
+        found = str(error)
+    if found:
+        raise ValueError(f"Expected what a study declared in {path}, found {found}. Restore the file.")
     return tree
 
 
@@ -170,6 +182,33 @@ def _completed(declared: Mapping[str, Any]) -> Mapping[str, Any]:
         return declared
 
 
+def _is_declaration(tree: Any) -> bool:
+    """Whether all is there that a start looks at before the study itself is read."""
+    study = tree.get("study") if isinstance(tree, dict) else None
+    if not isinstance(study, dict) or not all(
+        isinstance(tree.get(name, []), list) for name in ("remeasured", "starts")
+    ):
+        return False
+    arms, seeds = study.get("arms"), study.get("seeds")
+    return (
+        isinstance(seeds, list)
+        and all(type(seed) is int for seed in seeds)
+        and isinstance(arms, list)
+        and all(isinstance(arm, dict) and isinstance(arm.get("name"), str) for arm in arms)
+        and all(isinstance(arm.get("job"), dict) for arm in arms)
+    )
+
+
+def _are_states(states: Any) -> bool:
+    return isinstance(states, dict) and all(
+        isinstance(known, dict)
+        and isinstance(known.get("state"), str)
+        and type(known.get("seconds")) in (int, float)
+        and math.isfinite(known["seconds"])
+        for known in states.values()
+    )
+
+
 def _reading(declared: Mapping[str, Any]) -> dict[str, Any]:
     """What a declaration reads out of its runs, and that is not a matter of words, seeds or arms."""
     kept = ("measures", "separations", "leads", "hunts")
@@ -179,10 +218,11 @@ def _reading(declared: Mapping[str, Any]) -> dict[str, Any]:
 def _without_alarms(job: Mapping[str, Any]) -> dict[str, Any]:
     """A job without the thresholds of its alarms, where alarms only warn: then they change no other number."""
     config = job.get("config")
-    if not isinstance(config, dict) or config.get("on_collapse") != "warn":
+    diagnostics = config.get("diagnostics") if isinstance(config, dict) else None
+    if not isinstance(config, dict) or config.get("on_collapse") != "warn" or not isinstance(diagnostics, dict):
         return dict(job)
-    diagnostics = {name: value for name, value in config.get("diagnostics", {}).items() if name != "alarms"}
-    return {**job, "config": {**config, "diagnostics": diagnostics}}
+    others = {name: value for name, value in diagnostics.items() if name != "alarms"}
+    return {**job, "config": {**config, "diagnostics": others}}
 
 
 def _changes(before: Any, now: Any) -> list[str]:

@@ -26,6 +26,7 @@ from heedful.envs.math.files import open_problems, read_row
 from heedful.envs.math.hub_datasets import load_rows
 from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Ending, Step
+from patience import PATIENCE
 
 METAMATH = {
     "query": "Ann has 16 eggs and eats 3. How many are left?",
@@ -239,7 +240,7 @@ def test_a_hub_that_cannot_be_reached_ends_in_a_sentence_within_seconds(
     began = time.monotonic()
     with pytest.raises(ValueError, match=r"'somebody/nothing'.*could not be reached.*--env\.path FILE"):
         MathProblems(path="somebody/nothing").task(0)
-    assert time.monotonic() - began < 300
+    assert time.monotonic() - began < PATIENCE
     assert not datasets.config.HF_HUB_OFFLINE
     assert not hub.HF_HUB_OFFLINE
 
@@ -254,7 +255,7 @@ def test_a_hub_that_never_answers_is_given_up_on(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(hub, "ENDPOINT", f"http://127.0.0.1:{mute.getsockname()[1]}")
         began = time.monotonic()
         assert not hub_datasets.hub_answers()
-        assert time.monotonic() - began < 300
+        assert time.monotonic() - began < PATIENCE
 
 
 def test_a_library_that_is_missing_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
