@@ -54,7 +54,7 @@ HOSTILE: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
 
 
 REASONS = {
-    "a picture of 10^12 pixels": "its processor names a size of",
+    "a picture of 10^12 pixels": "1000000}, expected at most 4,096",
     "a side below 0": "its processor names a size of",
     "a side of 10^400": "its processor names a size of",
     "tiles of one pixel": "its processor cuts a picture into more than 1,024 parts of 1 pixels",
