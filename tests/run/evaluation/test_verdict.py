@@ -149,11 +149,17 @@ def test_a_greedy_loss_is_said_to_be_the_price(folder: Folder) -> None:
 @pytest.mark.parametrize("after", [5, 1])
 def test_without_a_clear_gain_there_is_nothing_to_explain(folder: Folder, after: int) -> None:
     folder.evaluated(0, sampled=4, greedy=10)
-    folder.evaluated(6, sampled=after, greedy=19)
+    folder.evaluated(6, sampled=after, greedy=11)
     sentences = folder.conclude().sentences
     assert sentences[0].endswith(" - not distinguishable from none.")
     assert sentences[2] == "No gain to explain: the sampled success did not clearly rise."
     assert sentences[3].endswith("the trained policy is not clearly above both.")
+
+
+def test_a_gain_of_the_greedy_policy_alone_is_not_called_none(folder: Folder) -> None:
+    folder.evaluated(0, sampled=4, greedy=10)
+    folder.evaluated(6, sampled=5, greedy=19)
+    assert folder.conclude().sentences[2].startswith("The greedy policy gained, the sampled policy did not clearly:")
 
 
 def test_a_missing_evaluation_is_called_unknown(folder: Folder) -> None:

@@ -151,6 +151,11 @@ def _sharpening(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[s
         return []
     low = greedy.low if greedy.low is not None else float(greedy.value)
     high = greedy.high if greedy.high is not None else float(greedy.value)
+    if sampled.low <= 0 and low > 0:
+        return [
+            "The greedy policy gained, the sampled policy did not clearly: what it prefers is right on more tasks. "
+            "That is not sharpening."
+        ]
     if sampled.low <= 0:
         return ["No gain to explain: the sampled success did not clearly rise."]
     if low > 0:
