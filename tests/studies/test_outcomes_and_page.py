@@ -133,7 +133,7 @@ def test_the_verdict_says_what_is_clear_and_what_is_not(written: WrittenRuns) ->
     ]
     fewer = read_outcomes(study(), [run for run in written.folder.runs(study()) if run.seed < 2])
     assert verdict(study(), fewer, 6) == [
-        "Unfinished: 4 of 6 runs are over; what follows is of those.",
+        "Unfinished: 4 of 6 runs are over. What follows is of those, without the arms of which none is over.",
         "final success, new against old: not distinguishable from no difference. Difference +0.250 "
         "[−0.385 to +0.885] over 2 seeds, exact sign-flip p = 0.5.",
     ]

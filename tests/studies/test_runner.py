@@ -120,6 +120,18 @@ def test_a_failed_run_stops_no_other_is_named_and_is_tried_again(
     assert (begun("b/s0"), begun("a/s0")) == (2, 1)
 
 
+def test_arms_of_which_no_run_is_over_are_not_in_the_tables(
+    behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behaviours |= {"b/s0": "fails", "b/s1": "fails"}
+    assert run_study(request(), console) == 1
+    assert "What follows is of those, without the arms of which none is over." in capsys.readouterr().out
+    assert "| measure | a |" in Path("out/results.md").read_text()
+    behaviours.clear()
+    assert run_study(request(), console) == 0
+    assert "| measure | a | b |" in Path("out/results.md").read_text()
+
+
 def test_a_run_that_its_alarm_stopped_is_over(behaviours: dict[str, str], console: Console) -> None:
     behaviours["a/s0"] = "alarms"
     assert run_study(request(), console) == 0

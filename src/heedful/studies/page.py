@@ -55,7 +55,10 @@ def verdict(study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
     """What the study shows, in sentences, and what it cannot show."""
     sentences = []
     if len(outcomes.runs) < runs_in_all:
-        sentences.append(f"Unfinished: {len(outcomes.runs)} of {runs_in_all} runs are over; what follows is of those.")
+        sentences.append(
+            f"Unfinished: {len(outcomes.runs)} of {runs_in_all} runs are over. What follows is of those, without the "
+            "arms of which none is over."
+        )
     for outcome in outcomes.measures if study.flat else ():
         sentences += _gained(outcome)
     for pair in outcomes.measures[0].pairs if outcomes.measures else ():

@@ -254,13 +254,15 @@ def _conclude(session: _Session) -> None:
     if not over:
         session.console.print("No run is over: there is nothing to read yet.")
         return
-    outcomes = read_outcomes(session.study, over)
-    if session.study.flat:
-        _print_table(run_rows(session.study, outcomes), session.console)
-    for sentence in write_results(session.folder, session.study, outcomes, len(session.runs)):
+    begun = {run.arm for run in over}
+    study = narrowed(session.study, tuple(arm.name for arm in session.study.arms if arm.name in begun))
+    outcomes = read_outcomes(study, over)
+    if study.flat:
+        _print_table(run_rows(study, outcomes), session.console)
+    for sentence in write_results(session.folder, study, outcomes, len(session.runs)):
         session.console.print(f"  - {sentence}", markup=False, soft_wrap=True)
     session.console.print(f"Table: {session.folder.table}\nPage:  {session.folder.page}", soft_wrap=True)
-    if session.study.flat:
+    if study.flat:
         for run in over:
             session.console.print(f"Report of seed {run.seed}: {run.folder.report}", soft_wrap=True)
 
