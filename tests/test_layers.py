@@ -88,6 +88,7 @@ NEEDS_TORCH = {
     "seedlings.grow",
     "seedlings.tokenizer",
     "seedlings.warm_start",
+    "studies.ranking.playing",
     "studies.sampling",
     "training.batch",
     "training.correction",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks.truth import actions, episodes, gradients, luck, studies, thoughts
+from benchmarks.truth import actions, episodes, gradients, luck, studies, thoughts, trends
 from benchmarks.truth.channels import HEAD
 from benchmarks.truth.simulation import Case, Estimator
 
 CASES: dict[str, Case] = {
-    case.name: case for module in (episodes, luck, studies, thoughts, actions, gradients) for case in module.CASES
+    case.name: case
+    for module in (episodes, luck, studies, thoughts, actions, gradients, trends)
+    for case in module.CASES
 }
 
 _BY_DESIGN = "exact, from the distribution of the tasks"
@@ -188,6 +190,12 @@ ESTIMATORS = (
     _gradients("`sorted_variance`, buckets", "sorted_variance", "sorted_variance", _BUCKETS[1:]),
     _gradients("`<part>_group_norm`, buckets", "", "task_group_norm", _BUCKETS[1:]),
     _gradients("`<part>_signal2`, buckets", "", "task_signal2", _BUCKETS[1:]),
+    _row(
+        "`<part>_trend`, `task_undivided_trend_over_<regulariser>`",
+        "gradient/<bucket>/<part>_trend gradient/<bucket>/task_undivided_trend_over_<regulariser>",
+        _of("gradient/all", "task_undivided_trend kl_trend task_undivided_trend_over_kl"),
+        "exact, from the kinds of groups",
+    ),
     _row("studies: mean over seeds", "", "mean_over_seeds", "mean of the population of runs"),
     _row("studies: difference of two arms, paired by seed", "", "difference", "0: both arms are alike"),
     _row("studies: gain over tasks", "", "gain_over_tasks", "the mean gain of the tasks"),
@@ -219,6 +227,11 @@ NO_INTERVAL: dict[str, str] = {
         + _of("filter", "kept_ratio kept_groups mass_kept kept_without_signal dropped/<reason> empty draws")
         + " "
         + _of("filter", "collected_groups starved_tasks longest_skip readmitted")
+    ),
+    "a fact about the pool's own episodes; a study gives its interval over seeds, which have pools of their own": (
+        _of("ranking", "reward_variance mean constant half_spearman group_spearman same_part")
+        + " "
+        + _of("ranking", "part_<k>/reward_variance part_<k>/mean part_<k>/hard")
     ),
     "a fact about the step's own update, or its cost": (
         "sampler/probe_error "

@@ -19,7 +19,7 @@ from heedful.report.tables import key_figures
 from heedful.storage import RunFolder, read_gradients, read_metrics
 from heedful.studies import STUDIES
 from heedful.studies.declaration import settings
-from heedful.studies.jobs import SamplingJob
+from heedful.studies.jobs import RankingJob, SamplingJob
 from heedful.studies.study_folder import StudyFolder
 from heedful.types import Metric, Verdict
 from pictured_runs import Policy, groups
@@ -94,8 +94,10 @@ def by_an_evaluation(run: Path) -> set[str]:
 def by_a_study(run: Path) -> set[str]:
     job = SamplingJob(settings("echo", "--seedling.steps 30 --groups 4 --group-size 4"), batches=1, forced=2)
     folder = StudyFolder(Path("study")).run("sampled", 0).folder
-    assert cli.run(job.command(folder, 0)) == 0
-    return of_a_folder(folder.path)
+    ranking = RankingJob(settings("echo", "--seedling.steps 30 --groups 4 --group-size 4"), tasks=8, passes=2)
+    ranked = StudyFolder(Path("study")).run("ranking", 0).folder
+    assert cli.run(job.command(folder, 0)) == cli.run(ranking.command(ranked, 0)) == 0
+    return of_a_folder(folder.path) | of_a_folder(ranked.path)
 
 
 def by_a_run_and_an_evaluation_over_a_server(run: Path) -> set[str]:

@@ -73,7 +73,7 @@ def test_a_file_takes_presets_partial_configurations_and_flags(tmp_path: Path) -
         ({"seeds": []}, "expected seeds, found none"),
         ({"seeds": [1, 1]}, "expected distinct seeds, found 1, 1"),
         ({"arms": [{"name": "a/b"}]}, "found 'a/b'"),
-        ({"pairs": [{"arm": "bonus", "control": "nothing"}]}, "nothing is compared, but no arm has that name"),
+        ({"pairs": [{"arm": "bonus", "control": "nothing"}]}, "nothing is compared or read, but no arm has that name"),
         ({"colour": 1}, "colour: unknown setting"),
         ({"measures": [{"title": "t", "metric": "m", "when": "first_at_least"}]}, "`level` belongs to first_at_least"),
         ({"measures": [{"title": "t", "metric": "m", "when": "at_the_end"}]}, "measures"),

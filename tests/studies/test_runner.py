@@ -18,7 +18,7 @@ from heedful import cli
 from heedful.storage import RunFolder, read_metrics
 from heedful.studies import processes
 from heedful.studies.declaration import Arm, Measure, Pair, Study, settings, train
-from heedful.studies.jobs import SamplingJob
+from heedful.studies.jobs import PartJob, SamplingJob
 from heedful.studies.processes import Child
 from heedful.studies.runner import Request, estimate, run_study
 from heedful.studies.study_folder import StudyFolder
@@ -271,3 +271,35 @@ def test_killed_runs_go_on_to_the_same_results(started: list[Child], console: Co
     assert forced == [4] * 6
     assert list(Path("whole/trained/s1/rollouts").glob("step_??????.parquet")) == []
     assert len(list(Path("whole/trained/s1/rollouts").glob("*_val_*"))) == 4
+
+
+def reading(processes: int) -> Request:
+    """Two runs that read a third one's folder, which is declared after them."""
+    job = train("echo", "--model some/model --device cpu")
+    reader = PartJob(job.config, after="read")
+    arms = (Arm("a", reader), Arm("b", reader), Arm("read", job))
+    return Request(Study("order", "What?", arms, (0,), minutes=1.0), Path("out"), processes=processes)
+
+
+def test_a_run_begins_when_the_run_that_it_reads_is_over(
+    behaviours: dict[str, str], console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = []
+
+    def command(job: PartJob, folder: RunFolder, seed: int) -> list[str]:
+        over.append(Path("out/read/s0/verdict.json").exists())
+        return ["train", str(folder.path)]
+
+    monkeypatch.setattr(PartJob, "command", command)
+    assert run_study(reading(processes=3), console) == 0
+    assert over == [True, True]
+    assert [begun(f"{arm}/s0") for arm in ("a", "b", "read")] == [1, 1, 1]
+
+
+def test_runs_whose_source_failed_are_named_and_not_begun(
+    behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behaviours["read/s0"] = "fails"
+    assert run_study(reading(processes=1), console) == 1
+    assert [begun(f"{arm}/s0") for arm in ("a", "b", "read")] == [0, 0, 1]
+    assert "not begun, since the run that it reads is not over: a/s0, b/s0" in capsys.readouterr().out

@@ -1,7 +1,7 @@
 """The command line: `heedful train | eval | play | audit | study | gradients | envs | check-env | serve-env | report`.
 
-`heedful grow` gives a loaded model its warm start. `index` and `serve-search` prepare searches. `doctor` shows what is
-installed.
+`heedful grow` gives a loaded model its warm start, and `correlate` reads the runs of several studies. `index` and
+`serve-search` prepare searches. `doctor` shows what is installed.
 
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
@@ -31,6 +31,7 @@ COMMANDS = {
     "play": ("heedful.cli.play", "play one episode yourself, or watch a model, the solver or a random policy"),
     "audit": ("heedful.cli.audit", "measure logged rollouts: ours, TRL's, verl's, verifiers' or RAGEN's"),
     "study": ("heedful.cli.study", "run a declared study: arms x seeds, tables with intervals, a page"),
+    "correlate": ("heedful.cli.correlate", "what goes with success, over the finished runs of several studies"),
     "gradients": ("heedful.cli.gradients", "signal and noise of a run's gradient, by reward variance"),
     "serve-env": ("heedful.cli.serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
     "index": ("heedful.cli.index", "build an index of passages, for the environment search_qa"),

@@ -156,9 +156,9 @@ def _play(
     from heedful.seeds import derive
 
     env, algorithm, limit = config.env, config.algorithm, config.sampling.tokens_per_turn
-    pool = TaskStream(env, "train", derive(config.seed, "tasks"), config.tasks)
+    pool = TaskStream(env, "train", derive(config.seed, "tasks"), config.pool)
     drawn = TaskStream(env, "train", derive(config.seed, "gradients", "tasks", settings.seed))
-    tasks = (drawn if config.tasks is None else pool).next(settings.groups)
+    tasks = (drawn if config.pool is None else pool).next(settings.groups)
     size = max(1, settings.at_once // settings.group_size)
     groups: list[Group] = []
     with (

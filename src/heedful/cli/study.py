@@ -48,7 +48,7 @@ class StudyWords:
     print: bool = False
     """Print the declaration as JSON, with every setting of every arm."""
     job: Annotated[Path | None, Shown("FILE")] = None
-    """Run one sampling job. A study starts its runs in this way."""
+    """Run one job that does not train. A study starts its runs in this way."""
     seed: Annotated[int | None, Shown("N")] = None
     """The seed of --job."""
 
@@ -97,7 +97,7 @@ def main(argv: list[str]) -> int:
 def _job(words: StudyWords, others: list[str]) -> int:
     """Run one seed of a job that has no command of its own. The runner of a study starts it in this way."""
     from heedful.storage import RunFolder
-    from heedful.studies.jobs import SamplingJob, job_from_json
+    from heedful.studies.jobs import OwnRun, job_from_json
 
     path = words.job
     if path is None or words.out is None or words.seed is None or sorted(others) != ["--out", "--seed"]:
@@ -106,8 +106,8 @@ def _job(words: StudyWords, others: list[str]) -> int:
         job = job_from_json(read_json(path))
     except OSError as error:
         raise ValueError(f"Expected a job in {path}, which cannot be read: {error.strerror}.") from error
-    if not isinstance(job, SamplingJob):
-        raise ValueError(f"Expected a sampling job in {path}; a training job is begun with heedful train.")
+    if not isinstance(job, OwnRun):
+        raise ValueError(f"Expected a job without a command of its own in {path}; training begins with heedful train.")
     return job.run(RunFolder(words.out), words.seed)
 
 
@@ -145,8 +145,13 @@ def _about(request: Request) -> str:
 
 
 def _kind(job: object) -> str:
-    from heedful.studies.jobs import SamplingJob, TrainingJob
+    from heedful.studies.jobs import PartJob, RankingJob, SamplingJob, TrainingJob
 
+    if isinstance(job, PartJob):
+        part = "a random part" if job.part is None else f"part {job.part}"
+        return f"trains {job.config.env.name} for {job.steps} steps on {part} of the tasks that {job.after} ranks"
+    if isinstance(job, RankingJob):
+        return f"ranks {job.tasks} tasks by {job.passes} x {job.config.group_size} episodes of the policy at the start"
     if isinstance(job, TrainingJob):
         return f"trains {job.config.env.name} for {job.steps} steps"
     if isinstance(job, SamplingJob):

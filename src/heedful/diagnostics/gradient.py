@@ -21,6 +21,7 @@ from heedful.diagnostics.gradient_scope import (
     ratio,
     whole_scope,
 )
+from heedful.diagnostics.gradient_trend import trend_metrics
 from heedful.statistics.intervals import effective_clusters, jackknife_interval, ratio_interval
 from heedful.types import Metric
 
@@ -39,7 +40,7 @@ _SILENT = "the gradient is zero in every group"
 def gradient_metrics(
     measured: GradientNoise, buckets: int, coefficients: Mapping[str, float] | None = None
 ) -> list[Metric]:
-    """Every `gradient/<b>/...` of all groups together and of each bucket of reward variance.
+    """Every `gradient/<b>/...` of all groups together and of each bucket of reward variance, and the trends.
 
     `coefficients` of the loss: a part with one above 0 also has its `<part>_weighted_norm`. Everything else of `kl` and
     `entropy` is of a coefficient of 1.
@@ -56,7 +57,7 @@ def gradient_metrics(
         # A half is sorted by the other one.
         sorted_by = [halves[1].variance_P, halves[0].variance_P]
         metrics += _scope_metrics(f"gradient/bucket_{bucket}", scope, sorted_by)
-    return metrics + _weighted(metrics, coefficients or {})
+    return [*metrics, *_weighted(metrics, coefficients or {}), *trend_metrics(measured, PARTS)]
 
 
 def _weighted(metrics: Sequence[Metric], coefficients: Mapping[str, float]) -> list[Metric]:

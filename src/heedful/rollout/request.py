@@ -27,10 +27,13 @@ class Request:
     max_turns: int
     context: Context = FULL_HISTORY
     """How much of an episode the policy reads."""
+    first_member: int = 0
+    """Number of the first member. An environment's noise depends on the task and on this number."""
 
     def seats(self) -> Iterator[tuple[Episode, Task, int]]:
         """An episode, its task and its member number for each player, in order. Episodes are made on demand."""
-        return ((made(self.make_episode), task, member) for task in self.tasks for member in range(self.group_size))
+        members = range(self.first_member, self.first_member + self.group_size)
+        return ((made(self.make_episode), task, member) for task in self.tasks for member in members)
 
     def player(self, seat: tuple[Episode, Task, int]) -> Player:
         """The player of one seat. Its episode starts here."""

@@ -108,6 +108,8 @@ class TrainConfig:
     """Episodes per task."""
     tasks: int | None = None
     """Draw tasks from a fixed pool of this size. none = fresh tasks at every step."""
+    task_seeds: tuple[int, ...] = ()
+    """Draw tasks from the pool of the tasks of these seeds, all of the training split."""
     coverage: Coverage = field(default_factory=Coverage)
     context: Context = field(default_factory=Context)
     collect: Annotated[Collector, Choice(COLLECTORS)] = field(default_factory=LockStep)
@@ -165,11 +167,11 @@ class TrainConfig:
         unknown = [name for name in self.trackers if name not in TRACKERS]
         if unknown:
             raise ValueError(f"trackers are among {', '.join(TRACKERS)}, found {', '.join(unknown)}")
-        if self.tasks is not None and self.tasks < self.groups:
-            raise ValueError(
-                f"tasks (the pool) must hold at least the {self.groups} groups of one step, found {self.tasks}"
-            )
-
+        if self.tasks is not None and self.task_seeds:
+            raise ValueError("tasks draws a pool and task_seeds lists one: give one of them")
+        size = len(self.task_seeds) or self.tasks
+        if size is not None and size < self.groups:
+            raise ValueError(f"tasks (the pool) must hold at least the {self.groups} groups of one step, found {size}")
         if self.warm_start.steps and self.model == "seedling":
             raise ValueError(
                 "warm_start.steps is for a loaded model; a seedling learns from demonstrations by --seedling.steps"
@@ -203,7 +205,7 @@ class TrainConfig:
 
     def _refuse_choices_without_choice(self) -> None:
         """Raise a sentence for a guard without tasks to remember, and for a search for groups that cannot vary."""
-        if self.coverage.rate > 0 and self.tasks is None:
+        if self.coverage.rate > 0 and self.pool is None:
             raise ValueError(
                 "coverage.rate re-admits tasks that were passed over at earlier visits, but every step draws fresh "
                 "tasks; give a pool with --tasks N, or leave the rate at 0"
@@ -230,6 +232,11 @@ class TrainConfig:
                 f"group_size 1 needs a filter that keeps groups of one, but {type(self.filter).__name__} drops them, "
                 "since they have no spread; choose the filter keep_all, or a group_size of at least 2"
             )
+
+    @property
+    def pool(self) -> int | tuple[int, ...] | None:
+        """The pool of tasks: its size, or its seeds. `None`: fresh tasks at every step."""
+        return self.task_seeds or self.tasks
 
     @property
     def learning(self) -> Algorithm:

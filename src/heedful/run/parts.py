@@ -139,10 +139,10 @@ def assemble(
         model=model,
         tokenizer=tokenizer,
         renderer=renderer,
-        tasks=TaskStream(env, "train", derive(config.seed, "tasks"), config.tasks),
+        tasks=TaskStream(env, "train", derive(config.seed, "tasks"), config.pool),
         learner=learner,
         diagnostician=load_diagnostician(config, model, renderer, world),
-        selection=Selection(config.filter, config.coverage, None if config.tasks is None else TaskMemory()),
+        selection=Selection(config.filter, config.coverage, None if config.pool is None else TaskMemory()),
         gradient_meter=load_gradient_meter(config, learner, reference),
         adapters=adapters,
     )

@@ -42,6 +42,11 @@ class Arm:
         if not FOLDER_NAME.fullmatch(self.name):
             raise ValueError(f"an arm's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
 
+    @property
+    def after(self) -> str | None:
+        """The arm whose run of the same seed this arm's job reads."""
+        return getattr(self.job, "after", None)
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -190,13 +195,14 @@ class Study:
         unknown = [name for name in self._arms_named() if name not in names]
         if unknown:
             raise ValueError(
-                f"study {self.name}: {', '.join(dict.fromkeys(unknown))} is compared, but no arm has that name; "
-                f"the arms are {', '.join(names)}"
+                f"study {self.name}: {', '.join(dict.fromkeys(unknown))} is compared or read, but no arm has that "
+                f"name; the arms are {', '.join(names)}"
             )
 
     def _arms_named(self) -> list[str]:
-        """Every arm that a pair or an analysis refers to."""
+        """Every arm that a pair, an analysis or another arm refers to."""
         named = [name for pair in self.pairs for name in (pair.arm, pair.control)]
+        named += [arm.after for arm in self.arms if arm.after is not None]
         named += [name for each in self.separations for name in (*each.collapsed, *each.healthy)]
         return named + [name for each in self.leads for name in (*each.induced, *each.healthy)]
 
@@ -224,7 +230,9 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
     if unknown:
         known = ", ".join(arm.name for arm in study.arms)
         raise ValueError(f"Expected --arms among {known}, or patterns of them, found {', '.join(unknown)}.")
-    kept = tuple(arm for arm in study.arms if not arms or any(fnmatchcase(arm.name, wanted) for wanted in arms))
+    asked = {arm.name for arm in study.arms if not arms or any(fnmatchcase(arm.name, wanted) for wanted in arms)}
+    asked |= {arm.after for arm in study.arms if arm.name in asked and arm.after is not None}
+    kept = tuple(arm for arm in study.arms if arm.name in asked)
     minutes = study.minutes
     if steps is not None:
         declared = sum(arm.job.steps for arm in kept)

@@ -1,4 +1,4 @@
-"""What an arm of a study does for each seed: train, or sample from a fixed policy.
+"""What an arm of a study does for each seed: train, sample from a fixed policy, or rank the tasks of a pool.
 
 Promise: a job can be started again at any moment. `command` says how it is started or resumed, and `done` reads from
 the files alone whether anything is left to do.
@@ -11,15 +11,21 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from heedful.configuration import Choice, from_json, refuse_below, to_json, trust_flags
+from heedful.envs.common.tasks import check_same_start
 from heedful.run.config import TrainConfig
+from heedful.seeds import stream
 from heedful.storage import RunFolder, write_whole
+from heedful.types import Task
 
 
 class Job(Protocol):
-    """The seam: what the runner needs to know of a job. Jobs are frozen dataclasses, written and read as JSON."""
+    """The seam: what the runner needs to know of a job. Jobs are frozen dataclasses, written and read as JSON.
+
+    A job with a text `after` reads the run of the same seed of the arm of that name, and begins when it is over.
+    """
 
     @property
     def steps(self) -> int:
@@ -43,6 +49,15 @@ class Job(Protocol):
 
     def done(self, folder: RunFolder) -> bool:
         """Nothing is left to do in this folder."""
+        ...
+
+
+@runtime_checkable
+class OwnRun(Protocol):
+    """A job without a command of its own: `heedful study --job` calls it."""
+
+    def run(self, folder: RunFolder, seed: int) -> int:
+        """Do what is left in `folder`; the exit code: 0, or 128 and the signal that interrupted it."""
         ...
 
 
@@ -114,20 +129,87 @@ class SamplingJob:
         return replace(config, diagnostics=replace(config.diagnostics, full_every=1))
 
     def command(self, folder: RunFolder, seed: int) -> list[str]:
-        write_whole(config_beside(folder), json.dumps(job_to_json(self), indent=2) + "\n")
-        return ["study", "--job", str(config_beside(folder)), "--out", str(folder.path), "--seed", str(seed)]
+        return _own_command(self, folder, seed)
 
     def done(self, folder: RunFolder) -> bool:
         return folder.report.exists()
 
     def run(self, folder: RunFolder, seed: int) -> int:
-        """Sample what is missing in `folder`; the exit code: 0, or 128 and the signal between two batches."""
         from heedful.studies.sampling import sample_batches
 
         return sample_batches(self.seeded(seed), self.batches, self.forced, folder)
 
 
-JOBS: Mapping[str, Any] = {"train": TrainingJob, "sample": SamplingJob}
+@dataclass(frozen=True, slots=True)
+class RankingJob:
+    """Play a pool of training tasks with the untrained policy and rank them by the variance of what they earn.
+
+    Pass number p is step p of the measurements, and `ranking.json` in the run folder holds the tasks. Each seed has a
+    pool of its own. Its episodes are not those of any training.
+    """
+
+    config: TrainConfig = field(default_factory=TrainConfig)
+    """`group_size` episodes per task and pass, and what the filter looks at; updates and evaluations are not used."""
+    tasks: int = 512
+    """Tasks of the pool."""
+    passes: int = 8
+    """How often the pool is played."""
+    parts: int = 4
+    """Parts of equal size that the ranking cuts the pool into."""
+    own_seedling: bool = False
+    """Each seed grows a seedling of its own; else all share one."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, passes=1, parts=2)
+        if self.tasks < self.parts:
+            raise ValueError(f"tasks must be at least the number of parts, {self.parts}, found {self.tasks}")
+        if self.config.group_size < 2:
+            raise ValueError(f"a group of {self.config.group_size} has no variance: group_size must be at least 2")
+
+    @property
+    def steps(self) -> int:
+        return self.passes
+
+    def with_steps(self, steps: int) -> RankingJob:
+        """A quick look plays fewer passes, and never more."""
+        return replace(self, passes=min(steps, self.passes))
+
+    def seeded(self, seed: int) -> TrainConfig:
+        return _seeded(self.config, seed, self.own_seedling)
+
+    def command(self, folder: RunFolder, seed: int) -> list[str]:
+        return _own_command(self, folder, seed)
+
+    def done(self, folder: RunFolder) -> bool:
+        return folder.report.exists()
+
+    def run(self, folder: RunFolder, seed: int) -> int:
+        from heedful.studies.ranking.playing import rank_tasks
+
+        return rank_tasks(self.seeded(seed), self.tasks, self.passes, self.parts, folder)
+
+
+@dataclass(frozen=True, slots=True)
+class PartJob(TrainingJob):
+    """Training on one part of a pool that another arm has ranked, for the same seed."""
+
+    after: str = "ranking"
+    """The arm that ranks the tasks."""
+    part: int | None = None
+    """1 = the part with the smallest variances. none = as many tasks as a part has, drawn at random from the pool."""
+
+    def command(self, folder: RunFolder, seed: int) -> list[str]:
+        from heedful.studies.ranking.estimate import RANKING, read_ranking, tasks_of_part
+
+        ranked = read_ranking(folder.path.parent.parent / self.after / folder.path.name / RANKING)
+        chosen = tasks_of_part(ranked, self.part, stream(seed, "part"))
+        for task in chosen:  # an arm with other knobs would train on other tasks under the same seeds
+            check_same_start(Task(task.id, task.seed, "train"), self.config.env.task(task.seed))
+        config = replace(self.config, task_seeds=tuple(task.seed for task in chosen))
+        return TrainingJob(config, self.own_seedling).command(folder, seed)
+
+
+JOBS: Mapping[str, Any] = {"train": TrainingJob, "sample": SamplingJob, "rank": RankingJob, "part": PartJob}
 """The jobs a study file can name; another one as `module:Class`."""
 
 
@@ -157,6 +239,12 @@ def job_trust(job: Job) -> list[str]:
 def config_beside(folder: RunFolder) -> Path:
     """Where a run's configuration is written before the run begins: `s0.json` beside `s0`."""
     return folder.path.with_name(f"{folder.path.name}.json")
+
+
+def _own_command(job: Job, folder: RunFolder, seed: int) -> list[str]:
+    """The command of a job that is an `OwnRun`. Writes the job next to the folder."""
+    write_whole(config_beside(folder), json.dumps(job_to_json(job), indent=2) + "\n")
+    return ["study", "--job", str(config_beside(folder)), "--out", str(folder.path), "--seed", str(seed)]
 
 
 def _seeded(config: TrainConfig, seed: int, own_seedling: bool) -> TrainConfig:

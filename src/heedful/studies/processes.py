@@ -47,6 +47,8 @@ class Child:
     """Makes the arguments of the `heedful` command when the run is started."""
     keep_open: tuple[int, ...] = ()
     """File descriptors that the process inherits."""
+    ready: Callable[[], bool] = lambda: True
+    """Whether the run may begin: what it reads is there."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     began: float = 0.0
     seconds: float = 0.0
@@ -101,13 +103,14 @@ def heedful_command(arguments: Sequence[str]) -> list[str]:
 def run_children(children: Sequence[Child], at_once: int, show: Callable[[Mapping[str, str]], None]) -> int:
     """Run all children, `at_once` at a time; the signal that interrupted them, or 0.
 
+    Children that are never ready are never begun.
     `show` is called with the state of every child, by label, about every `POLL_SECONDS`.
     """
     try:
         with _passing_on_signals(children) as asked:
             while True:
                 states = {child.label: child.state for child in children}
-                waiting = [child for child in children if child.state == "waiting"]
+                waiting = [child for child in children if states[child.label] == "waiting" and child.ready()]
                 running = list(states.values()).count("running")
                 show(states)
                 if not running and (asked or not waiting):

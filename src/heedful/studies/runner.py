@@ -98,7 +98,7 @@ def run_study(request: Request, console: Console) -> int:
             soft_wrap=True,
         )
         _grow_shared(selected, pending, console)
-        children = [_child(selected, run, lock, request.take_over) for run in pending]
+        children = [_child(session, run, lock, request.take_over) for run in pending]
         interrupted = _watch(session, children, workers) if children else 0
         failed = [child for child in children if child.state == "failed"]
         for child in failed:
@@ -134,10 +134,17 @@ def _workers(study: Study) -> int:
     return min(at_once(config.device, config.threads) for config in configs)
 
 
-def _child(study: Study, run: StudyRun, lock: int, take_over: bool) -> Child:
-    job = study.arm(run.arm).job
-    taken = ["--take-over"] if take_over and isinstance(job, TrainingJob) else []
-    return Child(run.label, run.log, lambda: [*job.command(run.folder, run.seed), *job_trust(job), *taken], (lock,))
+def _child(session: _Session, run: StudyRun, lock: int, take_over: bool) -> Child:
+    arm = session.study.arm(run.arm)
+    job, taken = arm.job, ["--take-over"] if take_over and isinstance(arm.job, TrainingJob) else []
+    read = None if arm.after is None else session.folder.run(arm.after, run.seed)
+    return Child(
+        run.label,
+        run.log,
+        lambda: [*job.command(run.folder, run.seed), *job_trust(job), *taken],
+        (lock,),
+        lambda: read is None or session.is_over(read),
+    )
 
 
 def _watch(session: _Session, children: Sequence[Child], workers: int) -> int:
@@ -210,10 +217,19 @@ def _end(session: _Session, failed: Sequence[Child], interrupted: int) -> int:
         again = resume if flat else f"the same command, which finds {path}"
         console.print(f"interrupted; go on with {again}", style="bold", soft_wrap=True)
     if failed:
+        _show_waiting(session)
         names = ", ".join(child.label for child in failed)
         console.print(f"{len(failed)} of {len(session.runs)} runs failed: {names}", style="red", soft_wrap=True)
     stopped = flat and _show_stopped(session)
     return 1 if failed else exit_code(interrupted) if interrupted else 3 if stopped else 0
+
+
+def _show_waiting(session: _Session) -> None:
+    """Name the runs that were never begun, because what they read failed."""
+    waiting = [label for label, known in session.known.items() if known["state"] == "waiting"]
+    if waiting:
+        names = ", ".join(waiting)
+        session.console.print(f"not begun, since the run that it reads is not over: {names}", soft_wrap=True)
 
 
 def _show_stopped(session: _Session) -> bool:

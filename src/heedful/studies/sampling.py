@@ -1,4 +1,4 @@
-"""The run of a sampling job: batch after batch from one fixed policy, each with its full diagnosis.
+"""The runs of jobs that do not train: batch after batch from one fixed policy.
 
 Promise: the tasks, the sampling noise and the diagnosis of batch b depend on (seed, b) alone. So batches are
 independent readings, and an interrupted run that goes on gives the readings of an uninterrupted one.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 
 from heedful.configuration import to_json
 from heedful.console import SafeConsole
@@ -27,12 +28,24 @@ from heedful.storage.trackers import JsonlTracker
 from heedful.studies.detector.forced_thoughts import forced_thought_success
 from heedful.types import Metric
 
+Batch = Callable[[Parts, OpenPolicySource, int], list[Metric]]
+"""Plays batch number b and returns its measurements."""
+
 
 def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFolder) -> int:
-    """Sample the batches that the folder lacks, then write its report; 0, or 128 and the signal between batches.
+    """Sample the batches that the folder lacks and take the full diagnosis of each, as `each_batch`.
 
     `forced`: tasks per batch for the direct test, 0 = none.
     """
+
+    def sample(parts: Parts, source: OpenPolicySource, batch: int) -> list[Metric]:
+        return _sample(config, parts, source, folder, batch) + _force(forced, config, parts, source, batch)
+
+    return each_batch(config, batches, folder, sample)
+
+
+def each_batch(config: TrainConfig, batches: int, folder: RunFolder, play: Batch) -> int:
+    """Play the batches that the folder lacks, then write its report; 0, or 128 and the signal between batches."""
     folder.path.mkdir(parents=True, exist_ok=True)
     write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
     if not folder.environment.exists():
@@ -52,8 +65,7 @@ def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFo
         ):
             for batch in range(first, batches):
                 parts.diagnostician.load_state(copy.deepcopy(blank))
-                metrics = _sample(config, parts, source, folder, batch)
-                tracker.write(batch, metrics + _force(forced, config, parts, source, batch))
+                tracker.write(batch, play(parts, source, batch))
                 console.print(f"batch {batch + 1}/{batches}")
                 if interrupt.asked:
                     return exit_code(interrupt.signal)
@@ -75,7 +87,7 @@ def _force(tasks: int, config: TrainConfig, parts: Parts, source: OpenPolicySour
     """Success under own, foreign and empty thoughts on tasks of their own."""
     if not tasks:
         return []
-    chosen = TaskStream(parts.env, "train", derive(config.seed, "forced tasks", batch), config.tasks).next(tasks)
+    chosen = TaskStream(parts.env, "train", derive(config.seed, "forced tasks", batch), config.pool).next(tasks)
     seed, sampling = derive(config.seed, "forced", batch), config.policy.sampling(config.sampling)
     return forced_thought_success(
         source, parts.renderer, sampling, parts.env, chosen, seed=seed, context=config.context
@@ -84,7 +96,7 @@ def _force(tasks: int, config: TrainConfig, parts: Parts, source: OpenPolicySour
 
 def _sample(config: TrainConfig, parts: Parts, source: OpenPolicySource, folder: RunFolder, batch: int) -> list[Metric]:
     env = parts.env
-    tasks = TaskStream(env, "train", derive(config.seed, "tasks", batch), config.tasks).next(config.groups)
+    tasks = TaskStream(env, "train", derive(config.seed, "tasks", batch), config.pool).next(config.groups)
     noise = derive(config.seed, "rollout", batch)
     policy = source.policy(parts.renderer, config.asked(config.sampling), noise)
     groups = config.collect(policy, Request(env.episode, tasks, config.group_size, env.turns, config.context))

@@ -49,6 +49,7 @@ TABLES: dict[str, tuple[Entry, ...]] = {
     "alarm": update.ALARMS,
     "signal": groups.SIGNAL,
     "filter": groups.FILTER,
+    "ranking": groups.RANKING,
     "entropy": behaviour.ENTROPY,
     "update": update.UPDATE,
     "cost": update.COST,

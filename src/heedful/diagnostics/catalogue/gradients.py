@@ -33,6 +33,15 @@ GRADIENT = read_entries(
     Covers: 74% for the divided gradient, with 16 groups of which few are constant
     Marked: clusters < 5
 
+    <part>_trend
+    Growth of a single group's gradient from the lowest variance of rewards to the highest, in units of its mean norm.
+    Slope over the rank by variance. Ranked on one half of the members and measured on the other, both ways. 0 = flat.
+    Missing: fewer than eight groups; all have one variance; no gradient
+
+    task_undivided_trend_over_<regulariser>
+    Trend of the undivided task gradient minus that of the regulariser.
+    Missing: one of the two trends is missing
+
     <regulariser>_weighted_norm
     Norm of this part of the gradient times the run's own coefficient. Written where the coefficient is above 0.
 

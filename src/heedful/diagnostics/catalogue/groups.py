@@ -106,3 +106,44 @@ FILTER = read_entries(
     """,
     prefix="filter/",
 )
+
+RANKING = read_entries(
+    """
+    reward_variance
+    Variance of the filtered value of a task over all its episodes, mean over tasks. Sample statistic.
+
+    mean
+    Filtered value, mean over tasks.
+
+    constant | share
+    Tasks whose episodes all earn the same.
+
+    half_spearman
+    Agreement of two rankings of the same tasks by variance, each from one half of the passes. Spearman's correlation.
+    Missing: a single pass; all tasks have one variance
+
+    group_spearman
+    Agreement of the ranking by a single group with the ranking by all other passes. Spearman's correlation, mean over
+    the passes. It is what a filter has that ranks tasks by the groups of one step.
+    Missing: a single pass; all tasks have one variance
+
+    same_part | share
+    Tasks that both halves put into the same part. With four parts chance is 0.25.
+    Missing: a single pass
+
+    part_<k>/reward_variance
+    Variance of the tasks of a part, chosen on one half of the passes and measured on the other, both ways.
+    Missing: a single pass
+
+    part_<k>/mean
+    Filtered value of the tasks of a part, chosen on one half of the passes and measured on the other, both ways.
+    Missing: a single pass
+
+    part_<k>/hard | share
+    Tasks of a part whose mean value is below the middle of the range. Parts of low variance hold tasks that are too
+    hard and tasks that are too easy.
+    Missing: a single pass
+    """,
+    prefix="ranking/",
+    missing="no scored episode",
+)

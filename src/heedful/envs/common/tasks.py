@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Environment
@@ -46,14 +46,15 @@ class TaskStream:
     """Tasks of one split, `count` at a time.
 
     Without `pool` each call draws fresh tasks, distinct by start state within the call. `cursor` is the number of seeds
-    tried so far. With `pool=N` each call draws without replacement from the first N tasks of the stream. `cursor` is
-    then the number of calls. Setting `cursor` to a value read earlier continues from there.
+    tried so far. With `pool=N` each call draws without replacement from the first N tasks of the stream, and with a
+    pool of seeds from their tasks. `cursor` is then the number of calls. Setting `cursor` to a value read earlier
+    continues from there.
     """
 
-    def __init__(self, env: Environment, split: str, seed: int, pool: int | None = None) -> None:
+    def __init__(self, env: Environment, split: str, seed: int, pool: int | Sequence[int] | None = None) -> None:
         if split not in SPLITS:
             raise ValueError(f"A split is one of {', '.join(SPLITS)}, but {split!r} was asked for.")
-        if pool is not None and pool < 1:
+        if isinstance(pool, int) and pool < 1:
             raise ValueError(f"A pool of tasks must hold at least 1 task, but {pool} was asked for.")
         self.env = env
         self.split = split
@@ -61,7 +62,10 @@ class TaskStream:
         self.cursor = 0
         name = f"{seed}:{split}"
         self._base = int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")
-        self._pool = None if pool is None else self._draw(pool)[0]
+        if pool is None or isinstance(pool, int):
+            self._pool = None if pool is None else self._draw(pool)[0]
+        else:
+            self._pool = self._listed(pool)
 
     @property
     def pool(self) -> tuple[Task, ...] | None:
@@ -82,6 +86,24 @@ class TaskStream:
         rng = random.Random(f"{self.seed}:{self.split}:{self.cursor}")
         self.cursor += 1
         return rng.sample(left, count)
+
+    def _listed(self, seeds: Sequence[int]) -> list[Task]:
+        """The tasks of these seeds. Raises where one is of another split, or two are the same."""
+        found: dict[str, Task] = {}
+        for seed in seeds:
+            task = _task(self.env, seed)
+            if task.split != self.split:
+                raise ValueError(
+                    f"Expected seeds of tasks of the split {self.split!r}, found seed {seed}, whose task {task.id} is "
+                    f"of {task.split!r}. Leave it out."
+                )
+            if task.id in found:
+                raise ValueError(
+                    f"Expected seeds of distinct tasks, found {found[task.id].seed} and {seed}, which both draw "
+                    f"{task.id}. Leave one out."
+                )
+            found[task.id] = task
+        return list(found.values())
 
     def _draw(self, count: int, beside: Collection[str] = ()) -> tuple[list[Task], int]:
         found: dict[str, Task] = {}

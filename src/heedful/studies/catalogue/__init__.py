@@ -6,6 +6,7 @@ from heedful.studies.catalogue.collapse import detector, filter_on_collapse, pla
 from heedful.studies.catalogue.filters import selection, selection_sokoban
 from heedful.studies.catalogue.hunt import natural
 from heedful.studies.catalogue.one_arm import several_seeds
+from heedful.studies.catalogue.parts_of_a_pool import quartiles, quartiles_sokoban
 from heedful.studies.catalogue.pictures import visual
 from heedful.studies.catalogue.pretrained_models import pretrained
 from heedful.studies.catalogue.published_table import matrix, sizes
@@ -23,6 +24,8 @@ __all__ = [
     "noise",
     "planted",
     "pretrained",
+    "quartiles",
+    "quartiles_sokoban",
     "regularised",
     "selection",
     "selection_sokoban",

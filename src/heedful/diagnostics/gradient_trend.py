@@ -1,0 +1,69 @@
+"""Does a group's gradient grow with the variance of its rewards: slopes over the rank, with intervals over groups.
+
+Groups are ranked by one half of their members and measured on the other, both ways, as buckets are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.stats import rankdata
+
+from heedful.diagnostics.gradient_scope import Floats, GradientNoise
+from heedful.statistics.intervals import effective_clusters, jackknife_interval
+from heedful.types import Metric
+
+REGULARISERS = ("kl", "entropy")
+CLIMBS = "task_undivided"
+"""The part that the bound speaks of: its growth is compared with that of the regularisers."""
+
+FEWEST = 8
+"""Groups that a slope needs."""
+
+
+def trend_metrics(measured: GradientNoise, parts: Sequence[str]) -> list[Metric]:
+    """`gradient/all/<part>_trend` of each part, and how much steeper the task gradient is than each regulariser.
+
+    A trend is the slope of the norm of a single group's gradient over the group's rank by variance (0 = lowest, 1 =
+    highest, equal variances share a rank), divided by the mean norm: 1 means that the norm grows by its own mean from
+    the lowest rank to the highest, 0 that it is flat. Ranks by one half of the members are noisy, which flattens it.
+    """
+    trends = {part: _trends(measured, part) for part in parts}
+    found = [_metric(f"gradient/all/{part}_trend", values) for part, values in trends.items()]
+    for regulariser in REGULARISERS:
+        both = trends[CLIMBS], trends[regulariser]
+        steeper = None if both[0] is None or both[1] is None else both[0] - both[1]
+        found.append(_metric(f"gradient/all/{CLIMBS}_trend_over_{regulariser}", steeper))
+    return found
+
+
+def _trends(measured: GradientNoise, part: str) -> Floats | None:
+    """The trend with all groups, then without each; `None` for too few groups, one rank, or a gradient of zero."""
+    sides = measured.halves
+    sorted_by = [sides[1].variance_P, sides[0].variance_P]
+    known_P = ~np.isnan(sorted_by[0]) & ~np.isnan(sorted_by[1])
+    norms = [np.sqrt(np.nan_to_num(np.diag(side.grams[part, part])).clip(0)) for side in sides]
+    places = np.flatnonzero(known_P)
+    if len(places) < FEWEST:
+        return None
+    kept = [places, *(np.delete(places, number) for number in range(len(places)))]
+    trends = np.array([_trend([(v[some], n[some]) for v, n in zip(sorted_by, norms, strict=True)]) for some in kept])
+    return None if np.isnan(trends).any() else trends
+
+
+def _trend(sides: Sequence[tuple[Floats, Floats]]) -> float:
+    """Slope over the rank, over the mean norm, both sides pooled; NaN where ranks or norms do not vary."""
+    ranks = rankdata(np.concatenate([variance_P for variance_P, _ in sides]))
+    norms = np.concatenate([norm_P for _, norm_P in sides])
+    shares = (ranks - 1) / (len(ranks) - 1)
+    deviations = shares - shares.mean()
+    spread, mean = float(deviations @ deviations), float(norms.mean())
+    return float(deviations @ norms) / spread / mean if spread > 0 and mean > 0 else float("nan")
+
+
+def _metric(name: str, trends: Floats | None) -> Metric:
+    if trends is None:
+        return Metric(name, None, 0, why="fewer than eight groups, one variance in all, or no gradient")
+    interval = jackknife_interval(float(trends[0]), trends[1:])
+    return Metric(name, float(trends[0]), len(trends) - 1, *interval, "", effective_clusters(trends[1:]))

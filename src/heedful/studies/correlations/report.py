@@ -1,0 +1,219 @@
+"""The tables of `heedful correlate`, with the paper's numbers beside them, as Markdown and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from heedful.diagnostics.catalogue import OVER_SEEDS
+from heedful.storage import write_whole
+from heedful.studies.correlations.clustered import METHODS, Correlation, Kind, Method, Readings, correlation
+from heedful.studies.correlations.runs import FoundRuns, RunSeries
+from heedful.studies.paired import mean_over
+from heedful.studies.tables import Rows, markdown_rows, shown, signed
+from heedful.types import Metric
+
+INFORMATION = "information/first_turn"
+RETRIEVAL = "retrieval/first_turn/accuracy"
+VARIANCE = "signal/reward_variance"
+LENGTH = "length/response_tokens"
+ENTROPY_GIVEN_PROMPT = f"{INFORMATION}/entropy_conditional"
+
+WITH_SUCCESS: Mapping[str, tuple[str, str]] = {
+    "mutual information": (f"{INFORMATION}/mi", "+.39"),
+    "gap per token": (f"{INFORMATION}/gap_per_token", ""),
+    "retrieval accuracy": (RETRIEVAL, ""),
+    "H(Z given X)": (ENTROPY_GIVEN_PROMPT, "-.14 to -.11"),
+    "H(Z given X) per token": (f"{ENTROPY_GIVEN_PROMPT}_per_token", "-.14 to -.11"),
+    "token entropy": ("policy/entropy_per_token", "-.14 to -.11"),
+    "variance of rewards": (VARIANCE, ""),
+    "tokens per answer": (LENGTH, ""),
+    "tokens per thought": ("length/reasoning_tokens", ""),
+    "influence of the thought": ("grounding/thought_influence", ""),
+}
+"""Title -> metric, and the paper's Spearman correlation with final success."""
+
+WITH_VARIANCE: Mapping[str, tuple[str, str]] = {
+    "reward": ("reward/mean", ".63 / .65"),
+    "retrieval accuracy": (RETRIEVAL, ".13 / .15"),
+    "tokens per answer": (LENGTH, ".12 / .08"),
+    "mutual information": (f"{INFORMATION}/mi", "-.10 / -.17"),
+    "H(Z given X)": (ENTROPY_GIVEN_PROMPT, "-.14 / -.18"),
+}
+"""Title -> metric, and the paper's correlations with the variance of rewards, Spearman's / Pearson's."""
+
+COURSES: Mapping[str, str] = {
+    "variance of rewards": VARIANCE,
+    "mixed groups": "signal/mixed",
+    "solved groups (easy)": "signal/solved",
+    "failed groups (hard)": "signal/failed",
+    "blind groups": "signal/blind",
+    "tokens per answer": LENGTH,
+    "tokens per thought": "length/reasoning_tokens",
+}
+"""Title -> metric, read at the start and at the end of the runs."""
+
+COURSE_SHARE = 0.2
+"""Share of a run's steps that counts as its start, and as its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One way to correlate a reading with success."""
+
+    title: str
+    kind: Kind
+    columns: tuple[int, ...]
+    """Of `RunSeries.at_evaluations`: what is correlated, and what is held fixed."""
+
+
+VIEWS = (
+    View("all", "all", (0, 1)),
+    View("within runs", "within", (0, 1)),
+    View("next, within runs", "within", (0, 2)),
+    View("next given now", "within", (0, 2, 1)),
+)
+"""`between runs` comes beside them: the run's mean reading with its last success."""
+
+BY_STEP: Mapping[str, Kind] = {"all": "all", "within runs": "within", "between runs": "between"}
+"""Views of two readings of the same step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One correlation of one table."""
+
+    table: str
+    metric: str
+    title: str
+    view: str
+    method: Method
+    found: Correlation
+    paper: str
+
+
+def read_correlations(runs: Sequence[RunSeries], success: str) -> list[Entry]:
+    """Every correlation of both tables."""
+    entries = []
+    for title, (metric, paper) in WITH_SUCCESS.items():
+        rows = [run.at_evaluations(success, metric) for run in runs]
+        for view in VIEWS:
+            readings = _readings(runs, [each[:, list(view.columns)] for each in rows])
+            entries += _both("success", metric, title, view.title, readings, view.kind, paper)
+        ends = [_end(each) for each in rows]
+        entries += _both("success", metric, title, "between runs", _readings(runs, ends), "between", paper)
+    for title, (metric, paper) in WITH_VARIANCE.items():
+        readings = _readings(runs, [run.at_steps(metric, VARIANCE) for run in runs])
+        for view_title, kind in BY_STEP.items():
+            entries += _both("variance", metric, title, view_title, readings, kind, paper)
+    return entries
+
+
+def _readings(runs: Sequence[RunSeries], rows: Sequence[np.ndarray]) -> Readings:
+    strata = {name: number for number, name in enumerate(sorted({run.stratum for run in runs}))}
+    return Readings(
+        np.concatenate(rows),
+        np.repeat(np.arange(len(runs)), [len(each) for each in rows]),
+        np.array([strata[run.stratum] for run in runs]),
+    )
+
+
+def _end(rows: np.ndarray) -> np.ndarray:
+    """The mean reading of a run and its last success, as one row."""
+    known = rows[~np.isnan(rows[:, 0])]
+    return np.array([[known[:, 0].mean(), rows[-1, 1]]]) if len(known) else np.full((1, 2), np.nan)
+
+
+def _both(table: str, metric: str, title: str, view: str, readings: Readings, kind: Kind, paper: str) -> list[Entry]:
+    return [Entry(table, metric, title, view, method, correlation(readings, kind, method), paper) for method in METHODS]
+
+
+def correlation_rows(entries: Sequence[Entry], table: str, method: Method) -> Rows:
+    """One row per metric, one column per view, the paper's number at the end."""
+    chosen = [entry for entry in entries if entry.table == table and entry.method == method]
+    views = list(dict.fromkeys(entry.view for entry in chosen))
+    rows = [["reading", *views, "runs", "readings", "paper"]]
+    for title in dict.fromkeys(entry.title for entry in chosen):
+        of_title = {entry.view: entry for entry in chosen if entry.title == title}
+        first = of_title[views[0]]
+        counts = [str(first.found.runs), str(first.found.readings)]
+        rows.append([title, *(_cell(of_title[view].found) for view in views), *counts, first.paper or "–"])
+    return rows
+
+
+def _cell(found: Correlation) -> str:
+    return signed(Metric("correlation", found.value, found.runs, found.low, found.high, found.why))
+
+
+def course_rows(runs: Sequence[RunSeries]) -> Rows:
+    """Start, end and change of each course, by stratum: means over runs with Student's interval."""
+    rows = [["environment", "reading", "runs", "start", "end", "change", "change in percent"]]
+    for stratum in sorted({run.stratum for run in runs}):
+        for title, metric in COURSES.items():
+            found = [run.course(metric, COURSE_SHARE) for run in runs if run.stratum == stratum]
+            ends = [each for each in found if each is not None]
+            if not ends:
+                continue
+            starts, lasts = [start for start, _ in ends], [last for _, last in ends]
+            changes = [last - start for start, last in ends]
+            percent = [100 * (last / start - 1) for start, last in ends if start > 0]
+            means = [shown(mean_over(metric, values), OVER_SEEDS) for values in (starts, lasts)]
+            signs = [signed(mean_over("change", values)) for values in (changes, percent)]
+            rows.append([stratum, title, str(len(ends)), *means, *signs])
+    return rows
+
+
+def markdown(found: FoundRuns, entries: Sequence[Entry], success: str) -> str:
+    """The page."""
+    strata = {name: sum(run.stratum == name for run in found.runs) for name in sorted({r.stratum for r in found.runs})}
+    listed = ", ".join(f"{name} {count}" for name, count in strata.items())
+    lines = [
+        "# What goes with success",
+        "",
+        f"{len(found.runs)} finished runs: {listed}. {len(found.unfinished)} folders without a verdict are left out.",
+        f"Success is `{success}`. Intervals are 95%, from a bootstrap that draws whole runs within their environment.",
+        "",
+        "- **all**: all evaluations of all runs at once. **within runs**: deviations from the run's own mean.",
+        "- **next**: the reading with success at the next evaluation. **next given now**: the same with success now "
+        "held fixed: does the reading tell more of the future than success does?",
+        "- **between runs**: the run's mean reading with its last success, among runs of one environment.",
+        "- Runs of one study share their initial model, so they are more alike than independent runs would be.",
+    ]
+    for table, heading, paper in (
+        ("success", "Correlation with success", "The paper: final success, Spearman, number of runs not stated."),
+        ("variance", "Correlation with the variance of rewards, by training step", "The paper: Spearman / Pearson."),
+    ):
+        for method in METHODS:
+            lines += ["", f"## {heading}, {method.capitalize()}", "", paper, ""]
+            lines += markdown_rows(correlation_rows(entries, table, method))
+    lines += [
+        "",
+        "## From the start to the end of training",
+        "",
+        f"Start and end are the first and the last {COURSE_SHARE:.0%} of the steps. The paper: tokens per answer "
+        "fall by 5 to 66% in eight environments.",
+        "",
+        *markdown_rows(course_rows(found.runs)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write_correlations(out: Path, found: FoundRuns, success: str) -> str:
+    """Write `correlations.json` and `correlations.md` into the folder; returns the page."""
+    entries = read_correlations(found.runs, success)
+    page = markdown(found, entries, success)
+    out.mkdir(parents=True, exist_ok=True)
+    tree = {
+        "success": success,
+        "runs": [{"run": run.name, "environment": run.stratum} for run in found.runs],
+        "unfinished": list(found.unfinished),
+        "correlations": [asdict(entry) for entry in entries],
+        "courses": course_rows(found.runs),
+    }
+    write_whole(out / "correlations.json", json.dumps(tree, indent=1) + "\n")
+    write_whole(out / "correlations.md", page)
+    return page

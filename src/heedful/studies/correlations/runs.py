@@ -1,0 +1,108 @@
+"""Finished runs as series of numbers, found below any folder, and their readings at evaluations and at steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heedful.configuration.jsontext import read_json
+from heedful.storage import RunFolder, read_metrics
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeries:
+    """The numbers of one finished run."""
+
+    name: str
+    """Its folder."""
+    stratum: str
+    """Environment, and the model if it is no seedling: runs of one stratum are compared with each other."""
+    series: Mapping[str, Mapping[int, float]]
+    """Metric -> step -> number. Labels and missing values are left out."""
+
+    def at_evaluations(self, success: str, metric: str) -> Floats:
+        """For each evaluation in time: the reading, success now, and success at the next one; `[evaluations, 3]`.
+
+        The reading is the last one after the evaluation before and up to this one. An evaluation and a reading of the
+        same step belong to the same weights. NaN where there is none.
+        """
+        evaluated, read = sorted(self.series.get(success, {}).items()), self.series.get(metric, {})
+        rows = []
+        for place, (step, value) in enumerate(evaluated):
+            before = evaluated[place - 1][0] if place else -1
+            steps = [each for each in read if before < each <= step]
+            later = evaluated[place + 1][1] if place + 1 < len(evaluated) else math.nan
+            rows.append((read[max(steps)] if steps else math.nan, value, later))
+        return np.array(rows, dtype=np.float64).reshape(len(rows), 3)
+
+    def at_steps(self, one: str, other: str) -> Floats:
+        """Both metrics at the steps that have both; `[steps, 2]`."""
+        first, second = self.series.get(one, {}), self.series.get(other, {})
+        rows = [(first[step], second[step]) for step in sorted(first.keys() & second.keys())]
+        return np.array(rows, dtype=np.float64).reshape(len(rows), 2)
+
+    def course(self, metric: str, share: float) -> tuple[float, float] | None:
+        """The means of the metric over the first and the last `share` of the steps that read it; `None` for under 4."""
+        values = [value for _, value in sorted(self.series.get(metric, {}).items())]
+        if len(values) < 4:
+            return None
+        count = max(1, round(share * len(values)))
+        return float(np.mean(values[:count])), float(np.mean(values[-count:]))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRuns:
+    """The runs below some folders."""
+
+    runs: tuple[RunSeries, ...]
+    unfinished: tuple[str, ...]
+    """Folders of runs without a verdict: they go on, were stopped, or do not train."""
+
+
+def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
+    """Every run below the folders, each once. Raises ValueError for a folder without a finished run, or that is none.
+
+    Only the named metrics are kept.
+    """
+    wanted = set(metrics)
+    runs: dict[Path, RunFolder] = {}
+    unfinished: dict[Path, str] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise ValueError(f"Expected folders of studies or of runs, found no folder at {folder}.")
+        here = [RunFolder(path.parent) for path in sorted(folder.rglob("metrics.jsonl"))]
+        over = [run for run in here if run.verdict.exists()]
+        if not over:
+            raise ValueError(
+                f"Expected finished runs below {folder}, found {len(here)} without a verdict. Finish them, or leave "
+                "the folder out."
+            )
+        runs |= {run.path.resolve(): run for run in over}
+        unfinished |= {run.path.resolve(): str(run.path) for run in here if not run.verdict.exists()}
+    return FoundRuns(tuple(_read(run, wanted) for run in runs.values()), tuple(unfinished.values()))
+
+
+def _read(folder: RunFolder, wanted: set[str]) -> RunSeries:
+    series: dict[str, dict[int, float]] = {}
+    for line in read_metrics(folder.metrics):
+        for name in wanted & line.metrics.keys():
+            value = line.metrics[name].value
+            if isinstance(value, int | float) and math.isfinite(value):
+                series.setdefault(name, {})[line.step] = float(value)
+    return RunSeries(str(folder.path), _stratum(folder), series)
+
+
+def _stratum(folder: RunFolder) -> str:
+    tree: Any = read_json(folder.config)
+    env = tree.get("env") if isinstance(tree, dict) else None
+    name = str(env.get("type", "unknown")) if isinstance(env, dict) else "unknown"
+    model = str(tree.get("model", "seedling")) if isinstance(tree, dict) else "seedling"
+    return name if model == "seedling" else f"{name}, {Path(model).name}"

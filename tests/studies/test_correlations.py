@@ -1,0 +1,150 @@
+"""Correlations over runs: numbers by hand, known truths, and what is read out of run folders."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from written_runs import WrittenRuns
+
+from heedful import cli
+from heedful.studies.correlations.clustered import Readings, correlation
+from heedful.studies.correlations.report import WITH_SUCCESS, WITH_VARIANCE, correlation_rows, read_correlations
+from heedful.studies.correlations.runs import RunSeries, find_runs
+
+SUCCESS = "eval/val/sampled/success"
+MI = "information/first_turn/mi"
+
+
+def readings(*runs: list[tuple[float, ...]], strata: tuple[int, ...] = ()) -> Readings:
+    numbers = np.repeat(np.arange(len(runs)), [len(rows) for rows in runs])
+    return Readings(np.concatenate([np.array(rows) for rows in runs]), numbers, np.array(strata or [0] * len(runs)))
+
+
+def simulated(runs: int, steps: int, within: float, between: float, rng: np.random.Generator) -> Readings:
+    """Runs of two environments with levels of their own, and known correlations of levels and of deviations."""
+    levels = rng.multivariate_normal([0, 0], [[1, between], [between, 1]], size=runs)
+    noise = rng.multivariate_normal([0, 0], [[1, within], [within, 1]], size=(runs, steps))
+    strata = np.arange(runs) % 2
+    # The second environment has another scale and another level.
+    values = (levels[:, None] + noise) * (1 + 99 * strata)[:, None, None] + 1000 * strata[:, None, None]
+    return Readings(values.reshape(-1, 2), np.repeat(np.arange(runs), steps), strata)
+
+
+def test_within_runs_the_level_of_a_run_does_not_count() -> None:
+    rising = [(float(step), float(step)) for step in range(4)]
+    # Each run falls as the reading rises, and the runs with higher readings have more success.
+    found = readings(*([(10 * run + x, 10 * run - y) for x, y in rising] for run in range(6)))
+    assert correlation(found, "within", "pearson").value == pytest.approx(-1)
+    assert correlation(found, "within", "spearman").value == pytest.approx(-1)
+    assert correlation(found, "between", "pearson").value == pytest.approx(1)
+    assert (correlation(found, "all", "pearson").value or 0) > 0.8
+
+
+def test_numbers_by_hand() -> None:
+    one = readings([(0, 0), (1, 1)], [(0, 0), (2, 1)], [(5, 1), (3, 1)])
+    # Deviations: (-.5, -.5), (.5, .5), (-1, -.5), (1, .5), (1, 0), (-1, 0): 1.5 / sqrt(4.5 * 1).
+    assert correlation(one, "within", "pearson").value == pytest.approx(1.5 / np.sqrt(4.5))
+    # Means of runs: (.5, .5), (1, .5), (4, 1).
+    expected = np.corrcoef([0.5, 1, 4], [0.5, 0.5, 1])[0, 1]
+    between = correlation(one, "between", "pearson")
+    assert between.value == pytest.approx(expected)
+    assert (between.low, between.runs, between.why) == (None, 3, "no interval: too few runs")
+
+
+def test_a_partial_correlation_holds_the_third_column_fixed() -> None:
+    rng = np.random.default_rng(0)
+    now = rng.normal(size=(8, 400))
+    own, later = now + rng.normal(size=now.shape), now + rng.normal(size=now.shape)
+    runs = [list(zip(own[run], later[run], now[run], strict=True)) for run in range(8)]
+    given = correlation(readings(*runs), "within", "pearson")
+    assert given.value == pytest.approx(0, abs=0.06)
+    plain = correlation(readings(*([row[:2] for row in run] for run in runs)), "within", "pearson")
+    assert (plain.low or 0) > 0.3
+
+
+def test_what_does_not_vary_and_what_is_alone_has_no_value() -> None:
+    constant = correlation(readings([(1, 0), (1, 1)], [(1, 3), (1, 4)]), "within", "spearman")
+    assert (constant.value, constant.why) == (None, "one of the two does not vary")
+    assert correlation(readings([(1, 0), (2, 1), (3, 3)]), "within", "pearson").value is None
+    # Two environments with one run each have no run to be compared with.
+    assert correlation(readings([(1, 0)], [(2, 1)], strata=(0, 1)), "between", "pearson").value is None
+    gap = float("nan")
+    found = correlation(readings([(1, 0), (gap, 5), (2, 1)], [(1, 0), (2, 1)], [(9, gap)]), "within", "pearson")
+    assert (found.readings, found.runs) == (4, 2)
+
+
+@pytest.mark.parametrize(("within", "between"), [(0.0, 0.0), (0.6, 0.0), (0.0, 0.6), (-0.5, 0.7)])
+def test_the_interval_holds_a_known_correlation_as_often_as_it_says(within: float, between: float) -> None:
+    rng, held = np.random.default_rng(3), {"within": 0, "between": 0}
+    # The mean of 5 readings has noise of its own: the truth between runs is mixed from both.
+    truth = {"within": within, "between": (between + within / 5) / (1 + 1 / 5)}
+    for study in range(100):
+        found = simulated(14, 5, within, between, rng)
+        for kind in held:
+            interval = correlation(found, kind, "pearson", seed=study, draws=150)  # type: ignore[arg-type]
+            assert interval.low is not None
+            assert interval.high is not None
+            held[kind] += interval.low <= truth[kind] <= interval.high
+    assert min(held.values()) >= 88, held
+
+
+def test_a_reading_belongs_to_the_next_evaluation_and_no_later_one() -> None:
+    series = {SUCCESS: {0: 0.1, 4: 0.2, 8: 0.4}, MI: {0: 1.0, 2: 1.5, 3: 2.0}}
+    rows = RunSeries("a", "lake", series).at_evaluations(SUCCESS, MI)
+    assert rows[:2].tolist() == [[1.0, 0.1, 0.2], [2.0, 0.2, 0.4]]
+    assert np.isnan(rows[2]).tolist() == [True, False, True]
+    assert RunSeries("a", "lake", {}).at_evaluations(SUCCESS, MI).shape == (0, 3)
+
+
+def test_a_course_is_read_at_both_ends() -> None:
+    run = RunSeries("a", "lake", {MI: dict(enumerate([1.0, 3.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 7.0, 9.0]))})
+    assert run.course(MI, 0.2) == (2.0, 8.0)
+    assert run.course("other", 0.2) is None
+
+
+def test_runs_are_found_below_folders_and_unfinished_ones_are_named(written: WrittenRuns) -> None:
+    first = written.add("a", 0, {SUCCESS: [0.1, 0.2], MI: [1.0, None]})
+    written.add("a", 1, {SUCCESS: [0.3]}).folder.verdict.unlink()
+    first.folder.config.write_text(json.dumps({"env": {"type": "echo"}, "model": "some/model"}))
+    found = find_runs([written.folder.path, written.folder.path / "a"], [SUCCESS, MI])
+    assert [run.stratum for run in found.runs] == ["echo, model"]
+    assert found.runs[0].series == {SUCCESS: {0: 0.1, 1: 0.2}, MI: {0: 1.0}}
+    assert len(found.unfinished) == 1
+    with pytest.raises(ValueError, match=r"Expected finished runs below .*, found 1 without a verdict"):
+        find_runs([written.folder.path / "a" / "s1"], [SUCCESS])
+    with pytest.raises(ValueError, match="found no folder at nowhere"):
+        find_runs([Path("nowhere")], [SUCCESS])
+
+
+def test_the_command_writes_both_tables_and_the_courses(
+    written: WrittenRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    for seed in range(6):
+        level = rng.normal()
+        success = (level + rng.normal(size=8)).tolist()
+        tokens = np.linspace(100, 50, 8).tolist()
+        written.add(
+            "a", seed, {SUCCESS: success, MI: [2 * value for value in success], "length/response_tokens": tokens}
+        )
+    assert cli.run(["correlate", str(written.folder.path), "--out", "found"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("# What goes with success\n\n6 finished runs: unknown 6.")
+    tree = json.loads(Path("found/correlations.json").read_text())
+    of_mi = [row for row in tree["correlations"] if row["table"] == "success" and row["metric"] == MI]
+    values = {(row["view"], row["method"]): row["found"]["value"] for row in of_mi}
+    assert values["within runs", "pearson"] == values["all", "spearman"] == pytest.approx(1)
+    length = next(row for row in tree["courses"] if row[1] == "tokens per answer")
+    assert length[2] == "6"
+    assert length[-1].startswith("−4")  # from 96 to 54 tokens
+    assert Path("found/correlations.md").read_text() == shown.rpartition("written to")[0].rstrip("\n") + "\n"
+
+
+def test_every_table_has_a_row_per_reading_with_the_papers_number_and_its_counts() -> None:
+    run = RunSeries("a", "lake", {SUCCESS: {0: 0.1, 1: 0.2}, MI: {0: 1.0, 1: 2.0}})
+    entries = read_correlations([run, run, run], SUCCESS)
+    rows = correlation_rows(entries, "success", "spearman")
+    assert [row[0] for row in rows[1:]] == list(WITH_SUCCESS)
+    assert rows[1][-3:] == ["3", "6", "+.39"]
+    assert [row[0] for row in correlation_rows(entries, "variance", "pearson")[1:]] == list(WITH_VARIANCE)
