@@ -145,11 +145,14 @@ def _about(request: Request) -> str:
 
 
 def _kind(job: object) -> str:
-    from heedful.studies.jobs import PartJob, RankingJob, SamplingJob, TrainingJob
+    from heedful.studies.jobs import GradientsJob, PartJob, RankingJob, SamplingJob, TrainingJob
 
     if isinstance(job, PartJob):
         part = "a random part" if job.part is None else f"part {job.part}"
         return f"trains {job.config.env.name} for {job.steps} steps on {part} of the tasks that {job.after} ranks"
+    if isinstance(job, GradientsJob):
+        at, groups = ", ".join(map(str, job.checkpoints)), f"{job.measurement.groups} x {job.measurement.group_size}"
+        return f"measures the gradients of {job.after} at steps {at} on {groups} episodes"
     if isinstance(job, RankingJob):
         return f"ranks {job.tasks} tasks by {job.passes} x {job.config.group_size} episodes of the policy at the start"
     if isinstance(job, TrainingJob):

@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 from heedful.configuration import Choice, from_json, refuse_below, to_json, trust_flags
 from heedful.envs.common.tasks import check_same_start
 from heedful.run.config import TrainConfig
+from heedful.run.gradients import GradientsSettings
 from heedful.seeds import stream
 from heedful.storage import RunFolder, write_whole
 from heedful.types import Task
@@ -201,7 +202,7 @@ class PartJob(TrainingJob):
     def command(self, folder: RunFolder, seed: int) -> list[str]:
         from heedful.studies.ranking.estimate import RANKING, read_ranking, tasks_of_part
 
-        ranked = read_ranking(folder.path.parent.parent / self.after / folder.path.name / RANKING)
+        ranked = read_ranking(_run_read(self.after, folder).path / RANKING)
         chosen = tasks_of_part(ranked, self.part, stream(seed, "part"))
         for task in chosen:  # an arm with other knobs would train on other tasks under the same seeds
             check_same_start(Task(task.id, task.seed, "train"), self.config.env.task(task.seed))
@@ -209,7 +210,49 @@ class PartJob(TrainingJob):
         return TrainingJob(config, self.own_seedling).command(folder, seed)
 
 
-JOBS: Mapping[str, Any] = {"train": TrainingJob, "sample": SamplingJob, "rank": RankingJob, "part": PartJob}
+@dataclass(frozen=True, slots=True)
+class GradientsJob:
+    """`heedful gradients` at checkpoints of another arm's run of the same seed, which keeps all of them."""
+
+    config: TrainConfig = field(default_factory=TrainConfig)
+    """That of the arm it reads, for its threads and device."""
+    after: str = "trained"
+    """The arm whose checkpoints are measured. The study keeps checkpoints."""
+    checkpoints: tuple[int, ...] = (0,)
+    """Steps; 0 = the policy before training."""
+    measurement: GradientsSettings = field(default_factory=GradientsSettings)
+
+    @property
+    def steps(self) -> int:
+        return max(self.checkpoints)
+
+    def with_steps(self, steps: int) -> GradientsJob:
+        """The same places in a run of another length."""
+        last = max(self.steps, 1)
+        return replace(self, checkpoints=tuple(sorted({round(step * steps / last) for step in self.checkpoints})))
+
+    def seeded(self, seed: int) -> TrainConfig:
+        return _seeded(self.config, seed, False)
+
+    def command(self, folder: RunFolder, seed: int) -> list[str]:
+        return _own_command(self, folder, seed)
+
+    def done(self, folder: RunFolder) -> bool:
+        return folder.report.exists()
+
+    def run(self, folder: RunFolder, seed: int) -> int:
+        from heedful.studies.gradients_run import measure_checkpoints
+
+        return measure_checkpoints(_run_read(self.after, folder), self.checkpoints, self.measurement, folder)
+
+
+JOBS: Mapping[str, Any] = {
+    "train": TrainingJob,
+    "sample": SamplingJob,
+    "rank": RankingJob,
+    "part": PartJob,
+    "gradients": GradientsJob,
+}
 """The jobs a study file can name; another one as `module:Class`."""
 
 
@@ -239,6 +282,11 @@ def job_trust(job: Job) -> list[str]:
 def config_beside(folder: RunFolder) -> Path:
     """Where a run's configuration is written before the run begins: `s0.json` beside `s0`."""
     return folder.path.with_name(f"{folder.path.name}.json")
+
+
+def _run_read(arm: str, folder: RunFolder) -> RunFolder:
+    """The run of the same seed of another arm of the study that `folder` belongs to."""
+    return RunFolder(folder.path.parent.parent / arm / folder.path.name)
 
 
 def _own_command(job: Job, folder: RunFolder, seed: int) -> list[str]:

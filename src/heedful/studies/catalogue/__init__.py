@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heedful.studies.catalogue.anatomy import gradients
 from heedful.studies.catalogue.collapse import detector, filter_on_collapse, planted
 from heedful.studies.catalogue.filters import selection, selection_sokoban
 from heedful.studies.catalogue.hunt import natural
@@ -19,6 +20,7 @@ __all__ = [
     "algorithms",
     "detector",
     "filter_on_collapse",
+    "gradients",
     "matrix",
     "natural",
     "noise",

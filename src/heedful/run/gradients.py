@@ -1,0 +1,157 @@
+"""Signal and noise of a run's gradient at a checkpoint: fresh episodes are played, measured and stored.
+
+The run is not changed but for its file of the measurement. Loads torch when it measures.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from heedful.configuration import refuse_below, to_json
+from heedful.run.config import GradientsConfig, TrainConfig
+from heedful.storage import RunFolder
+from heedful.types import Group, Metric
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from heedful.gradients.meter import GradientMeasurement
+    from heedful.run.parts import Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientsSettings:
+    """Settings of a measurement of gradients."""
+
+    groups: int = 64
+    """Tasks of the training split."""
+    group_size: int = 16
+    """Episodes per task. One half sorts and the other measures, so 8 or more."""
+    buckets: int = 6
+    """Buckets of reward variance: one for constant groups, the others are quantiles of the rest."""
+    memory_mb: int = 3072
+    """Room for all gradients together. Larger ones are projected."""
+    at_once: int = 1024
+    """Most episodes played at once: lower it when memory is short."""
+    seed: int = 0
+    """Seed of the tasks and of the sampling noise."""
+    threads: int | None = None
+    """CPU threads. none = as many as the run had."""
+    device: Literal["auto", "cpu", "cuda", "mps"] | None = None
+    """Device of the computation. none = the run's device."""
+
+    def __post_init__(self) -> None:
+        refuse_below(self, groups=2, group_size=2, buckets=2, memory_mb=1, at_once=1, threads=1)
+
+
+def measure_gradients(
+    folder: RunFolder, config: TrainConfig, step: int, settings: GradientsSettings, console: Console
+) -> None:
+    """Play, measure and store at one checkpoint."""
+    from heedful.diagnostics.gradient import gradient_metrics
+    from heedful.run.checkpoint import Checkpoint
+    from heedful.run.parts import assemble
+    from heedful.run.terminal import GrowthBar
+    from heedful.storage import write_gradients
+
+    gradients = GradientsConfig(every=1, buckets=settings.buckets, memory_mb=settings.memory_mb)
+    asked = replace(
+        config,
+        gradients=gradients,
+        diagnostics=replace(config.diagnostics, enabled=False),
+    )
+    with GrowthBar(console) as bar:
+        parts = assemble(asked, bar, Checkpoint(folder.checkpoint(step), step) if step else None)
+    assert parts.gradient_meter is not None
+    began = time.perf_counter()
+    total = settings.groups * settings.group_size
+    with _progress(console, f"step {step}: playing {total} episodes") as tell:
+        groups = _play(asked, parts, step, settings, tell)
+    with _progress(console, f"step {step}: gradients of {total} episodes") as tell:
+        measured = parts.gradient_meter.measure(groups, tell)
+    coefficients = {"kl": config.algorithm.kl, "entropy": parts.learner.entropy_coefficient}
+    metrics = gradient_metrics(measured.noise, settings.buckets, coefficients)
+    facts = _facts(asked, settings, measured) | {"seconds": round(time.perf_counter() - began, 1)}
+    write_gradients(folder.gradients(step), step, facts, [*metrics, _success(groups)])
+
+
+def _play(
+    config: TrainConfig, parts: Parts, step: int, settings: GradientsSettings, tell: Callable[[int, int], None]
+) -> list[Group]:
+    """Play fresh episodes with rewards shaped as in training, on the run's pool of tasks if it has one."""
+    from heedful.envs.common.tasks import TaskStream
+    from heedful.policies import Weights, open_with
+    from heedful.rollout import Request, isolated, shape_overlong
+    from heedful.seeds import derive
+
+    env, algorithm, limit = config.env, config.algorithm, config.sampling.tokens_per_turn
+    pool = TaskStream(env, "train", derive(config.seed, "tasks"), config.pool)
+    drawn = TaskStream(env, "train", derive(config.seed, "gradients", "tasks", settings.seed))
+    tasks = (drawn if config.pool is None else pool).next(settings.groups)
+    size = max(1, settings.at_once // settings.group_size)
+    groups: list[Group] = []
+    with (
+        isolated(env, config.env_workers, config.env_timeout) as played,
+        open_with(config.policy, Weights(parts.model, step, parts.saveable)) as source,
+    ):
+        for start in range(0, len(tasks), size):
+            seed = derive(config.seed, "gradients", settings.seed, step, start)
+            policy = source.policy(parts.renderer, config.asked(config.sampling), seed)
+            chunk = tasks[start : start + size]
+            groups += config.collect(
+                policy, Request(played.episode, chunk, settings.group_size, env.turns, config.context)
+            )
+            tell(len(groups) * settings.group_size, settings.groups * settings.group_size)
+    if not algorithm.overlong_buffer:
+        return groups
+    return shape_overlong(groups, limit, algorithm.overlong_buffer, algorithm.overlong_penalty)
+
+
+def _facts(
+    config: TrainConfig, settings: GradientsSettings, measured: GradientMeasurement
+) -> dict[str, str | int | float | None]:
+    """The conditions of a measurement, for the record and the page."""
+    algorithm = to_json(config)["algorithm"]
+    estimator = algorithm["advantage"]
+    kl = f"{config.algorithm.kl_kind}, coefficient 1 (the run's own: {config.algorithm.kl:g})"
+    return {
+        "environment": config.env.name,
+        "algorithm": str(algorithm["type"]),
+        "task gradient": ", ".join(f"{name} {value}" for name, value in estimator.items()),
+        "average": config.algorithm.average,
+        "KL": kl,
+        "reference": "the policy that the run began with",
+        "groups": settings.groups,
+        "group_size": settings.group_size,
+        "buckets": settings.buckets,
+        "trajectories": measured.trajectories,
+        "parameters": measured.parameters,
+        "gradients": "kept whole" if measured.sketched is None else f"projected to {measured.sketched} numbers",
+        "seed": settings.seed,
+        "threads": config.threads,
+    }
+
+
+def _success(groups: Sequence[Group]) -> Metric:
+    from heedful.run.evaluation.held_out import success_metric
+
+    return success_metric("success/rate", groups)
+
+
+@contextmanager
+def _progress(console: Console, stage: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar in a terminal, a plain line elsewhere."""
+    if not console.is_terminal:
+        console.print(stage, soft_wrap=True)
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(stage, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
