@@ -67,12 +67,13 @@ def test_help_shows_question_arms_seeds_and_cost(mine: str, capsys: pytest.Captu
     assert "Arms (3) x seeds 0, 1:" in shown
     assert "samples 4 batches of 6 x 4 from a warm start" in shown
     assert "top_p against keep_all" in shown
+    assert "and 1 model to grow, unless stored" in shown
     assert "Folder: runs/study-smoke" in shown
     assert cli.run(["study", mine, "--seeds", "1,2,3", "--steps", "10", "--processes", "3", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "trains echo for 10 steps" in shown
     # 3 minutes for 20 steps, so 1.5 for 10.
-    assert "3 runs of about 1.5 min: 4m30s on one core, 1m30s with 3 at a time" in shown
+    assert "3 runs of about 1.5 min: 4m30s on one core, 1m30s with 3 at a time\n" in shown
     assert "Folder: runs/study-mine-10-steps" in shown
     assert not Path("runs").exists()
 

@@ -12,7 +12,8 @@ import pytest
 from heedful.filters import KeepAll, RandomSubset, TopP
 from heedful.run.config import TrainConfig
 from heedful.studies import STUDIES, find_study
-from heedful.studies.declaration import Study
+from heedful.studies.declaration import Arm, Study, train
+from heedful.studies.runner import growth
 
 PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
 
@@ -52,6 +53,13 @@ def test_regularised_pulls_to_the_start_and_to_entropy_at_four_strengths_on_thre
     lines = {arm.line: [other.level for other in study.arms if other.line == arm.line] for arm in study.arms}
     assert len(lines) == 9
     assert all(levels == [0.0, 0.001, 0.01, 0.03] for levels in lines.values())
+
+
+def test_the_cost_names_the_models_that_are_grown() -> None:
+    assert growth(find_study("noise")) == "and 6 models to grow, unless stored"
+    assert growth(find_study("quartiles")) == "and 1 model to grow, unless stored"
+    loaded = replace(find_study("quartiles"), arms=(Arm("a", train("echo", "--model somewhere")),), pairs=())
+    assert not growth(loaded)
 
 
 def test_noise_makes_the_ice_slip_and_reads_ceiling_and_luck() -> None:

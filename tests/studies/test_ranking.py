@@ -74,6 +74,9 @@ def test_a_ranking_of_known_tasks_agrees_with_itself_and_one_of_equal_tasks_does
     equal = {m.name.removeprefix("ranking/"): m for m in ranking_metrics(simulated(np.full(120, 0.3), 8, 8), 4)}
     assert equal["half_spearman"].value == pytest.approx(0, abs=0.3)
     assert equal["same_part"].value == pytest.approx(0.25, abs=0.12)
+    solved = {m.name.removeprefix("ranking/"): m for m in ranking_metrics(simulated(np.zeros(240), 2, 8), 4)}
+    assert solved["constant"].value == 1
+    assert solved["same_part"].value == pytest.approx(0.25, abs=0.12)
 
 
 def test_a_part_is_measured_on_episodes_that_did_not_choose_it() -> None:

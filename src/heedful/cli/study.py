@@ -11,6 +11,7 @@ from heedful.configuration import CommandLine, Positional, Shown, refuse_below, 
 from heedful.configuration.jsontext import read_json
 
 if TYPE_CHECKING:
+    from heedful.studies.declaration import Study
     from heedful.studies.runner import Request
 
 
@@ -113,18 +114,21 @@ def _job(words: StudyWords, others: list[str]) -> int:
 
 def _listing() -> str:
     from heedful.studies import STUDIES
-    from heedful.studies.runner import estimate
 
     lines = ["Studies:", ""]
     for name, make in STUDIES.items():
         study = make()
-        lines += [f"  {name}", f"      {study.question}", f"      {estimate(study)}"]
+        lines += [f"  {name}", f"      {study.question}", f"      {_cost(study)}"]
     return "\n".join([*lines, "", "heedful study NAME --help shows one; heedful study NAME runs it."])
 
 
-def _about(request: Request) -> str:
-    from heedful.studies.runner import estimate
+def _cost(study: Study, processes: int | None = None) -> str:
+    from heedful.studies.runner import estimate, growth
 
+    return ", ".join(filter(None, (estimate(study, processes), growth(study))))
+
+
+def _about(request: Request) -> str:
     study = request.selected
     arms = [f"  {arm.name:<{max(len(each.name) for each in study.arms)}}  {_kind(arm.job)}" for arm in study.arms]
     measures = [f"  {measure.title} ({measure.metric}, {measure.when})" for measure in study.measures]
@@ -138,7 +142,7 @@ def _about(request: Request) -> str:
             *(["", "Compared, seed by seed:", *pairs] if pairs else []),
             *(["", "Measures:", *measures] if measures else []),
             "",
-            f"Cost: {estimate(study, request.processes)}",
+            f"Cost: {_cost(study, request.processes)}",
             f"Folder: {request.out}",
         ]
     )

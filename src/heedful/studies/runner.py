@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from heedful.configuration import to_json
+from heedful.run.config import TrainConfig
 from heedful.run.terminal import GrowthBar, duration
 from heedful.stopping import exit_code
 from heedful.studies.declaration import Study, narrowed
@@ -129,6 +130,12 @@ def estimate(study: Study, processes: int | None = None) -> str:
     return f"{runs} runs of about {study.minutes:g} min: {duration(whole)} on one core{side}"
 
 
+def growth(study: Study) -> str:
+    """How many models the runs begin with, in words; empty where all are loaded."""
+    count = len(_starts(arm.job.seeded(seed) for arm in study.arms for seed in study.seeds))
+    return f"and {count} {'model' if count == 1 else 'models'} to grow, unless stored" if count else ""
+
+
 def _workers(study: Study) -> int:
     configs = [arm.job.seeded(study.seeds[0]) for arm in study.arms]
     return min(at_once(config.device, config.threads) for config in configs)
@@ -178,15 +185,20 @@ def _row(study: Study, run: StudyRun) -> RunRow:
 _DECIDES_A_START = ("env", "model", "seedling", "warm_start", "tags", "context", "template_options", "threads")
 
 
+def _starts(configs: Iterable[TrainConfig]) -> list[list[TrainConfig]]:
+    """The configurations of runs whose model is grown, those of one model together."""
+    grown: dict[str, list[TrainConfig]] = {}
+    for config in configs:
+        if config.model == "seedling" or config.warm_start.steps:
+            tree = to_json(config)
+            grown.setdefault(str([tree[name] for name in _DECIDES_A_START]), []).append(config)
+    return list(grown.values())
+
+
 def _grow_shared(study: Study, pending: Sequence[StudyRun], console: Console) -> None:
     """Grow now what several runs start from, so that they do not each grow it; a run's own it grows itself."""
-    wanted: dict[str, list[Any]] = {}
-    for run in pending:
-        config = study.arm(run.arm).job.seeded(run.seed)
-        if config.model == "seedling" or config.warm_start.steps:
-            parts = {name: to_json(config)[name] for name in _DECIDES_A_START}
-            wanted.setdefault(str(parts), []).append(config)
-    shared = [configs[0] for configs in wanted.values() if len(configs) > 1]
+    starts = _starts([study.arm(run.arm).job.seeded(run.seed) for run in pending])
+    shared = [configs[0] for configs in starts if len(configs) > 1]
     if not shared:
         return
     import torch

@@ -109,7 +109,8 @@ def ranking_metrics(tasks: Sequence[RankedTask], parts: int) -> list[Metric]:
         return found
     halves = values_PKG[:, 0::2], values_PKG[:, 1::2]
     half_P = [variances(half) for half in halves]
-    chosen_P = [parts_of(variance_P, names, parts) for variance_P in half_P]
+    # A name of its own in each half: tasks of equal variance would else agree by their names.
+    chosen_P = [parts_of(half_P[half], [f"{half} {name}" for name in names], parts) for half in range(2)]
     agree = (chosen_P[0] == chosen_P[1])[(chosen_P[0] > 0) & (chosen_P[1] > 0)]
     others = [variances(np.delete(values_PKG, number, axis=1)) for number in range(passes)]
     each = [variances(values_PKG[:, number]) for number in range(passes)]
