@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("PIL", reason="pictures are decoded with Pillow: install heedful[vision]")
 
-from heedful.envs.common.images import image_of
+from heedful.envs.transport.images import image_of
 from heedful.pixels import decoded
 
 

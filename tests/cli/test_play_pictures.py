@@ -12,8 +12,8 @@ pytest.importorskip("PIL", reason="pictures are drawn with Pillow: install heedf
 from heedful import cli
 from heedful.cli.episode.pictures import half_blocks, show_pictures, write_pictures
 from heedful.console import SafeConsole
-from heedful.envs.common.images import png_size
 from heedful.envs.frozen_lake.picture import ICE, lake_picture
+from heedful.envs.transport.images import png_size
 from heedful.types import Image
 
 PLAY = ["play", "frozen_lake", "--by", "solver", "--env.observation", "image", "--env.cell", "8"]

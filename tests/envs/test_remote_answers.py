@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful import cli
-from heedful.envs.common.wire import WireError, generator_tree, read_generator, read_step, read_task, shown
 from heedful.envs.remote.answers import checked_description
 from heedful.envs.remote.environment import Remote
 from heedful.envs.remote.server_calls import ServerCalls, ServerRefused, ServerUnreachable
+from heedful.envs.transport.wire import WireError, generator_tree, read_generator, read_step, read_task, shown
 from served import PATIENCE
 
 GOOD = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from heedful.envs.common.tools import call_text
-from heedful.envs.common.wire import WireError
 from heedful.envs.remote.answers import checked_description
 from heedful.envs.remote.environment import Remote
+from heedful.envs.transport.wire import WireError
 from heedful.models.chat.calls import tools_of
 from patience import PATIENCE
 from served import serving

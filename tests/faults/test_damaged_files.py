@@ -26,7 +26,8 @@ from heedful.auditing.records import Faults
 from heedful.auditing.steps import StepStream
 from heedful.configuration import to_json
 from heedful.configuration.jsontext import parse_json
-from heedful.envs.common.wire import (
+from heedful.envs.toys.echo import Echo
+from heedful.envs.transport.wire import (
     WireError,
     decode,
     observation_tree,
@@ -36,7 +37,6 @@ from heedful.envs.common.wire import (
     step_tree,
     task_tree,
 )
-from heedful.envs.toys.echo import Echo
 from heedful.run.checkpoint import Checkpoint
 from heedful.run.config import TrainConfig
 from heedful.storage import read_metrics, read_rollouts, read_scores

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from heedful.envs.common.wire import checked_observation, checked_step
+from heedful.envs.transport.wire import checked_observation, checked_step
 from heedful.guarded import Raised, RaisedElsewhere, guarded_call
 from heedful.protocols import Episode
 from heedful.rollout.context import FULL_HISTORY, Context

@@ -19,7 +19,7 @@ import sys
 import threading
 from typing import Any
 
-from heedful.envs.common.wire import (
+from heedful.envs.transport.wire import (
     Line,
     Tree,
     checked_observation,

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from heedful.envs.common.wire import Line, Tree, WireError, decode, encode, read_observation, read_step, task_tree
+from heedful.envs.transport.wire import Line, Tree, WireError, decode, encode, read_observation, read_step, task_tree
 from heedful.guarded import RaisedElsewhere
 from heedful.protocols import Environment, Episode
 from heedful.rollout.worker_process import PROGRAM

@@ -110,30 +110,12 @@ def assemble(
     renderer = renderer_of(config, model, tokenizer)
     adapters = Adapters(model, config.lora, derive(config.seed, "lora")) if config.lora.rank > 0 else None
     # The reference is the policy before any update, also when the run resumes.
-    reference: PreTrainedModel | TokenLogits | None = None
-    if config.algorithm.kl > 0 or config.gradients.every > 0:
-        reference = adapters.without(token_logits(model)) if adapters else copy.deepcopy(model).requires_grad_(False)
+    reference = _reference(config, model, adapters)
     if start is not None and adapters is not None:
         adapters.load(start.path)
     elif start is not None:
         model.load_state_dict(start.model(model.dtype).state_dict())
-    settings = UpdateSettings(
-        temperature=config.sampling.temperature,
-        micro_batch_tokens=config.micro_batch_tokens,
-        device=device,
-        seed=derive(config.seed, "learner"),
-        world=world,
-        sharded=load_sharded(model, world) if config.parallel.sharded and world.size > 1 else None,
-        recompute=config.gradient_checkpointing,
-    )
-    learner = Learner(
-        model,
-        config.learning,
-        config.optimizer,
-        settings,
-        reference=reference if config.algorithm.kl > 0 else None,
-        critic=load_critic(config, model, settings),
-    )
+    learner = _learner(config, model, reference, world)
     parts = Parts(
         env=env,
         model=model,
@@ -149,6 +131,37 @@ def assemble(
     if start is not None:
         _restore(parts, start)
     return parts
+
+
+def _reference(
+    config: TrainConfig, model: PreTrainedModel, adapters: Adapters | None
+) -> PreTrainedModel | TokenLogits | None:
+    """The model as it is now, where the loss or the anatomy of the gradient asks for it. LoRA needs no copy."""
+    if config.algorithm.kl <= 0 and config.gradients.every <= 0:
+        return None
+    return adapters.without(token_logits(model)) if adapters else copy.deepcopy(model).requires_grad_(False)
+
+
+def _learner(
+    config: TrainConfig, model: PreTrainedModel, reference: PreTrainedModel | TokenLogits | None, world: World
+) -> Learner:
+    settings = UpdateSettings(
+        temperature=config.sampling.temperature,
+        micro_batch_tokens=config.micro_batch_tokens,
+        device=world.device,
+        seed=derive(config.seed, "learner"),
+        world=world,
+        sharded=load_sharded(model, world) if config.parallel.sharded and world.size > 1 else None,
+        recompute=config.gradient_checkpointing,
+    )
+    return Learner(
+        model,
+        config.learning,
+        config.optimizer,
+        settings,
+        reference=reference if config.algorithm.kl > 0 else None,
+        critic=load_critic(config, model, settings),
+    )
 
 
 def load_policy(

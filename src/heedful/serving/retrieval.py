@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heedful.envs.common.wire import Tree
+from heedful.envs.transport.wire import Tree
 from heedful.retrieval import Found, Searcher
 from heedful.serving.sessions import Refusal
 

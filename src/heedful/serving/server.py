@@ -27,8 +27,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any, Protocol
 
-from heedful.envs.common.deadline import DeadlineReader
-from heedful.envs.common.wire import LARGEST_FRAME, Tree, encode
+from heedful.envs.transport.deadline import DeadlineReader
+from heedful.envs.transport.wire import LARGEST_FRAME, Tree, encode
 from heedful.serving.browser import HEADERS, check_own_form, fields_of, knows_token
 from heedful.serving.connections import Connections, Limits
 from heedful.serving.heads import BadHead, is_named, read_head

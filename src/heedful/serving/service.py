@@ -26,8 +26,8 @@ from typing import Any
 from heedful.configuration import to_json
 from heedful.envs.common.actions import actions_of
 from heedful.envs.common.tools import tools_of
-from heedful.envs.common.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.envs.remote.answers import PROTOCOL
+from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, ListsActions, Summarises
 from heedful.serving.sessions import Refusal, Sessions

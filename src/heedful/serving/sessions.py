@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from heedful.envs.common.wire import Tree, checked_observation, checked_step, observation_tree, step_tree
+from heedful.envs.transport.wire import Tree, checked_observation, checked_step, observation_tree, step_tree
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Episode
 from heedful.types import Observation, Step, Task

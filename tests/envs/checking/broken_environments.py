@@ -802,7 +802,7 @@ def striped(*bars: int, text: str = "") -> Any:
     from PIL import Image as pillow
     from PIL.PngImagePlugin import PngInfo
 
-    from heedful.envs.common.images import image_of
+    from heedful.envs.transport.images import image_of
 
     pixels, file, told = pillow.new("L", (len(bars), 2)), io.BytesIO(), PngInfo()
     pixels.putdata(bars * 2)

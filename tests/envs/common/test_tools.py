@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from heedful.envs.checking.check import QUICK, check
 from heedful.envs.common.actions import Fault, answer_text, format_reply
 from heedful.envs.common.tools import call_text, in_form, text_tool
-from heedful.envs.common.wire import observation_tree, read_observation
+from heedful.envs.transport.wire import observation_tree, read_observation
 from heedful.types import Observation
 from tool_toy import TOOLS, Dictionary
 

@@ -27,7 +27,7 @@ from heedful.auditing.records import (
 )
 from heedful.auditing.values import integer, mapping, number, outcome_of, shown, text_of
 from heedful.configuration import listed
-from heedful.envs.common.images import image_fault
+from heedful.envs.transport.images import image_fault
 from heedful.storage.picture_columns import IMAGES, PICTURES
 from heedful.storage.rollouts import COLUMNS, environment_in
 from heedful.types import Ending, Image, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeVar
 
 from heedful.envs.checking.pixels import appearance
 from heedful.envs.checking.report import seconds_text, shortened
-from heedful.envs.common.images import IMAGES_WANTED, images_fault
+from heedful.envs.transport.images import IMAGES_WANTED, images_fault
 from heedful.guarded import PassesThrough, Raised, guarded_call
 from heedful.types import Observation, Step, Task
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from heedful.envs.common.images import LARGEST_SIDE
 from heedful.envs.common.knobs import check_choice, check_range
+from heedful.envs.transport.images import LARGEST_SIDE
 
 ObservationForm = Literal["grid", "coordinates", "both", "image", "image_and_text"]
 TextForm = Literal["", "grid", "coordinates", "both"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from heedful.envs.common.images import image_of
+from heedful.envs.transport.images import image_of
 from heedful.pixels import need_pillow
 from heedful.types import Image
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from heedful.envs.common.wire import Tree, WireError, shown
+from heedful.envs.transport.wire import Tree, WireError, shown
 from heedful.types import Tool
 
 PROTOCOL = 1

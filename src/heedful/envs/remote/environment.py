@@ -15,7 +15,9 @@ from functools import lru_cache, partial
 from typing import Annotated, Any
 
 from heedful.configuration import GetsSecret, NamesSecret
-from heedful.envs.common.wire import (
+from heedful.envs.remote.answers import checked_description, pairs_of, session_of, text_of, texts_of
+from heedful.envs.remote.server_calls import TOKEN_VARIABLE, ServerCalls, ServerRefused, ServerUnreachable, read_token
+from heedful.envs.transport.wire import (
     Tree,
     WireError,
     generator_tree,
@@ -26,8 +28,6 @@ from heedful.envs.common.wire import (
     shown,
     task_tree,
 )
-from heedful.envs.remote.answers import checked_description, pairs_of, session_of, text_of, texts_of
-from heedful.envs.remote.server_calls import TOKEN_VARIABLE, ServerCalls, ServerRefused, ServerUnreachable, read_token
 from heedful.guarded import RaisedElsewhere
 from heedful.types import Observation, Step, Task
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from heedful.envs.common.deadline import DeadlineReader
-from heedful.envs.common.wire import LARGEST_FRAME, Tree, WireError, decode, encode, shown
+from heedful.envs.transport.deadline import DeadlineReader
+from heedful.envs.transport.wire import LARGEST_FRAME, Tree, WireError, decode, encode, shown
 
 TOKEN_VARIABLE = "HEEDFUL_ENV_TOKEN"
 

@@ -11,7 +11,7 @@ from numbers import Real
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench
 from heedful.envs.checking.report import Finding, broken, holds, shortened, unchecked
-from heedful.envs.common.wire import is_finite
+from heedful.envs.transport.wire import is_finite
 from heedful.types import Ending
 
 

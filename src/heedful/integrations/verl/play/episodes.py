@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from heedful.configuration.jsontext import parse_json
-from heedful.envs.common.wire import WireError, read_task, task_tree
+from heedful.envs.transport.wire import WireError, read_task, task_tree
 from heedful.types import Ending, Prompt, Reply, Span, Trajectory, Turn
 
 FIELD = "heedful"

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
-from heedful.envs.common.images import IMAGES_WANTED, image_tree, images_fault, read_images
+from heedful.envs.transport.images import IMAGES_WANTED, image_tree, images_fault, read_images
 from heedful.types import Ending, Observation, Step, Task
 
 Tree = Any

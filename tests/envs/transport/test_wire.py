@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heedful.envs.common.wire import (
+from heedful.envs.transport.wire import (
     LARGEST_FRAME,
     LARGEST_REWARD,
     Line,

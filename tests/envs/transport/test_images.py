@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from heedful.envs.common.images import LARGEST_IMAGE, image_of, png_size
-from heedful.envs.common.wire import (
+from heedful.envs.transport.images import LARGEST_IMAGE, image_of, png_size
+from heedful.envs.transport.wire import (
     WireError,
     checked_observation,
     decode,
