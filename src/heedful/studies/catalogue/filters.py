@@ -73,7 +73,8 @@ def _selection(name: str, env: str, steps: int, level: float, filters: tuple[str
         minutes=minutes,
         notes=(
             f"KL to the start and entropy bonus have coefficient {COEFFICIENT:g}, ten times the published one.",
-            f"Success {level:g} is that of the training tasks, sampled, averaged over 8 steps (1,024 episodes).",
+            f"Success {level:g} is that of the training tasks, sampled, averaged over 8 steps (1,024 episodes). A run "
+            "that never reaches it has no cost: it is missing from the means, and `reached in` counts the others.",
             "CPU seconds are those of collecting and updating, without evaluations and diagnostics.",
             "top_p 1 keeps every group that varies, and so does drop_constant. top_k keeps what the shares keep about "
             "as many of: compare at equal shares of prompts kept. random_0.5 and random_0.9 draw as many prompts as "
