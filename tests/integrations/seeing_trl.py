@@ -50,6 +50,9 @@ def bare(family: str) -> tuple[Any, Any]:
     tokens = 16  # 56 pixels, patches of 7, 2 x 2 patches to a token
     if family.startswith("idefics3"):
         return model, transformers.Idefics3Processor(processor, tokenizer, image_seq_len=tokens, **common)
+    if family == "llava":
+        sizes = {"patch_size": 7, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
+        return model, transformers.LlavaProcessor(processor, tokenizer, **sizes, **common)
     raise AssertionError(family)
 
 

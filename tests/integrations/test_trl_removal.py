@@ -13,6 +13,7 @@ import torch
 from heedful.integrations.trl.removal import (
     KEPT,
     cut_dependent,
+    micro_batches,
     remove,
     row_factor,
     rows_needed,
@@ -112,6 +113,23 @@ def test_rows_that_show_no_picture_leave_no_pixels() -> None:
     }
     smaller = remove(batch(**pictures), [True, True, False, False], rows=2)
     assert not {"pixel_values", "image_grid_thw", "num_images"} & smaller.keys()
+
+
+def test_a_row_with_pictures_is_not_cut_since_its_completion_may_show_some() -> None:
+    pictures = {"pixel_values": torch.ones(4, 3), "num_images": [1, 1, 1, 1]}
+    smaller = remove(batch(**pictures), [False, False, True, False], rows=4)
+    assert smaller["completion_ids"].tolist() == [[7, 0, 0, 0], [5, 6, 0, 0], [8, 9, 10, 0], [1, 2, 3, 4]]
+
+
+def test_a_micro_batch_has_the_pictures_of_its_rows_and_no_pixels_without_one() -> None:
+    grids = torch.tensor([[1, 1, 2]] * 3)
+    pictures = {"pixel_values": torch.arange(6.0)[:, None], "image_grid_thw": grids, "num_images": [1, 2, 0]}
+    kinds = torch.arange(6).view(3, 2)
+    (rows, both), (row, none) = micro_batches({**pictures, "mm_token_type_ids": kinds}, 3, 2)
+    assert (rows, row) == (slice(0, 2), slice(2, 3))
+    assert both["pixel_values"].flatten().tolist() == [0, 1, 2, 3, 4, 5]
+    assert both["num_images"] == [1, 2]
+    assert {name: value.tolist() for name, value in none.items()} == {"mm_token_type_ids": [[4, 5]]}
 
 
 def test_advantages_may_stand_per_token() -> None:

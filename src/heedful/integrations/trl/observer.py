@@ -12,7 +12,7 @@ from typing import Any
 
 from heedful.configuration import to_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
-from heedful.integrations.trl.pictures import PausedSight, sees, vision_in
+from heedful.integrations.trl.pictures import PausedSight, bare_model, sees, sight_of
 from heedful.integrations.trl.rollouts import EnvironmentRollouts
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import BatchReader
@@ -47,10 +47,8 @@ def observer_of(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Observe
     sight: PausedSight | None = None
     if not why:
         try:
-            model = bare_model(trainer)
-            scorer = HFScorer(model, max_tokens=config.diagnostics.max_tokens)
-            if sees(trainer):
-                sight = PausedSight(vision_in(trainer, model), model)
+            scorer = HFScorer(bare_model(trainer), max_tokens=config.diagnostics.max_tokens)
+            sight = sight_of(trainer) if sees(trainer) else None
         except ValueError as error:  # this architecture cannot be scored exactly, so all other metrics are measured
             why, scorer = str(error), None
 
@@ -106,12 +104,6 @@ def why_unreadable(trainer: Any) -> str:
 def unknown_to_trl(outcome: bool, played: bool) -> dict[str, str]:
     """The metrics that a batch of TRL cannot give, each with the reason."""
     return unknown_metrics("TRL", UNKNOWN_SUCCESS, outcome or played, played)
-
-
-def bare_model(trainer: Any) -> Any:
-    """The model without the wrappers of data parallelism and PEFT. PEFT adapters remain active."""
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def claim_record(trainer: Any, config: HeedfulConfig, chooses: Filter) -> Record:

@@ -6,18 +6,19 @@ model and only while it scores. Outside of that the model has no hook of heedful
 
 from __future__ import annotations
 
+import inspect
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from torch import OutOfMemoryError
+import torch
 
 from heedful.models.forward.exactness import evaluating
 from heedful.models.vision.probe import refuse_unless_exact
-from heedful.models.vision.processing import PictureProcessor
+from heedful.models.vision.processing import TILED, PictureProcessor
 from heedful.models.vision.vision import Vision, vision_of
-from heedful.pixels import pixels_hash
+from heedful.pixels import decoded, pixels_hash
 from heedful.types import Image
 
 if TYPE_CHECKING:
@@ -27,6 +28,20 @@ if TYPE_CHECKING:
 def sees(trainer: Any) -> bool:
     """Whether the trainer's processor takes pictures."""
     return hasattr(trainer.processing_class, "image_processor")
+
+
+def bare_model(trainer: Any) -> Any:
+    """The model without the wrappers of data parallelism and PEFT. PEFT adapters remain active."""
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def kinds_of(trainer: Any, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Which ids of rows are placeholders of pictures, for models that ask for it."""
+    model = bare_model(trainer)
+    if "mm_token_type_ids" not in inspect.signature(type(model).forward).parameters:
+        return {}
+    return {"mm_token_type_ids": (ids == model.config.image_token_id).long()}
 
 
 def vision_in(trainer: Any, model: Any) -> Vision:
@@ -43,7 +58,7 @@ def vision_in(trainer: Any, model: Any) -> Vision:
         vision = Vision(model, files, attach=False)
         with vision.attached():
             refuse_unless_exact(model, vision)
-    except OutOfMemoryError:
+    except torch.OutOfMemoryError:
         raise
     except (AttributeError, TypeError, LookupError, RuntimeError) as error:
         raise ValueError(
@@ -68,6 +83,49 @@ class PausedSight:
     def show(self, image: Image) -> Picture:
         with evaluating(self.model):  # the first picture of a size goes through the tower
             return self.vision.show(image)
+
+
+def sight_of(trainer: Any) -> PausedSight:
+    """How pictures stand in rows of the trainer's model. Raises ValueError for a model that is not read exactly."""
+    model = bare_model(trainer)
+    if not sees(trainer):
+        raise ValueError(
+            f"Expected a model that sees, with a processor that takes pictures as `processing_class`, found "
+            f"{type(trainer.processing_class).__name__}. Give a vision-language model, or an observation in text."
+        )
+    return PausedSight(vision_in(trainer, model), model)
+
+
+def pixels_of(trainer: Any, images_B: Sequence[Sequence[Image]]) -> dict[str, Any]:
+    """What TRL's learner and its engine take beside the ids of these rows: pixels, and how many pictures a row shows.
+
+    It is what TRL makes of the pictures of a data set, with the trainer's own processor. Raises ValueError for a
+    processor that cuts pictures into parts, where TRL would not know which part belongs to which row.
+    """
+    processor, device = trainer.processing_class.image_processor, trainer.accelerator.device
+    model = bare_model(trainer)
+    shown = [index for index, images in enumerate(images_B) if images]
+    pixels = [[decoded(image.png) for image in images_B[index]] for index in shown]
+    tiled = model.config.model_type in TILED
+    made = processor(images=pixels if tiled else [one for row in pixels for one in row], return_tensors="pt")
+    taken = inspect.signature(type(model).forward).parameters
+    values = {name: made[name].to(device) for name in made if name in taken and torch.is_tensor(made[name])}
+    if not tiled:
+        many, held = sum(map(len, pixels)), values.get("image_grid_thw", values["pixel_values"])
+        if len(held) != many:
+            raise ValueError(
+                f"Expected one entry of pixels for each picture, found {len(held)} for {many} from "
+                f"{type(processor).__name__}: pictures that are cut into parts reach TRL's learner for "
+                f"{', '.join(TILED)} only. Turn the parts off in the processor."
+            )
+        return {**values, "num_images": [len(images) for images in images_B]}
+    # One entry for each row. A row without pictures has zeros, which these models skip.
+    rows = torch.tensor(shown, device=device)
+    padded = {
+        name: value.new_zeros(len(images_B), *value.shape[1:]).index_copy(0, rows, value)
+        for name, value in values.items()
+    }
+    return {**padded, "num_images": [1] * len(images_B)}
 
 
 def pictures_in(prompts: Sequence[Any]) -> list[list[Any]]:

@@ -20,7 +20,7 @@ effect on a denominator is corrected:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -132,14 +132,25 @@ def _rows(value: Any, order: Sequence[int], before: int) -> Any:
 def _joined(batch: Batch) -> Batch:
     """The batch with the pictures of its rows in one tensor again, as TRL's forward passes take them."""
     pixels = batch.get("pixel_values")
-    if pixels is None:
-        return batch
     if isinstance(pixels, Tensor):  # one entry for each row, padded: TRL must not take it for one entry per picture
-        return {**batch, "num_images": [1] * len(pixels)}
-    joined: Batch = unsplit_pixel_values_by_grid(batch)
-    if not joined["pixel_values"].numel():  # the rows that are left show no picture
-        joined = {name: value for name, value in joined.items() if name not in _OF_PICTURES}
-    return joined
+        return if_shown({**batch, "num_images": [1] * len(pixels)})
+    return if_shown(unsplit_pixel_values_by_grid(batch))
+
+
+def if_shown(batch: Batch) -> Batch:
+    """The batch, without pixels of no picture at all: models cannot read those."""
+    pixels, mask = batch.get("pixel_values"), batch.get("pixel_attention_mask")
+    if pixels is None or (pixels.numel() and (mask is None or mask.any())):
+        return batch
+    return {name: value for name, value in batch.items() if name not in _OF_PICTURES}
+
+
+def micro_batches(batch: Batch, rows: int, size: int) -> Iterator[tuple[slice, Batch]]:
+    """The columns of each `size` rows, with the pictures that these rows show."""
+    by_row = split_pixel_values_by_grid(batch)
+    for start in range(0, rows, size):
+        part = slice(start, min(start + size, rows))
+        yield part, if_shown(unsplit_pixel_values_by_grid({name: value[part] for name, value in by_row.items()}))
 
 
 def _masked(advantages: Tensor, dropped_B: Tensor) -> Tensor:
@@ -151,9 +162,10 @@ def _trimmed(batch: Batch) -> Batch:
     """The batch without columns that only dropped rows used.
 
     Prompts lose padding on the left. Completions are cut on the right after the last kept token, so an idle one may be
-    cut."""
+    cut. With pictures it is not: a completion may show some, and a model reads all of a picture or nothing."""
     mask_BT = batch["completion_mask"]
-    rows = batch[KEPT] if batch[KEPT].any() else ~batch[KEPT]
+    whole = not batch[KEPT].any() or "pixel_values" in batch
+    rows = torch.ones_like(batch[KEPT]) if whole else batch[KEPT]
     filled = torch.nonzero(mask_BT[rows].any(dim=0))
     if not len(filled):
         return batch

@@ -10,19 +10,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+import torch
+
 from heedful.integrations.trl.compatibility import PRIVATE_OF_ROLLOUTS, check
+from heedful.integrations.trl.pictures import PausedSight, kinds_of, pixels_of, sight_of
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
-from heedful.models.chat.unseen import refuse_shown
 from heedful.protocols import Environment, Policy
 from heedful.rollout.player import Player, made
 from heedful.seeds import derive
-from heedful.types import Conversation, Prompt, Reply, Span, Task, Trajectory
+from heedful.types import Conversation, Image, Observation, Prompt, Reply, Span, Task, Trajectory
 
 FIELD = "heedful"
 """The field that passes an episode to reward functions."""
 
+_PICTURES = "pictures"
+"""The key of a message of the dataset that names the pictures of its observation."""
 _DRAWS_PER_TASK = 200
 
 
@@ -48,8 +52,10 @@ class EnvironmentRollouts:
         self.tokens_per_turn = tokens_per_turn
         self._chat_options = chat_options
         self._sampler = sampler
-        self._tasks: dict[str, Task] = {}
+        self._tasks: dict[tuple[str, str], Task] = {}
+        """(text, names of pictures) of the first observation -> task."""
         self._renderer: Renderer | None = None
+        self._sight: PausedSight | None = None
         self._batches = 0
         if sampler is None:
             check(PRIVATE_OF_ROLLOUTS)
@@ -58,21 +64,19 @@ class EnvironmentRollouts:
         """A `datasets.Dataset` of `tasks` distinct tasks: the column `prompt` holds the first observation as a message.
 
         TRL hands only the prompt to a rollout_func. So tasks with equal first observations count as one, and a second
-        dataset, of another split, leaves out the prompts of the first. Raises ValueError if the environment has too few
-        tasks in the split.
+        dataset, of another split, leaves out the prompts of the first. Pictures are named in the message, and shown by
+        the rollout. Raises ValueError if the environment has too few tasks in the split.
         """
         import datasets
 
-        found: dict[str, Task] = {}
+        found: dict[tuple[str, str], Task] = {}
         for draw in range(_DRAWS_PER_TASK * tasks):
             task = self.env.task(derive(seed, "tasks", split, draw))
             if task.split == split:
-                first = self.env.episode().start(task, 0)
-                refuse_shown(first, "TRL")
-                text = first.text
-                known = self._tasks.get(text, task)  # of an earlier dataset: a prompt identifies one task only
+                shown = _name(self.env.episode().start(task, 0))
+                known = self._tasks.get(shown, task)  # of an earlier dataset: a prompt identifies one task only
                 if known.split == split:
-                    found.setdefault(text, known)
+                    found.setdefault(shown, known)
             if len(found) == tasks:
                 break
         else:
@@ -81,14 +85,21 @@ class EnvironmentRollouts:
                 f"first, found {len(found)}. Ask for fewer, or choose knobs with more start states."
             )
         self._tasks |= found
-        return datasets.Dataset.from_list([{"prompt": [{"role": "user", "content": text}]} for text in found])
+        return datasets.Dataset.from_list(
+            [
+                {"prompt": [{"role": "user", "content": text, **({_PICTURES: pictures} if pictures else {})}]}
+                for text, pictures in found
+            ]
+        )
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         """Play one episode per prompt. TRL repeats each prompt once per member of a group.
 
         Returns `prompt_ids`, `completion_ids`, `logprobs`, `env_mask` (1 = sampled) and the episode as `heedful`.
-        Raises ValueError for a prompt that does not come from `dataset`.
+        Pictures stand in the ids as placeholders. Raises ValueError for a prompt that does not come from `dataset`, and
+        for pictures in a trainer whose learner would not see them.
         """
+        self._refuse_unseen(trainer)
         policy = self._policy(trainer)
         members = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
         first = trainer.accelerator.process_index * len(prompts)
@@ -98,34 +109,82 @@ class EnvironmentRollouts:
         ]
         live = [player for player in players if player.ending is None]
         while live:
+            self._refuse_late(live)
             replies = policy.respond([player.conversation for player in live])
             for player, reply in zip(live, replies, strict=True):
                 player.advance(reply)
             live = [player for player in live if player.ending is None]
         played = [player.trajectory(policy.temperature, trainer.state.global_step) for player in players]
-        return _as_rows(played, self._rendered(trainer))
+        return _as_rows(played, self._rendered(trainer), self._sight)
+
+    @property
+    def _pictured(self) -> bool:
+        """Whether first observations show pictures."""
+        return any(pictures for _, pictures in self._tasks)
+
+    def _refuse_late(self, live: Sequence[Player]) -> None:
+        """Raise ValueError for pictures in a later turn of an environment whose first observations have none."""
+        if not self._pictured and any(message.images for one in live for message in one.conversation.messages):
+            raise ValueError(
+                f"Expected pictures in first observations, or in none, found some in later turns of {self.env.name} "
+                "alone: TRL learns from pictures only where the prompts of the dataset name them. Show one in the "
+                "first observation of a task, too, or use an observation in text."
+            )
+
+    def _refuse_unseen(self, trainer: Any) -> None:
+        """Raise ValueError for pictures that the learner, or the sampler, would not see."""
+        if not self._pictured:
+            return
+        if not getattr(trainer, "learns_pictures", False):
+            raise ValueError(
+                f"Expected heedful's HeedfulGRPOTrainer for an environment that shows pictures, found "
+                f"{type(trainer).__name__}: TRL takes ids from a rollout_func, but no pictures, so its learner would "
+                "read placeholders alone. Use HeedfulGRPOTrainer, or an observation in text."
+            )
+        blind = {
+            "a sampler": self._sampler is not None,
+            "vLLM": trainer.use_vllm,
+            "continuous batching": trainer.use_transformers_continuous_batching,
+        }
+        found = next((name for name, used in blind.items() if used), "")
+        if found:
+            raise ValueError(
+                f"Expected TRL's own engine with `generate` for an environment that shows pictures, found {found}: it "
+                "would not see them as the learner does, or may sample the placeholder of a picture, which TRL's "
+                "learner cannot read. Leave it out, or use an observation in text."
+            )
+        if trainer.mask_truncated_completions:
+            raise ValueError(
+                "Expected mask_truncated_completions=False for an environment that shows pictures: TRL takes a masked "
+                "completion from the attention mask, but not its pictures, so models would give the pictures of later "
+                "rows other positions. Turn it off, or use an observation in text."
+            )
 
     def _policy(self, trainer: Any) -> Policy:
         self._batches += 1
         if self._sampler is not None:
             return self._sampler(trainer, self._batches - 1)
-        return _Engine(trainer, self._rendered(trainer), self.tokens_per_turn)
+        return _Engine(trainer, self._rendered(trainer), self.tokens_per_turn, self._sight)
 
     def _rendered(self, trainer: Any) -> Renderer:
         if self._renderer is None:
             ends, tools = trainer.eos_token_ids, tools_of(self.env)
-            self._renderer = Renderer(trainer.processing_class, self.tags, self._chat_options, ends, tools)
+            tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+            self._sight = sight_of(trainer) if self._pictured else None
+            self._renderer = Renderer(tokenizer, self.tags, self._chat_options, ends, tools, self._sight)
         return self._renderer
 
     def _task(self, prompt: Any) -> Task:
         text = prompt[-1]["content"] if isinstance(prompt, list) else prompt
-        if text not in self._tasks:
+        pictures = prompt[-1].get(_PICTURES) if isinstance(prompt, list) else None
+        shown = (text, pictures or "")
+        if shown not in self._tasks:
             raise ValueError(
                 f"Expected a prompt of the dataset that this rollout_func made ({len(self._tasks)} tasks of "
                 f"{self.env.name}), found {str(text)[:60]!r}. Pass rollouts.dataset(...) as train_dataset, and "
                 "another one of it as eval_dataset."
             )
-        return self._tasks[text]
+        return self._tasks[shown]
 
 
 def to_trl_rollout_func(
@@ -162,7 +221,17 @@ def environment_reward(prompts: list[Any], completions: list[Any], **fields: Any
     return [trajectory.reward for trajectory in played]
 
 
-def _as_rows(played: Sequence[Trajectory], renderer: Renderer) -> dict[str, Any]:
+def _name(observation: Observation) -> tuple[str, str]:
+    """The text of an observation, and the names of its pictures."""
+    return observation.text, " ".join(image.digest for image in observation.images)
+
+
+def _written(ids: Sequence[int], sight: PausedSight | None) -> list[int]:
+    """The ids as TRL's learner takes them, with placeholders for pictures."""
+    return [sight.placeholder if sight is not None and id < 0 else id for id in ids]
+
+
+def _as_rows(played: Sequence[Trajectory], renderer: Renderer, sight: PausedSight | None = None) -> dict[str, Any]:
     rows: dict[str, Any] = {
         "prompt_ids": [],
         "completion_ids": [],
@@ -190,8 +259,8 @@ def _as_rows(played: Sequence[Trajectory], renderer: Renderer) -> dict[str, Any]
         if not ids:  # the episode broke at its start, but TRL needs a token in every row
             ids, mask, logprobs = [renderer.end_of_turn_id], [0], [0.0]
         first = trajectory.turns[0].reply.prompt.ids if trajectory.turns else (renderer.end_of_turn_id,)
-        rows["prompt_ids"].append(list(first))
-        rows["completion_ids"].append(ids)
+        rows["prompt_ids"].append(_written(first, sight))
+        rows["completion_ids"].append(_written(ids, sight))
         rows["env_mask"].append(mask)
         rows["logprobs"].append(logprobs)
     return rows if known else {**rows, "logprobs": None}
@@ -200,7 +269,7 @@ def _as_rows(played: Sequence[Trajectory], renderer: Renderer) -> dict[str, Any]
 class _Engine:
     """The trainer's own sampling engine as a policy."""
 
-    def __init__(self, trainer: Any, renderer: Renderer, tokens_per_turn: int) -> None:
+    def __init__(self, trainer: Any, renderer: Renderer, tokens_per_turn: int, sight: PausedSight | None) -> None:
         if trainer.use_vllm and trainer.accelerator.num_processes > 1:
             raise ValueError(
                 "to_trl_rollout_func samples with vLLM in one process only: its calls must keep step over processes, "
@@ -208,6 +277,7 @@ class _Engine:
             )
         self._trainer = trainer
         self._renderer = renderer
+        self._sight = sight
         self._most = tokens_per_turn
         self.temperature = float(trainer.temperature)
         self.version = int(trainer.state.global_step)
@@ -220,17 +290,30 @@ class _Engine:
         replies = [_unanswered(prompt) for prompt in prompts]
         if not fits:
             return replies
-        ids, logprobs = self._sample([list(contexts[row]) for row in fits])
+        shown = [[image for message in conversations[row].messages for image in message.images] for row in fits]
+        ids, logprobs = self._sample([_written(contexts[row], self._sight) for row in fits], shown)
         for place, row in enumerate(fits):
             said = [] if logprobs is None else logprobs[place]
             replies[row] = renderer.parse(prompts[row], ids[place], said)
         return replies
 
-    def _sample(self, contexts: list[list[int]]) -> tuple[list[list[int]], list[list[float]] | None]:
+    def _sample(
+        self, contexts: list[list[int]], images_B: Sequence[Sequence[Image]]
+    ) -> tuple[list[list[int]], list[list[float]] | None]:
         """Sample through the trainer's engine. Its only limit is that of whole completions."""
-        trainer = self._trainer
+        trainer, fields = self._trainer, dict[str, Any]()
+        if any(images_B):
+            fields = pixels_of(trainer, images_B)
+            del fields["num_images"]
+            kinds = [kinds_of(trainer, torch.tensor(context)) for context in contexts]
+            fields |= {name: [each[name].tolist() for each in kinds] for name in kinds[0]}
         with _at_most(trainer, self._most):
-            ids, logprobs = trainer._generate_single_turn(contexts, None, {}, 1)
+            ids, logprobs = trainer._generate_single_turn(contexts, None, fields, 1)
+        if self._sight is not None and any(self._sight.placeholder in said for said in ids):
+            raise ValueError(
+                f"Expected replies without the placeholder of a picture (token {self._sight.placeholder}), found one "
+                "that was sampled, which TRL's learner cannot read. Leave `suppress_tokens` out of generation_kwargs."
+            )
         return ids, logprobs
 
     def _window(self) -> int:

@@ -24,7 +24,8 @@ from heedful.integrations.trl import compatibility, removal
 from heedful.integrations.trl.advantages import advantages_over
 from heedful.integrations.trl.callback import Bridge
 from heedful.integrations.trl.observer import claim_record, observer_of
-from heedful.integrations.trl.pictures import pictures_in
+from heedful.integrations.trl.pictures import kinds_of, pictures_in, pixels_of
+from heedful.integrations.trl.rollouts import FIELD
 from heedful.integrations.trl.rows import COLUMNS, PREFIX, columns_of, completions_of
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.completions import Completion, in_groups
@@ -48,6 +49,9 @@ class HeedfulGRPOTrainer(GRPOTrainer):
     Raises ValueError for a TRL with other private methods, and for unknown names in `heedful`.
     """
 
+    learns_pictures = True
+    """Pictures of heedful's environments reach the learner. In TRL's own trainer those of a rollout_func do not."""
+
     beta: float
     entropy_coef: float
     _last_world_entropy: float
@@ -63,6 +67,8 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         """Observes every generation batch, on rank 0."""
         self._generated: tuple[Any, Any, Any] = ([], [], None)
         self._images: Sequence[Sequence[Any] | None] = []
+        self._pixels: dict[str, Any] = {}
+        """The pictures of episodes that were played, while their batch is made."""
         self._rewards_BF: Tensor | None = None
         self._kept_in_window = 0
         self.collapsed = False
@@ -106,7 +112,33 @@ class HeedfulGRPOTrainer(GRPOTrainer):
         self._generated = generated[:3]
         images = generated[6]
         self._images = pictures_in(prompts) if images is None else images
+        played = generated[5].get(FIELD) or []
+        shown = [[image for turn in one.turns for image in turn.reply.prompt.images] for one in played]
+        self._pixels = pixels_of(self, shown) if any(shown) else {}
         return generated
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Tensor, attention_mask: Tensor, *sizes: Any, **fields: Any
+    ) -> Any:
+        """TRL's log-probabilities. While a batch is made, with the pictures of its episodes."""
+        found = super()._get_per_token_logps_and_entropies
+        if not self._pixels:
+            return found(model, input_ids, attention_mask, *sizes, **removal.if_shown(fields))
+        size = fields.pop("batch_size", None) or len(input_ids)
+        pixels = {**self._pixels, **kinds_of(self, input_ids)}
+        # TRL's own micro-batches give pixels also to rows that show no picture.
+        logps, entropies, losses = zip(
+            *(
+                found(model, input_ids[rows], attention_mask[rows], *sizes, **{**fields, "num_images": None, **part})
+                for rows, part in removal.micro_batches(pixels, len(input_ids), size)
+            ),
+            strict=True,
+        )
+        return (
+            torch.cat(logps),
+            None if entropies[0] is None else torch.cat(entropies),
+            None if losses[0] is None else torch.stack(losses).mean(),
+        )
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: list[list[int]]
@@ -119,6 +151,10 @@ class HeedfulGRPOTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """TRL's batch without the dropped groups, after the observation."""
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        if self._pixels:
+            rows = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+            batch |= {**self._pixels, **kinds_of(self, rows)}
+            self._pixels = {}
         if not self.model.training:
             self._extend_logs(self.accelerator.num_processes * len(inputs), None)
             return batch
