@@ -73,9 +73,13 @@ def changed(model: Any, seed: int) -> Any:
 
 
 def repeated(call: Callable[[int], float]) -> dict[str, float]:
-    """Mean and 95% half-interval of `REPEATS` values, after one that is not counted."""
+    """`summary` of `REPEATS` values, after one that is not counted."""
     call(REPEATS)
-    values = [call(seed) for seed in range(REPEATS)]
+    return summary([call(seed) for seed in range(REPEATS)])
+
+
+def summary(values: list[float]) -> dict[str, float]:
+    """Mean and 95% half-interval of `REPEATS` values (Student, 4 degrees of freedom)."""
     return {"mean": fmean(values), "half": 2.776 * stdev(values) / REPEATS**0.5, "n": REPEATS}
 
 
@@ -86,16 +90,16 @@ def speeds(model: Any, renderer: Any, pid: int, source: Any, count: int) -> list
         "local": lambda seed: HFPolicy(model, renderer, sampling, seed=seed),
         "vllm": lambda seed: source.policy(renderer, sampling, seed),
     }
-    rows = []
-    for name, policy_of in policies.items():
-
-        def speed(seed: int, policy_of: Callable[[int], Any] = policy_of) -> float:
+    found: dict[str, list[float]] = {name: [] for name in policies}
+    for seed in range(REPEATS + 1):  # the two in turn, so that both meet the other work of the machine
+        for name, policy_of in policies.items():
             policy, before = policy_of(seed), cpu_seconds(pid)
             tokens = sum(len(reply.ids) for reply in policy.respond(asked))
-            return tokens / (cpu_seconds(pid) - before)
-
-        rows.append({"sampler": name, "conversations": count, "tokens_per_cpu_second": repeated(speed)})
-    return rows
+            found[name].append(tokens / (cpu_seconds(pid) - before))
+    return [
+        {"sampler": name, "conversations": count, "tokens_per_cpu_second": summary(values[1:])}
+        for name, values in found.items()
+    ]
 
 
 def push_costs(model: Any, pid: int, url: str) -> list[dict[str, Any]]:
