@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import rankdata
 
 from heedful.diagnostics.gradient_scope import Floats, GradientNoise
 from heedful.statistics.intervals import effective_clusters, jackknife_interval
@@ -54,6 +53,8 @@ def _trends(measured: GradientNoise, part: str) -> Floats | None:
 
 def _trend(sides: Sequence[tuple[Floats, Floats]]) -> float:
     """Slope over the rank, over the mean norm, both sides pooled; NaN where ranks or norms do not vary."""
+    from scipy.stats import rankdata  # as slow to import as torch, and this module is imported with every command
+
     ranks = rankdata(np.concatenate([variance_P for variance_P, _ in sides]))
     norms = np.concatenate([norm_P for _, norm_P in sides])
     shares = (ranks - 1) / (len(ranks) - 1)
