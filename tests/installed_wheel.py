@@ -17,6 +17,7 @@ from pathlib import Path
 
 PACKAGE_DATA = (
     "heedful/py.typed",
+    "heedful/report/layouts/charts.css",
     "heedful/report/layouts/report.css",
     "heedful/report/layouts/report.js",
     "heedful/integrations/verl/conf/heedful/default.yaml",

@@ -139,6 +139,28 @@ def test_the_verdict_says_what_is_clear_and_what_is_not(written: WrittenRuns) ->
     ]
 
 
+def test_of_many_comparisons_the_verdict_tells_the_clear_ones_and_counts_the_others(written: WrittenRuns) -> None:
+    names = [f"arm{number}" for number in range(8)]
+    many = study(
+        arms=tuple(Arm(name, train("echo")) for name in (*names, "old")),
+        pairs=tuple(Pair(name, "old") for name in names),
+        measures=(Measure("final success", SUCCESS),),
+    )
+    for seed in (0, 1, 2):
+        written.add("old", seed, {SUCCESS: [0.5]})
+        for number, name in enumerate(names[:7]):  # the last arm has no run
+            written.add(
+                name, seed, {SUCCESS: [0.9 + 0.01 * seed if number == 0 else 0.5 + 0.01 * number + 0.1 * (seed - 1)]}
+            )
+    outcomes = read_outcomes(many, [run for run in written.folder.runs(many) if run.arm != names[7]])
+    together, clear = verdict(many, outcomes, 24)
+    assert together == (
+        "final success: 7 of 8 comparisons have values, and 1 of these are clear. Where nothing differs, about 0.35 "
+        "would be, by chance. The differences that are not clear lie from +0.0100 to +0.0600."
+    )
+    assert clear.startswith("final success, arm0 against old: higher. Difference +0.410")
+
+
 def separated(written: WrittenRuns) -> Study:
     rng = np.random.default_rng(0)
     for seed in (0, 1):
@@ -256,6 +278,9 @@ def test_the_page_stands_alone_and_holds_every_table(written: WrittenRuns) -> No
         assert words in page, words
     assert "heedful study little --seeds 0,1" in page
     assert page.count('<svg class="chart"') >= 3
+    charts = sorted(path.name for path in written.folder.figures.glob("*.svg"))
+    assert len(charts) == page.count('<svg class="chart"')
+    assert {"s-roc.svg", "final-success.svg", "eval-val-sampled-success.svg"} <= set(charts)
     assert written.folder.table.read_text() == markdown(whole, outcomes, sentences)
     results = json.loads(written.folder.results.read_text())
     assert results["verdict"] == sentences

@@ -11,6 +11,11 @@ import jinja2
 from markupsafe import Markup
 
 
+def chart_style() -> str:
+    """The colours of all pages and the rules of charts."""
+    return _source("charts.css")
+
+
 def _source(name: str) -> str:
     return resources.files("heedful.report").joinpath("layouts", name).read_text(encoding="utf-8")
 
@@ -24,5 +29,5 @@ def fill(template: str, content: dict[str, object]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    own = {"style": Markup(_source("report.css")), "script": Markup(_source("report.js"))}
+    own = {"style": Markup(chart_style() + _source("report.css")), "script": Markup(_source("report.js"))}
     return environment.get_template(template).render(content | own)

@@ -7,14 +7,19 @@ to show nothing.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from heedful.configuration import to_json
 from heedful.configuration.jsontext import read_json
-from heedful.report.templates import fill
+from heedful.report.drawing.panel import DrawnPanel
+from heedful.report.drawing.standalone import standalone
+from heedful.report.templates import chart_style, fill
 from heedful.storage import write_whole
 from heedful.studies.declaration import Study
 from heedful.studies.detector.candidates import HuntOutcome
@@ -41,14 +46,33 @@ from heedful.studies.tables import (
 from heedful.types import Metric
 from heedful.version import __version__
 
+MOST_SENTENCES = 6
+"""Comparisons that the verdict tells one by one. The tables have all."""
+
 
 def write_results(folder: StudyFolder, study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
-    """Write `results.json`, `results.md` and `study.html`; returns the verdict's sentences."""
+    """Write `results.json`, `results.md`, `study.html` and the charts in `figures`; returns the verdict's sentences."""
     sentences = verdict(study, outcomes, runs_in_all)
     write_whole(folder.results, json.dumps(_tree(study, outcomes, sentences), indent=1) + "\n")
     write_whole(folder.table, markdown(study, outcomes, sentences))
-    write_whole(folder.page, _page(folder, study, outcomes, sentences))
+    figures = [*over_the_dial(study, outcomes), *areas_over_the_dial(study, outcomes), *roc_figures(outcomes)]
+    panels = curves(study, outcomes)
+    write_whole(folder.page, _page(folder, study, outcomes, sentences, figures, panels))
+    _write_charts(folder.figures, [*figures, *panels])
     return sentences
+
+
+def _write_charts(folder: Path, panels: Sequence[DrawnPanel]) -> None:
+    """Each chart as a file, named after its title. A second one of the same title ends in -2."""
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    for panel in panels:
+        if not panel.absent:
+            stem = re.sub(r"[^a-z0-9]+", "-", panel.title.lower()).strip("-")
+            ends = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+            path = next(path for end in ends if not (path := folder / f"{stem}{end}.svg").exists())
+            write_whole(path, standalone(panel, chart_style()))
 
 
 def verdict(study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
@@ -61,8 +85,8 @@ def verdict(study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
         )
     for outcome in outcomes.measures if study.flat else ():
         sentences += _gained(outcome)
-    for pair in outcomes.measures[0].pairs if outcomes.measures else ():
-        sentences.append(_compared(outcomes.measures[0], pair))
+    if outcomes.measures:
+        sentences += _all_compared(outcomes.measures[0])
     sentences += [_separated(outcome) for outcome in outcomes.separations]
     for lead in outcomes.leads:
         sentences += _warned(lead)
@@ -89,6 +113,23 @@ def _gained(outcome: MeasureOutcome) -> list[str]:
         question = "would these seeds gain as much on other tasks?"
         sentences.append(f"{title} over {tasks.n} tasks ({question}): {over}")
     return sentences
+
+
+def _all_compared(outcome: MeasureOutcome) -> list[str]:
+    """A sentence for each comparison. Of many: all unclear ones in one sentence, then one for each clear one."""
+    if len(outcome.pairs) <= MOST_SENTENCES:
+        return [_compared(outcome, pair) for pair in outcome.pairs]
+    known = [pair for pair in outcome.pairs if isinstance(pair.over_seeds.mean.value, int | float)]
+    unclear = [float(pair.over_seeds.mean.value or 0.0) for pair in known if not pair.over_seeds.clear]
+    sentence = (
+        f"{outcome.measure.title}: {len(known)} of {len(outcome.pairs)} comparisons have values, and "
+        f"{len(known) - len(unclear)} of these are clear. Where nothing differs, about {len(known) / 20:.2g} would be, "
+        "by chance."
+    )
+    if unclear:
+        lowest, highest = (signed(Metric(outcome.measure.title, find(unclear))) for find in (min, max))
+        sentence += f" The differences that are not clear lie from {lowest} to {highest}."
+    return [sentence, *(_compared(outcome, pair) for pair in known if pair.over_seeds.clear)]
 
 
 def _compared(outcome: MeasureOutcome, value: PairValue) -> str:
@@ -238,7 +279,14 @@ def _tables(study: Study, outcomes: Outcomes) -> Iterator[_Table]:
         yield _Table(f"{title}: what moves first", lead, caption, mover_rows(warning))
 
 
-def _page(folder: StudyFolder, study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> str:
+def _page(
+    folder: StudyFolder,
+    study: Study,
+    outcomes: Outcomes,
+    sentences: Sequence[str],
+    figures: Sequence[DrawnPanel],
+    panels: Sequence[DrawnPanel],
+) -> str:
     return fill(
         "study.html",
         {
@@ -250,8 +298,8 @@ def _page(folder: StudyFolder, study: Study, outcomes: Outcomes, sentences: Sequ
             "command": command(study, outcomes),
             "arms": _arms(study, outcomes),
             "tables": [(table.title, table.lead, table.rows) for table in _tables(study, outcomes)],
-            "figures": [*over_the_dial(study, outcomes), *areas_over_the_dial(study, outcomes), *roc_figures(outcomes)],
-            "panels": curves(study, outcomes),
+            "figures": figures,
+            "panels": panels,
             "remeasured": _remeasured(folder),
         },
     )

@@ -65,6 +65,11 @@ class StudyFolder:
     def page(self) -> Path:
         return self.path / "study.html"
 
+    @property
+    def figures(self) -> Path:
+        """The page's charts as SVG files."""
+        return self.path / "figures"
+
     def run(self, arm: str, seed: int, flat: bool = False) -> StudyRun:
         label = f"s{seed}" if flat else f"{arm}/s{seed}"
         return StudyRun(arm, seed, RunFolder(self.path / label), label)
