@@ -174,7 +174,7 @@ def markdown(found: FoundRuns, entries: Sequence[Entry], success: str) -> str:
     lines = [
         "# What goes with success",
         "",
-        f"{len(found.runs)} finished runs: {listed}. {len(found.unfinished)} folders without a verdict are left out.",
+        f"{len(found.runs)} finished runs: {listed}. Left out: {len(found.unfinished)} without a verdict.",
         f"Success is `{success}`. Intervals are 95%, from a bootstrap that draws whole runs within their environment.",
         "",
         "- **all**: all evaluations of all runs at once. **within runs**: deviations from the run's own mean.",
