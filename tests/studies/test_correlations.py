@@ -17,8 +17,11 @@ MI = "information/first_turn/mi"
 
 
 def readings(*runs: list[tuple[float, ...]], strata: tuple[int, ...] = ()) -> Readings:
+    """Runs of seeds of their own, with one reading per step."""
     numbers = np.repeat(np.arange(len(runs)), [len(rows) for rows in runs])
-    return Readings(np.concatenate([np.array(rows) for rows in runs]), numbers, np.array(strata or [0] * len(runs)))
+    steps = np.concatenate([np.arange(len(rows)) for rows in runs])
+    values = np.concatenate([np.array(rows) for rows in runs])
+    return Readings(values, numbers, np.array(strata or [0] * len(runs)), np.arange(len(runs)), steps)
 
 
 def simulated(runs: int, steps: int, within: float, between: float, rng: np.random.Generator) -> Readings:
@@ -28,7 +31,19 @@ def simulated(runs: int, steps: int, within: float, between: float, rng: np.rand
     strata = np.arange(runs) % 2
     # The second environment has another scale and another level.
     values = (levels[:, None] + noise) * (1 + 99 * strata)[:, None, None] + 1000 * strata[:, None, None]
-    return Readings(values.reshape(-1, 2), np.repeat(np.arange(runs), steps), strata)
+    return readings(*values.tolist(), strata=tuple(strata))
+
+
+def with_shared_tasks(seeds: int, arms: int, steps: int, rho: float, rng: np.random.Generator) -> Readings:
+    """One environment. Half of the variance of levels and of deviations is common to all runs of a seed."""
+
+    def draw(*shape: int) -> np.ndarray:
+        return rng.multivariate_normal([0, 0], [[1, rho], [rho, 1]], size=shape)
+
+    shared = draw(seeds, 1, 1) + draw(seeds, 1, steps)
+    values = (shared + draw(seeds, arms, 1) + draw(seeds, arms, steps)).reshape(seeds * arms, steps, 2)
+    runs = readings(*values.tolist())
+    return Readings(runs.values_NK, runs.run_N, runs.stratum_U, np.repeat(np.arange(seeds), arms), runs.step_N)
 
 
 def test_within_runs_the_level_of_a_run_does_not_count() -> None:
@@ -49,7 +64,7 @@ def test_numbers_by_hand() -> None:
     expected = np.corrcoef([0.5, 1, 4], [0.5, 0.5, 1])[0, 1]
     between = correlation(one, "between", "pearson")
     assert between.value == pytest.approx(expected)
-    assert (between.low, between.runs, between.why) == (None, 3, "no interval: too few runs")
+    assert (between.runs, between.sets) == (3, 3)
 
 
 def test_a_partial_correlation_holds_the_third_column_fixed() -> None:
@@ -89,12 +104,75 @@ def test_the_interval_holds_a_known_correlation_as_often_as_it_says(within: floa
     assert min(held.values()) >= 88, held
 
 
+@pytest.mark.parametrize("rho", [0.0, 0.5])
+def test_runs_of_one_seed_are_not_counted_as_independent(rho: float) -> None:
+    """Counted as independent, 36 runs of 3 seeds held the truth in 59 to 78 of 100 studies."""
+    rng, kinds = np.random.default_rng(1), ("within", "between", "all")
+    held, of_studies = dict.fromkeys(kinds, 0), 100
+    for study in range(of_studies):
+        found = with_shared_tasks(3, 12, 3, rho, rng)
+        for kind in kinds:
+            interval = correlation(found, kind, "pearson", seed=study, draws=150)
+            assert (interval.runs, interval.sets) == (36, 3)
+            assert interval.low is not None
+            assert interval.high is not None
+            held[kind] += interval.low <= rho <= interval.high
+    assert min(held.values()) >= 86, held
+
+
+def test_two_seeds_have_no_interval_however_many_runs_they_have() -> None:
+    found = correlation(with_shared_tasks(2, 20, 3, 0.5, np.random.default_rng(0)), "within", "pearson")
+    assert (found.low, found.runs, found.sets, found.why) == (None, 40, 2, "no interval: too few seeds")
+
+
+def test_what_only_follows_time_is_not_beyond_the_course() -> None:
+    rng = np.random.default_rng(0)
+    success = np.linspace(0, 1, 6) ** 0.5 + 0.05 * rng.normal(size=(8, 6))
+    step, own = np.tile(np.arange(6.0), (8, 1)), success + 0.05 * rng.normal(size=(8, 6))
+    for reading, beyond in ((step**3, None), (step + rng.normal(size=(8, 6)), 0.0), (own, 0.7)):
+        found = readings(*np.stack([reading, success], axis=2).tolist())
+        assert (correlation(found, "within", "pearson").value or 0) > 0.7
+        left = correlation(found, "beyond", "pearson")
+        assert left.value == (None if beyond is None else pytest.approx(beyond, abs=0.2))
+    # By hand: what is left of the first run is (-4/3, 4/3) and (8/3, -8/3), of the others half of it with other signs.
+    square = readings([(0, 5), (4, 4)], [(1, 7), (1, 14)], [(1, 7), (1, 14)])
+    assert correlation(square, "beyond", "pearson").value == pytest.approx(-1)
+
+
+def test_the_next_evaluation_is_read_in_runs_with_enough_of_them_alone() -> None:
+    rng = np.random.default_rng(0)
+
+    def run(evaluations: int, seed: int) -> RunSeries:
+        series = {name: dict(enumerate(rng.normal(size=evaluations).tolist())) for name in (SUCCESS, MI)}
+        return RunSeries(f"{seed}", "lake", series, seed)
+
+    for evaluations, found in ((9, None), (10, 36)):
+        entries = read_correlations([run(evaluations, seed) for seed in range(4)], SUCCESS)
+        of_next = [entry.found for entry in entries if entry.metric == MI and entry.view.startswith("next")]
+        assert len(of_next) == 4
+        assert all((each.value is None) == (found is None) for each in of_next)
+        assert all(each.readings == (found or 0) for each in of_next)
+
+
+def test_between_runs_of_a_seed_leaves_out_what_the_seeds_share() -> None:
+    rng, runs = np.random.default_rng(0), []
+    for seed in range(3):
+        shared = 10.0 * seed
+        for _ in range(12):
+            own = rng.normal()
+            runs.append(RunSeries("a", "lake", {SUCCESS: {0: shared - own}, MI: {0: shared + own}}, seed))
+    wanted = ("success", MI, "pearson")
+    found = {e.view: e.found for e in read_correlations(runs, SUCCESS) if (e.table, e.metric, e.method) == wanted}
+    assert (found["between runs"].value or 0) > 0.9
+    assert found["between runs of a seed"].value == pytest.approx(-1)
+
+
 def test_a_reading_belongs_to_the_next_evaluation_and_no_later_one() -> None:
     series = {SUCCESS: {0: 0.1, 4: 0.2, 8: 0.4}, MI: {0: 1.0, 2: 1.5, 3: 2.0}}
     rows = RunSeries("a", "lake", series).at_evaluations(SUCCESS, MI)
-    assert rows[:2].tolist() == [[1.0, 0.1, 0.2], [2.0, 0.2, 0.4]]
-    assert np.isnan(rows[2]).tolist() == [True, False, True]
-    assert RunSeries("a", "lake", {}).at_evaluations(SUCCESS, MI).shape == (0, 3)
+    assert rows[:2].tolist() == [[1.0, 0.1, 0.2, 0], [2.0, 0.2, 0.4, 4]]
+    assert np.isnan(rows[2]).tolist() == [True, False, True, False]
+    assert RunSeries("a", "lake", {}).at_evaluations(SUCCESS, MI).shape == (0, 4)
 
 
 def test_a_course_is_read_at_both_ends() -> None:
@@ -106,10 +184,11 @@ def test_a_course_is_read_at_both_ends() -> None:
 def test_runs_are_found_below_folders_and_unfinished_ones_are_named(written: WrittenRuns) -> None:
     first = written.add("a", 0, {SUCCESS: [0.1, 0.2], MI: [1.0, None]})
     written.add("a", 1, {SUCCESS: [0.3]}).folder.verdict.unlink()
-    first.folder.config.write_text(json.dumps({"env": {"type": "echo"}, "model": "some/model"}))
+    first.folder.config.write_text(json.dumps({"env": {"type": "echo"}, "model": "some/model", "seed": 7}))
     found = find_runs([written.folder.path, written.folder.path / "a"], [SUCCESS, MI])
     assert [run.stratum for run in found.runs] == ["echo, model"]
-    assert found.runs[0].series == {SUCCESS: {0: 0.1, 1: 0.2}, MI: {0: 1.0}}
+    assert found.runs[0].series == {SUCCESS: {0: 0.1, 1: 0.2}, MI: {0: 1.0}, "step": {0: 0, 1: 1}}
+    assert found.runs[0].seed == 7
     assert len(found.unfinished) == 1
     with pytest.raises(ValueError, match=r"Expected finished runs below .*, found 1 without a verdict"):
         find_runs([written.folder.path / "a" / "s1"], [SUCCESS])
@@ -125,18 +204,20 @@ def test_the_command_writes_both_tables_and_the_courses(
         level = rng.normal()
         success = (level + rng.normal(size=8)).tolist()
         tokens = np.linspace(100, 50, 8).tolist()
-        written.add(
+        run = written.add(
             "a", seed, {SUCCESS: success, MI: [2 * value for value in success], "length/response_tokens": tokens}
         )
+        run.folder.config.write_text(json.dumps({"seed": seed // 2}))
     assert cli.run(["correlate", str(written.folder.path), "--out", "found"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("# What goes with success\n\n6 finished runs: unknown 6.")
+    assert "They rest on 3 sets of runs" in shown
     tree = json.loads(Path("found/correlations.json").read_text())
     of_mi = [row for row in tree["correlations"] if row["table"] == "success" and row["metric"] == MI]
     values = {(row["view"], row["method"]): row["found"]["value"] for row in of_mi}
     assert values["within runs", "pearson"] == values["all", "spearman"] == pytest.approx(1)
     length = next(row for row in tree["courses"] if row[1] == "tokens per answer")
-    assert length[2] == "6"
+    assert length[2:4] == ["6", "3"]
     assert length[-1].startswith("−4")  # from 96 to 54 tokens
     assert Path("found/correlations.md").read_text() == shown.rpartition("written to")[0].rstrip("\n") + "\n"
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
 from heedful.diagnostics.catalogue import OVER_SEEDS
 from heedful.storage import write_whole
 from heedful.studies.correlations.clustered import METHODS, Correlation, Kind, Method, Readings, correlation
-from heedful.studies.correlations.runs import FoundRuns, RunSeries
+from heedful.studies.correlations.runs import STEP, FoundRuns, RunSeries
+from heedful.studies.outcomes import within_range
 from heedful.studies.paired import mean_over
 from heedful.studies.tables import Rows, markdown_rows, shown, signed
 from heedful.types import Metric
@@ -34,8 +37,10 @@ WITH_SUCCESS: Mapping[str, tuple[str, str]] = {
     "tokens per answer": (LENGTH, ""),
     "tokens per thought": ("length/reasoning_tokens", ""),
     "influence of the thought": ("grounding/thought_influence", ""),
+    "the step itself": (STEP, ""),
 }
-"""Title -> metric, and the paper's Spearman correlation with final success."""
+"""Title -> metric, and the paper's Spearman correlation with final success. The step itself says nothing of thoughts:
+it is what any reading that follows time would get."""
 
 WITH_VARIANCE: Mapping[str, tuple[str, str]] = {
     "reward": ("reward/mean", ".63 / .65"),
@@ -61,6 +66,10 @@ COURSE_SHARE = 0.2
 """Share of a run's steps that counts as its start, and as its end."""
 
 
+FEWEST_EVALUATIONS = 10
+"""Of a run, for the views of the next one. With fewer, deviations from the run's own mean depend on each other."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """One way to correlate a reading with success."""
@@ -69,17 +78,25 @@ class View:
     kind: Kind
     columns: tuple[int, ...]
     """Of `RunSeries.at_evaluations`: what is correlated, and what is held fixed."""
+    least: int = 2
+    """Rows that a run needs."""
 
 
 VIEWS = (
     View("all", "all", (0, 1)),
     View("within runs", "within", (0, 1)),
-    View("next, within runs", "within", (0, 2)),
-    View("next given now", "within", (0, 2, 1)),
+    View("beyond the course", "beyond", (0, 1)),
+    View("next, within runs", "within", (0, 2), FEWEST_EVALUATIONS - 1),
+    View("next given now", "within", (0, 2, 1), FEWEST_EVALUATIONS - 1),
 )
-"""`between runs` comes beside them: the run's mean reading with its last success."""
+"""`between runs` and `between runs of a seed` come beside them: the run's mean reading with its last success."""
 
-BY_STEP: Mapping[str, Kind] = {"all": "all", "within runs": "within", "between runs": "between"}
+BY_STEP: Mapping[str, Kind] = {
+    "all": "all",
+    "within runs": "within",
+    "beyond the course": "beyond",
+    "between runs": "between",
+}
 """Views of two readings of the same step."""
 
 
@@ -101,35 +118,44 @@ def read_correlations(runs: Sequence[RunSeries], success: str) -> list[Entry]:
     entries = []
     for title, (metric, paper) in WITH_SUCCESS.items():
         rows = [run.at_evaluations(success, metric) for run in runs]
+        named = partial(_both, "success", metric, title, paper)
         for view in VIEWS:
-            readings = _readings(runs, [each[:, list(view.columns)] for each in rows])
-            entries += _both("success", metric, title, view.title, readings, view.kind, paper)
-        ends = [_end(each) for each in rows]
-        entries += _both("success", metric, title, "between runs", _readings(runs, ends), "between", paper)
+            readings = _readings(runs, [each[:, [*view.columns, -1]] for each in rows])
+            entries += named(view.title, readings, view.kind, view.least)
+        ends = _readings(runs, [_end(each) for each in rows])
+        entries += named("between runs", ends, "between")
+        # Runs of one seed alone are compared with each other, so the tasks that they share cannot make a correlation.
+        of_a_seed = replace(ends, stratum_U=ends.set_U, set_U=np.arange(len(runs)))
+        entries += named("between runs of a seed", of_a_seed, "between")
     for title, (metric, paper) in WITH_VARIANCE.items():
         readings = _readings(runs, [run.at_steps(metric, VARIANCE) for run in runs])
         for view_title, kind in BY_STEP.items():
-            entries += _both("variance", metric, title, view_title, readings, kind, paper)
+            entries += _both("variance", metric, title, paper, view_title, readings, kind)
     return entries
 
 
 def _readings(runs: Sequence[RunSeries], rows: Sequence[np.ndarray]) -> Readings:
-    strata = {name: number for number, name in enumerate(sorted({run.stratum for run in runs}))}
-    return Readings(
-        np.concatenate(rows),
-        np.repeat(np.arange(len(runs)), [len(each) for each in rows]),
-        np.array([strata[run.stratum] for run in runs]),
-    )
+    """`rows` of each run: the values, then the step."""
+    _, stratum_U = np.unique([run.stratum for run in runs], return_inverse=True)
+    _, set_U = np.unique(np.stack([stratum_U, [run.seed for run in runs]]), axis=1, return_inverse=True)
+    all_rows = np.concatenate(rows)
+    numbers = np.repeat(np.arange(len(runs)), [len(each) for each in rows])
+    return Readings(all_rows[:, :-1], numbers, stratum_U, set_U.reshape(-1), all_rows[:, -1].astype(np.int64))
 
 
 def _end(rows: np.ndarray) -> np.ndarray:
-    """The mean reading of a run and its last success, as one row."""
+    """The mean reading of a run, its last success, and no step, as one row."""
     known = rows[~np.isnan(rows[:, 0])]
-    return np.array([[known[:, 0].mean(), rows[-1, 1]]]) if len(known) else np.full((1, 2), np.nan)
+    return np.array([[known[:, 0].mean(), rows[-1, 1], 0.0]]) if len(known) else np.array([[np.nan, np.nan, 0.0]])
 
 
-def _both(table: str, metric: str, title: str, view: str, readings: Readings, kind: Kind, paper: str) -> list[Entry]:
-    return [Entry(table, metric, title, view, method, correlation(readings, kind, method), paper) for method in METHODS]
+def _both(
+    table: str, metric: str, title: str, paper: str, view: str, readings: Readings, kind: Kind, least: int = 2
+) -> list[Entry]:
+    return [
+        Entry(table, metric, title, view, method, correlation(readings, kind, method, least=least), paper)
+        for method in METHODS
+    ]
 
 
 def correlation_rows(entries: Sequence[Entry], table: str, method: Method) -> Rows:
@@ -150,37 +176,49 @@ def _cell(found: Correlation) -> str:
 
 
 def course_rows(runs: Sequence[RunSeries]) -> Rows:
-    """Start, end and change of each course, by stratum: means over runs with Student's interval."""
-    rows = [["environment", "reading", "runs", "start", "end", "change", "change in percent"]]
+    """Start, end and change of each course, by stratum: means over seeds, each the mean of its runs."""
+    rows = [["environment", "reading", "runs", "seeds", "start", "end", "change", "change in percent"]]
     for stratum in sorted({run.stratum for run in runs}):
         for title, metric in COURSES.items():
-            found = [run.course(metric, COURSE_SHARE) for run in runs if run.stratum == stratum]
-            ends = [each for each in found if each is not None]
+            found = [(run.seed, run.course(metric, COURSE_SHARE)) for run in runs if run.stratum == stratum]
+            ends = [(seed, *each) for seed, each in found if each is not None]
             if not ends:
                 continue
-            starts, lasts = [start for start, _ in ends], [last for _, last in ends]
-            changes = [last - start for start, last in ends]
-            percent = [100 * (last / start - 1) for start, last in ends if start > 0]
-            means = [shown(mean_over(metric, values), OVER_SEEDS) for values in (starts, lasts)]
-            signs = [signed(mean_over("change", values)) for values in (changes, percent)]
-            rows.append([stratum, title, str(len(ends)), *means, *signs])
+            starts, lasts = [(seed, start) for seed, start, _ in ends], [(seed, last) for seed, _, last in ends]
+            changes = [(seed, last - start) for seed, start, last in ends]
+            percent = [(seed, 100 * (last / start - 1)) for seed, start, last in ends if start > 0]
+            means = [shown(_over_seeds(metric, values), OVER_SEEDS) for values in (starts, lasts)]
+            signs = [signed(_over_seeds("change", values)) for values in (changes, percent)]
+            rows.append([stratum, title, str(len(ends)), str(len({seed for seed, _ in starts})), *means, *signs])
     return rows
+
+
+def _over_seeds(name: str, values: Sequence[tuple[int, float]]) -> Metric:
+    """Student's interval over the seeds' means: runs of one seed share their tasks."""
+    seeds = dict.fromkeys(seed for seed, _ in values)
+    return within_range(mean_over(name, [fmean(value for its, value in values if its == seed) for seed in seeds]))
 
 
 def markdown(found: FoundRuns, entries: Sequence[Entry], success: str) -> str:
     """The page."""
     strata = {name: sum(run.stratum == name for run in found.runs) for name in sorted({r.stratum for r in found.runs})}
     listed = ", ".join(f"{name} {count}" for name, count in strata.items())
+    sets = len({(run.stratum, run.seed) for run in found.runs})
     lines = [
         "# What goes with success",
         "",
         f"{len(found.runs)} finished runs: {listed}. Left out: {len(found.unfinished)} without a verdict.",
-        f"Success is `{success}`. Intervals are 95%, from a bootstrap that draws whole runs within their environment.",
+        f"Success is `{success}`. Intervals are 95%. They rest on {sets} sets of runs, since runs of one environment "
+        "and seed meet the same tasks. The bootstrap draws whole sets within their environment.",
         "",
         "- **all**: all evaluations of all runs at once. **within runs**: deviations from the run's own mean.",
+        "- **beyond the course**: deviations from the mean of all runs of the environment at the same step as well. "
+        "What only follows time has none, and the step itself shows what such a reading gets within runs.",
         "- **next**: the reading with success at the next evaluation. **next given now**: the same with success now "
-        "held fixed: does the reading tell more of the future than success does?",
-        "- **between runs**: the run's mean reading with its last success, among runs of one environment.",
+        "held fixed. Compare both with those of the step itself. Only runs with at least "
+        f"{FEWEST_EVALUATIONS} evaluations count.",
+        "- **between runs**: the run's mean reading with its last success, among runs of one environment. **of a "
+        "seed**: among runs of one environment and seed, which meet the same tasks. The interval draws single runs.",
         "- Runs of one study share their initial model, so they are more alike than independent runs would be.",
     ]
     for table, heading, paper in (
@@ -209,7 +247,7 @@ def write_correlations(out: Path, found: FoundRuns, success: str) -> str:
     out.mkdir(parents=True, exist_ok=True)
     tree = {
         "success": success,
-        "runs": [{"run": run.name, "environment": run.stratum} for run in found.runs],
+        "runs": [{"run": run.name, "environment": run.stratum, "seed": run.seed} for run in found.runs],
         "unfinished": list(found.unfinished),
         "correlations": [asdict(entry) for entry in entries],
         "courses": course_rows(found.runs),

@@ -16,6 +16,9 @@ from heedful.storage import RunFolder, read_metrics
 
 Floats = npt.NDArray[np.float64]
 
+STEP = "step"
+"""The name under which a run's series holds the number of the step itself: a reading that knows the time alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunSeries:
@@ -27,9 +30,11 @@ class RunSeries:
     """Environment, and the model if it is no seedling: runs of one stratum are compared with each other."""
     series: Mapping[str, Mapping[int, float]]
     """Metric -> step -> number. Labels and missing values are left out."""
+    seed: int = 0
+    """Runs of one stratum and seed meet the same tasks."""
 
     def at_evaluations(self, success: str, metric: str) -> Floats:
-        """For each evaluation in time: the reading, success now, and success at the next one; `[evaluations, 3]`.
+        """For each evaluation in time: the reading, success now and at the next one, and the step; `[evaluations, 4]`.
 
         The reading is the last one after the evaluation before and up to this one. An evaluation and a reading of the
         same step belong to the same weights. NaN where there is none.
@@ -40,14 +45,14 @@ class RunSeries:
             before = evaluated[place - 1][0] if place else -1
             steps = [each for each in read if before < each <= step]
             later = evaluated[place + 1][1] if place + 1 < len(evaluated) else math.nan
-            rows.append((read[max(steps)] if steps else math.nan, value, later))
-        return np.array(rows, dtype=np.float64).reshape(len(rows), 3)
+            rows.append((read[max(steps)] if steps else math.nan, value, later, step))
+        return np.array(rows, dtype=np.float64).reshape(len(rows), 4)
 
     def at_steps(self, one: str, other: str) -> Floats:
-        """Both metrics at the steps that have both; `[steps, 2]`."""
+        """Both metrics at the steps that have both, and the step; `[steps, 3]`."""
         first, second = self.series.get(one, {}), self.series.get(other, {})
-        rows = [(first[step], second[step]) for step in sorted(first.keys() & second.keys())]
-        return np.array(rows, dtype=np.float64).reshape(len(rows), 2)
+        rows = [(first[step], second[step], step) for step in sorted(first.keys() & second.keys())]
+        return np.array(rows, dtype=np.float64).reshape(len(rows), 3)
 
     def course(self, metric: str, share: float) -> tuple[float, float] | None:
         """The means of the metric over the first and the last `share` of the steps that read it; `None` for under 4."""
@@ -91,18 +96,19 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
 
 
 def _read(folder: RunFolder, wanted: set[str]) -> RunSeries:
-    series: dict[str, dict[int, float]] = {}
+    series: dict[str, dict[int, float]] = {STEP: {}}
     for line in read_metrics(folder.metrics):
+        series[STEP][line.step] = float(line.step)
         for name in wanted & line.metrics.keys():
             value = line.metrics[name].value
             if isinstance(value, int | float) and math.isfinite(value):
                 series.setdefault(name, {})[line.step] = float(value)
-    return RunSeries(str(folder.path), _stratum(folder), series)
-
-
-def _stratum(folder: RunFolder) -> str:
     tree: Any = read_json(folder.config)
-    env = tree.get("env") if isinstance(tree, dict) else None
+    config = tree if isinstance(tree, dict) else {}
+    return RunSeries(str(folder.path), _stratum(config), series, int(config.get("seed", 0)))
+
+
+def _stratum(config: Mapping[str, Any]) -> str:
+    env, model = config.get("env"), str(config.get("model", "seedling"))
     name = str(env.get("type", "unknown")) if isinstance(env, dict) else "unknown"
-    model = str(tree.get("model", "seedling")) if isinstance(tree, dict) else "seedling"
     return name if model == "seedling" else f"{name}, {Path(model).name}"
