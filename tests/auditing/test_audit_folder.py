@@ -162,7 +162,7 @@ def test_thoughts_are_read_at_every_nth_step_only(tmp_path: Path, witness: Witne
 
 def test_a_repeated_batch_is_called_no_new_evidence(tmp_path: Path, witness: Witness) -> None:
     folder = run_audit(logs.trl_log(tmp_path / "log"), tmp_path / "out", witness)
-    sentences = json.loads(RunFolder(folder).verdict.read_text())["sentences"]
+    sentences = json.loads(RunFolder(folder).verdict.read_text())["read"]
     assert any(sentence.startswith("2 steps repeat the texts of the step before") for sentence in sentences)
 
 
@@ -197,7 +197,7 @@ def test_a_log_that_grows_while_it_is_read_is_not_called_complete(tmp_path: Path
     out = run_audit(log, tmp_path / "out", Trainer())
     record = json.loads((out / "audit.json").read_text())
     assert record["complete"] is False
-    sentences = json.loads(RunFolder(out).verdict.read_text())["sentences"]
+    sentences = json.loads(RunFolder(out).verdict.read_text())["read"]
     said = next(sentence for sentence in sentences if "changed while it was read" in sentence)
     assert re.search(r"2\.jsonl \([\d,]+ bytes at the start, [\d,]+ at the end\)\. .* Audit it again", said)
     with pytest.raises(ValueError, match=r"found 2\.jsonl changed"):

@@ -40,6 +40,25 @@ def test_trl_completions_are_grouped_by_prompt_and_their_reward_columns_added(tm
     assert "advantages" not in " ".join(log.reader.knowledge.assumed)
 
 
+def test_prompts_and_completions_alone_are_a_log_of_one_step(tmp_path: Path) -> None:
+    rows = [{"prompt": row["prompt"], "completion": row["completion"], "row": 7} for row in logs.trl_rows(1)]
+    log, steps, faults = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
+    assert (log.format, faults.count) == ("TRL completions", 0)
+    assert [(step.number, step.episodes, len(step.groups)) for step in steps] == [(0, 6, 2)]
+    assert "No reward column." in log.reader.knowledge.found
+    assert any("no training step" in sentence for sentence in log.reader.knowledge.assumed)
+    assert measured(log, steps[0])["reward/mean"].value is None
+
+
+def test_in_a_log_written_by_hand_the_column_reward_is_the_reward(tmp_path: Path) -> None:
+    rows = [
+        {"step": 3, "prompt": row["prompt"], "completion": row["completion"], "reward": row["accuracy"], "success": 1.0}
+        for row in logs.trl_rows(1)
+    ]
+    _, steps, _ = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
+    assert rewards(steps[0]) == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+
+
 def test_a_trl_column_that_is_no_reward_is_noticed_by_the_advantages_and_can_be_left_out(tmp_path: Path) -> None:
     rows = [{**row, "length": 100.0 * (5 - place)} for place, row in enumerate(logs.trl_rows(1))]
     logs.write_parquet(tmp_path / "a.parquet", rows)

@@ -96,8 +96,9 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
         file, rows = strangers[0]
         found = f"columns {listed(rows[0])}" if rows else "; ".join(map(str, faults.kept[:2])) or "no rows"
         raise ValueError(
-            f"Expected a log that heedful can read ({', '.join(FORMATS)}), found in {file}: {found}. docs/audit.md "
-            "says which columns each format needs, and how to write your own."
+            f"Expected a log that heedful can read ({', '.join(FORMATS)}), found in {file}: {found}. For a "
+            "log of your own, write JSON lines with the columns `prompt` and `completion` and, where you have them, "
+            "`step`, `reward` and `success`. docs/audit.md has the columns of each format."
         )
     ((name, known),) = formats.items()
     aside = (*files.aside, *(file.name for file, _ in strangers))

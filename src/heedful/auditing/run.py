@@ -15,6 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
+from heedful.auditing.conclusion import conclusion
 from heedful.auditing.files import rows_of
 from heedful.auditing.judges import judge_of
 from heedful.auditing.measure import judged, sampled_groups, step_metrics
@@ -301,9 +302,9 @@ def _of_the_model(judge: ModelJudge) -> Iterable[str]:
 
 
 def _write_verdict(run: RunFolder, record: AuditRecord) -> None:
-    sentences = [*record.found]
+    read = [*record.found]
     if record.left_out["count"]:
-        sentences.append(f"{counted(record.left_out['count'], 'line')} did not fit and were left out; see audit.json.")
-    sentences += [f"Assumed: {sentence}" for sentence in record.assumed]
-    tree = {"sentences": sentences, "regime": "", "figures": {}}
+        read.append(f"{counted(record.left_out['count'], 'line')} did not fit and were left out; see audit.json.")
+    read += [f"Assumed: {sentence}" for sentence in record.assumed]
+    tree = {"sentences": conclusion(read_metrics(run.metrics)), "read": read, "regime": "", "figures": {}}
     write_whole(run.verdict, json.dumps(tree, ensure_ascii=False, indent=1) + "\n")

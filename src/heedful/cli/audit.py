@@ -44,8 +44,10 @@ SHOWN = {
     "signal/mixed": "groups with spread",
     "text/judge_accuracy_8way": "prompt named from text, 8-way",
     "mi": "mutual information",
+    "mi_ceiling": "its ceiling",
     "gap_per_token": "gap per token",
     "accuracy": "retrieval accuracy",
+    "chance": "its chance",
 }
 """The rows of the closing table: a metric's name, or the end of one of the first turn."""
 
@@ -72,13 +74,12 @@ def main(argv: list[str]) -> int:
 
 
 def _conclude(console: Console, folder: Path) -> None:
-    """Print the record of what was read and left out, and the first and last reading of the main metrics."""
-    import json
-
+    """Print what was read and left out, the first and last reading of the main metrics, and the verdict."""
     from heedful.auditing.record import RECORD
-    from heedful.storage import read_metrics
+    from heedful.configuration.jsontext import read_json
+    from heedful.storage import RunFolder, read_metrics
 
-    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    record = read_json(folder / RECORD)
     console.print(record["found"][-1])
     left_out = record["left_out"]
     for fault in left_out["first"][:5]:
@@ -91,6 +92,9 @@ def _conclude(console: Console, folder: Path) -> None:
         if readings:
             missing = f" ({readings[-1].why})" if readings[-1].value is None else ""
             console.print(f"{label:>30}: {_value(readings[0]):>8} -> {_value(readings[-1])}{missing}")
+    console.print("Verdict", style="bold")
+    for sentence in read_json(RunFolder(folder).verdict)["sentences"]:
+        console.print(f"  - {sentence}")
     console.print(f"page: {folder / 'report.html'}")
 
 

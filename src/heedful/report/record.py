@@ -85,6 +85,8 @@ class StoredVerdict:
     regime: str
     figures: Mapping[str, str]
     """Further figures by name, each with its interval or the reason why there is none."""
+    read: tuple[str, ...] = ()
+    """Of an audit: what was read, and what was assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +177,21 @@ def _verdict(path: Path) -> StoredVerdict | None:
     content = _json_object(path)
     if not content:
         return None
-    sentences, regime, figures = content.get("sentences", []), content.get("regime"), content.get("figures", {})
-    if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
-        raise ValueError(
-            f"Expected a list of texts as `sentences` in {path}, found {sentences!r}. Restore or delete it."
-        )
+    regime, figures = content.get("regime"), content.get("figures", {})
     if not isinstance(figures, dict):
         raise ValueError(f"Expected figures by name as `figures` in {path}, found {figures!r}. Restore or delete it.")
     try:
         shown = {name: in_full(metric_from_json(name, figure)) for name, figure in figures.items()}
     except ValueError as error:
         raise ValueError(f"Expected metrics as `figures` in {path}, found {error}. Restore or delete it.") from error
-    return StoredVerdict(tuple(sentences), str(regime or ""), shown)
+    return StoredVerdict(_texts(content, "sentences", path), str(regime or ""), shown, _texts(content, "read", path))
+
+
+def _texts(content: Mapping[str, object], name: str, path: Path) -> tuple[str, ...]:
+    found = content.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise ValueError(f"Expected a list of texts as `{name}` in {path}, found {found!r}. Restore or delete it.")
+    return tuple(found)
 
 
 def flatten(content: Mapping[str, object], above: str = "") -> dict[str, str]:

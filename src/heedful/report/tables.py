@@ -91,9 +91,20 @@ def key_figures(run: RunRecord) -> list[KeyFigure]:
     """The figures that a reader wants before any chart, first and last value each."""
     split = next(iter(splits(run)), "val")
     information = f"{run.family('information')}/first_turn"
+    success = (
+        [
+            _key_figure("Success", run.get("success/rate")),
+            _key_figure("Reward", run.get("reward/mean")),
+            _key_figure("Prompt named from the words, 8-way", run.get("text/judge_accuracy_8way")),
+        ]
+        if run.audited
+        else [
+            _key_figure("Success, sampled", run.get(f"eval/{split}/sampled/success")),
+            _key_figure("Success, greedy", run.get(f"eval/{split}/greedy/success")),
+        ]
+    )
     return [
-        _key_figure("Success, sampled", run.get(f"eval/{split}/sampled/success")),
-        _key_figure("Success, greedy", run.get(f"eval/{split}/greedy/success")),
+        *success,
         _key_figure("Mutual information, first turn", run.get(f"{information}/mi")),
         _key_figure("Gap per token, first turn", run.get(f"{information}/gap_per_token")),
         _key_figure("Retrieval accuracy, first turn", run.get(f"{run.family('retrieval')}/first_turn/accuracy")),

@@ -25,6 +25,9 @@ TEXT_ALONE = (
 )
 """Assumed of logs that were decoded."""
 
+NO_STEP = "The log has no training step: each file is one step, the number in its name, or 0."
+"""Assumed of logs whose rows have no step."""
+
 SCORED_ONLY = math.nan
 """Outcome of an episode whose reward is known and whose success is not: neither 0 nor 1."""
 

@@ -1,5 +1,7 @@
 """TRL's completion logs: `<output_dir>/completions/completions_<step>.parquet`, written with `log_completions=True`.
 
+Any other rows with a `prompt` and a `completion` are read in the same way.
+
 Source: TRL 1.16, `GRPOTrainer.log`. One row per completion with `step`, `prompt`, `completion`, a column per reward
 function, user columns, `advantage`. Texts are decoded with special tokens dropped; a reward that was not given is null.
 Promise: what such a file does not tell (weights of rewards, which number is a reward) is reported, not guessed.
@@ -16,13 +18,14 @@ from typing import Any, ClassVar, Self
 
 from heedful.auditing.conversations import Messages, messages_of, text_turn, turns_of
 from heedful.auditing.readers.columns import choose_success, columns_of, numeric, require
-from heedful.auditing.readers.reader import TEXT_ALONE, Hints, RowReader, prompt_task, step_of, text_trajectory
+from heedful.auditing.readers.reader import NO_STEP, TEXT_ALONE, Hints, RowReader, prompt_task, step_of, text_trajectory
 from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
 from heedful.auditing.values import names, number, text_of
 from heedful.statistics.group_statistics import is_constant
 from heedful.types import Turn
 
-_NO_REWARDS = frozenset({"step", "advantage", "mode", "epoch"})
+_OF_TRL = frozenset({"step", "advantage"})
+_NO_REWARDS = _OF_TRL | {"mode", "epoch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +42,17 @@ class TrlCompletions(RowReader):
 
     @staticmethod
     def fits(row: Row) -> bool:
-        return {"prompt", "completion"} <= row.keys() and ("advantage" in row or "step" in row)
+        return {"prompt", "completion"} <= row.keys()
 
     @classmethod
     def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
         rows = [row for row in sample if cls.fits(row)]
         columns = columns_of(rows)
         require(hints.rewards, columns, "rewards")
-        rewards = hints.rewards or tuple(
-            name for name, values in columns.items() if name not in _NO_REWARDS and numeric(values)
-        )
+        numbers = tuple(name for name, values in columns.items() if name not in _NO_REWARDS and numeric(values))
+        if not columns.keys() & _OF_TRL or ("reward" in numbers and "advantage" not in columns):
+            numbers = tuple(name for name in numbers if name == "reward")  # written by hand: others may be anything
+        rewards = hints.rewards or numbers
         success = choose_success(columns, hints)
         return cls(hints, _knowledge(rows, columns, rewards, success, hints), success, rewards)
 
@@ -82,7 +86,9 @@ def _knowledge(
     found += [f"Success is read from the column {success}."] if success else []
     assumed = [
         "Completions with the same prompt in one step are one group: the log has no group number.",
-        "Each file holds the last batch that was generated before its step was logged.",
+        "Each file holds the last batch that was generated before its step was logged."
+        if "step" in columns
+        else NO_STEP,
     ]
     if len(rewards) > 1:
         assumed.append("The reward is the plain sum of the reward columns: weights are not logged.")

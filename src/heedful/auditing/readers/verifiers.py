@@ -15,13 +15,19 @@ from typing import Any, ClassVar, Self
 
 from heedful.auditing.conversations import Messages, messages_of, text_turn, turns_of
 from heedful.auditing.readers.columns import choose_success, columns_of
-from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, rewarded, step_of_file, text_trajectory
+from heedful.auditing.readers.reader import (
+    NO_STEP,
+    Hints,
+    RowReader,
+    prompt_task,
+    rewarded,
+    step_of_file,
+    text_trajectory,
+)
 from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
 from heedful.auditing.values import digest, fitting, integer, mapping, names, number, shown, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Turn
-
-_NO_STEP = "The log has no training step: each file is one step, the number in its name, or 0."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class VerifiersTraces(RowReader):
             "A group is what the log calls one, else the episodes of one task.",
             "Prompts are rendered with the chat template of --model, which need not be the one in training.",
         ]
-        assumed += [] if any(step is not None for step in fitting(_work_step, rows)) else [_NO_STEP]
+        assumed += [] if any(step is not None for step in fitting(_work_step, rows)) else [NO_STEP]
         temperature = any(found is not None for found in fitting(_temperature, traces))
         unknown = unknown_of(success=success is not None, turns=True)
         return cls(hints, Knowledge(tuple(found), tuple(assumed), unknown, temperature=temperature), success)
@@ -99,7 +105,7 @@ class VerifiersResults(RowReader):
         rows = [row for row in sample if cls.fits(row)]
         success = choose_success(columns_of(fitting(_flat_scores, rows)), hints)
         found = [f"Success is read from {success}."] if success else []
-        assumed = (_NO_STEP, "Rollouts of one example_id are one group.")
+        assumed = (NO_STEP, "Rollouts of one example_id are one group.")
         unknown = unknown_of(success=success is not None, turns=True)
         return cls(hints, Knowledge(tuple(found), assumed, unknown), success)
 

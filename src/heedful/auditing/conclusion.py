@@ -1,0 +1,122 @@
+"""The conclusion of an audit in words: do thoughts depend on their prompts, and less than at the start of the log?
+
+Every sentence is based on metrics of the audit. What was not measured is reported as unknown, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from heedful.diagnostics.catalogue import legend_of, mark_of
+from heedful.storage import StepMetrics
+from heedful.types import Metric
+
+LEVEL = 0.05
+"""Of the permutation test."""
+COLLAPSE = "alarm/template_collapse"
+_TEST = re.compile(r"retrieval(@[^/]+)?/(first_turn(?:/[^/]+)?)/p_value")
+
+Readings = list[tuple[int, Metric]]
+"""Of one metric, by step: those that have a value."""
+
+
+def conclusion(lines: Sequence[StepMetrics]) -> list[str]:
+    """The sentences, the answer first."""
+    names = dict.fromkeys(name for line in lines for name in line.metrics)
+    tests = [found for name in names if (found := _TEST.fullmatch(name))]
+    raised = [(step, metric) for step, metric in _readings(lines, COLLAPSE) if metric.value]
+    found = [_scored(lines, test[1] or "", test[2]) for test in tests]
+    answers = [answer for answer in (found if any(found) else [_worded(lines)]) if answer is not None]
+    if not answers:
+        return [f"Template collapse: not measured. {_why_not(lines, [test[0] for test in tests])}"]
+    if raised:
+        lead = f"Template collapse: alarm at step {raised[0][0]}. {raised[0][1].why}".rstrip(" .") + "."
+    else:
+        lead = f"Template collapse: {'; '.join(dict.fromkeys(short for short, _, _ in answers))}."
+    shown = [metric for _, _, metrics in answers for metric in metrics]
+    sentences = [lead, *(sentence for _, found, _ in answers for sentence in found), legend_of(shown)]
+    return [sentence for sentence in sentences if sentence]
+
+
+Answer = tuple[str, list[str], list[Metric]]
+"""The answer in a few words, its sentences, and the metrics in them."""
+
+
+def _scored(lines: Sequence[StepMetrics], at: str, scope: str) -> Answer | None:
+    """By log-probabilities. `at`: `@` and the scorer, empty for the policy itself. `None` where nothing was scored."""
+    tests = _readings(lines, f"retrieval{at}/{scope}/p_value")
+    accuracies = dict(_readings(lines, f"retrieval{at}/{scope}/accuracy"))
+    chances = dict(_readings(lines, f"retrieval{at}/{scope}/chance"))
+    if not tests:
+        return None
+    step, test = tests[-1]
+    environment = scope.partition("/")[2]
+    found = accuracies[step]
+    reader = f"{f' of {environment}' if environment else ''}{f', as {at[1:]} reads them' if at else ''}"
+    evidence = (
+        f"the own prompt is found for {_shown(found)} of the thoughts, chance {_shown(chances[step])}, "
+        f"p = {_number(test):.3g}"
+    )
+    if _number(test) > LEVEL:
+        sentences = [f"At step {step} nothing shows that thoughts depend on their prompts{reader}: {evidence}."]
+        earlier = [before for before, each in tests if _number(each) <= LEVEL]
+        if earlier:
+            return f"likely at step {step}", [*sentences, f"They did at step {earlier[-1]}."], [found]
+        sentences += ["They did at no earlier step of this log."] if len(tests) > 1 else []
+        return f"not excluded at step {step}", sentences, [found]
+    sentences = [f"At step {step} thoughts depend on their prompts{reader}: {evidence}."]
+    gaps = _readings(lines, f"information{at}/{scope}/gap")
+    if len(gaps) < 2:
+        return f"not seen at step {step}", sentences, [found]
+    (first, before), (last, after) = gaps[0], gaps[-1]
+    fallen = before.low is not None and after.high is not None and after.high < before.low
+    sentences.append(
+        f"A thought tells {_shown(before)} nats more under its own prompt than under others at step {first}, and "
+        f"{_shown(after)} at step {last}: {'a fall' if fallen else 'no clear fall'}."
+    )
+    return ("less information than at the start" if fallen else "not seen"), sentences, [found, before, after]
+
+
+def _worded(lines: Sequence[StepMetrics]) -> Answer | None:
+    """By the words of thoughts, without a model."""
+    among_8 = _readings(lines, "text/judge_accuracy_8way")
+    readings = among_8 or _readings(lines, "text/judge_accuracy")
+    if not readings:
+        return None
+    (first, before), (last, after) = readings[0], readings[-1]
+    ways = "among 8" if among_8 else "among all"
+    chance = 1 / 8 if among_8 else _number(dict(_readings(lines, "text/judge_chance"))[last])
+    better = after.low is not None and after.low > chance
+    sentences = [
+        f"A judge of words names the prompt of a thought {ways} in {_shown(after)} of cases at step {last}, chance "
+        f"{chance:.3f}{f' ({_shown(before)} at step {first})' if first != last else ''}."
+    ]
+    sentences.append(
+        "Words that repeat the prompt count, too. `--model CHECKPOINT` asks the trained model instead."
+        if better
+        else "That is not clearly above chance. The words may be templates, or the thoughts too few to tell."
+    )
+    return f"not {'seen in the words' if better else 'excluded'} at step {last}", sentences, [after]
+
+
+def _why_not(lines: Sequence[StepMetrics], tests: Sequence[str]) -> str:
+    """The reason that the last step gives, and what to do."""
+    name = tests[0] if tests else "text/judge_accuracy"
+    why = next((line.metrics[name].why for line in reversed(lines) if name in line.metrics), "no thought was read")
+    more = "" if tests else " `--model CHECKPOINT` measures whether thoughts depend on their prompts."
+    return f"{why[:1].upper()}{why[1:]}.{more}"
+
+
+def _readings(lines: Sequence[StepMetrics], name: str) -> Readings:
+    found = ((line.step, line.metrics[name]) for line in lines if name in line.metrics)
+    return sorted((step, metric) for step, metric in found if metric.value is not None)
+
+
+def _number(metric: Metric) -> float:
+    return float(metric.value) if isinstance(metric.value, int | float) else float("nan")
+
+
+def _shown(metric: Metric) -> str:
+    interval = "" if metric.low is None else f" [{metric.low:.3f}, {metric.high:.3f}]{mark_of(metric)}"
+    return f"{_number(metric):.3f}{interval}"
