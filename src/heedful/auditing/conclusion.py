@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from heedful.diagnostics.catalogue import legend_of, mark_of
 from heedful.storage import StepMetrics
@@ -21,26 +22,31 @@ Readings = list[tuple[int, Metric]]
 """Of one metric, by step: those that have a value."""
 
 
+class Answer(NamedTuple):
+    """An answer to the question."""
+
+    short: str
+    """In a few words."""
+    sentences: list[str]
+    shown: list[Metric]
+    """The metrics in the sentences."""
+
+
 def conclusion(lines: Sequence[StepMetrics]) -> list[str]:
     """The sentences, the answer first."""
     names = dict.fromkeys(name for line in lines for name in line.metrics)
-    tests = [found for name in names if (found := _TEST.fullmatch(name))]
-    raised = [(step, metric) for step, metric in _readings(lines, COLLAPSE) if metric.value]
-    found = [_scored(lines, test[1] or "", test[2]) for test in tests]
-    answers = [answer for answer in (found if any(found) else [_worded(lines)]) if answer is not None]
+    tests = [test for name in names if (test := _TEST.fullmatch(name))]
+    answers = [answer for test in tests if (answer := _scored(lines, test[1] or "", test[2]))]
+    if not answers and (worded := _worded(lines)):
+        answers = [worded]
     if not answers:
         return [f"Template collapse: not measured. {_why_not(lines, [test[0] for test in tests])}"]
-    if raised:
-        lead = f"Template collapse: alarm at step {raised[0][0]}. {raised[0][1].why}".rstrip(" .") + "."
-    else:
-        lead = f"Template collapse: {'; '.join(dict.fromkeys(short for short, _, _ in answers))}."
-    shown = [metric for _, _, metrics in answers for metric in metrics]
-    sentences = [lead, *(sentence for _, found, _ in answers for sentence in found), legend_of(shown)]
-    return [sentence for sentence in sentences if sentence]
-
-
-Answer = tuple[str, list[str], list[Metric]]
-"""The answer in a few words, its sentences, and the metrics in them."""
+    raised = [(step, metric.why) for step, metric in _readings(lines, COLLAPSE) if metric.value]
+    short = "; ".join(dict.fromkeys(answer.short for answer in answers))
+    sentences = [f"Template collapse: {f'alarm at step {raised[0][0]}. {raised[0][1]}' if raised else short}."]
+    sentences += [sentence for answer in answers for sentence in answer.sentences]
+    legend = legend_of(metric for answer in answers for metric in answer.shown)
+    return [*sentences, legend] if legend else sentences
 
 
 def _scored(lines: Sequence[StepMetrics], at: str, scope: str) -> Answer | None:
@@ -62,20 +68,20 @@ def _scored(lines: Sequence[StepMetrics], at: str, scope: str) -> Answer | None:
         sentences = [f"At step {step} nothing shows that thoughts depend on their prompts{reader}: {evidence}."]
         earlier = [before for before, each in tests if _number(each) <= LEVEL]
         if earlier:
-            return f"likely at step {step}", [*sentences, f"They did at step {earlier[-1]}."], [found]
+            return Answer(f"likely at step {step}", [*sentences, f"They did at step {earlier[-1]}."], [found])
         sentences += ["They did at no earlier step of this log."] if len(tests) > 1 else []
-        return f"not excluded at step {step}", sentences, [found]
+        return Answer(f"not excluded at step {step}", sentences, [found])
     sentences = [f"At step {step} thoughts depend on their prompts{reader}: {evidence}."]
     gaps = _readings(lines, f"information{at}/{scope}/gap")
     if len(gaps) < 2:
-        return f"not seen at step {step}", sentences, [found]
+        return Answer(f"not seen at step {step}", sentences, [found])
     (first, before), (last, after) = gaps[0], gaps[-1]
     fallen = before.low is not None and after.high is not None and after.high < before.low
     sentences.append(
         f"A thought tells {_shown(before)} nats more under its own prompt than under others at step {first}, and "
         f"{_shown(after)} at step {last}: {'a fall' if fallen else 'no clear fall'}."
     )
-    return ("less information than at the start" if fallen else "not seen"), sentences, [found, before, after]
+    return Answer("less information than at the start" if fallen else "not seen", sentences, [found, before, after])
 
 
 def _worded(lines: Sequence[StepMetrics]) -> Answer | None:
@@ -97,7 +103,7 @@ def _worded(lines: Sequence[StepMetrics]) -> Answer | None:
         if better
         else "That is not clearly above chance. The words may be templates, or the thoughts too few to tell."
     )
-    return f"not {'seen in the words' if better else 'excluded'} at step {last}", sentences, [after]
+    return Answer(f"not {'seen in the words' if better else 'excluded'} at step {last}", sentences, [after])
 
 
 def _why_not(lines: Sequence[StepMetrics], tests: Sequence[str]) -> str:
@@ -110,7 +116,7 @@ def _why_not(lines: Sequence[StepMetrics], tests: Sequence[str]) -> str:
 
 def _readings(lines: Sequence[StepMetrics], name: str) -> Readings:
     found = ((line.step, line.metrics[name]) for line in lines if name in line.metrics)
-    return sorted((step, metric) for step, metric in found if metric.value is not None)
+    return sorted(((step, metric) for step, metric in found if metric.value is not None), key=lambda at: at[0])
 
 
 def _number(metric: Metric) -> float:
