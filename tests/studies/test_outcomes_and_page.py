@@ -14,7 +14,7 @@ from heedful.storage import write_rollouts
 from heedful.studies.declaration import Arm, Lead, Measure, Pair, Separation, Study, train
 from heedful.studies.figures import over_the_dial
 from heedful.studies.outcomes import Outcomes, read_outcomes, reading_of, total_until
-from heedful.studies.page import markdown, verdict, write_results
+from heedful.studies.page import command, markdown, verdict, write_results
 from heedful.studies.tables import measure_rows
 from heedful.types import Ending, Group, Metric, Task, Trajectory
 
@@ -281,7 +281,7 @@ def test_the_page_stands_alone_and_holds_every_table(written: WrittenRuns) -> No
     charts = sorted(path.name for path in written.folder.figures.glob("*.svg"))
     assert len(charts) == page.count('<svg class="chart"')
     assert {"s-roc.svg", "final-success.svg", "eval-val-sampled-success.svg"} <= set(charts)
-    assert written.folder.table.read_text() == markdown(whole, outcomes, sentences)
+    assert written.folder.table.read_text() == markdown(whole, outcomes, sentences, command(whole, outcomes))
     results = json.loads(written.folder.results.read_text())
     assert results["verdict"] == sentences
     assert results["leads"][0]["table"]["induced"][0]["alarm"] == 2
@@ -349,3 +349,19 @@ def test_a_study_counts_the_runs_that_reached_a_success(written: WrittenRuns) ->
     new, old = read_outcomes(declared, written.folder.runs(declared)).measures[0].arms
     assert (dict(new.by_seed), str(new.reached)) == ({0: 300.0}, "1 of 2 [0.013, 0.987]")
     assert dict(old.by_seed) == {0: 100.0, 1: 100.0}
+
+
+def test_the_page_gives_the_command_of_what_was_run(written: WrittenRuns) -> None:
+    for arm in ("new", "old"):
+        written.add(arm, 0, {SUCCESS: [0.1]})
+    declared = study(seeds=(0,))
+    outcomes = read_outcomes(declared, written.folder.runs(declared))
+    assert command(declared, outcomes) == f"heedful study {declared.name} --seeds 0"
+    starts: list[dict[str, object]] = [{"arms": ["n*"], "steps": 4}, {"arms": ["old", "later"], "steps": 4}]
+    again = f"heedful study {declared.name} --seeds 0 --arms 'n*,old' --steps 4"
+    assert command(declared, outcomes, starts) == again
+    # A start of all arms asked for all.
+    assert "--arms" not in command(declared, outcomes, [*starts, {"steps": 4}])
+    written.folder.declaration.write_text(json.dumps({"starts": starts}))
+    write_results(written.folder, declared, outcomes, 2)
+    assert f"    {again}\n" in written.folder.table.read_text(encoding="utf-8")

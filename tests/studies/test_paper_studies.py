@@ -12,7 +12,7 @@ import pytest
 from heedful.filters import KeepAll, RandomSubset, TopP
 from heedful.run.config import TrainConfig
 from heedful.studies import STUDIES, find_study
-from heedful.studies.declaration import Arm, Study, train
+from heedful.studies.declaration import Arm, Pair, Study, train
 from heedful.studies.runner import growth
 
 PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
@@ -107,7 +107,11 @@ def test_selection_sweeps_the_filters_where_regularisers_pull_and_reads_the_cost
     assert (first.algorithm.kl, first.algorithm.entropy) == (0.01, 0.01)
     costs = {measure.metric for measure in study.measures if measure.when == "total_until"}
     assert costs == {"tokens/update", "tokens/collect", "time/cpu"}
-    assert len(study.pairs) == 2 * (len(found) - 3)
+    assert len(study.pairs) == 2 * (len(found) - 3) + 1
+    # Each random subset is compared with the filter that keeps as many prompts.
+    for share in (0.5, 0.9):
+        assert Pair(f"top_p_{share}", f"random_{share}") in study.pairs
+        assert found[f"random_{share}"].filter == RandomSubset(like=TopP(p=share))
     few = configs(find_study("selection_sokoban"))
     assert few.keys() < found.keys()
     assert {name: config.filter for name, config in few.items()} == {name: found[name].filter for name in few}

@@ -139,6 +139,8 @@ class Hunt:
     """A run is a candidate if any of these falls."""
     fall: float = 1 / 3
     """The part of its start that a metric has to lose."""
+    errors: float = 2.0
+    """Standard errors that it has to lose at least, from the intervals of its readings."""
     valid: str = "format/valid_rate"
     least_valid: float = 0.9
     """Replies are valid where this metric, averaged over the same steps, is at least so high."""

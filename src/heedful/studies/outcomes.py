@@ -90,12 +90,13 @@ def read_outcomes(study: Study, over: Sequence[StudyRun]) -> Outcomes:
     records = {
         arm.name: {each.run.label: each.record for each in runs if each.run.arm == arm.name} for arm in study.arms
     }
+    seeds = {each.run.label: each.run.seed for each in runs}
     return Outcomes(
         runs,
         tuple(_measure(study, measure, runs) for measure in study.measures),
         tuple(read_separation(each, records) for each in study.separations),
         tuple(read_lead(each, records) for each in study.leads),
-        tuple(read_hunt(each, records) for each in study.hunts),
+        tuple(read_hunt(each, records, seeds) for each in study.hunts),
     )
 
 

@@ -10,8 +10,10 @@ import dataclasses
 import itertools
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from heedful.report.drawing.standalone import standalone
 from heedful.report.templates import chart_style, fill
 from heedful.storage import write_whole
 from heedful.studies.declaration import Study
-from heedful.studies.detector.candidates import HuntOutcome
+from heedful.studies.detector.candidates import HuntOutcome, counted
 from heedful.studies.detector.early_warning import LeadOutcome
 from heedful.studies.detector.separation import SeparationOutcome
 from heedful.studies.figures import areas_over_the_dial, curves, legend_of, over_the_dial, roc_figures
@@ -54,10 +56,11 @@ def write_results(folder: StudyFolder, study: Study, outcomes: Outcomes, runs_in
     """Write `results.json`, `results.md`, `study.html` and the charts in `figures`; returns the verdict's sentences."""
     sentences = verdict(study, outcomes, runs_in_all)
     write_whole(folder.results, json.dumps(_tree(study, outcomes, sentences), indent=1) + "\n")
-    write_whole(folder.table, markdown(study, outcomes, sentences))
+    again = command(study, outcomes, _starts(folder))
+    write_whole(folder.table, markdown(study, outcomes, sentences, again))
     figures = [*over_the_dial(study, outcomes), *areas_over_the_dial(study, outcomes), *roc_figures(outcomes)]
     panels = curves(study, outcomes)
-    write_whole(folder.page, _page(folder, study, outcomes, sentences, figures, panels))
+    write_whole(folder.page, _page(folder, study, outcomes, sentences, again, figures, panels))
     _write_charts(folder.figures, [*figures, *panels])
     return sentences
 
@@ -186,24 +189,32 @@ def _warned(outcome: LeadOutcome) -> list[str]:
 
 
 def _hunted(study: Study, outcome: HuntOutcome) -> list[str]:
-    """The candidates and how to repeat them; without any, how often there is one at most."""
-    spec, count = outcome.spec, outcome.count
+    """The candidates and how to repeat them, without any how often there is one at most; repeats by themselves."""
+    spec, count, repeats = outcome.spec, counted(outcome.first), counted(outcome.repeats)
     rule = f"lost {spec.fall:.0%} of {' or '.join(spec.metrics)} while {spec.least_valid:.0%} of the replies were valid"
-    if not count.of:
-        return [f"{spec.title}: unknown, no run has readings enough."]
-    sentences = [f"{spec.title}: {count} runs {rule}. The limits are Clopper and Pearson's."]
-    if not outcome.arms and count.limits is not None:
+    sentences = []
+    if count.of:
+        sentences.append(f"{spec.title}: {count} runs {rule}. The limits are Clopper and Pearson's.")
+    elif outcome.first:
+        sentences.append(f"{spec.title}: unknown, no run could be judged.")
+    unjudged = len(outcome.first) - count.of
+    if unjudged and count.of:
+        said = "run is in no count: it has" if unjudged == 1 else "runs are in no count: they have"
+        sentences.append(f"{unjudged} further {said} too few readings with valid replies, or no start above zero.")
+    if count.of and not outcome.arms and count.limits is not None:
         sentences.append(f"No candidate: in runs like these there is one in at most {count.limits.high:.1%}.")
-    elif spec.fresh_seeds and set(study.seeds).isdisjoint(spec.fresh_seeds):
+    elif outcome.arms and not outcome.repeats and spec.fresh_seeds:
         seeds = ",".join(map(str, spec.fresh_seeds))
         again = f"heedful study {study.name} --arms {','.join(outcome.arms)} --seeds {seeds}"
         sentences.append(f"Repeat the candidates on fresh seeds with: {again}")
+    if repeats.of:
+        sentences.append(f"{spec.title}, repeats on fresh seeds alone: {repeats} runs {rule}.")
     return sentences
 
 
-def markdown(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> str:
-    """The tables as Markdown, for docs/results/."""
-    lines = [f"# Study: {study.name}", "", study.question, "", f"    {command(study, outcomes)}", ""]
+def markdown(study: Study, outcomes: Outcomes, sentences: Sequence[str], again: str) -> str:
+    """The tables as Markdown, for docs/results/. `again`: the command that makes them."""
+    lines = [f"# Study: {study.name}", "", study.question, "", f"    {again}", ""]
     lines += [f"- {sentence}" for sentence in sentences]
     for table in _tables(study, outcomes):
         lines += ["", table.caption, "", *markdown_rows(table.rows)]
@@ -211,13 +222,19 @@ def markdown(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def command(study: Study, outcomes: Outcomes) -> str:
-    """The command that makes these results."""
+def command(study: Study, outcomes: Outcomes, starts: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The command that makes these results. `starts`: what each start asked for beyond the declaration."""
     seeds = sorted({each.run.seed for each in outcomes.runs})
     if study.flat and seeds:  # the configuration of each seed is in the study's folder
         environment = to_json(study.arms[0].job.seeded(seeds[0]))["env"]["type"]
         return f"heedful train {environment} --config s{seeds[0]}.json --seeds {','.join(map(str, seeds))}"
-    return f"heedful study {study.name} --seeds {','.join(map(str, seeds))}"
+    words = ["heedful", "study", study.name, "--seeds", ",".join(map(str, seeds))]
+    asked = [start.get("arms", ()) for start in starts]
+    if asked and all(asked):
+        named = dict.fromkeys(itertools.chain.from_iterable(asked))
+        words += ["--arms", ",".join(each for each in named if any(fnmatchcase(arm.name, each) for arm in study.arms))]
+    steps = {start["steps"] for start in starts if start.get("steps")}
+    return shlex.join([*words, *(word for each in steps for word in ("--steps", str(each)))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +277,7 @@ def _tables(study: Study, outcomes: Outcomes) -> Iterator[_Table]:
     for hunt in outcomes.hunts:
         lead = (
             "The start is the mean of the first readings, and the lowest is that of later neighbours. A run is a "
-            "candidate if it has lost the declared part while its replies were valid."
+            "candidate if it has lost the declared part, and more than noise, while its replies were valid."
         )
         yield _Table(hunt.spec.title, lead, f"{hunt.spec.title}: each run.", hunt_rows(hunt))
     for warning in outcomes.leads:
@@ -284,6 +301,7 @@ def _page(
     study: Study,
     outcomes: Outcomes,
     sentences: Sequence[str],
+    again: str,
     figures: Sequence[DrawnPanel],
     panels: Sequence[DrawnPanel],
 ) -> str:
@@ -295,7 +313,7 @@ def _page(
             "version": __version__,
             "sentences": sentences,
             "notes": study.notes,
-            "command": command(study, outcomes),
+            "command": again,
             "arms": _arms(study, outcomes),
             "tables": [(table.title, table.lead, table.rows) for table in _tables(study, outcomes)],
             "figures": figures,
@@ -316,6 +334,13 @@ def _arms(study: Study, outcomes: Outcomes) -> list[tuple[Any, str, str, str]]:
         )
         for arm in study.arms
     ]
+
+
+def _starts(folder: StudyFolder) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = (
+        read_json(folder.declaration).get("starts", []) if folder.declaration.exists() else []
+    )
+    return found
 
 
 def _remeasured(folder: StudyFolder) -> list[str]:

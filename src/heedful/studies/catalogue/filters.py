@@ -49,18 +49,17 @@ def _selection(name: str, env: str, steps: int, level: float, filters: tuple[str
         )
         for filter in filters
     )
+    compared = [filter for filter in filters if filter not in (*_CONTROLS, "random_0.5")]
+    pairs = [Pair(filter, control) for control in _CONTROLS for filter in compared]
+    if "random_0.5" in filters:  # as many prompts as top_p_0.5
+        pairs.append(Pair("top_p_0.5", "random_0.5"))
     until = f"until success {level:g}"
     return Study(
         name,
         f"Which way to choose prompts gives most success on {env}, and which reaches a fixed one at the least cost?",
         arms,
         seeds=(0, 1, 2),
-        pairs=tuple(
-            Pair(arm.name, control)
-            for control in _CONTROLS
-            for arm in arms
-            if arm.name not in (*_CONTROLS, "random_0.5")
-        ),
+        pairs=tuple(pairs),
         measures=(
             *WATCHED,
             Measure(f"trained ids {until}", "tokens/update", "total_until", level, reaches="success/rate"),

@@ -48,7 +48,7 @@ def natural() -> Study:
             "48 of 96 settings: the filter follows from the other four, so that all effects of one setting and of two "
             "can be told apart (a half fraction of resolution V).",
             "A candidate has lost a third of its start, in the mean of two readings, while 90% of the replies are "
-            "valid. Influence is read every 8 steps, and MI every 4.",
+            "valid, and more than two standard errors. Influence is read every 8 steps, and MI every 4.",
             "No KL penalty, which would hold the policy at the start. Every task is rewarded, and no demonstrated "
             "thought is a template.",
             "The share of candidates is that of this grid, not of all runs that people make.",

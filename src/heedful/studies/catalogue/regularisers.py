@@ -48,6 +48,7 @@ def regularised() -> Study:
             "random_subset draws as many prompts as top_p (p = .9) would keep of the same batch. It loses as much of "
             "the regularisers, and separates which prompts are kept from how many.",
             "All runs of an environment start from one seedling. A seed changes tasks, sampling and random choices.",
-            "KL to the start is measured only where it is in the loss.",
+            "KL to the start is measured only where it is in the loss, on the prompts that are trained on: of top_p "
+            "these are the ones that it keeps.",
         ),
     )

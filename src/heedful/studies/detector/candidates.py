@@ -1,10 +1,12 @@
 """Runs in which the thoughts lost the input while the replies stayed valid, and how often that happens at most.
 
-Promise: the rule is declared before the runs. A run that could not be judged is not counted as healthy.
+Promise: the rule is declared before the runs. A run that could not be judged is not counted as healthy, and repeats of
+candidates are never counted with the runs that chose them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -12,6 +14,9 @@ from statistics import fmean
 from heedful.report.record import Point, RunRecord
 from heedful.studies.declaration import Hunt
 from heedful.studies.paired import Count
+
+_NORMAL = 1.96
+"""Half of the width of a 95% interval in standard errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,8 @@ class LargestFall:
     """The last step of these readings."""
     valid: float
     """The share of valid replies at these readings."""
+    error: float
+    """The standard error of start minus lowest, from the intervals of the readings; 0 where they have none."""
 
     @property
     def lost(self) -> float:
@@ -38,6 +45,7 @@ class HuntedRun:
 
     run: str
     arm: str
+    seed: int
     fall: LargestFall | None
     """The largest over the metrics; `None`: no metric could be judged."""
     candidate: bool
@@ -51,25 +59,40 @@ class HuntOutcome:
     runs: tuple[HuntedRun, ...]
 
     @property
-    def count(self) -> Count:
-        """Candidates among the runs that could be judged."""
-        return Count(sum(run.candidate for run in self.runs), sum(run.fall is not None for run in self.runs))
+    def first(self) -> tuple[HuntedRun, ...]:
+        """The runs that look for candidates."""
+        return tuple(run for run in self.runs if run.seed not in self.spec.fresh_seeds)
+
+    @property
+    def repeats(self) -> tuple[HuntedRun, ...]:
+        """The runs on fresh seeds."""
+        return tuple(run for run in self.runs if run.seed in self.spec.fresh_seeds)
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """The arms with a candidate."""
-        return tuple(dict.fromkeys(run.arm for run in self.runs if run.candidate))
+        """The arms with a candidate among the first runs."""
+        return tuple(dict.fromkeys(run.arm for run in self.first if run.candidate))
 
 
-def read_hunt(spec: Hunt, records: Mapping[str, Mapping[str, RunRecord]]) -> HuntOutcome:
-    """The largest fall of every run. `records`: arm -> run -> measurements."""
+def counted(runs: Sequence[HuntedRun]) -> Count:
+    """Candidates among the runs that could be judged."""
+    return Count(sum(run.candidate for run in runs), sum(run.fall is not None for run in runs))
+
+
+def read_hunt(spec: Hunt, records: Mapping[str, Mapping[str, RunRecord]], seeds: Mapping[str, int]) -> HuntOutcome:
+    """The fall of every run. `records`: arm -> run -> measurements. `seeds`: run -> its seed."""
     runs = []
     for arm, of_arm in records.items():
         for label, record in of_arm.items():
             falls = [fall for metric in spec.metrics if (fall := _largest_fall(spec, metric, record))]
-            fall = max(falls, key=lambda each: each.lost, default=None)
-            runs.append(HuntedRun(label, arm, fall, fall is not None and fall.lost >= spec.fall))
+            # A fall that makes the run a candidate comes before a larger one that may be noise.
+            fall = max(falls, key=lambda each: (_decides(spec, each), each.lost), default=None)
+            runs.append(HuntedRun(label, arm, seeds[label], fall, fall is not None and _decides(spec, fall)))
     return HuntOutcome(spec, tuple(runs))
+
+
+def _decides(spec: Hunt, fall: LargestFall) -> bool:
+    return fall.lost >= spec.fall and fall.start - fall.lowest > spec.errors * fall.error
 
 
 def _largest_fall(spec: Hunt, metric: str, record: RunRecord) -> LargestFall | None:
@@ -86,9 +109,20 @@ def _largest_fall(spec: Hunt, metric: str, record: RunRecord) -> LargestFall | N
         window = points[end - spec.window : end]
         known = [valid[point.step] for point in window if point.step in valid]
         if known and fmean(known) >= spec.least_valid:
-            falls.append(LargestFall(metric, start, _mean(window), window[-1].step, fmean(known)))
-    return max(falls, key=lambda each: each.lost, default=None)
+            error = math.hypot(_error(points[: spec.window]), _error(window))
+            falls.append(LargestFall(metric, start, _mean(window), window[-1].step, fmean(known), error))
+    return max(falls, key=lambda each: (_decides(spec, each), each.lost), default=None)
 
 
 def _mean(points: Sequence[Point]) -> float:
     return fmean(point.number or 0.0 for point in points)
+
+
+def _error(points: Sequence[Point]) -> float:
+    """The standard error of their mean."""
+    halves = [
+        (point.metric.high - point.metric.low) / 2
+        for point in points
+        if point.metric.low is not None and point.metric.high is not None
+    ]
+    return math.hypot(*halves) / _NORMAL / len(points)
