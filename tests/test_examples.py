@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from heedful import cli
 from heedful.configuration import from_json, to_json
+from heedful.envs.checking.check import QUICK, check
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.rollout import LockStep, Request
@@ -46,9 +48,27 @@ def bisect(conversation: Conversation) -> str:
     return f"<think>between {low} and {high}</think><answer>{(low + high) // 2}</answer>"
 
 
-def test_the_page_on_environments_holds_the_example_word_for_word() -> None:
+def test_the_page_on_environments_holds_the_example_with_tools_word_for_word() -> None:
     page = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
-    assert f"```python\n{EXAMPLE.read_text(encoding='utf-8')}```" in page
+    assert f"```python\n{(EXAMPLE.parent / 'with_tools.py').read_text(encoding='utf-8')}```" in page
+
+
+def test_the_example_with_tools_keeps_the_contract_and_pays_for_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE.parent))
+    env = importlib.import_module("with_tools").Market(fee=0.25)
+    report = check(env, effort=replace(QUICK, processes=1))
+    assert report.ok, str(report)
+    first, one, second, other = env.order(3)
+    episode = env.episode()
+    episode.start(env.task(3), 0)
+    call = '<think>first</think><tool_call>{{"name": "{}", "arguments": {{"{}": "{}"}}}}</tool_call>'
+    prices = []
+    for fruit in (one, other):
+        step = episode.step(call.format("price", "fruit", fruit))
+        assert (step.rewards["fee"], step.ending) == (-0.25, None)
+        prices.append(int(re.findall(rf"{fruit} costs (\d+)", step.observation.text)[0]))
+    last = episode.step(call.format("finish", "answer", first * prices[0] + second * prices[1]))
+    assert (last.ending, last.outcome, last.rewards["solved"]) == (Ending.SOLVED, 1.0, 1.0)
 
 
 def test_the_readme_is_short() -> None:

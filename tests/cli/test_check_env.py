@@ -104,11 +104,18 @@ def test_rules_are_left_out_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "expected ENV after `heedful check-env`. ENV: An environment or preset"),
         (["ecko"], "There is no environment named 'ecko'; known are "),
+        (["ecko"], "or your own as module:Class. Did you mean echo?"),
         (["no_such_module:Environment"], "ModuleNotFoundError: No module named 'no_such_module'"),
+        (["no_such_module:Environment"], "Run heedful from the folder that holds the module"),
         (["twenty_lines:Forwards"], "module 'twenty_lines' has no attribute 'Forwards'"),
+        (["twenty_lines:Forwards"], "twenty_lines has Backwards, Game."),
         (
             ["broken_environments:a_factory_that_raises"],
             "ZeroDivisionError: nothing to divide by (broken_environments.py, line",
+        ),
+        (
+            ["broken_environments:a_factory_that_raises"],
+            'The whole error: python -c "import broken_environments; broken_environments.a_factory_that_raises()"',
         ),
         (["broken_environments:NeedsALibrary"], "heedful: The library of sums is not installed: pip install sums"),
         (["broken_environments:NOT_A_FACTORY"], "found int. Write a function that returns it."),

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from heedful import envs
 from heedful.configuration import Choice, CommandLine, ConfigurationError, Positional, tell
-from heedful.configuration.trust import import_named, trust_typed
+from heedful.configuration.trust import import_advice, import_named, trust_typed
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
 from heedful.envs.checking.report import Finding, Report
 from heedful.guarded import Raised, guarded_call
-from heedful.run.presets import PRESETS, preset
+from heedful.run.presets import PRESETS, did_you_mean, preset
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -115,31 +115,30 @@ def find_environment(name: str) -> tuple[Any, str]:
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ValueError(
-            f"There is no environment named {name!r}; known are {_known()}, or your own as module:factory."
+            f"There is no environment named {name!r}; known are {', '.join(_known())}, or your own as module:Class."
+            f"{did_you_mean(name, _known())}"
         )
     trust_typed(name)
-    factory = _called(f"{module} to be a module", lambda: import_named(name))
+    factory = _called(name, f"{attribute} in the module {module}", lambda: import_named(name))
     if not callable(factory):
         raise ValueError(
             f"Expected {name!r} to name a class or a function without arguments that returns an environment, found "
             f"{type(factory).__name__}. Write a function that returns it."
         )
-    return _called(f"{attribute} to return an environment when it is called without arguments", factory), name
+    wanted = f"{attribute} to return an environment when it is called without arguments"
+    return _called(name, wanted, factory), name
 
 
-def _called(wanted: str, call: Callable[[], Any]) -> Any:
+def _called(name: str, wanted: str, call: Callable[[], Any]) -> Any:
     answer = guarded_call(call)
     if isinstance(answer, Raised):
         place = f" ({answer.place})" if answer.place else ""
-        raise ValueError(
-            f"Expected {wanted}, found {answer}{place}. Run heedful from the folder that holds the module, or set "
-            f"PYTHONPATH."
-        )
+        raise ValueError(f"Expected {wanted}, found {answer}{place}. {import_advice(name, answer.error)}")
     return answer.value
 
 
-def _known() -> str:
-    return ", ".join(dict.fromkeys([*envs.REGISTRY, *PRESETS]))
+def _known() -> list[str]:
+    return list(dict.fromkeys([*envs.REGISTRY, *PRESETS]))
 
 
 def _settings(line: CommandLine[CheckWords], env: Any) -> tuple[CheckSettings, Any]:

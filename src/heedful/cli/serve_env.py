@@ -21,7 +21,7 @@ from heedful.run.presets import preset
 class ServeWords:
     """Serve the episodes of an environment over HTTP, as JSON: many sessions at once, each with an id.
 
-    docs/environments.md explains the protocol. A trainer plays it as the environment `remote`.
+    docs/isolation.md explains the protocol. A trainer plays it as the environment `remote`.
 
       heedful serve-env frozen_lake --env.slip 0.2 --env-workers 2
       heedful play remote --env.url http://127.0.0.1:8765

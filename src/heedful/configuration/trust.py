@@ -174,6 +174,18 @@ def import_held(name: str) -> Any:
     return functools.reduce(getattr, qualified_name.split("."), importlib.import_module(module))
 
 
+def import_advice(name: str, error: BaseException) -> str:
+    """What to do where `module:name` could not be imported, or made without arguments."""
+    module, _, attribute = name.partition(":")
+    if isinstance(error, ModuleNotFoundError) and error.name in (module, module.partition(".")[0]):
+        return "Run heedful from the folder that holds the module, or set PYTHONPATH."
+    loaded = sys.modules.get(module)
+    if isinstance(error, AttributeError) and loaded is not None and error.obj is loaded:
+        classes = [each for each, found in vars(loaded).items() if getattr(found, "__module__", "") == module]
+        return f"{module} has {', '.join(classes) or 'no class and no function'}."
+    return f'The whole error: python -c "import {module}; {module}.{attribute}()"'
+
+
 def trusts_code_of(model: str | Path) -> bool:
     """Whether the user named this model. The folder of a run stands for its checkpoints."""
     named = _trust.get().models

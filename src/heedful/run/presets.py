@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from heedful import envs
 from heedful.algorithms.table import Grpo
-from heedful.configuration.trust import import_named, trust_typed
+from heedful.configuration.trust import import_advice, import_named, trust_typed
 from heedful.envs.common.contract import missing_from
 from heedful.guarded import Raised, guarded_call
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
@@ -308,14 +308,18 @@ def _env(name: str, **knobs: Any) -> Any:
     return envs.get(name)(**knobs)
 
 
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """A closing question with the closest name; empty where none is close."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
 def _own_environment(name: str) -> Any:
     if ":" not in name:
         known = starting_points()
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
         raise ValueError(
             f"There is no environment or preset named {name!r}; known are {', '.join(known)}, or your own as "
-            f"module:Class.{hint}"
+            f"module:Class.{did_you_mean(name, known)}"
         )
     trust_typed(name)
     made = guarded_call(lambda: import_named(name)())  # a user's code
@@ -324,7 +328,7 @@ def _own_environment(name: str) -> Any:
             raise made.error  # a sentence about its knobs or its files
         raise ValueError(
             f"Expected {name!r} to name an importable dataclass that can be made without arguments, found {made}. "
-            "Run heedful from the folder that holds the module, or set PYTHONPATH."
+            f"{import_advice(name, made.error)}"
         ) from made.error
     env: Any = made.value
     missing = missing_from(env)

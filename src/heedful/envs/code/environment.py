@@ -50,7 +50,7 @@ BLIND_PROGRAMS = ("print(0)", "print('YES')", "print('NO')", "print(input())")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code(ToolEnvironment):
-    """Write a Python program that passes hidden tests. The fields are the knobs.
+    """Write a Python program that passes hidden tests.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 

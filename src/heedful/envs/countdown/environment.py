@@ -38,7 +38,7 @@ _TRIES_AT_CONSTRUCTION = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Countdown(SolvableEnvironment):
-    """Reach a target from a few numbers by + - * /. The fields are the knobs.
+    """Reach a target from a few numbers by + - * /.
 
     First observation of seed 3 under `instructions="brief"`, and a demonstrated reply:
 

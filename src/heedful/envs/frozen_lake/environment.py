@@ -35,7 +35,7 @@ _LARGEST = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenLake(SolvableEnvironment):
-    """Cross a frozen lake. The fields are the knobs. At the defaults a random policy solves about 1 task in 7.
+    """Cross a frozen lake. At the defaults a random policy solves about 1 task in 7.
 
     First observation of seed 2 under `instructions="brief"`, and a demonstrated reply:
 

@@ -47,7 +47,7 @@ _NUMERAL = re.compile(r"\d+(?:\.\d+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MathProblems(SolvableEnvironment):
-    """Solve math problems. The fields are the knobs. At the defaults a random player solves 1 problem in 5.
+    """Solve math problems. At the defaults a random player solves 1 problem in 5.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 

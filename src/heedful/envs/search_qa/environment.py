@@ -54,7 +54,7 @@ BLIND_ANSWERS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQA(ToolEnvironment):
-    """Answer a question by searching in passages. The fields are the knobs.
+    """Answer a question by searching in passages.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 

@@ -46,7 +46,7 @@ _BLIND_SEARCHES, _BLIND_ITEMS, _BLIND_VALUES = 8, 32, 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop(ToolEnvironment):
-    """Buy what an instruction asks for. The fields are the knobs.
+    """Buy what an instruction asks for.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 

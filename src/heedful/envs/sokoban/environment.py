@@ -35,7 +35,7 @@ _PATIENCE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sokoban(SolvableEnvironment):
-    """Push the boxes onto the targets. The fields are the knobs. At the defaults a random policy solves about 1 in 50.
+    """Push the boxes onto the targets. At the defaults a random policy solves about 1 in 50.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 

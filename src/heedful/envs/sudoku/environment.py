@@ -35,7 +35,7 @@ _TRIES_AT_CONSTRUCTION = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sudoku(SolvableEnvironment):
-    """Fill a grid so that every row, column and box holds each digit once. The fields are the knobs.
+    """Fill a grid so that every row, column and box holds each digit once.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 

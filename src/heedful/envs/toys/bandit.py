@@ -36,7 +36,7 @@ class Arms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bandit(SolvableEnvironment):
-    """Pull the arm that has paid more often. The fields are the knobs. A random policy is right half of the time.
+    """Pull the arm that has paid more often. A random policy is right half of the time.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 

@@ -41,7 +41,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain(SolvableEnvironment):
-    """Carry a number through a chain of operations. The fields are the knobs. Without computing: 1 in `modulus`.
+    """Carry a number through a chain of operations. Without computing: 1 in `modulus`.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 

@@ -21,7 +21,7 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Echo(SolvableEnvironment):
-    """Repeat the asked symbol. The fields are the knobs. At the defaults a random policy solves 1 task in 8.
+    """Repeat the asked symbol. At the defaults a random policy solves 1 task in 8.
 
     First observation of seed 0 under `instructions="brief"`, and a demonstrated reply:
 

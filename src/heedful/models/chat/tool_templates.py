@@ -21,7 +21,8 @@ _REPLY = {"role": "assistant", "content": "heedfulmark"}
 _RESULT = "heedfulresult"
 _ARGUMENT = "heedfulargument"
 
-_REMEDY = "Use a model whose chat template has tools, or leave --env.actions at plain."
+_PLAIN = "play with plain actions (--env.actions plain, if the environment has both)"
+_REMEDY = f"Use a model whose chat template has tools, or {_PLAIN}."
 
 
 def examine_tools(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
@@ -32,8 +33,8 @@ def examine_tools(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
     plain, written = render([_ASKED], ()), render([_ASKED], tools)
     if written == plain:
         raise ValueError(
-            "Expected a chat template that writes tools, since replies are tool calls (--env.actions tool_calls), but "
-            f"it renders the same text with and without them. {_REMEDY}"
+            "Expected a chat template that writes tools, since replies are tool calls, but it "
+            f"renders the same text with and without them. {_REMEDY}"
         )
     missing = [name for tool in tools for name in (tool.name, *signature(tool)) if name not in written]
     if missing:
@@ -52,7 +53,7 @@ def examine_tools(render: ChatRenderer, tools: Sequence[Tool]) -> ResultRole:
         raise ValueError(
             'Expected a chat template that writes calls as <tool_call>{"name": .., "arguments": {..}}</tool_call> '
             f'(Hermes) or {{"name": .., "parameters": {{..}}}} (Llama), found {call[:120]!r}. Use a model that was '
-            "taught one of these forms, or leave --env.actions at plain."
+            f"taught one of these forms, or {_PLAIN}."
         )
     return _result_role(render, tools)
 

@@ -39,7 +39,7 @@ from heedful.types import Ending, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gymnasium(SolvableEnvironment):
-    """An environment of gymnasium with a discrete action space. The fields are the knobs.
+    """An environment of gymnasium with a discrete action space.
 
     FrozenLake, CliffWalking, Taxi and Blackjack come with names for their actions, a state in words and a definition of
     success. Others with what `action_names`, `render` and `success` say. Reward components: `game`, the sum of what the

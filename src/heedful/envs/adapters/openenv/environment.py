@@ -37,7 +37,7 @@ class ServerError(ConnectionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenEnv(BaseEnvironment):
-    """An environment served by OpenEnv: text in, text out, over a WebSocket. The fields are the knobs.
+    """An environment served by OpenEnv: text in, text out, over a WebSocket.
 
     Reward components: `game`, what the server paid for the step, and `format`. An episode ends when the server says
     `done`. Its outcome is then the reward, divided by `full` and clipped to [0, 1], so that 1 is success. One that the

@@ -37,7 +37,7 @@ LIBRARY_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextArena(BaseEnvironment):
-    """A game of textarena for one player. The fields are the knobs.
+    """A game of textarena for one player.
 
     The game reads the text of an answer, put in square brackets if it has none. Two invalid moves in a row lose, as in
     the library. Reward components: `game`, 1 if the game was won (with `partial` the share that the library pays, above
