@@ -148,6 +148,25 @@ def test_the_flags_of_the_pages_are_understood(command: str, capsys: pytest.Capt
     assert json.loads(capsys.readouterr().out)["env"]["type"] == to_json(preset(command.split()[0]))["env"]["type"]
 
 
+def named_in_files() -> list[tuple[str, str]]:
+    """The names and files of `docs/checking.md`: a class, a function, a method, or a test."""
+    page = (ROOT / "docs" / "checking.md").read_text(encoding="utf-8")
+    return re.findall(r"\[`([\w.]+)`\]\(\.\./([\w/.]+\.py)\)", page)
+
+
+@pytest.mark.parametrize(("name", "file"), named_in_files())
+def test_what_a_number_is_checked_with_is_where_the_page_says(name: str, file: str) -> None:
+    source = (ROOT / file).read_text(encoding="utf-8")
+    for part in name.split("."):
+        assert re.search(rf"^ *(def|class) {part}\b", source, flags=re.MULTILINE), f"{file} has no {part}."
+
+
+def test_every_row_of_the_page_on_checking_names_code_and_a_test() -> None:
+    files = [file for _, file in named_in_files()]
+    assert sum(file.startswith("tests/") for file in files) >= 11
+    assert sum(file.startswith("src/") for file in files) >= 11
+
+
 def relative_links() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:

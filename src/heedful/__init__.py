@@ -1,4 +1,4 @@
-"""heedful: reinforcement learning of LLM agents that keep listening to their input.
+"""heedful: train LLM agents with RL, and see when their reasoning stops depending on the input.
 
     import heedful
 

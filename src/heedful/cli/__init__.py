@@ -164,7 +164,7 @@ def _overview() -> str:
     lines = [f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items()]
     return "\n".join(
         [
-            "heedful: reinforcement learning of LLM agents that keep listening to their input.",
+            "heedful: train LLM agents with RL, and see when their reasoning stops depending on the input.",
             "",
             "usage: heedful COMMAND ...",
             "",

@@ -16,10 +16,11 @@ from heedful.types import Metric
 
 @dataclass(frozen=True, slots=True)
 class AuditWords:
-    """Measure what a trainer logged, as `heedful train` measures its own runs.
+    """Measure what a trainer logged, and say whether thoughts still depend on their prompts.
 
-    Measured are the spread of rewards within groups, success, format, the text of thoughts and, with --model, whether
-    thoughts still depend on their prompts. The log is never changed. Pickles are refused: opening one can run code.
+    A thought that no longer does is a template. Without a model the words of thoughts decide, with --model their
+    log-probabilities. Also measured are success, format and the spread of rewards within groups. The log is never
+    changed. Pickles are refused: opening one can run code.
 
       heedful audit trl-output/completions
       heedful audit rollout_dumps --model Qwen/Qwen2.5-0.5B-Instruct --every 5
@@ -29,8 +30,9 @@ class AuditWords:
     """
 
     log: Annotated[str, Positional("LOG")]
-    """A file or a folder: a run of heedful or its rollouts, JSON lines of the same columns, TRL completions
-    (log_completions=True), verl rollouts (rollout_data_dir), verifiers traces or results, RAGEN's JSONL."""
+    """A file or a folder. Any JSON lines or parquet with the columns `prompt` and `completion`, TRL completions
+    (log_completions=True), verl rollouts (rollout_data_dir), verifiers traces or results, RAGEN's JSONL, a run of
+    heedful or its rollouts."""
     out: Annotated[Path | None, Shown("FOLDER")] = None
     """Where to write metrics.jsonl, audit.json and report.html. Default: audits/<name>-<n>. In the folder of an
     interrupted audit of the same log the audit continues."""
