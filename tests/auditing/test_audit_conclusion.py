@@ -86,6 +86,16 @@ def test_with_few_prompts_the_judge_is_compared_with_their_chance() -> None:
     assert "among all in 0.900 [0.600, 0.990] of cases at step 0, chance 0.500." in sentences[1]
 
 
+def test_a_model_that_cannot_decide_says_why_behind_the_words() -> None:
+    judged = Metric("text/judge_accuracy", 0.5, 8, 0.1, 0.9, clusters=16)
+    few = Metric("retrieval@m/first_turn/p_value", None, 8, why="needs at least 5 prompts, found 3")
+    sentences = conclusion([line(0, judged, Metric("text/judge_chance", 0.5, 8), few)])
+    assert sentences[0] == "Template collapse: not excluded at step 0."
+    assert sentences[-1] == (
+        "The model does not decide: Needs at least 5 prompts, found 3. `--join N` reads N steps as one."
+    )
+
+
 def test_what_was_not_measured_has_a_reason_and_a_way_on() -> None:
     missing = Metric("text/judge_accuracy", None, 0, why="the judge needs scikit-learn")
     assert conclusion([line(0, missing)]) == [

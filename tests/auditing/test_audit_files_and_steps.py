@@ -19,7 +19,7 @@ from heedful.auditing.conversations import text_turn
 from heedful.auditing.files import find_files, rows_of
 from heedful.auditing.readers.reader import prompt_task, text_trajectory
 from heedful.auditing.records import FAULTS_KEPT, Faults, Location, LoggedEpisode
-from heedful.auditing.steps import StepStream
+from heedful.auditing.steps import StepStream, joined
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
 
@@ -188,6 +188,19 @@ def test_interleaved_steps_are_joined_within_a_bound_and_late_episodes_are_count
     assert stream.interleaved == 1
     assert faults.count == 1
     assert "after step 0 was measured: sort the log by step" in str(faults.kept[0])
+
+
+def test_consecutive_steps_are_read_as_one_and_a_repeated_step_counts_once() -> None:
+    replies = ["a", "b", "b", "c", "d", "e"]
+    episodes = [episode(number, number, f"go {reply}", reply) for number, reply in enumerate(replies)]
+
+    def read(count: int) -> list[tuple[int, list[str]]]:
+        steps = joined(StepStream(episodes, Faults()), count)
+        return [(step.number, [group.trajectories[0].turns[0].reply.text for group in step.groups]) for step in steps]
+
+    assert read(1) == [(number, [reply]) for number, reply in enumerate(replies)]
+    assert read(2) == [(0, ["a", "b"]), (3, ["c", "d"]), (5, ["e"])]
+    assert read(9) == [(0, ["a", "b", "c", "d", "e"])]
 
 
 def test_waiting_steps_are_handed_on_early_when_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:

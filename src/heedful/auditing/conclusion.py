@@ -16,6 +16,7 @@ from heedful.types import Metric
 LEVEL = 0.05
 """Of the permutation test."""
 COLLAPSE = "alarm/template_collapse"
+JOIN = "`--join N` reads N steps as one."
 _TEST = re.compile(r"retrieval(@[^/]+)?/(first_turn(?:/[^/]+)?)/p_value")
 
 Readings = list[tuple[int, Metric]]
@@ -38,9 +39,10 @@ def conclusion(lines: Sequence[StepMetrics]) -> list[str]:
     tests = [test for name in names if (test := _TEST.fullmatch(name))]
     answers = [answer for test in tests if (answer := _scored(lines, test[1] or "", test[2]))]
     if not answers and (worded := _worded(lines)):
-        answers = [worded]
+        unscored = [f"The model does not decide: {_why_not(lines, tests[0][0])}"] if tests else []
+        answers = [worded._replace(sentences=[*worded.sentences, *unscored])]
     if not answers:
-        return [f"Template collapse: not measured. {_why_not(lines, [test[0] for test in tests])}"]
+        return [f"Template collapse: not measured. {_why_not(lines, tests[0][0] if tests else '')}"]
     raised = [(step, metric.why) for step, metric in _readings(lines, COLLAPSE) if metric.value]
     short = "; ".join(dict.fromkeys(answer.short for answer in answers))
     sentences = [f"Template collapse: {f'alarm at step {raised[0][0]}. {raised[0][1]}' if raised else short}."]
@@ -101,17 +103,18 @@ def _worded(lines: Sequence[StepMetrics]) -> Answer | None:
     sentences.append(
         "Words that repeat the prompt count, too. `--model CHECKPOINT` asks the trained model instead."
         if better
-        else "That is not clearly above chance. The words may be templates, or the thoughts too few to tell."
+        else f"That is not clearly above chance. The words may be templates, or the prompts of a step too few. {JOIN}"
     )
     return Answer(f"not {'seen in the words' if better else 'excluded'} at step {last}", sentences, [after])
 
 
-def _why_not(lines: Sequence[StepMetrics], tests: Sequence[str]) -> str:
-    """The reason that the last step gives, and what to do."""
-    name = tests[0] if tests else "text/judge_accuracy"
+def _why_not(lines: Sequence[StepMetrics], test: str) -> str:
+    """The reason that the last step gives, and what to do. `test`: the model's test, empty without a model."""
+    name = test or "text/judge_accuracy"
     why = next((line.metrics[name].why for line in reversed(lines) if name in line.metrics), "no thought was read")
-    more = "" if tests else " `--model CHECKPOINT` measures whether thoughts depend on their prompts."
-    return f"{why[:1].upper()}{why[1:]}.{more}"
+    advice = [JOIN] if "prompts" in why else []
+    advice += [] if test else ["`--model CHECKPOINT` measures whether thoughts depend on their prompts."]
+    return " ".join([f"{why[:1].upper()}{why[1:]}.", *advice])
 
 
 def _readings(lines: Sequence[StepMetrics], name: str) -> Readings:

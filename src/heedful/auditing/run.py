@@ -24,7 +24,7 @@ from heedful.auditing.record import PROGRESS, RECORD, AuditRecord, Fingerprints,
 from heedful.auditing.records import Faults, Location, LoggedEpisode
 from heedful.auditing.scoring import ModelJudge
 from heedful.auditing.settings import AuditSettings
-from heedful.auditing.steps import LoggedStep, StepStream
+from heedful.auditing.steps import LoggedStep, StepStream, joined
 from heedful.auditing.values import names
 from heedful.configuration import to_json
 from heedful.diagnostics.alarms.watch import Alarms
@@ -129,8 +129,7 @@ class _Audit:
         steps = StepStream(self._episodes(), self.faults, lambda: self.position)
         tracker = JsonlTracker(run.metrics)
         try:
-            for place, step in enumerate(steps):
-                self._notice(step)
+            for place, step in enumerate(joined(self._noticed(steps), self.settings.join)):
                 if step.number in done:
                     continue
                 metrics = self._measure(place, step)
@@ -161,6 +160,11 @@ class _Audit:
 
     def _advance(self, more: int) -> None:
         self.position += more
+
+    def _noticed(self, steps: Iterable[LoggedStep]) -> Iterator[LoggedStep]:
+        for step in steps:
+            self._notice(step)
+            yield step
 
     def _notice(self, step: LoggedStep) -> None:
         record, tally = self.record, self.tally
@@ -228,6 +232,8 @@ class _Audit:
             f"{record.format}: {counted(len(self.log.files.files), 'file')}, {counted(record.steps, 'step')}, "
             f"{counted(record.episodes, 'episode')} in {counted(record.groups, 'group')}."
         )
+        if self.settings.join > 1:
+            record.found.append(f"{self.settings.join} steps were read as one, under the number of the first (--join).")
         if steps.interleaved:
             record.found.append(f"Steps are interleaved: {steps.interleaved} episodes came after another step's.")
         if tally.repeated:

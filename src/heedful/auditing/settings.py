@@ -51,6 +51,8 @@ class AuditSettings:
     """The column that holds success, 0 to 1; none = one that is called so by custom."""
     every: int = 1
     """Read the thoughts (by --model, and by the text judge) at every N-th step of the log."""
+    join: int = 1
+    """Read N consecutive steps of the log as one, where a step has few prompts."""
     prompts: int = 32
     """Prompts that are read in one step."""
     thoughts: int = 4
@@ -66,7 +68,7 @@ class AuditSettings:
     """Most padded tokens scored in one forward pass: changes speed and memory."""
 
     def __post_init__(self) -> None:
-        refuse_below(self, every=1, prompts=1, thoughts=1, threads=1, max_tokens=1, connections=1)
+        refuse_below(self, every=1, join=1, prompts=1, thoughts=1, threads=1, max_tokens=1, connections=1)
         if self.temperature is not None and not self.temperature > 0:
             raise ValueError(
                 f"temperature must be above 0 (a greedy policy has no distribution), found {self.temperature}"

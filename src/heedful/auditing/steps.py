@@ -82,6 +82,36 @@ class StepStream:
             yield gathering.finished()
 
 
+def joined(steps: Iterable[LoggedStep], count: int) -> Iterator[LoggedStep]:
+    """Consecutive steps, `count` at a time, as one with the number of the first. A repeated step counts once."""
+    held: list[LoggedStep] = []
+    fingerprint = ""
+    for step in steps:
+        if count > 1 and step.fingerprint == fingerprint:
+            continue
+        fingerprint = step.fingerprint
+        held.append(step)
+        if len(held) == count:
+            yield _as_one(held)
+            held = []
+    if held:
+        yield _as_one(held)
+
+
+def _as_one(steps: list[LoggedStep]) -> LoggedStep:
+    if len(steps) == 1:
+        return steps[0]
+    verdicts = [step.verdicts for step in steps if step.verdicts is not None]
+    return LoggedStep(
+        steps[0].number,
+        tuple(group for step in steps for group in step.groups),
+        tuple(verdict for each in verdicts for verdict in each) if len(verdicts) == len(steps) else None,
+        {prompt: messages for step in steps for prompt, messages in step.messages.items()},
+        digest(*(step.fingerprint for step in steps)),
+        steps[-1].read,
+    )
+
+
 @dataclass(slots=True)
 class _Gathering:
     """One step that is still growing."""
