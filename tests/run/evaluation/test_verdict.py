@@ -198,10 +198,11 @@ def test_what_the_thoughts_share_with_the_input_is_told_from_the_last_measuremen
     folder.write(0, *measured(gap=0.5))
     folder.write(4, *measured(gap=0.25, mi=2.7, saturated=1.0, regime=Metric("regime/first_turn", "diverse", 64)))
     conclusion = folder.conclude()
-    assert conclusion.sentences[1:3] == (
+    assert conclusion.sentences[1:5] == (
         "The thoughts and the input share 2.700 [2.600, 2.800] † nats of at most 2.773 (saturated: this says only that "
-        "it has not collapsed); the gap per token went from 0.500 [0.400, 0.600] † to 0.250 [0.150, 0.350] †; the own "
-        "prompt is found in 0.750 [0.700, 0.800] of cases, chance 0.062, p = 0.001 (step 4).",
+        "it has not collapsed).",
+        "The gap per token went from 0.500 [0.400, 0.600] † to 0.250 [0.150, 0.350] †.",
+        "The own prompt is found for 0.750 [0.700, 0.800] of the thoughts, chance 0.062, p = 0.001 (step 4).",
         "Regime: diverse.",
     )
     assert conclusion.regime == "diverse"
@@ -222,7 +223,7 @@ def test_only_readings_in_a_weak_situation_have_a_mark_and_the_legend_says_why(f
     sentences = folder.conclude().sentences
     assert "after; gain +0.650 [+0.421, +0.879], paired by task" in sentences[1]
     assert "0.950 [0.850, 1.050] † after" in sentences[1]
-    assert "to 0.500 [0.400, 0.600] †;" in " ".join(sentences)
+    assert "to 0.500 [0.400, 0.600] †." in " ".join(sentences)
     assert sentences[-1].startswith("† In simulations such an interval held the truth in less than 90% of cases. ")
     assert "(marked: fewer than 4 effective clusters)" in sentences[-1]
     assert "eval/val/greedy/success: 85% where 0.2 successes" in sentences[-1]
@@ -236,8 +237,8 @@ def test_a_gap_per_token_that_only_longer_thoughts_lower_is_told_with_the_gap_of
         folder.write(step, *measured(gap=gap), thoughts, length)
     assert (
         "to 0.250 [0.150, 0.350] †, that of a thought from 8.000 [7.000, 9.000] † to 8.000 [7.000, 9.000] † nats "
-        "(length 16.000 [16.000, 16.000] †, then 32.000 [32.000, 32.000] † tokens); the own prompt"
-    ) in folder.conclude().sentences[1]
+        "(length 16.000 [16.000, 16.000] †, then 32.000 [32.000, 32.000] † tokens)."
+    ) in folder.conclude().sentences[2]
 
 
 def test_an_undecided_regime_says_why(folder: Folder) -> None:

@@ -203,11 +203,12 @@ def _heeding(lines: Sequence[StepMetrics], regime: Metric | None) -> list[str]:
         return ["Whether the reasoning depends on the input is unknown: it was not measured."]
     at_ceiling = _number(saturated) == 1.0
     reading = " (saturated: this says only that it has not collapsed)" if at_ceiling else ""
+    test = f", p = {p_value.value:.3f}" if p_value else ""
     sentences = [
-        f"The thoughts and the input share {shown(mi[-1][1])} nats of at most {shown(ceiling)}{reading}; the gap per "
-        f"token went from {shown(gap[0][1])} to {shown(gap[-1][1])}{_per_thought(lines)}; the own prompt is found in "
-        f"{shown(accuracy)} of "
-        f"cases, chance {shown(chance)}{f', p = {p_value.value:.3f}' if p_value else ''} (step {mi[-1][0]})."
+        f"The thoughts and the input share {shown(mi[-1][1])} nats of at most {shown(ceiling)}{reading}.",
+        f"The gap per token went from {shown(gap[0][1])} to {shown(gap[-1][1])}{_per_thought(lines)}.",
+        f"The own prompt is found for {shown(accuracy)} of the thoughts, chance {shown(chance)}{test} "
+        f"(step {mi[-1][0]}).",
     ]
     if regime is not None:
         sentences.append(f"Regime: {regime.value}{f' ({regime.why})' if regime.why else ''}.")
