@@ -141,3 +141,12 @@ def test_help_and_flags_that_do_not_exist(capsys: pytest.CaptureFixture[str]) ->
     assert "usage: python -m heedful.integrations.verl.doctor" in capsys.readouterr().out
     assert doctor.main(["--config", "x"]) == 2
     assert "expected overrides such as" in capsys.readouterr().err
+
+
+def test_a_setting_of_heedful_that_verl_does_not_know_is_answered_with_those_that_exist() -> None:
+    hydra = "Could not override 'heedful.outcom'.\nTo append to your config use +heedful.outcom=acc"
+    assert doctor.refusal(hydra) == (
+        "Expected overrides that verl's configuration takes, found: Could not override 'heedful.outcom'. The section "
+        "heedful has filter, loss_scale, outcome, tags, diagnostics, max_pairs, on_collapse, record, logs, seed, play."
+    )
+    assert doctor.refusal("Could not override 'trainer.node'.").endswith("override 'trainer.node'.")

@@ -10,12 +10,13 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from heedful.configuration import complain, tell
 from heedful.integrations.verl.compatibility import TESTED
 from heedful.integrations.verl.configured import Finding, findings_of
-from heedful.integrations.verl.settings import MODES, REGISTER, VARIABLE
+from heedful.integrations.verl.settings import MODES, REGISTER, VARIABLE, HeedfulConfig
 from heedful.integrations.verl.tasks import LOOP
 
 NEEDED = {
@@ -139,8 +140,15 @@ def composed(overrides: Sequence[str]) -> Mapping[str, Any]:
             config = compose(name, overrides=list(overrides))
         tree: Any = OmegaConf.to_container(config, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
-        raise ValueError(f"Expected overrides that verl's configuration takes, found: {error}") from error
+        raise ValueError(refusal(str(error))) from error
     return dict(tree)
+
+
+def refusal(found: str) -> str:
+    """The sentence for overrides that cannot be composed. Hydra advises a `+`, with which `heedful` refuses them."""
+    ours = ", ".join(field.name for field in fields(HeedfulConfig))
+    known = f" The section heedful has {ours}." if "'heedful." in found else ""
+    return f"Expected overrides that verl's configuration takes, found: {found.splitlines()[0]}{known}"
 
 
 def _print(found: Sequence[Finding]) -> None:
