@@ -22,7 +22,7 @@ from heedful.statistics.group_statistics import values_on
 from heedful.types import Group, Metric
 
 JUDGED_THOUGHTS = 16
-"""Most thoughts of one prompt that the text judge is shown."""
+"""Most thoughts of one prompt that the judge of words is shown."""
 
 
 def step_metrics(step: LoggedStep, on: str) -> list[Metric]:

@@ -50,7 +50,7 @@ class AuditSettings:
     success: str | None = None
     """The column that holds success, 0 to 1; none = one that is called so by custom."""
     every: int = 1
-    """Read the thoughts (by --model, and by the text judge) at every N-th step of the log."""
+    """Read the thoughts (by --model, and by the judge of words) at every N-th step of the log."""
     join: int = 1
     """Read N consecutive steps of the log as one, where a step has few prompts."""
     prompts: int = 32

@@ -44,7 +44,7 @@ SHOWN = {
     "reward/mean": "reward",
     "success/rate": "success",
     "signal/mixed": "groups with spread",
-    "text/judge_accuracy_8way": "prompt named from text, 8-way",
+    "text/judge_accuracy_8way": "prompt named from words, 8-way",
     "mi": "mutual information",
     "mi_ceiling": "its ceiling",
     "gap_per_token": "gap per token",

@@ -242,7 +242,7 @@ def _text(run: RunRecord) -> Panel:
     curves = some(
         run, ("judge, all prompts", "text/judge_accuracy", 1), ("judge, 8-way", "text/judge_accuracy_8way", 2)
     )
-    return Panel("Prompt named from the text alone", "share of thoughts", curves, axis=Axis.SHARE, optional=True)
+    return Panel("Prompt named from the words", "share of thoughts", curves, axis=Axis.SHARE, optional=True)
 
 
 def _reward(run: RunRecord) -> Panel:
