@@ -196,6 +196,25 @@ def test_runs_are_found_below_folders_and_unfinished_ones_are_named(written: Wri
         find_runs([Path("nowhere")], [SUCCESS])
 
 
+def test_runs_of_other_tasks_or_seedlings_are_not_compared(written: WrittenRuns) -> None:
+    made = (
+        (0.0, 128, 0),
+        (0.5, 128, 0),
+        (0.5, 64, 1),
+    )
+    for number, (slip, hidden, seed) in enumerate(made):
+        config = {
+            "env": {"type": "frozen_lake", "slip": slip, "size": 4},
+            "seedling": {"hidden": hidden, "layers": 4, "seed": seed},
+        }
+        written.add(f"a{number}", 0, {SUCCESS: [0.1]}).folder.config.write_text(json.dumps(config))
+    assert [run.stratum for run in find_runs([written.folder.path], [SUCCESS]).runs] == [
+        "frozen_lake, slip 0.0, seedling.hidden 128",
+        "frozen_lake, slip 0.5, seedling.hidden 128",
+        "frozen_lake, slip 0.5, seedling.hidden 64",
+    ]
+
+
 def test_the_command_writes_both_tables_and_the_courses(
     written: WrittenRuns, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,7 +94,7 @@ def correlation(
     if method == "spearman":
         values_NK = _by(stratum_N, values_NK, lambda part: rankdata(part, axis=0) / len(part))
     if kind == "within":
-        values_NK = _by(run_N, values_NK, _centred)
+        values_NK = _without_means(values_NK, run_N)
     if kind == "beyond":
         values_NK = _without_course(values_NK, run_N, stratum_N, found.step_N)
     values_NK = _by(stratum_N, values_NK, _scaled)
@@ -153,15 +153,18 @@ def _without_course(values_NK: Floats, run_N: Ints, stratum_N: Ints, step_N: Int
     rest_NK = values_NK
     for _ in range(_ROUNDS):
         before_NK = rest_NK
-        rest_NK = _by(place_N.reshape(-1), _by(run_N, rest_NK, _centred), _centred)
+        rest_NK = _without_means(_without_means(rest_NK, run_N), place_N.reshape(-1))
         if np.allclose(before_NK, rest_NK, rtol=0, atol=1e-12):
             break
     rounding_K = 1e-9 * np.abs(values_NK).max(axis=0, initial=0.0)
     return np.where(np.abs(rest_NK) > rounding_K, rest_NK, 0.0)
 
 
-def _centred(values_NK: Floats) -> Floats:
-    deviations: Floats = values_NK - values_NK.mean(axis=0)
+def _without_means(values_NK: Floats, name_N: Ints) -> Floats:
+    """Deviations from the mean of the rows of the same name; names are numbers from 0."""
+    sums = np.zeros((int(name_N.max()) + 1, values_NK.shape[1]))
+    np.add.at(sums, name_N, values_NK)
+    deviations: Floats = values_NK - (sums / np.maximum(np.bincount(name_N), 1)[:, None])[name_N]
     return deviations
 
 
@@ -175,7 +178,7 @@ def _by(name_N: Ints, values_NK: Floats, change: Callable[[Floats], Floats]) -> 
 
 def _scaled(values_NK: Floats) -> Floats:
     """Columns of mean 0 and spread 1; a column that does not vary becomes zeros."""
-    centred = _centred(values_NK)
+    centred = values_NK - values_NK.mean(axis=0)
     spread_K = centred.std(axis=0)
     varies_K = spread_K > 1e-12 * np.maximum(np.abs(values_NK).max(axis=0), 1e-300)
     return np.where(varies_K, centred / np.where(varies_K, spread_K, 1.0), 0.0)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.configuration.jsontext import read_json
+from heedful.report.record import flatten
 from heedful.storage import RunFolder, read_metrics
 
 Floats = npt.NDArray[np.float64]
@@ -27,7 +28,7 @@ class RunSeries:
     name: str
     """Its folder."""
     stratum: str
-    """Environment, and the model if it is no seedling: runs of one stratum are compared with each other."""
+    """Environment and model, with the knobs of both that differ among the runs: those of one are compared."""
     series: Mapping[str, Mapping[int, float]]
     """Metric -> step -> number. Labels and missing values are left out."""
     seed: int = 0
@@ -92,10 +93,15 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
             )
         runs |= {run.path.resolve(): run for run in over}
         unfinished |= {run.path.resolve(): str(run.path) for run in here if not run.verdict.exists()}
-    return FoundRuns(tuple(_read(run, wanted) for run in runs.values()), tuple(unfinished.values()))
+    configs = [_config(run) for run in runs.values()]
+    found = [
+        RunSeries(str(run.path), stratum, _series(run, wanted), int(config.get("seed", 0)))
+        for run, stratum, config in zip(runs.values(), _strata(configs), configs, strict=True)
+    ]
+    return FoundRuns(tuple(found), tuple(unfinished.values()))
 
 
-def _read(folder: RunFolder, wanted: set[str]) -> RunSeries:
+def _series(folder: RunFolder, wanted: set[str]) -> dict[str, dict[int, float]]:
     series: dict[str, dict[int, float]] = {STEP: {}}
     for line in read_metrics(folder.metrics):
         series[STEP][line.step] = float(line.step)
@@ -103,12 +109,36 @@ def _read(folder: RunFolder, wanted: set[str]) -> RunSeries:
             value = line.metrics[name].value
             if isinstance(value, int | float) and math.isfinite(value):
                 series.setdefault(name, {})[line.step] = float(value)
+    return series
+
+
+def _config(folder: RunFolder) -> Mapping[str, Any]:
     tree: Any = read_json(folder.config)
-    config = tree if isinstance(tree, dict) else {}
-    return RunSeries(str(folder.path), _stratum(config), series, int(config.get("seed", 0)))
+    return tree if isinstance(tree, dict) else {}
 
 
-def _stratum(config: Mapping[str, Any]) -> str:
+def _strata(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each run its environment and model; knobs of the task and of the seedling only where runs differ in them."""
+    names, knobs = [_name(config) for config in configs], [_knobs(config) for config in configs]
+    values: dict[tuple[str, str], set[str]] = {}
+    for name, its in zip(names, knobs, strict=True):
+        for knob, value in its.items():
+            values.setdefault((name, knob), set()).add(value)
+    return [
+        ", ".join([name, *(f"{knob} {value}" for knob, value in its.items() if len(values[name, knob]) > 1)])
+        for name, its in zip(names, knobs, strict=True)
+    ]
+
+
+def _name(config: Mapping[str, Any]) -> str:
     env, model = config.get("env"), str(config.get("model", "seedling"))
     name = str(env.get("type", "unknown")) if isinstance(env, dict) else "unknown"
     return name if model == "seedling" else f"{name}, {Path(model).name}"
+
+
+def _knobs(config: Mapping[str, Any]) -> dict[str, str]:
+    env, seedling = config.get("env"), config.get("seedling")
+    found = flatten(env) if isinstance(env, dict) else {}
+    if str(config.get("model", "seedling")) == "seedling" and isinstance(seedling, dict):
+        found |= flatten({"seedling": seedling})
+    return {knob: value for knob, value in found.items() if knob not in ("type", "seedling.seed")}
