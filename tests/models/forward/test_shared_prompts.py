@@ -1,6 +1,8 @@
+import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import combinations, pairwise
 
 import pytest
 import torch
@@ -104,6 +106,49 @@ def test_a_prompt_is_shared_where_that_is_worth_it() -> None:
     shared = {plan.prompts.length: len(plan.places) for plan in plans if plan.prompts is not None}
     assert shared == {23: 7, 30: 4}  # without the last token of each prompt
     assert all(plan.prompts is None for plan in plan_micro_batches(SAMPLES, 10_000, share=False))
+
+
+def of_lengths(*lengths: Sequence[int]) -> list[TrainingSample]:
+    """Groups behind prompts of 20 shared ids, with one reply of each of these lengths."""
+    samples = []
+    for group, replies in enumerate(lengths):
+        prompt = (group, *[1] * 20)  # the last id is not shared
+        for member, length in enumerate(replies):
+            trained = (False,) * 21 + (True,) * length
+            ids = prompt + (2,) * length
+            zeros = (0.0,) * len(ids)
+            samples.append(TrainingSample(ids, trained, zeros, zeros, group=group, member=member, weight=1.0))
+    return samples
+
+
+def test_short_members_are_not_padded_to_the_long_ones_of_their_group() -> None:
+    samples = of_lengths([399, 9, 9, 9], [399, 9, 9, 9])
+    plans = plan_micro_batches(samples, 10_000, share=True)
+    # 400 tokens for each of two rows, 10 for each of six, and both prompts twice. Whole groups would cost 3,240.
+    assert [plan.cost for plan in plans] == [2 * 20 + 2 * 400, 2 * 20 + 6 * 10]
+    assert [len(plan.places) for plan in plans] == [2, 6]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_cut_of_the_rows_by_length_costs_less(seed: int) -> None:
+    rng = random.Random(seed)
+    samples = of_lengths(*[[rng.randint(1, 150) for _ in range(rng.randint(2, 4))] for _ in range(3)])
+    most = rng.choice([60, 200, 500, 5000])
+    plans = plan_micro_batches(samples, most, share=True)
+    rows = sorted(samples, key=lambda sample: (-len(sample.ids), sample.group))
+
+    def cost(first: int, last: int) -> float:
+        cut = rows[first:last]
+        tokens = 20 * len({row.group for row in cut}) + len(cut) * (len(cut[0].ids) - 20)
+        return tokens + 100 if tokens <= most or len(cut) == 1 else math.inf
+
+    inner = range(1, len(rows))
+    least = min(
+        sum(cost(*pair) for pair in pairwise([0, *cuts, len(rows)]))
+        for count in range(len(rows))
+        for cuts in combinations(inner, count)
+    )
+    assert sum(plan.cost + 100 for plan in plans) == least
 
 
 @pytest.mark.parametrize("make", [llama, gpt2])

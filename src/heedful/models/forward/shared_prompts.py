@@ -15,10 +15,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from heedful.types import TrainingSample
 
 _WORTH = 16
 """Shorter prompts are computed with their rows: a second pass would cost more than it saves."""
+_PASS = 100
+"""What a forward and backward pass costs beside its tokens, in tokens."""
 _SAVED = 1 / 3
 """The least share of the tokens that a common beginning has to save, for `cheapest_plans` to use it."""
 
@@ -139,31 +143,69 @@ def _common(prompts: Sequence[tuple[int, ...]]) -> int:
 def _pack(
     groups: Sequence[Sequence[int]], lengths: Sequence[int], prompt: int, beginning: int, most_tokens: int
 ) -> list[Plan]:
-    """Plans for groups of rows, longest rows first.
+    """Plans for groups of rows, of the fewest tokens that cuts of the rows in the order of their lengths can give.
 
-    Each group shares a prompt of `prompt` tokens. All prompts share their first `beginning` tokens.
+    Each group shares a prompt of `prompt` tokens. All prompts share their first `beginning` tokens. Members of one
+    group may be in several micro-batches: rows of one length have no padding, and a prompt that is read again costs
+    less.
     """
+    number_of = {place: number for number, group in enumerate(groups) for place in group}
+    rows = sorted(number_of, key=lambda place: (-lengths[place], number_of[place]))
+    own = [lengths[place] - prompt for place in rows]
+    numbers = [number_of[place] for place in rows]
+    if not prompt:  # nothing is read again: full micro-batches
+        return [_plan(rows[cut], numbers[cut], lengths, prompt, beginning) for cut in _full(own, most_tokens)]
+    cuts = _cheapest(own, numbers, prompt - beginning, beginning, most_tokens)
+    return [_plan(rows[cut], numbers[cut], lengths, prompt, beginning) for cut in cuts]
 
-    def cost(places: Sequence[int], of: Sequence[int]) -> int:
-        own = max(lengths[place] for place in places) - prompt
-        return beginning + len(set(of)) * (prompt - beginning) + len(places) * own
 
-    def plan() -> Plan:
-        numbers = {number: index for index, number in enumerate(dict.fromkeys(of))}
-        shared = SharedPrompts(prompt, tuple(numbers[number] for number in of), beginning) if prompt else None
-        return Plan(tuple(places), shared, cost(places, of))
+def _plan(places: Sequence[int], numbers: Sequence[int], lengths: Sequence[int], prompt: int, beginning: int) -> Plan:
+    """One micro-batch of rows, of which those with the same number share a prompt."""
+    found = {number: index for index, number in enumerate(dict.fromkeys(numbers))}
+    shared = SharedPrompts(prompt, tuple(found[number] for number in numbers), beginning) if prompt else None
+    own = max(lengths[place] for place in places) - prompt
+    prompts = beginning + len(found) * (prompt - beginning) if prompt else 0
+    return Plan(tuple(places), shared, prompts + len(places) * own)
 
-    ordered = sorted(
-        ([*sorted(group, key=lambda place: -lengths[place])] for group in groups if group), key=lambda g: -lengths[g[0]]
-    )
-    plans: list[Plan] = []
-    places: list[int] = []
-    of: list[int] = []
-    for number, group in enumerate(ordered):
-        for place in group:
-            if places and cost([*places, place], [*of, number]) > most_tokens:
-                plans.append(plan())
-                places, of = [], []
-            places.append(place)
-            of.append(number)
-    return [*plans, plan()] if places else plans
+
+def _full(own: Sequence[int], most_tokens: int) -> list[slice]:
+    """Cuts of rows, longest first, each as large as `most_tokens` allows. The weights of seedlings depend on them."""
+    cuts, start = [], 0
+    for end in range(1, len(own) + 1):
+        if end == len(own) or (end + 1 - start) * own[start] > most_tokens:
+            cuts.append(slice(start, end))
+            start = end
+    return cuts
+
+
+def _cheapest(own: Sequence[int], numbers: Sequence[int], prompt: int, beginning: int, most_tokens: int) -> list[slice]:
+    """The cuts of rows, longest first, with the lowest sum of tokens. `_PASS` more count for each pass.
+
+    A cut costs `beginning`, `prompt` for each distinct number in it, and its longest row for each of its rows.
+    """
+    own_B = np.asarray(own)
+    distinct_B = np.zeros(len(own), dtype=np.int64)  # the distinct numbers between each row and the newest one
+    best = np.zeros(len(own) + 1)  # the lowest cost of all rows before each row
+    starts = [0] * len(own)  # where the last cut begins that ends at each row
+    newest: dict[int, int] = {}
+    first = 0  # cuts that begin earlier are too large, and stay so
+    for end, number in enumerate(numbers):
+        distinct_B[newest.get(number, -1) + 1 : end + 1] += 1
+        newest[number] = end
+        cost_B = (
+            beginning
+            + distinct_B[first : end + 1] * prompt
+            + np.arange(end + 1 - first, 0, -1) * own_B[first : end + 1]
+        )
+        fits_B = cost_B <= most_tokens
+        fits_B[-1] = True  # a single row cannot be split
+        skipped = int(fits_B.argmax())
+        whole_B = (best[first : end + 1] + cost_B)[skipped:]
+        first += skipped
+        place = int(whole_B.argmin())
+        starts[end], best[end + 1] = first + place, whole_B[place] + _PASS
+    cuts, stop = [], len(own)
+    while stop:
+        cuts.append(slice(starts[stop - 1], stop))
+        stop = starts[stop - 1]
+    return cuts[::-1]
