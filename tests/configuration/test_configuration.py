@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.algorithms.table import ALGORITHMS
+from heedful.auditing import AuditSettings
 from heedful.configuration import Choice, ConfigurationError, from_json, settings_of, to_json, trust, trusting
 from heedful.filters import FILTERS
 from heedful.run.config import TrainConfig
+from heedful.run.gradients import GradientsSettings
 
 
 class Chooser(Protocol):
@@ -346,3 +348,14 @@ def test_very_many_unknown_settings_are_counted_and_not_looked_up_one_by_one() -
     with pytest.raises(ConfigurationError, match="49,980 more unknown settings"):
         from_json(TrainConfig, tree)
     assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize("name", ["threads", "env_workers"])
+def test_more_threads_or_processes_than_a_system_has_room_for_are_refused(name: str) -> None:
+    assert getattr(TrainConfig(**{name: 1024}), name) == 1024
+    with pytest.raises(ValueError, match=f"{name} must be at most 1024, found 1025"):
+        TrainConfig(**{name: 1025})
+    if name == "threads":
+        for settings in (AuditSettings, GradientsSettings):
+            with pytest.raises(ValueError, match="threads must be at most 1024"):
+                settings(threads=1025)

@@ -139,6 +139,14 @@ def test_metrics_are_read_with_intervals_labels_and_reasons(tmp_path: Path) -> N
     assert second.metrics["bad"] == Metric("bad", None, why="the value was nan")
 
 
+@pytest.mark.parametrize("value", [1.7e308, -1e151, 5e-324, -1e-151])
+def test_numbers_that_no_statistic_can_hold_are_missing_with_the_reason(tmp_path: Path, value: float) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step": 0, "metrics": {{"a": {{"value": {value}, "low": {value}}}, "b": 0}}}}\n')
+    found = read_metrics(path)[0].metrics
+    assert found == {"a": Metric("a", None, why=f"the value was {value}"), "b": Metric("b", 0)}
+
+
 def test_only_the_last_line_may_be_torn(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     good = '{"step": 0, "metrics": {}}\n'
@@ -154,6 +162,7 @@ def test_only_the_last_line_may_be_torn(tmp_path: Path) -> None:
     [
         ("[1]", "found a list"),
         ('{"step": "1", "metrics": {}}', "a `step` of '1'"),
+        (f'{{"step": {2**63}, "metrics": {{}}}}', f"a `step` of {2**63}"),
         ('{"step": 1}', "`metrics` of type NoneType"),
         ('{"step": 1, "time": "noon", "metrics": {}}', "a `time` of 'noon'"),
         ('{"step": 1, "metrics": {"a": [1]}}', r"`a` with \[1\] for a number"),

@@ -206,6 +206,7 @@ def test_runs_of_other_tasks_or_seedlings_are_not_compared(written: WrittenRuns)
         config = {
             "env": {"type": "frozen_lake", "slip": slip, "size": 4},
             "seedling": {"hidden": hidden, "layers": 4, "seed": seed},
+            "seed": seed,
         }
         written.add(f"a{number}", 0, {SUCCESS: [0.1]}).folder.config.write_text(json.dumps(config))
     assert [run.stratum for run in find_runs([written.folder.path], [SUCCESS]).runs] == [
@@ -213,6 +214,51 @@ def test_runs_of_other_tasks_or_seedlings_are_not_compared(written: WrittenRuns)
         "frozen_lake, slip 0.5, seedling.hidden 128",
         "frozen_lake, slip 0.5, seedling.hidden 64",
     ]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "text that is not JSON"),
+        ("[]", "a list"),
+        ("{}", "an `env` of None"),
+        ('{"env": {"type": []}, "seed": 0}', r"an `env` of {'type': \[\]}"),
+        ('{"env": {"type": "echo"}, "model": null, "seed": 0}', "a `model` of None"),
+        ('{"env": {"type": "echo"}}', "a `seed` of None"),
+        ('{"env": {"type": "echo"}, "seed": "x"}', "a `seed` of 'x'"),
+        ('{"env": {"type": "echo"}, "seed": 1.5}', "a `seed` of 1.5"),
+        ('{"env": {"type": "echo"}, "seed": true}', "a `seed` of True"),
+        (None, "No such file"),
+    ],
+)
+def test_a_run_whose_configuration_does_not_say_what_it_is_compared_with_is_refused(
+    written: WrittenRuns, content: str | None, words: str
+) -> None:
+    config = written.add("a", 0, {SUCCESS: [0.1]}).folder.config
+    config.unlink() if content is None else config.write_text(content)
+    with pytest.raises(ValueError, match=rf"in .*a/s0/config\.json, found .*{words}.*leave the folder out"):
+        find_runs([written.folder.path], [SUCCESS])
+
+
+def test_seeds_may_be_of_any_size() -> None:
+    runs = [RunSeries("a", "lake", {SUCCESS: {0: 0.1}, MI: {0: 1.0}}, seed) for seed in (2**70, 2**70, -1)]
+    assert read_correlations(runs, SUCCESS)
+
+
+def test_a_success_that_no_run_has_and_a_file_for_a_folder_are_refused(
+    written: WrittenRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written.add("a", 0, {SUCCESS: [0.1]})
+    assert cli.run(["correlate", str(written.folder.path), "--success", "success/rat"]) == 2
+    assert "Expected readings of success/rat in the runs, found none in all 1." in capsys.readouterr().err
+    Path("file").touch()
+    assert cli.run(["correlate", str(written.folder.path), "--out", "file"]) == 2
+    assert "Expected a folder for the correlations at file, found a file." in capsys.readouterr().err
+
+
+def test_a_name_of_an_environment_makes_no_line_of_its_own(written: WrittenRuns) -> None:
+    written.add("a", 0, {SUCCESS: [0.1]}).folder.config.write_text('{"env": {"type": "a\\n# b"}, "seed": 0}')
+    assert [run.stratum for run in find_runs([written.folder.path], [SUCCESS]).runs] == ["a # b"]
 
 
 def test_the_command_writes_both_tables_and_the_courses(
@@ -226,10 +272,10 @@ def test_the_command_writes_both_tables_and_the_courses(
         run = written.add(
             "a", seed, {SUCCESS: success, MI: [2 * value for value in success], "length/response_tokens": tokens}
         )
-        run.folder.config.write_text(json.dumps({"seed": seed // 2}))
+        run.folder.config.write_text(json.dumps({"env": {"type": "echo"}, "seed": seed // 2}))
     assert cli.run(["correlate", str(written.folder.path), "--out", "found"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("# What goes with success\n\n6 finished runs: unknown 6.")
+    assert shown.startswith("# What goes with success\n\n6 finished runs: echo 6.")
     assert "They rest on 3 sets of runs" in shown
     tree = json.loads(Path("found/correlations.json").read_text())
     of_mi = [row for row in tree["correlations"] if row["table"] == "success" and row["metric"] == MI]

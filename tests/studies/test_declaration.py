@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful import cli
 from heedful.filters import KeepAll
 from heedful.run.presets import preset
 from heedful.studies import STUDIES, find_study
@@ -67,6 +68,9 @@ def test_a_file_takes_presets_partial_configurations_and_flags(tmp_path: Path) -
     assert bonus.groups == preset("echo").groups
 
 
+LEAD = {"title": "t", "induced": ["none"], "healthy": ["bonus"], "success": "success/rate"}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -78,6 +82,18 @@ def test_a_file_takes_presets_partial_configurations_and_flags(tmp_path: Path) -
         ({"measures": [{"title": "t", "metric": "m", "when": "first_at_least"}]}, "`level` belongs to first_at_least"),
         ({"measures": [{"title": "t", "metric": "m", "when": "at_the_end"}]}, "measures"),
         ({"arms": [{"name": "a", "job": {"type": "dance"}}]}, "dance"),
+        ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "'"}}]}, "flags of arm 'a' as on a command line"),
+        ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--help"}}]}, "flags of arm 'a', found --help"),
+        ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--print-config"}}]}, "found --print-config"),
+        ({"arms": [{"name": "a", "level": float("nan")}]}, "level must be 0, or of a size"),
+        ({"minutes": float("nan")}, "minutes must be 0, or of a size"),
+        ({"minutes": -1}, "minutes must be at least 0"),
+        ({"leads": [{**LEAD, "points": 1e308}]}, "points must be 0, or of a size"),
+        ({"leads": [{**LEAD, "correlation": 1}]}, "correlation must be at least 0 and below 1, found 1"),
+        ({"leads": [{**LEAD, "drift_free": 10**9}]}, "drift_free must be at most 100,000, found 1000000000"),
+        ({"arms": [{"name": "a", "job": {"type": "part", "after": "a"}}], "pairs": []}, "arm a waits for its own run"),
+        ({"arms": [{"name": "a", "job": {"type": "gradients", "checkpoints": []}}]}, "checkpoints must be steps"),
+        ({"arms": [{"name": "a", "job": {"type": "gradients", "checkpoints": [-1]}}]}, "found [-1]"),
     ],
 )
 def test_what_a_file_cannot_mean_is_refused_with_a_sentence(change: dict, words: str, tmp_path: Path) -> None:
@@ -144,9 +160,19 @@ def test_seeds_differ_in_the_seed_and_if_asked_in_the_seedling() -> None:
     assert (own.seed, own.seedling.seed) == (3, 3)
 
 
+def test_a_job_file_that_is_none_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.json"
+    for content in ("null", "{"):
+        path.write_text(content)
+        assert cli.run(["study", "--job", str(path), "--out", "out", "--seed", "0"]) == 2
+        assert f"heedful: The job in {path} cannot be used." in capsys.readouterr().err
+
+
 def test_a_job_of_an_unknown_kind_and_one_without_diagnoses_are_refused() -> None:
     with pytest.raises(ValueError, match="among train, sample"):
         job_from_json({"type": "dance"})
+    with pytest.raises(ValueError, match="Expected a job as a JSON object, found a list"):
+        job_from_json([])
     blind = replace(preset("echo"), diagnostics=replace(preset("echo").diagnostics, enabled=False))
     with pytest.raises(ValueError, match="takes diagnoses"):
         SamplingJob(blind)

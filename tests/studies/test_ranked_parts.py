@@ -1,6 +1,7 @@
 """A study that ranks a pool and trains on its parts: what each run draws from, and the order of the runs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder, read_metrics
 from heedful.studies import find_study
 from heedful.studies.declaration import Arm, Study, narrowed, settings, study_from_json, study_to_json
-from heedful.studies.jobs import PartJob, RankingJob
+from heedful.studies.jobs import GradientsJob, PartJob, RankingJob
 from heedful.studies.ranking.estimate import read_ranking
 from heedful.studies.study_folder import StudyFolder
 
@@ -64,6 +65,18 @@ def test_passes_are_independent_and_a_killed_ranking_goes_on_to_the_same(study: 
     assert read_ranking(done(study, "ranking").path / "ranking.json") == whole
 
 
+def test_a_ranking_of_other_tasks_or_passes_is_not_gone_on_with(study: Study) -> None:
+    folder = done(study, "ranking")
+    folder.report.unlink()
+    folder.metrics.write_text(folder.metrics.read_text().splitlines(keepends=True)[0])
+    ranking = folder.path / "ranking.json"
+    whole = json.loads(ranking.read_text())
+    for tasks in (whole["tasks"][1:], [{**row, "values": []} for row in whole["tasks"]]):
+        ranking.write_text(json.dumps({**whole, "tasks": tasks}))
+        with pytest.raises(ValueError, match=r"Expected 1 passes of the 16 tasks of this pool in .*ranking\.json"):
+            study.arm("ranking").job.run(folder, 0)
+
+
 def test_other_knobs_than_the_ranking_had_are_refused(study: Study) -> None:
     done(study, "ranking")
     other = PartJob(settings("echo", f"{SMALL} --env.symbols 5"), part=1)
@@ -74,6 +87,8 @@ def test_other_knobs_than_the_ranking_had_are_refused(study: Study) -> None:
 def test_a_declaration_with_both_jobs_is_read_back_and_a_chosen_arm_brings_what_it_reads(study: Study) -> None:
     assert study_from_json(json.loads(json.dumps(study_to_json(study)))) == study
     assert [arm.name for arm in narrowed(study, arms=("top",)).arms] == ["ranking", "top"]
+    measured = replace(study, arms=(*study.arms, Arm("last", GradientsJob(after="top"))))
+    assert [arm.name for arm in narrowed(measured, arms=("last",)).arms] == ["ranking", "top", "last"]
     with pytest.raises(ValueError, match="nowhere is compared or read, but no arm has that name"):
         Study("parts", "What?", (Arm("top", PartJob(after="nowhere")),), (0,))
 

@@ -1,5 +1,6 @@
 """Ranking a pool of tasks: variances by hand, parts of equal size, and what separate episodes say of a ranking."""
 
+import json
 import random
 from pathlib import Path
 
@@ -105,9 +106,17 @@ def test_a_written_ranking_is_read_back_and_a_damaged_one_is_refused(tmp_path: P
     tasks = ranked(simulated(np.linspace(0.1, 0.9, 8), 2, 4), 4)
     write_ranking(path, tasks, {"passes": 2})
     assert read_ranking(path) == tasks
-    path.write_text('{"tasks": [{"task": "t"}]}')
-    with pytest.raises(ValueError, match=r"Expected ranked tasks in .* Run the ranking arm again"):
-        read_ranking(path)
+    row = {"task": "t", "seed": 1, "variance": 0.5, "part": 1, "values": [[0, 1, None]]}
+    path.write_text(json.dumps({"tasks": [row]}))
+    assert read_ranking(path) == [RankedTask("t", 1, ((0, 1, None),), 0.5, 1)]
+    odd = (
+        *({"seed": 1.5}, {"seed": "1"}, {"seed": True}, {"part": [1]}, {"part": ""}, {"task": 3}, {"variance": "x"}),
+        *({"values": 3}, {"values": ["ab"]}, {"values": [[1, float("inf")]]}, {"values": [[{}]]}),
+    )
+    for tasks in ({}, [], [3], [{"task": "t"}], [row, {**row, "values": []}], *([{**row, **change}] for change in odd)):
+        path.write_text(json.dumps({"tasks": tasks}))
+        with pytest.raises(ValueError, match=r"Expected ranked tasks in .* Run the ranking arm again"):
+            read_ranking(path)
 
 
 def test_a_random_part_is_as_large_as_the_others_and_a_missing_one_is_named() -> None:

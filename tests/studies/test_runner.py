@@ -296,6 +296,22 @@ def test_a_run_begins_when_the_run_that_it_reads_is_over(
     assert [begun(f"{arm}/s0") for arm in ("a", "b", "read")] == [1, 1, 1]
 
 
+def test_a_run_whose_source_is_damaged_fails_and_stops_no_other(
+    behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command(job: PartJob, folder: RunFolder, seed: int) -> list[str]:
+        if folder.path.parent.name == "a":
+            raise ValueError("Expected ranked tasks in ranking.json, found none.")
+        return ["train", str(folder.path)]
+
+    monkeypatch.setattr(PartJob, "command", command)
+    assert run_study(reading(processes=3), console) == 1
+    assert [begun(f"{arm}/s0") for arm in ("a", "b", "read")] == [0, 1, 1]
+    shown = capsys.readouterr().out
+    assert "a/s0 failed (exit code 2)" in shown
+    assert "heedful: Expected ranked tasks in ranking.json, found none." in shown
+
+
 def test_runs_whose_source_failed_are_named_and_not_begun(
     behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:

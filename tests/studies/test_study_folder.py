@@ -141,6 +141,10 @@ def test_a_setting_that_is_new_in_this_version_has_its_default_in_an_older_decla
         '{"study": {"arms": [{"name": ["a"], "job": {}}], "seeds": [0]}}',
         '{"study": {"arms": [], "seeds": []}, "starts": 3}',
         '{"study": {"arms": [], "seeds": [0]}, "remeasured": {"a": 1}}',
+        '{"study": {"arms": [], "seeds": [0]}, "remeasured": [null]}',
+        '{"study": {"arms": [], "seeds": [0]}, "starts": [null]}',
+        '{"study": {"arms": [], "seeds": [0]}, "starts": [{"arms": 3}]}',
+        '{"study": {"arms": [], "seeds": [0]}, "starts": [{"arms": [3]}]}',
         '{"study": {"arms": [], "seeds": [1%s]}}' % ("0" * 5000),
     ],
 )
@@ -149,6 +153,14 @@ def test_a_damaged_declaration_is_refused_in_a_sentence(folder: StudyFolder, con
     for use in (folder.read_study, lambda: folder.claim(declared(), {}, remeasure=False)):
         with pytest.raises(ValueError, match=r"^Expected what a study declared in .* Restore the file"):
             use()
+
+
+def test_a_study_that_cannot_be_used_is_named_with_its_file(folder: StudyFolder) -> None:
+    tree = json.loads(folder.declaration.read_text())
+    tree["study"]["minutes"] = -1
+    folder.declaration.write_text(json.dumps(tree))
+    with pytest.raises(ValueError, match=r"^The study in .*study\.json cannot be used(.|\n)*minutes must be"):
+        folder.read_study()
 
 
 def test_a_declaration_with_another_tree_of_diagnostics_is_another_study(folder: StudyFolder) -> None:

@@ -34,6 +34,6 @@ class WrittenRuns:
                 ],
             )
         tracker.close()
-        run.folder.config.write_text("{}")
+        run.folder.config.write_text(json.dumps({"env": {"type": "echo"}, "model": "seedling", "seed": seed}))
         run.folder.verdict.write_text(json.dumps({"sentences": [], "regime": "", "figures": {}}))
         return run

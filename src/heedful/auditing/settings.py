@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from heedful.configuration import NamesSecret, refuse_below
+from heedful.configuration import MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below
 from heedful.configuration.jsontext import read_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 
@@ -69,6 +69,7 @@ class AuditSettings:
 
     def __post_init__(self) -> None:
         refuse_below(self, every=1, join=1, prompts=1, thoughts=1, threads=1, max_tokens=1, connections=1)
+        refuse_above(self, threads=MOST_AT_ONCE)
         if self.temperature is not None and not self.temperature > 0:
             raise ValueError(
                 f"temperature must be above 0 (a greedy policy has no distribution), found {self.temperature}"

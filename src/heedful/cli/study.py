@@ -107,6 +107,8 @@ def _job(words: StudyWords, others: list[str]) -> int:
         job = job_from_json(read_json(path))
     except OSError as error:
         raise ValueError(f"Expected a job in {path}, which cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise ValueError(f"The job in {path} cannot be used. {error}") from error
     if not isinstance(job, OwnRun):
         raise ValueError(f"Expected a job without a command of its own in {path}; training begins with heedful train.")
     return job.run(RunFolder(words.out), words.seed)

@@ -33,12 +33,13 @@ The string literal under a field is its documentation.
 from heedful.configuration.command import CommandLine
 from heedful.configuration.command_line import parse
 from heedful.configuration.foreign_text import clean, complain, cut, listed, tell
-from heedful.configuration.limits import refuse_below
+from heedful.configuration.limits import MOST_AT_ONCE, refuse_above, refuse_below
 from heedful.configuration.schema import Choice, Positional, Setting, Shown, settings_of
 from heedful.configuration.tree import ConfigurationError, Problem, from_json, to_json, trust_flags, trust_needed
 from heedful.configuration.trust import GetsSecret, NamesCode, NamesSecret, TakesWallAway, trusting
 
 __all__ = [
+    "MOST_AT_ONCE",
     "Choice",
     "CommandLine",
     "ConfigurationError",
@@ -56,6 +57,7 @@ __all__ = [
     "from_json",
     "listed",
     "parse",
+    "refuse_above",
     "refuse_below",
     "settings_of",
     "tell",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from heedful import envs
 from heedful.algorithms.loss_scale import LossScale
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
-from heedful.configuration import Choice, refuse_below
+from heedful.configuration import MOST_AT_ONCE, Choice, refuse_above, refuse_below
 from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, TopP, check_filter
@@ -162,6 +162,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1, env_workers=0)
+        refuse_above(self, threads=MOST_AT_ONCE, env_workers=MOST_AT_ONCE)
         check_timeout(self.env_timeout)
         self._refuse_groups_of_one()
         unknown = [name for name in self.trackers if name not in TRACKERS]

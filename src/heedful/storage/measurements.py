@@ -15,6 +15,9 @@ from heedful.types import Metric
 
 _FIELDS = frozenset({"value", "low", "high", "n", "why", "clusters"})
 
+_SIZES = 1e-150, 1e150
+"""Least and largest size of a number. Statistics square it, and charts divide by it."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
@@ -30,7 +33,8 @@ class StepMetrics:
 def read_metrics(path: Path | str) -> list[StepMetrics]:
     """The lines of a `metrics.jsonl`, in order. An incomplete last line of a killed run is dropped.
 
-    Numbers that JSON cannot hold (NaN, Infinity) are read as missing, with the reason.
+    Numbers that JSON cannot hold (NaN, Infinity), and those whose square no float holds, are read as missing, with
+    the reason.
 
     Raises:
         ValueError: there is no such file, or a line before the last is malformed. The message gives its number.
@@ -61,7 +65,7 @@ def _step_metrics(line: bytes) -> StepMetrics:
     if not isinstance(row, dict):
         raise ValueError(f"a {type(row).__name__}")
     step, readings, time = row.get("step"), row.get("metrics"), row.get("time")
-    if not isinstance(step, int) or isinstance(step, bool):
+    if not isinstance(step, int) or isinstance(step, bool) or not -(2**63) <= step < 2**63:
         raise ValueError(f"a `step` of {step!r}")
     if not isinstance(readings, dict):
         raise ValueError(f"`metrics` of type {type(readings).__name__}")
@@ -96,12 +100,12 @@ def metric_from_json(name: str, reading: object) -> Metric:
 
 
 def _number(name: str, value: object) -> float | None:
-    """A finite number, or `None` if it is missing or not finite."""
+    """A number, or `None` if it is missing, not finite, or out of `_SIZES`."""
     if value is None:
         return None
     if not isinstance(value, int | float):
         raise ValueError(f"`{name}` with {value!r} for a number")
     try:
-        return value if math.isfinite(value) else None
+        return value if value == 0 or _SIZES[0] <= math.fabs(value) <= _SIZES[1] else None
     except OverflowError as error:
         raise ValueError(f"`{name}` with a whole number that no float can hold") from error

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from heedful.configuration import Choice, from_json, parse, refuse_below, to_json
+from heedful.configuration.command_line import split
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.trust import untrusted
 from heedful.diagnostics.alarms.rules import AlarmConfig
@@ -22,6 +23,9 @@ from heedful.run.presets import preset
 from heedful.studies.jobs import JOBS, Job, TrainingJob
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
+
+MOST_SIMULATED = 100_000
+"""Simulated series of a lead, at most. Each takes about a millisecond."""
 
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -39,6 +43,7 @@ class Arm:
     """The line that joins this arm with others in figures over the dial; empty = one line per measure."""
 
     def __post_init__(self) -> None:
+        _refuse_sizes(self, "level")
         if not FOLDER_NAME.fullmatch(self.name):
             raise ValueError(f"an arm's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
 
@@ -78,6 +83,7 @@ class Measure:
     """Readings of earlier and later steps are left out."""
 
     def __post_init__(self) -> None:
+        _refuse_sizes(self, "level")
         if (self.when == "total_until" or self.when.startswith("first_at")) != (self.level is not None):
             raise ValueError(
                 f"{self.title!r}: `level` belongs to first_at_least, first_at_most and total_until, and to them alone"
@@ -104,6 +110,9 @@ class Separation:
     wanted: float = 0.99
     """The area that the best metric should reach."""
 
+    def __post_init__(self) -> None:
+        _refuse_sizes(self, "wanted")
+
 
 @dataclass(frozen=True, slots=True)
 class Lead:
@@ -129,6 +138,14 @@ class Lead:
     correlation: float = 0.5
     """Correlation between the noise of neighbouring simulated readings."""
 
+    def __post_init__(self) -> None:
+        _refuse_sizes(self, "points", "correlation")
+        refuse_below(self, drift_free=0)
+        if self.drift_free > MOST_SIMULATED:
+            raise ValueError(f"drift_free must be at most {MOST_SIMULATED:,}, found {self.drift_free}")
+        if not 0 <= self.correlation < 1:
+            raise ValueError(f"correlation must be at least 0 and below 1, found {self.correlation:g}")
+
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
@@ -150,6 +167,7 @@ class Hunt:
     """Seeds with which a candidate is to be repeated."""
 
     def __post_init__(self) -> None:
+        _refuse_sizes(self, "errors", "least_valid")
         if not self.metrics or not 0 < self.fall < 1:
             raise ValueError(f"{self.title!r}: expected metrics, and a fall between 0 and 1, found {self.fall:g}")
         refuse_below(self, window=1)
@@ -186,6 +204,8 @@ class Study:
     def __post_init__(self) -> None:
         if not FOLDER_NAME.fullmatch(self.name):
             raise ValueError(f"a study's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
+        _refuse_sizes(self, "minutes")
+        refuse_below(self, minutes=0)
         names = [arm.name for arm in self.arms]
         for what, values in (("arms", names), ("seeds", self.seeds)):
             if not values:
@@ -200,6 +220,9 @@ class Study:
                 f"study {self.name}: {', '.join(dict.fromkeys(unknown))} is compared or read, but no arm has that "
                 f"name; the arms are {', '.join(names)}"
             )
+        for name in names:
+            if name in self.read_by(name):
+                raise ValueError(f"study {self.name}: arm {name} waits for its own run; `after` names an earlier arm")
 
     def _arms_named(self) -> list[str]:
         """Every arm that a pair, an analysis or another arm refers to."""
@@ -207,6 +230,15 @@ class Study:
         named += [arm.after for arm in self.arms if arm.after is not None]
         named += [name for each in self.separations for name in (*each.collapsed, *each.healthy)]
         return named + [name for each in self.leads for name in (*each.induced, *each.healthy)]
+
+    def read_by(self, name: str) -> set[str]:
+        """The arms whose runs this arm's runs read, and those that these read in turn."""
+        read: set[str] = set()
+        after = self.arm(name).after
+        while after is not None and after not in read:
+            read.add(after)
+            after = self.arm(after).after
+        return read
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
@@ -233,7 +265,7 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
         known = ", ".join(arm.name for arm in study.arms)
         raise ValueError(f"Expected --arms among {known}, or patterns of them, found {', '.join(unknown)}.")
     asked = {arm.name for arm in study.arms if not arms or any(fnmatchcase(arm.name, wanted) for wanted in arms)}
-    asked |= {arm.after for arm in study.arms if arm.name in asked and arm.after is not None}
+    asked = asked.union(*map(study.read_by, asked))
     kept = tuple(arm for arm in study.arms if arm.name in asked)
     minutes = study.minutes
     if steps is not None:
@@ -257,6 +289,14 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
         separations=tuple(each for each in separations if each.collapsed and each.healthy),
         leads=tuple(each for each in leads if each.induced or each.healthy),
     )
+
+
+def _refuse_sizes(config: object, *names: str) -> None:
+    """Raise ValueError for the first field that is no number, or one that no chart can draw."""
+    for name in names:
+        found = getattr(config, name)
+        if found and not 1e-150 <= abs(found) <= 1e150:
+            raise ValueError(f"{name} must be 0, or of a size between 1e-150 and 1e150, found {found}")
 
 
 def _only(named: tuple[str, ...], kept: set[str]) -> tuple[str, ...]:
@@ -310,8 +350,15 @@ def _resolved(arm: Any) -> Any:
     refused = untrusted(name) if ":" in name else ""
     if refused:
         raise ValueError(f"The preset of arm {arm.get('name')!r} cannot be used: {refused}.")
+    try:
+        words = shlex.split(flags)
+    except ValueError as error:
+        raise ValueError(f"Expected the flags of arm {arm.get('name')!r} as on a command line: {error}.") from error
+    asking = [given.flag for given in split(words, {})[0] if given.path in (("help",), ("print_config",))]
+    if asking:
+        raise ValueError(f"Expected settings as the flags of arm {arm.get('name')!r}, found {asking[0]}.")
     base = from_json(TrainConfig, partial, preset(name))
-    config = parse(TrainConfig, base, shlex.split(flags), f"arm {arm.get('name')} (heedful train {name})", "")
+    config = parse(TrainConfig, base, words, f"arm {arm.get('name')} (heedful train {name})", "")
     rest = {key: value for key, value in job.items() if key not in ("preset", "flags", "config")}
     return {**arm, "job": {**rest, "config": to_json(config)}}
 

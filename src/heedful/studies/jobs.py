@@ -222,6 +222,10 @@ class GradientsJob:
     """Steps; 0 = the policy before training."""
     measurement: GradientsSettings = field(default_factory=GradientsSettings)
 
+    def __post_init__(self) -> None:
+        if not self.checkpoints or min(self.checkpoints) < 0:
+            raise ValueError(f"checkpoints must be steps of 0 or more, found {list(self.checkpoints)}")
+
     @property
     def steps(self) -> int:
         return max(self.checkpoints)
@@ -262,8 +266,10 @@ def job_to_json(job: Job) -> dict[str, Any]:
     return {"type": kind, **to_json(job)}
 
 
-def job_from_json(tree: Mapping[str, Any]) -> Job:
+def job_from_json(tree: Any) -> Job:
     """A job from its tree. Raises ValueError where the kind is unknown, ConfigurationError for its settings."""
+    if not isinstance(tree, dict):
+        raise ValueError(f"Expected a job as a JSON object, found a {type(tree).__name__}.")
     settings = {name: value for name, value in tree.items() if name != "type"}
     try:
         kind = Choice(JOBS).find(tree.get("type"))

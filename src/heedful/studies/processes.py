@@ -50,6 +50,8 @@ class Child:
     ready: Callable[[], bool] = lambda: True
     """Whether the run may begin: what it reads is there."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    refused: bool = False
+    """Its arguments could not be made, so there is no process."""
     began: float = 0.0
     seconds: float = 0.0
     """Between start and end, as far as it was watched."""
@@ -58,7 +60,7 @@ class Child:
     def state(self) -> str:
         """`waiting`, `running`, `done`, `stopped` (by an alarm), `interrupted` or `failed`."""
         if self.process is None:
-            return "waiting"
+            return "failed" if self.refused else "waiting"
         code = self.process.poll()
         if code is not None and not self.seconds:
             self.seconds = time.monotonic() - self.began
@@ -66,15 +68,22 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        return None if self.process is None else self.process.returncode
+        return 2 if self.refused else None if self.process is None else self.process.returncode
 
     def start(self) -> None:
+        """Start the process. Where its arguments cannot be made, its log says why and it has failed."""
         # A session of its own: the terminal's Ctrl-C must reach it once, through us, not twice (twice = stop at once).
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.began = time.monotonic()
         with append(self.log) as log:
+            try:
+                arguments = self.arguments()
+            except (OSError, ValueError, ArithmeticError) as error:  # what it reads is damaged
+                log.write(f"heedful: {error}\n".encode("utf-8", "backslashreplace"))
+                self.refused = True
+                return
             self.process = subprocess.Popen(
-                heedful_command(self.arguments()),
+                heedful_command(arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -137,7 +137,11 @@ class StudyFolder:
 
         Raises ValueError where there is none, or it cannot be understood.
         """
-        return study_from_json(read_declaration(self.declaration)["study"])
+        declared = read_declaration(self.declaration)["study"]
+        try:
+            return study_from_json(declared)
+        except ValueError as error:
+            raise ValueError(f"The study in {self.declaration} cannot be used. {error}") from error
 
     def read_states(self) -> dict[str, dict[str, Any]]:
         """Label -> `state` and `seconds`, for the runs that were started. Raises ValueError for a damaged file."""
@@ -189,9 +193,14 @@ def _completed(declared: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _is_declaration(tree: Any) -> bool:
     """Whether all is there that a start looks at before the study itself is read."""
-    study = tree.get("study") if isinstance(tree, dict) else None
-    if not isinstance(study, dict) or not all(
-        isinstance(tree.get(name, []), list) for name in ("remeasured", "starts")
+    if not isinstance(tree, dict):
+        return False
+    study, starts = tree.get("study"), tree.get("starts", [])
+    if (
+        not isinstance(study, dict)
+        or not _are(str, tree.get("remeasured", []))
+        or not _are(dict, starts)
+        or not all(_are(str, start.get("arms", [])) for start in starts)
     ):
         return False
     arms, seeds = study.get("arms"), study.get("seeds")
@@ -202,6 +211,10 @@ def _is_declaration(tree: Any) -> bool:
         and all(isinstance(arm, dict) and isinstance(arm.get("name"), str) for arm in arms)
         and all(isinstance(arm.get("job"), dict) for arm in arms)
     )
+
+
+def _are(kind: type, items: Any) -> bool:
+    return isinstance(items, list) and all(isinstance(item, kind) for item in items)
 
 
 def _are_states(states: Any) -> bool:

@@ -139,7 +139,7 @@ def markdown_rows(rows: Rows) -> list[str]:
     """A table as Markdown."""
     header, *body = rows
     cells = [header, ["---"] * len(header), *body]
-    return [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in cells]
+    return [f"| {' | '.join(' '.join(cell.replace('|', '/').split()) for cell in row)} |" for row in cells]
 
 
 def shown(metric: Metric, doubt: Doubt | None = None) -> str:

@@ -67,7 +67,7 @@ class Readings:
     """For each run, the number of its stratum."""
     set_U: Ints
     """For each run, the number of its set. All runs of a set are of one stratum."""
-    step_N: Ints
+    step_N: Floats
 
 
 def correlation(
@@ -144,10 +144,10 @@ def _one_per_run(readings: Readings) -> Readings:
     several = np.isin(strata, [one for one in np.unique(strata) if (strata == one).sum() > 1])
     kept = np.array(values, dtype=np.float64).reshape(len(runs), readings.values_NK.shape[1])[several]
     numbers = np.arange(len(kept))
-    return Readings(kept, numbers, strata[several], readings.set_U[runs][several], np.zeros_like(numbers))
+    return Readings(kept, numbers, strata[several], readings.set_U[runs][several], np.zeros(len(kept)))
 
 
-def _without_course(values_NK: Floats, run_N: Ints, stratum_N: Ints, step_N: Ints) -> Floats:
+def _without_course(values_NK: Floats, run_N: Ints, stratum_N: Ints, step_N: Floats) -> Floats:
     """Deviations from the run's mean and from the mean of the stratum's runs at the same step; rounding becomes 0."""
     _, place_N = np.unique(np.stack([stratum_N, step_N]), axis=1, return_inverse=True)
     rest_NK = values_NK

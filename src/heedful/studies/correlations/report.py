@@ -137,10 +137,11 @@ def read_correlations(runs: Sequence[RunSeries], success: str) -> list[Entry]:
 def _readings(runs: Sequence[RunSeries], rows: Sequence[np.ndarray]) -> Readings:
     """`rows` of each run: the values, then the step."""
     _, stratum_U = np.unique([run.stratum for run in runs], return_inverse=True)
-    _, set_U = np.unique(np.stack([stratum_U, [run.seed for run in runs]]), axis=1, return_inverse=True)
+    sets = sorted({(run.stratum, run.seed) for run in runs})
+    set_U = np.array([sets.index((run.stratum, run.seed)) for run in runs])
     all_rows = np.concatenate(rows)
     numbers = np.repeat(np.arange(len(runs)), [len(each) for each in rows])
-    return Readings(all_rows[:, :-1], numbers, stratum_U, set_U.reshape(-1), all_rows[:, -1].astype(np.int64))
+    return Readings(all_rows[:, :-1], numbers, stratum_U, set_U, all_rows[:, -1])
 
 
 def _end(rows: np.ndarray) -> np.ndarray:
@@ -241,7 +242,17 @@ def markdown(found: FoundRuns, entries: Sequence[Entry], success: str) -> str:
 
 
 def write_correlations(out: Path, found: FoundRuns, success: str) -> str:
-    """Write `correlations.json` and `correlations.md` into the folder; returns the page."""
+    """Write `correlations.json` and `correlations.md` into the folder; returns the page.
+
+    Raises ValueError where no run has the named success, or a file is in the place of the folder.
+    """
+    if not any(success in run.series for run in found.runs):
+        raise ValueError(
+            f"Expected readings of {success} in the runs, found none in all {len(found.runs)}. Name a metric of their "
+            "metrics.jsonl with --success."
+        )
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"Expected a folder for the correlations at {out}, found a file. Give another --out.")
     entries = read_correlations(found.runs, success)
     page = markdown(found, entries, success)
     out.mkdir(parents=True, exist_ok=True)

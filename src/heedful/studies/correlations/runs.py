@@ -95,7 +95,7 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
         unfinished |= {run.path.resolve(): str(run.path) for run in here if not run.verdict.exists()}
     configs = [_config(run) for run in runs.values()]
     found = [
-        RunSeries(str(run.path), stratum, _series(run, wanted), int(config.get("seed", 0)))
+        RunSeries(str(run.path), stratum, _series(run, wanted), config["seed"])
         for run, stratum, config in zip(runs.values(), _strata(configs), configs, strict=True)
     ]
     return FoundRuns(tuple(found), tuple(unfinished.values()))
@@ -113,8 +113,30 @@ def _series(folder: RunFolder, wanted: set[str]) -> dict[str, dict[int, float]]:
 
 
 def _config(folder: RunFolder) -> Mapping[str, Any]:
-    tree: Any = read_json(folder.config)
-    return tree if isinstance(tree, dict) else {}
+    """The configuration. Raises ValueError where it does not say which runs this one is compared with."""
+    try:
+        tree: Any = read_json(folder.config)
+        found = _lacks(tree)
+    except (OSError, ValueError) as error:
+        found = str(error)
+    if found:
+        raise ValueError(
+            f"Expected the configuration of a finished run, with `env`, `model` and `seed`, in {folder.config}, found "
+            f"{found}. Restore the file, or leave the folder out."
+        )
+    return dict(tree)
+
+
+def _lacks(tree: Any) -> str:
+    """What keeps a configuration from naming environment, model and seed. Empty if nothing does."""
+    if not isinstance(tree, dict):
+        return f"a {type(tree).__name__}"
+    env, model, seed = tree.get("env"), tree.get("model", "seedling"), tree.get("seed")
+    if not isinstance(env, dict) or not isinstance(env.get("type"), str):
+        return f"an `env` of {env!r}"
+    if not isinstance(model, str):
+        return f"a `model` of {model!r}"
+    return "" if type(seed) is int else f"a `seed` of {seed!r}"
 
 
 def _strata(configs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -124,21 +146,20 @@ def _strata(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     for name, its in zip(names, knobs, strict=True):
         for knob, value in its.items():
             values.setdefault((name, knob), set()).add(value)
-    return [
+    strata = [
         ", ".join([name, *(f"{knob} {value}" for knob, value in its.items() if len(values[name, knob]) > 1)])
         for name, its in zip(names, knobs, strict=True)
     ]
+    return [" ".join(stratum.split()) for stratum in strata]  # a line of the page and a cell of a table
 
 
 def _name(config: Mapping[str, Any]) -> str:
-    env, model = config.get("env"), str(config.get("model", "seedling"))
-    name = str(env.get("type", "unknown")) if isinstance(env, dict) else "unknown"
-    return name if model == "seedling" else f"{name}, {Path(model).name}"
+    name, model = config["env"]["type"], config.get("model", "seedling")
+    return str(name) if model == "seedling" else f"{name}, {Path(model).name}"
 
 
 def _knobs(config: Mapping[str, Any]) -> dict[str, str]:
-    env, seedling = config.get("env"), config.get("seedling")
-    found = flatten(env) if isinstance(env, dict) else {}
-    if str(config.get("model", "seedling")) == "seedling" and isinstance(seedling, dict):
+    found, seedling = flatten(config["env"]), config.get("seedling")
+    if config.get("model", "seedling") == "seedling" and isinstance(seedling, dict):
         found |= flatten({"seedling": seedling})
     return {knob: value for knob, value in found.items() if knob not in ("type", "seedling.seed")}

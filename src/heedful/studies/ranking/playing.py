@@ -32,7 +32,13 @@ def rank_tasks(config: TrainConfig, tasks: int, passes: int, parts: int, folder:
         pool = TaskStream(env, "train", derive(config.seed, "ranking tasks")).next(tasks)
         known = [RankedTask(task.id, task.seed) for task in pool]
         if number:  # what a killed pass left behind goes
-            known = [RankedTask(task.id, task.seed, task.values[:number]) for task in read_ranking(path)]
+            before = [RankedTask(task.id, task.seed, task.values[:number]) for task in read_ranking(path)]
+            if [(task.id, task.seed, len(task.values)) for task in before] != [(t.id, t.seed, number) for t in known]:
+                raise ValueError(
+                    f"Expected {number} passes of the {tasks} tasks of this pool in {path}, found others. Delete "
+                    f"{folder.path} to rank anew."
+                )
+            known = before
         size = max(1, config.evaluation.at_once // config.group_size)
         values = []
         for start in range(0, tasks, size):
