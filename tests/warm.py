@@ -92,11 +92,12 @@ class WarmProcess:
 
 
 def in_place_of_popen(words: Sequence[str], stdout: IO[bytes], **options: object) -> WarmProcess:
-    """Stands in for `subprocess.Popen` of `python ... -m MODULE ...`, whose output goes to an open file.
+    """Stands in for `subprocess.Popen` of `python ... -m MODULE ...` or `-c PROGRAM`, with its output in an open file.
 
     `options`, such as the session and the inherited descriptors, belong to a cold start alone.
     """
-    process = WarmProcess(words[words.index("-m") :], Path.cwd(), os.environ)
+    first = next(place for place, word in enumerate(words) if word in ("-m", "-c"))
+    process = WarmProcess(words[first:], Path.cwd(), os.environ)
     log = os.fdopen(os.dup(stdout.fileno()), "wb")
 
     def copy() -> None:
