@@ -10,6 +10,7 @@ a cold start alone can show, such as options of the interpreter, needs a `subpro
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -167,6 +168,7 @@ def main(descriptor: int) -> None:
     from heedful.diagnostics.text import load_text_judge
 
     load_text_judge()
+    gc.freeze()  # so that no fork visits these objects again
 
     line = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
