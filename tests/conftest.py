@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 """A busy machine is slow. It is no fault of what is tested."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Garbage is looked for among the objects of the tests. The million objects of imported modules are never freed."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
 
 SEEDLING = replace(nano(), hidden=96, layers=2, heads=2, kv_heads=1, ffn=192, steps=120, lr=4e-3, imperfect=0.3)
 """Seconds to grow. Sampled it solves about half of Echo, greedily all of it: something to learn, and quickly."""

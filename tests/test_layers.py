@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -115,13 +116,23 @@ def module_of(file: Path) -> str:
 MODULES = {module_of(file): file for file in sorted(PACKAGE.rglob("*.py"))}
 
 
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All statements of a module, at any depth. Expressions hold no imports, and are most of a tree."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for block in ("body", "orelse", "handlers", "finalbody", "cases"):
+            waiting += getattr(node, block, ())
+
+
 def imports_of(module: str, source: str, is_package: bool = False) -> tuple[set[str], set[str]]:
     """What a module imports: (modules of heedful, top-level names of everything else)."""
     own: set[str] = set()
     others: set[str] = set()
     parents = [] if module == "heedful" else module.split(".")
     parents = ["heedful", *(parents if is_package else parents[:-1])]
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(ast.parse(source)):
         if isinstance(node, ast.Import):
             targets = [(alias.name, None) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -167,7 +167,8 @@ def train_alike(folder: Path, config: str) -> None:
     ways += [["--resume", str(folder / name)] for name in ("again", "from-one")]
     for way in ways:
         if "--resume" in way and os.environ["RANK"] == "0" and not (folder / "again").exists():
-            killed(folder / "data", folder / "again")
+            killed(folder / "data", folder / "copied")
+            (folder / "copied").rename(folder / "again")  # whole from the moment at which the other rank sees it
         while "--resume" in way and not (folder / "again" / "config.json").exists():
             time.sleep(0.05)
         assert cli.run(["train", *way]) == 0

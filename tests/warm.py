@@ -10,6 +10,7 @@ a cold start alone can show, such as options of the interpreter, needs a `subpro
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -92,11 +93,12 @@ class WarmProcess:
 
 
 def in_place_of_popen(words: Sequence[str], stdout: IO[bytes], **options: object) -> WarmProcess:
-    """Stands in for `subprocess.Popen` of `python ... -m MODULE ...`, whose output goes to an open file.
+    """Stands in for `subprocess.Popen` of `python ... -m MODULE ...` or `-c PROGRAM`, with its output in an open file.
 
     `options`, such as the session and the inherited descriptors, belong to a cold start alone.
     """
-    process = WarmProcess(words[words.index("-m") :], Path.cwd(), os.environ)
+    first = next(place for place, word in enumerate(words) if word in ("-m", "-c"))
+    process = WarmProcess(words[first:], Path.cwd(), os.environ)
     log = os.fdopen(os.dup(stdout.fileno()), "wb")
 
     def copy() -> None:
@@ -166,6 +168,7 @@ def main(descriptor: int) -> None:
     from heedful.diagnostics.text import load_text_judge
 
     load_text_judge()
+    gc.freeze()  # so that no fork visits these objects again
 
     line = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)

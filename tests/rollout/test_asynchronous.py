@@ -145,9 +145,25 @@ def test_the_policy_is_asked_in_the_callers_thread_alone() -> None:
 
 
 def test_whoever_becomes_ready_while_the_policy_answers_is_asked_together() -> None:
-    policy = Noting(lambda _: "x", seconds=0.3)
-    Asynchronous(16)(policy, Request(lambda: Gate(lambda _: None), [Task("a", 0, "train")], 16, 3))
-    # Steps take no time: the sixteen may begin in two batches, and are together from then on.
+    done: list[str] = []
+
+    class Counted(Gate):
+        def start(self, task: Task, member: int) -> Observation:
+            done.append("start")
+            return super().start(task, member)
+
+        def step(self, response: str) -> Step:
+            done.append("step")
+            return super().step(response)
+
+    class Late(Noting):
+        def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
+            assert comes(lambda: len(done) == 16 + sum(map(len, self.batches)))  # everybody else is ready
+            return super().respond(conversations)
+
+    policy = Late(lambda _: "x", seconds=0.3)
+    Asynchronous(16)(policy, Request(lambda: Counted(lambda _: None), [Task("a", 0, "train")], 16, 3))
+    # The sixteen may begin in two batches, and are together from then on.
     assert len(policy.batches) <= 5
     assert max(map(len, policy.batches)) >= 15
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -227,6 +226,25 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
     return children
 
 
+KILLED_MIDWAY = """
+import os, signal, sys
+from heedful import cli
+from heedful.storage.trackers import JsonlTracker
+
+write, steps = JsonlTracker.write, set()
+
+def written(self, step, metrics):
+    write(self, step, metrics)
+    steps.add(step)
+    if len(steps) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+JsonlTracker.write = written
+sys.exit(cli.run(sys.argv[1:]))
+"""
+"""In place of `heedful`: the same command, which is killed when the metrics of three steps are written."""
+
+
 def real_study(out: str) -> Request:
     pytest.importorskip("transformers")
     sampled = settings("echo", "--seedling.steps 40 --groups 4 --group-size 4 --keep-rollouts none")
@@ -248,21 +266,12 @@ def test_killed_runs_go_on_to_the_same_results(started: list[Child], console: Co
     for arm in study.arms:  # in this process, without a study around it
         assert cli.run(arm.job.command(StudyFolder(Path("whole")).run(arm.name, 1).folder, 1)) == 0
 
-    def kill_each_midway() -> None:
-        for number, arm in enumerate(("trained", "sampled")):
-            path, limit = Path("killed") / arm / "s1" / "metrics.jsonl", time.time() + 90
-            while time.time() < limit and (not path.exists() or path.read_bytes().count(b"\n") < 3):
-                time.sleep(0.005)
-            process = started[number].process
-            assert process is not None
-            process.kill()
-
-    thread = threading.Thread(target=kill_each_midway)
-    thread.start()
-    assert run_study(real_study("killed"), console) == 1
-    thread.join()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "heedful_command", lambda arguments: [sys.executable, "-c", KILLED_MIDWAY, *arguments])
+        assert run_study(real_study("killed"), console) == 1
+    assert [child.exit_code for child in started] == [-signal.SIGKILL] * 2
     for arm in ("trained", "sampled"):
-        assert 3 <= len(measured("killed", arm)) < len(measured("whole", arm))
+        assert len(measured("killed", arm)) == 3 < len(measured("whole", arm))
     assert run_study(real_study("killed"), console) == 0
     for arm in ("trained", "sampled"):
         assert measured("killed", arm) == measured("whole", arm)

@@ -29,6 +29,9 @@ SECONDS_TO_COME_BACK = 2.0
 SECONDS_TO_GREET = 60.0
 """A program that takes a connection and says nothing for this time is not the store of a run."""
 
+CONNECTION = "connection to the store"
+"""The name of the thread that connects."""
+
 _meetings = itertools.count()
 """A process may join several times, one time after the other. Each meeting has keys of its own."""
 
@@ -93,15 +96,19 @@ def _open(process: ProcessRank, timeout: timedelta, watch: _Watch) -> Store:
     while not _answers(host, port):
         watch.wait(f"nothing answers there, where {'torchrun' if process.is_rank_0 else 'process 0'} keeps the store,")
     opened: Queue[Store | RuntimeError] = Queue()
+    # torch connects again and again until its own limit, to whatever has the port by then. Ours is reached before.
+    limit = timedelta(seconds=2 * SECONDS_TO_GREET)
 
     def connect() -> None:
         try:
-            opened.put(TCPStore(host, port, process.size, False, timeout, wait_for_workers=False))
+            store = TCPStore(host, port, process.size, False, limit, wait_for_workers=False)
+            store.set_timeout(timeout)
+            opened.put(store)
         except RuntimeError as error:
             opened.put(error)
 
     # In a thread: torch waits without a limit for the greeting of a server that says nothing.
-    Thread(target=connect, daemon=True).start()
+    Thread(target=connect, name=CONNECTION, daemon=True).start()
     silent = time.monotonic() + SECONDS_TO_GREET
     while opened.empty():
         if time.monotonic() > silent:
