@@ -16,10 +16,10 @@ import os
 import socket
 import time
 from collections import deque
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from heedful.configuration.open_files import in_home
 from heedful.envs.transport.deadline import DeadlineReader
 from heedful.envs.transport.wire import LARGEST_FRAME, Tree, WireError, decode, encode, shown
 
@@ -191,7 +191,7 @@ def read_token(file: str) -> str:
     if not file:
         token, origin = os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
     else:
-        with Path(file).expanduser().open("rb") as stream:
+        with in_home(file).open("rb") as stream:
             token, origin = stream.readline(_LONGEST_TOKEN).decode("utf-8", "replace").strip(), file
         if not token:
             raise ValueError(f"Expected a token in the first line of {file}, found nothing there.")
