@@ -14,6 +14,7 @@ from heedful.auditing.files import is_parquet
 from heedful.auditing.parquet import open_parquet
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import open_file, refuse_pipes
+from heedful.models.cache import cache_root
 from heedful.storage import RunFolder, read_rollouts
 from heedful.storage.checksums import write_checksums
 from heedful.storage.scores import read_scores
@@ -87,3 +88,44 @@ def test_a_report_of_a_run_with_a_pipe_in_it_ends(
 def test_checksums_do_not_wait_for_a_pipe(pipe: Path) -> None:
     with pytest.raises(OSError, match="found a pipe or a device"):
         write_checksums(pipe.parent)
+
+
+UNKNOWN_HOME = "~nobody-of-this-name/p"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "play math --by random --env.path",
+        "play code --by random --env.path",
+        "play shop --by random --env.catalogue",
+        "play remote --by random --env.token-file",
+        "play echo --by",
+        "index",
+        "serve-search",
+        "serve-env echo --port 0 --token-file",
+        "prepare-shop",
+    ],
+)
+def test_a_home_of_nobody_is_a_path_that_is_not_there(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path / "cache"))
+    assert cli.run([*line.split(), UNKNOWN_HOME]) == 2
+    assert UNKNOWN_HOME in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("folder", ["", "~nobody-of-this-name", "here"])
+def test_the_trusted_cache_is_never_looked_for_in_the_current_folder(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", folder)
+    monkeypatch.delenv("HEEDFUL_CACHE", raising=False)
+    if folder:
+        with pytest.raises(ValueError, match="cache directory as a whole path, found"):
+            cache_root()
+    else:
+        assert cache_root() == tmp_path / "home" / ".cache" / "heedful"

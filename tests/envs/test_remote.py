@@ -230,7 +230,7 @@ def test_the_token_is_read_from_a_file_or_the_environment(tmp_path: Path, monkey
     ("url", "sentence"),
     [
         ("http://127.0.0.1:9", "no environment server answers at http://127.0.0.1:9"),
-        ("127.0.0.1:8765", "Expected the url of an environment server, such as http://127.0.0.1:8765"),
+        ("127.0.0.1:8765", "Expected the URL of an environment server, such as http://127.0.0.1:8765"),
     ],
 )
 def test_without_a_server_there_is_a_sentence(url: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

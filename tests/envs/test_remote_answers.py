@@ -116,6 +116,51 @@ def test_an_answer_that_drips_ends_at_the_deadline(begun: bytes) -> None:
         ServerCalls(url, 0.3, 0.0, "").call("GET", "/environment")
 
 
+TOKEN = "a-token-of-somebody-0123456789"
+
+
+@pytest.mark.parametrize(
+    "told", [{"error": TOKEN}, {"error": "x" * 1990 + TOKEN}, TOKEN, f"<{TOKEN}", "x" * 60 + TOKEN]
+)
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_server_that_repeats_the_token_does_not_have_it_told(told: Any, status: int) -> None:
+    body = told if isinstance(told, str) and told.startswith("<") else json.dumps(told)
+
+    def echo(request: bytes, connection: socket.socket) -> None:
+        assert TOKEN.encode() in request
+        head = f"HTTP/1.1 {status} OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        connection.sendall(head.encode() + body.encode())
+
+    with hostile(echo) as url:
+        try:
+            answer = ServerCalls(url, PATIENCE, 0.0, TOKEN).call("GET", "/environment")
+        except (ServerRefused, WireError) as error:
+            answer = str(error)
+            assert url in answer
+        assert "a-token" not in str(answer)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("body", ["", "{}", "<html>"])
+def test_a_redirection_is_named_and_not_read_as_an_answer(status: int, body: str) -> None:
+    def redirect(request: bytes, connection: socket.socket) -> None:
+        head = f"HTTP/1.1 {status} Moved\r\nLocation: https://b/{TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body.encode())
+
+    with hostile(redirect) as url:
+        with pytest.raises(ServerRefused, match=r"redirects /environment to 'https://b/\(the token\)'") as caught:
+            ServerCalls(url, PATIENCE, 0.0, TOKEN).call("GET", "/environment")
+        assert url in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://ada:pass@host:1", "http://host:99999", "http://[", "http://host:0", "ftp://h"])
+def test_what_is_no_url_of_an_environment_server_is_refused_when_it_is_read(url: str) -> None:
+    with pytest.raises(ValueError, match="Expected the URL of") as caught:
+        Remote(url)
+    assert "pass@" not in str(caught.value)
+    assert "password" in str(caught.value) or url in str(caught.value)
+
+
 def test_a_later_answer_on_the_same_connection_has_all_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: 0.15 * PATIENCE * next(ticks))  # an answer takes a few of them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from heedful.inference import (
     Vllm,
     read_key,
 )
+from heedful.inference.dialects import MODELS
 from patience import PATIENCE, comes
 
 QUICK = Limits(timeout=60.0, patience=60.0, pause=0.01)
@@ -316,6 +318,34 @@ def test_the_key_is_sent_and_appears_in_no_message(monkeypatch: pytest.MonkeyPat
         read_key("MY_KEY")
     assert "secret" not in str(bad.value)
     assert read_key("") == ""
+
+
+LONG = "sk-proj-" + "0123456789abcdef" * 10
+
+
+@pytest.mark.parametrize("answer", [{"choices": LONG}, {"data": [{"id": LONG}]}, [LONG], {"choices": [{LONG: 1}]}])
+def test_a_long_key_that_a_server_repeats_is_neither_in_data_nor_in_a_message_that_cuts_it(answer: Any) -> None:
+    with fake_server() as server:
+        client = one(server, key=LONG)
+        server.faults = [Fault("status", status=200, body=json.dumps(answer))] * 3
+        with pytest.raises(ServerUnreachable) as lost:
+            ask(client)
+        assert "sk-proj" not in str(lost.value)
+        assert "0123456789abcdef" not in str(lost.value)
+        server.faults = [Fault("status", path="/v1/models", status=200, body=LONG)]
+        told = client.tell(client.servers[0], MODELS)
+        assert told == {"error": {"message": "(the key)"}}
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirection_is_named_and_neither_followed_nor_read_as_an_answer(status: int) -> None:
+    with fake_server() as server, fake_server() as elsewhere:
+        place = f"{elsewhere.url}/{LONG}"
+        server.faults = [Fault("status", status=status, body="moved", headers={"Location": place})]
+        with pytest.raises(ServerRefused, match=rf"redirects /inference/v1/generate to .*\({status}\)") as caught:
+            ask(one(server, key=LONG))
+        assert "0123456789abcdef" not in str(caught.value)
+        assert not elsewhere.calls
 
 
 @pytest.mark.parametrize(

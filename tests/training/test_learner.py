@@ -1,7 +1,9 @@
+import copy
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -342,6 +344,73 @@ def test_a_resumed_learner_goes_on_as_if_it_had_never_stopped() -> None:
 def test_a_foreign_state_is_refused() -> None:
     with pytest.raises(ValueError, match="learner's state"):
         Learner(tiny(), Grpo(), STEADY).load_state_dict({"optimizer": {}})
+
+
+Tree = dict[str, Any]
+
+
+def shrink(state: Tree) -> None:
+    state["state"][0]["exp_avg_sq"] = torch.zeros(0)
+
+
+def exchange(state: Tree) -> None:
+    state["state"][0], state["state"][1] = state["state"][1], state["state"][0]
+
+
+def forget(state: Tree) -> None:
+    del state["state"][0]["exp_avg"]
+
+
+def poison(state: Tree) -> None:
+    state["state"][0]["exp_avg"] *= math.nan
+
+
+def negate(state: Tree) -> None:
+    state["state"][0]["exp_avg_sq"] -= 1.0
+
+
+def imagine(state: Tree) -> None:
+    state["state"][0]["exp_avg"] = state["state"][0]["exp_avg"].to(torch.complex64)
+
+
+def go_back(state: Tree) -> None:
+    state["state"][0]["step"] -= 5.0
+
+
+def add_one(state: Tree) -> None:
+    state["state"][10**6] = state["state"][0]
+
+
+@pytest.mark.parametrize("damage", [shrink, exchange, forget, poison, negate, imagine, go_back, add_one])
+def test_moments_of_other_tensors_are_refused_before_a_step_is_taken(damage: Callable[[Tree], None]) -> None:
+    learner = Learner(tiny(), Grpo(), STEADY)
+    learner.update(random_samples())
+    state = copy.deepcopy(learner.state_dict())
+    damage(state["descent"]["optimizer"])
+    with pytest.raises((ValueError, KeyError), match=r"of parameter|number of a parameter|exp_avg"):
+        Learner(tiny(), Grpo(), STEADY).load_state_dict(state)
+
+
+@pytest.mark.parametrize("name", ["updates", "entropy_coefficient", "steps"])
+@pytest.mark.parametrize("value", [None, "1", math.nan, -1e200, [1], 10**400, math.inf])
+def test_counts_that_are_none_are_refused(name: str, value: Any) -> None:
+    state = copy.deepcopy(Learner(tiny(), Grpo(), STEADY).state_dict())
+    (state["descent"] if name == "steps" else state)[name] = value
+    with pytest.raises(ValueError, match="Expected the"):
+        Learner(tiny(), Grpo(), STEADY).load_state_dict(state)
+
+
+def test_settings_of_the_optimizer_are_those_of_the_configuration_and_not_of_the_state() -> None:
+    samples = random_samples()
+    first = Learner(tiny(), Grpo(), STEADY)
+    first.update(samples)
+    changed = replace(STEADY, betas=(0.5, 0.6), weight_decay=0.25)
+    resumed = Learner(tiny(), Grpo(), changed)
+    resumed.load_state_dict(first.state_dict())
+    (group,) = resumed.state_dict()["descent"]["optimizer"]["param_groups"]
+    assert group["betas"] == (0.5, 0.6)
+    assert group["weight_decay"] == 0.25
+    assert resumed.updates == 1
 
 
 def test_a_gradient_that_is_not_finite_is_refused_and_changes_nothing() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from heedful.configuration import CommandLine, Positional, complain, tell
+from heedful.configuration.open_files import in_home
 from heedful.envs.search_qa.files import FILE_KINDS, QuestionFile, passages_with, rows_of
 from heedful.retrieval import Passage
 from heedful.retrieval.corpora import CORPUS_KINDS, digest_of, is_corpus_name, read_corpus
@@ -48,10 +49,10 @@ class IndexSettings:
 def main(argv: list[str]) -> int:
     line = CommandLine(IndexWords, argv, "heedful index")
     settings = line.settings(IndexSettings, IndexSettings())
-    path = Path(line.words.corpus).expanduser()
+    path = in_home(line.words.corpus)
     if not path.is_file():
         raise ValueError(f"Expected a file of passages at {path}, found none.")
-    folder = index_file(path, Path(settings.out).expanduser(), settings.engine, settings.skip_faulty)
+    folder = index_file(path, in_home(settings.out), settings.engine, settings.skip_faulty)
     tell(str(folder))
     return 0
 

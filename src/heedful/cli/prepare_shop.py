@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from heedful.configuration import CommandLine, Positional, complain, refuse_below, tell
+from heedful.configuration.open_files import in_home
 from heedful.envs.shop.catalogue.nouns import MODEL
 from heedful.envs.shop.catalogue.prepare import Count, Sources, find_sources, prepare, prepare_drawn
 
@@ -60,13 +61,13 @@ class PrepareSettings:
 def main(argv: list[str]) -> int:
     line = CommandLine(PrepareWords, argv, "heedful prepare-shop")
     settings = line.settings(PrepareSettings, PrepareSettings())
-    out = Path(settings.out).expanduser()
+    out = in_home(settings.out)
     if bool(settings.drawn) == (line.words.download is not None):
         raise ValueError("Expected either the folder of a WebShop download or --drawn N.")
     if settings.drawn:
         count = prepare_drawn(settings.drawn, settings.seed, out, _progress())
     else:
-        sources = _sources(Path(str(line.words.download)).expanduser(), settings)
+        sources = _sources(in_home(str(line.words.download)), settings)
         count = prepare(sources, out, settings.nouns, settings.most, _progress())
     _report(count, out, settings)
     return 0
@@ -75,9 +76,7 @@ def main(argv: list[str]) -> int:
 def _sources(folder: Path, settings: PrepareSettings) -> Sources:
     if not folder.is_dir():
         raise ValueError(f"Expected the folder of a WebShop download at {folder}, found none.")
-    typed = {
-        name: Path(file).expanduser() for name in ("items", "attributes", "human") if (file := getattr(settings, name))
-    }
+    typed = {name: in_home(file) for name in ("items", "attributes", "human") if (file := getattr(settings, name))}
     for name, path in typed.items():
         if not path.is_file():
             raise ValueError(f"Expected the file of --{name} at {path}, found none.")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 from heedful.configuration import CommandLine, Positional, complain, refuse_below, tell
+from heedful.configuration.open_files import in_home
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class ServeSearchSettings:
 def main(argv: list[str]) -> int:
     line = CommandLine(ServeSearchWords, argv, "heedful serve-search")
     settings = line.settings(ServeSearchSettings, ServeSearchSettings())
-    return serve(Path(line.words.index).expanduser(), settings)
+    return serve(in_home(line.words.index), settings)
 
 
 def serve(folder: Path, settings: ServeSearchSettings) -> int:

@@ -27,6 +27,14 @@ def open_file(path: Path) -> BufferedReader:
     raise _no_file(path)
 
 
+def in_home(path: Path | str) -> Path:
+    """The path with `~` and `~name` as home folders. A name that this machine does not know stays as it is.
+
+    A file may name any path. `Path.expanduser` raises a RuntimeError for a name that is not known.
+    """
+    return Path(os.path.expanduser(path))
+
+
 def refuse_pipes(path: Path) -> None:
     """Raise OSError for a pipe, a socket or a device, at `path` or directly in a folder there.
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from heedful.configuration.open_files import in_home
+
 TRUST_FLAGS = {"trust": "NAME", "trust_model_code": "MODEL"}
 """Flags of every command, and what they name."""
 
@@ -191,6 +193,6 @@ def trusts_code_of(model: str | Path) -> bool:
     named = _trust.get().models
     if str(model) in named:
         return True
-    path = Path(model).expanduser().resolve()
+    path = in_home(model).resolve()
     places = (path, path.parent.parent) if path.parent.name == "checkpoints" else (path,)
-    return path.exists() and any(Path(name).expanduser().resolve() in places for name in named)
+    return path.exists() and any(in_home(name).resolve() in places for name in named)

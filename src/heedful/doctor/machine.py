@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heedful.configuration.open_files import in_home
 from heedful.models.cache import SMOLLM2, cache_root
 from heedful.version import __version__
 
@@ -192,7 +193,7 @@ def _cores() -> int:
 
 
 def _cache_folders() -> list[tuple[Path, str]]:
-    user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    user = in_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     vllm = Path(os.environ.get("HEEDFUL_VLLM_ENV") or user / "heedful" / "vllm-env")
     hub = Path(os.environ.get("HF_HOME") or user / "huggingface")
     return [

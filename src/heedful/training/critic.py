@@ -26,7 +26,7 @@ from heedful.training.batch import MicroBatch, UpdateSettings, cut_micro_batches
 from heedful.training.critic_config import CriticConfig
 from heedful.training.objective import at_trained
 from heedful.training.optimizer_config import OptimizerConfig
-from heedful.training.optimizer_step import OptimizerStep
+from heedful.training.optimizer_step import OptimizerStep, a_count
 from heedful.training.recompute import recomputed
 from heedful.training.samples import Row, sampled_trajectories
 from heedful.types import Group, Metric, TrainingSample
@@ -202,7 +202,7 @@ class Critic:
         """Load a state that `state_dict` gave."""
         self._own.load_state_dict(state["weights"])
         self._optimizer_step.load_state_dict(state["descent"])
-        self.updates = state["updates"]
+        self.updates = a_count(state["updates"], "updates of the critic")
 
     def _backward(self, micro_batches: Sequence[MicroBatch], scale: float, share: float) -> CriticPass:
         reading = CriticPass()

@@ -7,7 +7,7 @@ bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -74,8 +74,44 @@ class OptimizerStep:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a state that `state_dict` gave."""
+        """Load a state that `state_dict` gave. The settings stay those of the configuration.
+
+        Raises ValueError for what is no state of these parameters.
+        """
+        saved, own = state["optimizer"], self._optimizer.state_dict()
+        steps = a_count(state["steps"], "optimizer steps")
+        if [group["params"] for group in saved["param_groups"]] != [group["params"] for group in own["param_groups"]]:
+            raise ValueError(f"Expected the optimizer's state of {len(self._weights.optimized)} tensors, found others.")
+        for number, moments in saved["state"].items():
+            _check_moments(number, moments, self._weights.optimized)
         # Copied, because this optimizer would otherwise change the caller's tensors in place.
-        self._optimizer.load_state_dict(split_state(deepcopy(state["optimizer"]), self._weights.optimized))
+        loaded = deepcopy(saved) | {"param_groups": own["param_groups"]}
+        self._optimizer.load_state_dict(split_state(loaded, self._weights.optimized))
         self._weights.load_copies(state["masters"])
-        self.steps = state["steps"]
+        self.steps = steps
+
+
+def a_count(value: object, of: str) -> int:
+    """A number of steps as a checkpoint gave it. Raises ValueError for what is none."""
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError(f"Expected the number of {of}, found {value!r:.80}.")
+    return value
+
+
+def _check_moments(number: object, moments: dict[str, Any], parameters: Sequence[torch.Tensor]) -> None:
+    """Raises ValueError unless these are AdamW's moments of the parameter with this number."""
+    if type(number) is not int or not 0 <= number < len(parameters):
+        raise ValueError(f"Expected the number of a parameter below {len(parameters)}, found {number!r:.80}.")
+    shape = parameters[number].shape
+    for name, wanted in (("step", torch.Size()), ("exp_avg", shape), ("exp_avg_sq", shape)):
+        found = moments[name]
+        if not isinstance(found, torch.Tensor) or found.layout is not torch.strided or not found.is_floating_point():
+            raise ValueError(f"Expected {name} of parameter {number} as a tensor of floats, found {_kind(found)}.")
+        if found.shape != wanted:
+            raise ValueError(f"Expected {name} of parameter {number} in {tuple(wanted)}, found {tuple(found.shape)}.")
+        if not bool(found.isfinite().all()) or (name != "exp_avg" and bool((found < 0).any())):
+            raise ValueError(f"Expected {name} of parameter {number} as possible numbers, found others.")
+
+
+def _kind(value: object) -> str:
+    return f"one of {value.dtype} ({value.layout})" if isinstance(value, torch.Tensor) else f"{value!r:.80}"

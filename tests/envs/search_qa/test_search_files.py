@@ -248,7 +248,7 @@ def test_a_gold_with_brackets_is_still_right(tmp_path: Path) -> None:
         ({"questions": "q.csv", "corpus": "questions"}, r"questions must be a file of \.jsonl, \.json, \.parquet"),
         ({"questions": "absent.jsonl", "corpus": "questions"}, "'absent.jsonl', which does not exist"),
         ({"questions": str(EXAMPLES / "flashrag.jsonl"), "index": "absent"}, "the folder of an index at absent"),
-        ({"questions": str(EXAMPLES / "flashrag.jsonl"), "url": "ftp://a"}, "url must be that of a retrieval server"),
+        ({"questions": str(EXAMPLES / "flashrag.jsonl"), "url": "ftp://a"}, "Expected the URL of a retrieval server"),
         (
             {"questions": str(EXAMPLES / "flashrag.jsonl"), "url": "http://a", "patience": 0.0},
             "patience must be a number of seconds above 0",

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.configuration.jsontext import parse_json
+from heedful.configuration.open_files import in_home
 from heedful.envs.code.problems import Case, Form, Problem
 from heedful.envs.common.rows import JsonLines, ParquetRows, Rows
 
@@ -300,7 +301,7 @@ def check_named(path: str) -> None:
     """Raise ValueError for a file that does not exist or is of an unknown kind."""
     if path == HUMAN_EVAL:
         return
-    place = Path(path).expanduser()
+    place = in_home(path)
     if place.suffix not in FILE_KINDS:
         raise ValueError(
             f"code: path must be a file of {' or '.join(FILE_KINDS)}, or {HUMAN_EVAL} for the package of that name, "
@@ -315,13 +316,13 @@ def open_problems(path: str, skip_faulty: bool) -> ProblemFile:
     check_named(path)
     if path == HUMAN_EVAL:
         return _human_eval_package()
-    place = Path(path).expanduser()
+    place = in_home(path)
     return _opened(path, skip_faulty, (place.stat().st_mtime_ns, place.stat().st_size))
 
 
 @lru_cache(maxsize=4)
 def _opened(path: str, skip_faulty: bool, stamp: tuple[int, int]) -> ProblemFile:
-    place = Path(path).expanduser()
+    place = in_home(path)
     rows: Rows = JsonLines(place, "code") if place.suffix == ".jsonl" else ParquetRows(place, "code", COLUMNS)
     return ProblemFile(path, rows, skip_faulty)
 

@@ -20,9 +20,9 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
+from heedful.configuration.open_files import in_home
 from heedful.envs.common.rows import JsonLines, ParquetRows, Rows
 from heedful.envs.math.answers import bare, last_boxed
 from heedful.envs.math.hub_datasets import load_rows
@@ -172,7 +172,7 @@ def _answer_of(written: str) -> tuple[str, str]:
 
 def check_named(path: str) -> None:
     """Raise ValueError for a file that does not exist, or is of an unknown kind. A dataset's name is not looked up."""
-    place = Path(path).expanduser()
+    place = in_home(path)
     if place.is_file() and place.suffix not in (*FILE_KINDS, ".json"):
         raise ValueError(
             f"math: path must be a file of {' or '.join(FILE_KINDS)}, or a dataset's name, but is {path!r}."
@@ -188,14 +188,14 @@ def open_problems(path: str, subset: str, part: str, skip_faulty: bool) -> Probl
         ValueError: it does not exist, cannot be read, or has rows without question or answer.
     """
     check_named(path)
-    place = Path(path).expanduser()
+    place = in_home(path)
     stamp = (place.stat().st_mtime_ns, place.stat().st_size) if place.is_file() else (0, 0)
     return _opened(path, subset, part, skip_faulty, stamp)
 
 
 @lru_cache(maxsize=4)
 def _opened(path: str, subset: str, part: str, skip_faulty: bool, stamp: tuple[int, int]) -> ProblemFile:
-    place = Path(path).expanduser()
+    place = in_home(path)
     rows: Rows
     if place.is_file() and place.suffix == ".jsonl":
         rows = JsonLines(place, "math")

@@ -11,8 +11,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
+
+from heedful.configuration.open_files import in_home
 
 PROBE_SECONDS = 4.0
 """How long the hub may take to answer at all."""
@@ -52,7 +53,7 @@ def load_rows(name: str, subset: str, part: str) -> DatasetRows:
             f'math: {name!r} is read with the library datasets, which is not installed: pip install "heedful[math]", '
             "or give a .jsonl or .parquet file."
         ) from error
-    place = Path(name).expanduser()
+    place = in_home(name)
     local = place.exists()
     if name == "pandas" and not local:
         # The library's own builder of this name opens the pickles of the working directory.

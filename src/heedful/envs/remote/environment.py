@@ -16,7 +16,14 @@ from typing import Annotated, Any
 
 from heedful.configuration import GetsSecret, NamesSecret
 from heedful.envs.remote.answers import checked_description, pairs_of, session_of, text_of, texts_of
-from heedful.envs.remote.server_calls import TOKEN_VARIABLE, ServerCalls, ServerRefused, ServerUnreachable, read_token
+from heedful.envs.remote.server_calls import (
+    TOKEN_VARIABLE,
+    ServerCalls,
+    ServerRefused,
+    ServerUnreachable,
+    checked_url,
+    read_token,
+)
 from heedful.envs.transport.wire import (
     Tree,
     WireError,
@@ -60,6 +67,7 @@ class Remote:
     """Demonstrations: share of turns whose thought ignores the state, where the served environment has this knob."""
 
     def __post_init__(self) -> None:
+        checked_url(self.url)
         if not 0.0 < self.timeout < float("inf") or not 0.0 <= self.wait < float("inf"):
             raise ValueError(
                 f"remote: timeout must be a number of seconds above 0 and wait one of at least 0, but they are "

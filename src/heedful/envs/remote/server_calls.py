@@ -16,12 +16,13 @@ import os
 import socket
 import time
 from collections import deque
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult
 
+from heedful.configuration.open_files import in_home
 from heedful.envs.transport.deadline import DeadlineReader
 from heedful.envs.transport.wire import LARGEST_FRAME, Tree, WireError, decode, encode, shown
+from heedful.inference import parts_of, redirected, without_secret
 
 TOKEN_VARIABLE = "HEEDFUL_ENV_TOKEN"
 
@@ -73,13 +74,8 @@ class ServerCalls:
     """
 
     def __init__(self, url: str, timeout: float, wait: float, token: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(
-                f"Expected the url of an environment server, such as http://127.0.0.1:8765, found {url!r}."
-            )
+        self._parts, self._timeout, self._wait, self._token = checked_url(url), timeout, wait, token
         self.url = url.rstrip("/")
-        self._parts, self._timeout, self._wait = parts, timeout, wait
         self._idle: deque[http.client.HTTPConnection] = deque()
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._has_answered = False
@@ -115,7 +111,7 @@ class ServerCalls:
         while True:
             connection = connection or self._connect()
             try:
-                status, answer = self._exchange(connection, method, path, body)
+                status, where, answer = self._exchange(connection, method, path, body)
             except TimeoutError:
                 connection.close()
                 raise ServerUnreachable(f"the server at {self.url} gave no answer within {self._timeout:g} s") from None
@@ -123,7 +119,7 @@ class ServerCalls:
                 # A kept connection may have been closed by the server meanwhile; a fresh one should not break.
                 connection.close()
                 if fresh:
-                    reason = str(error) or type(error).__name__
+                    reason = self._safe(str(error)) or type(error).__name__
                     raise ServerUnreachable(f"the server at {self.url} broke off the connection: {reason}") from None
                 self._idle.clear()
                 connection, fresh = None, True
@@ -131,17 +127,29 @@ class ServerCalls:
             break
         if status in _BUSY:
             raise _Busy(f"the server at {self.url} takes no further request at the moment ({status})")
-        tree = decode(answer)
+        if 300 <= status < 400:
+            raise ServerRefused(status, f"the server at {self.url} {redirected(path, status, self._safe(where))}")
+        try:
+            tree = decode(answer)
+        except WireError as error:
+            found = self._safe(str(error)).removeprefix("Expected JSON")
+            asked = f"{method} {path} ({status})"
+            raise WireError(f"Expected JSON of the server at {self.url} for {asked}{found}") from error
         if status >= 400:
             self._has_answered, self._missed = True, None
             told = tree.get("error") if isinstance(tree, dict) else None
-            said = told[:_LONGEST_REFUSAL] if isinstance(told, str) and told else shown(tree)
+            said = self._safe(told if isinstance(told, str) and told else shown(tree))[:_LONGEST_REFUSAL]
             raise ServerRefused(status, f"the server at {self.url} refused {method} {path} ({status}): {said}")
         return tree
 
+    def _safe(self, text: str) -> str:
+        """Words of the server, which may repeat the token."""
+        return text.replace(self._token, "(the token)") if self._token else text
+
     def _exchange(
         self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, str, bytes]:
+        """Status, the place of a redirection, and the body."""
         if connection.sock is not None:
             connection.sock.settimeout(self._timeout)  # an earlier answer has left what remained of its time
         connection.request(method, self._parts.path.rstrip("/") + path, body, self._headers)
@@ -150,7 +158,9 @@ class ServerCalls:
             answer = response.read(LARGEST_FRAME + 1)
         except ValueError as error:
             connection.close()
-            raise WireError(f"Expected an answer in HTTP from the server at {self.url}: {error}.") from error
+            raise WireError(
+                f"Expected an answer in HTTP from the server at {self.url}: {self._safe(str(error))}."
+            ) from error
         if len(answer) > LARGEST_FRAME:
             connection.close()
             raise WireError(
@@ -160,7 +170,8 @@ class ServerCalls:
             connection.close()
         else:
             self._idle.append(connection)
-        return response.status, answer
+        where = str(response.headers.get("Location", "another place"))
+        return response.status, where, without_secret(answer, self._token)
 
     def _take(self) -> http.client.HTTPConnection | None:
         try:
@@ -183,6 +194,15 @@ class ServerCalls:
         return connection
 
 
+def checked_url(url: str) -> SplitResult:
+    """The parts of an environment server's URL. Raises ValueError for what is none."""
+    return parts_of(
+        url,
+        "an environment server, such as http://127.0.0.1:8765",
+        f"Put the token into {TOKEN_VARIABLE}, or into a file that --env.token-file names.",
+    )
+
+
 def read_token(file: str) -> str:
     """The token that a server asks for: from a file if one is named, else from HEEDFUL_ENV_TOKEN. Empty = none.
 
@@ -191,7 +211,7 @@ def read_token(file: str) -> str:
     if not file:
         token, origin = os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
     else:
-        with Path(file).expanduser().open("rb") as stream:
+        with in_home(file).open("rb") as stream:
             token, origin = stream.readline(_LONGEST_TOKEN).decode("utf-8", "replace").strip(), file
         if not token:
             raise ValueError(f"Expected a token in the first line of {file}, found nothing there.")

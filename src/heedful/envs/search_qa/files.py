@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from heedful.configuration.open_files import in_home
 from heedful.envs.common.rows import JsonLines, JsonList, ParquetRows, Rows
 from heedful.envs.common.tasks import split_of
 from heedful.envs.search_qa.questions import (
@@ -131,7 +132,7 @@ def rows_of(path: Path) -> Rows:
 
 def check_named(path: str, knob: str, kinds: tuple[str, ...]) -> None:
     """Raise ValueError for a file that does not exist or is of an unknown kind."""
-    place = Path(path).expanduser()
+    place = in_home(path)
     if not place.name.endswith(kinds):
         raise ValueError(f"search_qa: {knob} must be a file of {', '.join(kinds)}, but is {path!r}.")
     if not place.is_file():
@@ -141,7 +142,7 @@ def check_named(path: str, knob: str, kinds: tuple[str, ...]) -> None:
 def open_questions(path: str, skip_faulty: bool) -> QuestionFile:
     """The questions of a file, opened once in a process for as long as the file stays as it is. Raises ValueError."""
     check_named(path, "questions", FILE_KINDS)
-    place = Path(path).expanduser()
+    place = in_home(path)
     return _opened(place, skip_faulty, (place.stat().st_mtime_ns, place.stat().st_size))
 
 

@@ -15,10 +15,9 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from heedful.configuration import complain
-from heedful.inference import Call, Client, ForeignAnswer, Limits, read_key
+from heedful.inference import Call, Client, ForeignAnswer, Limits, parts_of, read_key
 from heedful.retrieval import Found
 from heedful.retrieval.corpora import NoPassage, passage_of
 
@@ -29,11 +28,11 @@ PATH = "/retrieve"
 
 def check_url(url: str) -> None:
     """Raise ValueError for what is no URL of a server."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(
-            f"search_qa: url must be that of a retrieval server, such as http://127.0.0.1:8000, but is {url!r}."
-        )
+    parts_of(
+        url,
+        "a retrieval server, such as http://127.0.0.1:8000",
+        "Put the key into an environment variable, and name the variable with --env.key-env.",
+    )
 
 
 class RetrievalServer:

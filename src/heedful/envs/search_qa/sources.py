@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from heedful.configuration.open_files import in_home
 from heedful.envs.common.knobs import check_choice
 from heedful.envs.search_qa.files import FILE_KINDS, check_named, open_questions, passages_with, small_index
 from heedful.envs.search_qa.server import Protocol, check_url, server_of
@@ -59,7 +60,7 @@ class Source:
         if self.corpus and self.corpus != OWN_PASSAGES:
             check_named(self.corpus, "corpus", CORPUS_KINDS)
         if self.index:
-            find_index(Path(self.index).expanduser())
+            find_index(in_home(self.index))
         if self.url:
             check_url(self.url)
             read_key(self.key_env)
@@ -69,9 +70,9 @@ class Source:
         if self.url:
             return server_of(self.url, self.protocol, self.timeout, self.patience, self.key_env)
         if self.index:
-            return open_index(Path(self.index).expanduser())
+            return open_index(in_home(self.index))
         own = self.corpus == OWN_PASSAGES
-        place = Path(self.questions if own else self.corpus).expanduser()
+        place = in_home(self.questions if own else self.corpus)
         stamp = place.stat()
         return _in_memory(place, self.questions if own else "", self.skip_faulty, (stamp.st_mtime_ns, stamp.st_size))
 

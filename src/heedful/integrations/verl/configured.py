@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heedful.configuration import ConfigurationError, to_json
+from heedful.configuration.open_files import in_home
 from heedful.integrations.verl.batch.limits import COUNTED, why_unreadable
 from heedful.integrations.verl.batch.watcher import refusals, warnings_of
 from heedful.integrations.verl.compatibility import filters_itself
@@ -90,7 +91,7 @@ def _of_tasks(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
     rollout = _at(config, "actor_rollout_ref.rollout", {})
     for name in ("train_files", "val_files"):
         for file in _files(_at(config, f"data.{name}")):
-            yield from _of_file(Path(file).expanduser(), name)
+            yield from _of_file(in_home(file), name)
     most = section.play.tokens_per_turn or rollout.get("response_length")
     shown = "its full history" if section.play.context.turns is None else f"the last {section.play.context.turns} turns"
     yield Finding("note", f"An episode of {LOOP} shows {shown}, and a reply has at most {most} tokens.")

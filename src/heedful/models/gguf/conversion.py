@@ -24,6 +24,7 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from heedful.configuration.foreign_text import complain
+from heedful.configuration.open_files import in_home
 from heedful.guarded import Raised, guarded_call
 from heedful.models.cache import SMOLLM2, cache_root, keep
 from heedful.models.gguf.file import GgufFile, read_gguf
@@ -83,7 +84,7 @@ def _file_of(name: str | Path) -> Path | None:
     """The file that the name stands for, if it stands for one."""
     if str(name) == SMOLLM2:
         return _smollm2()
-    path = Path(name).expanduser()
+    path = in_home(name)
     if path.suffix.lower() != ".gguf" or path.is_dir():
         return None
     if not path.is_file():

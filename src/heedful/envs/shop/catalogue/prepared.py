@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heedful.configuration.jsontext import parse_json, read_json
+from heedful.configuration.open_files import in_home
 from heedful.envs.shop.catalogue.postings import SCHEMA, Lengths, best
 from heedful.envs.shop.catalogue.prices import drawn_limit
 from heedful.envs.shop.catalogue.products import NO_LIMIT, Goal, Product
@@ -186,7 +187,7 @@ def check_folder(folder: Path) -> None:
 
 def open_shop(path: str) -> PreparedShop:
     """The catalogue of a folder, opened once in a process for as long as it stays as it is."""
-    folder = Path(path).expanduser()
+    folder = in_home(path)
     check_folder(folder)
     told = (folder / FILE).stat()
     return _opened(folder, (told.st_mtime_ns, told.st_size))
