@@ -126,6 +126,18 @@ FAULTY: dict[str, tuple[Mapping[str, Any], str]] = {
         {"problem": "Add.", "tests": "[" * 100_000},
         "its tests cannot be read",
     ),
+    "a statement that is no text": (
+        {"problem": ["Add."], "tests": json.dumps(SCRIPTS)},
+        "its statement is no text but list",
+    ),
+    "code that is nested too deep": (
+        {
+            "text": "Add.",
+            "code": "def add(a, b):\n    return " + "-" * 200_000 + "1",
+            "test_list": ["assert add(1, 2) == 3"],
+        },
+        "its tests cannot be read",
+    ),
 }
 
 

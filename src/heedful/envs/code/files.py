@@ -66,12 +66,15 @@ def read_row(row: Mapping[str, Any]) -> Problem:
                 break
         else:
             raise Faulty(f"its columns ({', '.join(sorted(row)) or 'none'}) belong to no known form")
-    except (KeyError, TypeError, AttributeError, RecursionError, SyntaxError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError, SyntaxError, MemoryError) as error:
         raise Faulty(f"its tests cannot be read: {type(error).__name__}: {error}") from None
     except Faulty:
         raise
     except ValueError as error:
         raise Faulty(f"its tests cannot be read: {error}") from None
+    for name in ("statement", "entry", "starter", "checker", "solution"):
+        if not isinstance(value := getattr(problem, name), str):
+            raise Faulty(f"its {name} is no text but {type(value).__name__}")
     if not problem.statement.strip():
         raise Faulty("it has no statement")
     if problem.form != "checker" and not problem.cases:
