@@ -242,6 +242,32 @@ def test_a_resumed_run_raises_what_the_uninterrupted_one_does():
         assert rest == whole[cut:]
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("tests", "start", [1]),
+        ("tests", "since", "3"),
+        ("tests", "within", None),
+        ("tests", "held", 5),
+        ("tests", "held", {"before": 1.0}),
+        ("series", 0, [1]),
+        ("series", 1, "0.5"),
+        ("series", 2, True),
+        ("series", 3, 1.5),
+        ("raised", "success_drop", [3]),
+    ],
+)
+def test_a_damaged_state_is_refused_before_a_step_reads_it(part: str, name: str | int, value: object):
+    first = Alarms()
+    for step, metrics in series(np.random.default_rng(3), 30, moving(success=0.25)):
+        first.observe(step, list(metrics.values()))
+    state = json.loads(json.dumps(first.state()))
+    holder = state[part] if part == "raised" else next(iter(state[part].values()))
+    (holder[0] if part == "series" else holder)[name] = value
+    with pytest.raises((TypeError, ValueError)):
+        Alarms().load_state(state)
+
+
 def test_a_run_can_be_replayed_with_other_thresholds_and_other_rules():
     run = series(np.random.default_rng(0), 40, moving(success=0.15))
     assert "success_drop" in first_raised(replay(run))

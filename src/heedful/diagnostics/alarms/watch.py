@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from heedful.diagnostics.alarms.conditions import Beyond, Change, Condition, Rule, sibling
 from heedful.diagnostics.alarms.judging import (
@@ -25,6 +25,8 @@ from heedful.diagnostics.alarms.recorded import with_information_per_thought
 from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 from heedful.statistics.change_point import Design, Point, Shift, largest_shift
 from heedful.types import Metric
+
+_Kept = TypeVar("_Kept", Point, SeriesTest, Shift)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +178,10 @@ class Alarms:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._series = {name: [Point(*point) for point in series] for name, series in state["series"].items()}
+        """Go on after the steps of a `state`. Raises TypeError, ValueError or KeyError for a damaged one."""
+        self._series = {name: [_typed(Point(*point)) for point in series] for name, series in state["series"].items()}
         self._tests = {
-            key: SeriesTest(**{**test, "held": None if test["held"] is None else Shift(**test["held"])})
+            key: _typed(SeriesTest(**{**test, "held": None if test["held"] is None else _typed(Shift(**test["held"]))}))
             for key, test in state["tests"].items()
         }
         self._raised = {name: int(step) for name, step in state["raised"].items()}
@@ -235,6 +238,17 @@ def stands_for(pattern: str, name: str) -> bool:
     if own_family.split("@")[0] != family:
         return False
     return own_rest == rest or (len(own_rest) == len(rest) + 1 and [*own_rest[:-2], own_rest[-1]] == rest)
+
+
+def _typed(found: _Kept) -> _Kept:
+    """`found`, a dataclass. Raises TypeError for a value of another type than its field's: JSON holds any."""
+    for name, kind in get_type_hints(type(found)).items():
+        hint: Any = kind
+        value = getattr(found, name)
+        allowed = hint | int if float in (hint, *get_args(hint)) else hint
+        if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
+            raise TypeError(f"`{name}` of type {type(value).__name__}")
+    return found
 
 
 def _conditions(rule: Rule) -> Iterable[Condition]:
