@@ -14,7 +14,7 @@ from statistics import median
 
 import numpy as np
 
-from heedful.diagnostics.action_information import action_information
+from heedful.diagnostics.actions.information import action_information
 from heedful.diagnostics.alarms import AlarmConfig, first_raised, replay, standard_rules
 from heedful.diagnostics.alarms.rules import INPUT_TO_ACTION
 from heedful.studies.paired import clopper_pearson

@@ -16,9 +16,9 @@ from benchmarks.truth.simulation import Case, Floats
 from scipy.special import xlogy
 from scipy.stats import binom
 
-from heedful.diagnostics.actions import Exchange
-from heedful.diagnostics.grounding import grounding
-from heedful.diagnostics.strategies import input_to_action
+from heedful.diagnostics.actions.exchanged import Exchange
+from heedful.diagnostics.actions.grounding import grounding
+from heedful.diagnostics.actions.strategies import input_to_action
 from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn
 
 TYPES = 3

@@ -15,9 +15,9 @@ from benchmarks.truth.simulation import Case, Floats
 from scipy.special import betaln, roots_jacobi, xlogy
 from scipy.stats import betabinom, binom
 
+from heedful.diagnostics.actions.strategies import strategy_metrics
 from heedful.diagnostics.behaviour import behaviour
 from heedful.diagnostics.signal import spread_metrics
-from heedful.diagnostics.strategies import strategy_metrics
 from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn
 
 LATER_TURNS = 3

@@ -17,8 +17,8 @@ from benchmarks.truth.simulation import Case, Floats
 from scipy.stats import binom
 
 from heedful.algorithms.advantages import GroupRelative
-from heedful.diagnostics.gradient import GRAMS, PARTS, gradient_metrics
-from heedful.diagnostics.gradient_scope import GradientNoise, Side
+from heedful.diagnostics.gradient.metrics import GRAMS, PARTS, gradient_metrics
+from heedful.diagnostics.gradient.scope import GradientNoise, Side
 from heedful.gradients.meter import _Collection
 from heedful.gradients.trajectory_gradients import Unit
 from heedful.types import Ending, Metric, Prompt, Reply, Span, Task, Trajectory, Turn

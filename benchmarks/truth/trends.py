@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from benchmarks.truth.simulation import Case, Floats
 
-from heedful.diagnostics.gradient import PARTS
-from heedful.diagnostics.gradient_scope import GradientNoise, Side
-from heedful.diagnostics.gradient_trend import trend_metrics
+from heedful.diagnostics.gradient.metrics import PARTS
+from heedful.diagnostics.gradient.scope import GradientNoise, Side
+from heedful.diagnostics.gradient.trend import trend_metrics
 from heedful.types import Metric
 
 VARIANCES = np.array([0.0, 0.1, 0.2, 0.25])

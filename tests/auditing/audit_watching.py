@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heedful.auditing import AuditSettings, open_log
-from heedful.auditing.files import rows_of
+from heedful.auditing.logs.files import rows_of
+from heedful.auditing.logs.records import Faults
 from heedful.auditing.recognised import RecognisedLog
-from heedful.auditing.records import Faults
 from heedful.auditing.steps import LoggedStep, StepStream
 from heedful.storage import RunFolder, read_metrics
 from heedful.types import Metric

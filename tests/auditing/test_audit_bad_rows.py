@@ -16,10 +16,11 @@ from audit_watching import Witness, read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.auditing import AuditSettings, measure_log, open_log, parquet
-from heedful.auditing.files import rows_of
+from heedful.auditing import AuditSettings, measure_log, open_log
+from heedful.auditing.logs import parquet
+from heedful.auditing.logs.files import rows_of
+from heedful.auditing.logs.records import Faults
 from heedful.auditing.measure import judged, step_metrics
-from heedful.auditing.records import Faults
 from heedful.auditing.steps import LoggedStep
 
 ROWS: dict[str, Callable[[], list[logs.Row]]] = {

@@ -13,12 +13,12 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from heedful.auditing import files as files_module
 from heedful.auditing import steps as steps_module
-from heedful.auditing.conversations import text_turn
-from heedful.auditing.files import find_files, rows_of
+from heedful.auditing.logs import files as files_module
+from heedful.auditing.logs.conversations import text_turn
+from heedful.auditing.logs.files import find_files, rows_of
+from heedful.auditing.logs.records import FAULTS_KEPT, Faults, Location, LoggedEpisode
 from heedful.auditing.readers.reader import prompt_task, text_trajectory
-from heedful.auditing.records import FAULTS_KEPT, Faults, Location, LoggedEpisode
 from heedful.auditing.steps import StepStream, joined
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 

@@ -5,9 +5,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from heedful.auditing import AuditSettings
-from heedful.auditing.files import SUFFIXES
+from heedful.auditing.logs.files import SUFFIXES
+from heedful.auditing.logs.records import FAULTS_KEPT
 from heedful.auditing.readers import FORMATS
-from heedful.auditing.records import FAULTS_KEPT
 from heedful.auditing.steps import LARGEST_STEP, SIZE_HELD, STEPS_HELD
 
 PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")

@@ -10,8 +10,8 @@ from types import FrameType
 import pytest
 
 from heedful import cli
-from heedful.auditing.files import is_parquet
-from heedful.auditing.parquet import open_parquet
+from heedful.auditing.logs.files import is_parquet
+from heedful.auditing.logs.parquet import open_parquet
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import open_file, refuse_pipes
 from heedful.models.cache import cache_root

@@ -8,7 +8,7 @@ from first_turns import acted
 from first_turns import group as first_turns
 from scipy.special import xlogy
 
-from heedful.diagnostics.strategies import input_to_action
+from heedful.diagnostics.actions.strategies import input_to_action
 
 SIZES = [(16, 4), (16, 8), (32, 8)]
 """Prompts, and members of each."""

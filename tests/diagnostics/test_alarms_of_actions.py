@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from heedful.diagnostics.action_information import action_information
+from heedful.diagnostics.actions.information import action_information
 from heedful.diagnostics.alarms import first_raised, replay
 from heedful.types import Metric
 

@@ -5,7 +5,7 @@ import random
 import pytest
 from first_turns import END, OPEN_ANSWER, SHUT, acted, group
 
-from heedful.diagnostics.actions import Exchange, exchange, mostly_alone, spell
+from heedful.diagnostics.actions.exchanged import Exchange, exchange, mostly_alone, spell
 
 UP, DOWN, BAR = 50, 51, 82
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from heedful.diagnostics.gradient import (
+from heedful.diagnostics.gradient.metrics import (
     GRAMS,
     PARTS,
     gradient_metrics,
     noise2,
     signal2,
 )
-from heedful.diagnostics.gradient_scope import GradientNoise, Side, bucket_shares
+from heedful.diagnostics.gradient.scope import GradientNoise, Side, bucket_shares
 from heedful.types import Metric
 
 Vectors = dict[str, np.ndarray]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from heedful.diagnostics.gradient import PARTS
-from heedful.diagnostics.gradient_scope import GradientNoise, Side
-from heedful.diagnostics.gradient_trend import trend_metrics
+from heedful.diagnostics.gradient.metrics import PARTS
+from heedful.diagnostics.gradient.scope import GradientNoise, Side
+from heedful.diagnostics.gradient.trend import trend_metrics
 from heedful.types import Metric
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from test_gradient import side_of
 
-from heedful.diagnostics.gradient import PARTS, gradient_metrics
-from heedful.diagnostics.gradient_scope import GradientNoise
+from heedful.diagnostics.gradient.metrics import PARTS, gradient_metrics
+from heedful.diagnostics.gradient.scope import GradientNoise
 from heedful.types import Metric
 
 

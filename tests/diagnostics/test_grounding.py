@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from first_turns import Tabular, acted, group
 
-from heedful.diagnostics.actions import Exchange, exchange
-from heedful.diagnostics.grounding import GROUNDING_NAMES, grounding
+from heedful.diagnostics.actions.exchanged import Exchange, exchange
+from heedful.diagnostics.actions.grounding import GROUNDING_NAMES, grounding
 from heedful.measuring.grounded import grounding_metrics, score_exchange
 from heedful.statistics.intervals import jackknife_interval, wilson
 from heedful.types import Metric

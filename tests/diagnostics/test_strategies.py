@@ -7,7 +7,7 @@ from episodes import by_name, episode, group, turn
 from first_turns import acted
 from first_turns import group as first_turns
 
-from heedful.diagnostics.strategies import input_to_action, strategy_metrics
+from heedful.diagnostics.actions.strategies import input_to_action, strategy_metrics
 from heedful.types import Reply, Turn
 
 REPLY: Reply = turn().reply

@@ -21,8 +21,8 @@ from server_answers import ANSWERS
 import heedful
 from auditing import foreign_logs
 from heedful.auditing import AuditSettings, open_log
-from heedful.auditing.files import rows_of
-from heedful.auditing.records import Faults
+from heedful.auditing.logs.files import rows_of
+from heedful.auditing.logs.records import Faults
 from heedful.auditing.steps import StepStream
 from heedful.configuration import to_json
 from heedful.configuration.jsontext import parse_json

@@ -14,7 +14,7 @@ from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.gae import Gae
 from heedful.algorithms.returns import TurnReturns
 from heedful.algorithms.table import Algorithm
-from heedful.diagnostics.gradient import GRAMS, gradient_metrics
+from heedful.diagnostics.gradient.metrics import GRAMS, gradient_metrics
 from heedful.gradients import meter as anatomy
 from heedful.gradients.meter import GradientMeter
 from heedful.training.batch import UpdateSettings

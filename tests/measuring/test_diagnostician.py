@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from heedful.diagnostics.actions.grounding import GROUNDING_NAMES
+from heedful.diagnostics.actions.strategies import ACTION_NAMES
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
-from heedful.diagnostics.grounding import GROUNDING_NAMES
-from heedful.diagnostics.strategies import ACTION_NAMES
 from heedful.measuring.diagnostician import Diagnostician, DiagnosticsConfig
 from heedful.measuring.thought_scores import ThoughtScores
 from heedful.protocols import WindowExceeded

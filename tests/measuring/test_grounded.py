@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from heedful.diagnostics.actions import Exchange
-from heedful.diagnostics.grounding import grounding
+from heedful.diagnostics.actions.exchanged import Exchange
+from heedful.diagnostics.actions.grounding import grounding
 from heedful.measuring.grounded import grounding_metrics, score_exchange
 from heedful.protocols import WindowExceeded
 from heedful.scorers.hf import HFScorer

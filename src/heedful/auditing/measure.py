@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from heedful.auditing.steps import LoggedStep
+from heedful.diagnostics.actions.strategies import strategy_metrics
 from heedful.diagnostics.behaviour import behaviour
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.signal import cause_metrics, spread_metrics, verdict_metrics
-from heedful.diagnostics.strategies import strategy_metrics
 from heedful.diagnostics.text import text_metrics
 from heedful.statistics.group_statistics import values_on
 from heedful.types import Group, Metric

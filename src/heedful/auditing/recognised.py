@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from heedful.auditing.files import LogFiles, find_files, rows_of
+from heedful.auditing.logs.files import LogFiles, find_files, rows_of
+from heedful.auditing.logs.records import Faults, Knowledge, Row
 from heedful.auditing.readers import FORMATS, Hints, Reader, recognise
-from heedful.auditing.records import Faults, Knowledge, Row
 from heedful.auditing.settings import AuditSettings, OwnRun
 from heedful.configuration import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags

@@ -15,8 +15,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from heedful.auditing.files import LogFiles
-from heedful.auditing.records import Faults
+from heedful.auditing.logs.files import LogFiles
+from heedful.auditing.logs.records import Faults
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import open_file
 from heedful.storage import LOCK, claim_folder, write_whole

@@ -16,19 +16,19 @@ from typing import Protocol
 import numpy as np
 
 from heedful.auditing.conclusion import conclusion
-from heedful.auditing.files import rows_of
 from heedful.auditing.judges import judge_of
+from heedful.auditing.logs.files import rows_of
+from heedful.auditing.logs.records import Faults, Location, LoggedEpisode
+from heedful.auditing.logs.values import names
 from heedful.auditing.measure import judged, sampled_groups, step_metrics
 from heedful.auditing.recognised import RecognisedLog, counted
 from heedful.auditing.record import PROGRESS, RECORD, AuditRecord, Fingerprints, new_folder, resume
-from heedful.auditing.records import Faults, Location, LoggedEpisode
 from heedful.auditing.scoring import ModelJudge
 from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep, StepStream, joined
-from heedful.auditing.values import names
 from heedful.configuration import to_json
+from heedful.diagnostics.actions.strategies import input_to_action
 from heedful.diagnostics.alarms.watch import Alarms
-from heedful.diagnostics.strategies import input_to_action
 from heedful.diagnostics.unavailable import unavailable
 from heedful.report import write_report
 from heedful.seeds import derive, stream

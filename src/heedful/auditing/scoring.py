@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from heedful.diagnostics.actions import Exchange
+from heedful.diagnostics.actions.exchanged import Exchange
+from heedful.diagnostics.actions.grounding import grounding
 from heedful.diagnostics.cross_scores.picture_ids import shows_pictures
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, first_turn_thoughts
-from heedful.diagnostics.grounding import grounding
 from heedful.measuring.budget import IMAGE, LATER_IMAGE
 from heedful.measuring.diagnostician import Diagnosis, image_metrics
 from heedful.measuring.diagnostics_config import DiagnosticsConfig

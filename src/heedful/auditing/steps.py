@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from heedful.auditing.records import Faults, LoggedEpisode
-from heedful.auditing.values import digest
+from heedful.auditing.logs.records import Faults, LoggedEpisode
+from heedful.auditing.logs.values import digest
 from heedful.types import Group, Task, Trajectory, Verdict
 
 STEPS_HELD = 16

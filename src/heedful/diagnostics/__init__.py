@@ -1,11 +1,11 @@
 """Metrics as pure functions of what they are handed. Nothing here can reach a policy, a learner or a file."""
 
+from heedful.diagnostics.actions.grounding import grounding
+from heedful.diagnostics.actions.strategies import input_to_action, strategy_metrics
 from heedful.diagnostics.behaviour import behaviour
-from heedful.diagnostics.gradient import gradient_metrics
-from heedful.diagnostics.grounding import grounding
+from heedful.diagnostics.gradient.metrics import gradient_metrics
 from heedful.diagnostics.regimes import label_regime
 from heedful.diagnostics.signal import rollout_metrics, spread_metrics, verdict_metrics
-from heedful.diagnostics.strategies import input_to_action, strategy_metrics
 from heedful.diagnostics.text import text_metrics
 from heedful.diagnostics.triage import histories, triage
 

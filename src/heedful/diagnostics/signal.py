@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
+from heedful.diagnostics.actions.strategies import strategy_metrics
 from heedful.diagnostics.behaviour import behaviour
-from heedful.diagnostics.strategies import strategy_metrics
 from heedful.statistics.group_statistics import is_constant, sample_variance, scored, values_on
 from heedful.statistics.intervals import effective_clusters, mean_interval
 from heedful.types import Group, Metric, Verdict

@@ -18,8 +18,8 @@ import torch
 
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
 from heedful.algorithms.table import Algorithm
-from heedful.diagnostics.gradient import GRAMS, PARTS
-from heedful.diagnostics.gradient_scope import GradientNoise, Side
+from heedful.diagnostics.gradient.metrics import GRAMS, PARTS
+from heedful.diagnostics.gradient.scope import GradientNoise, Side
 from heedful.gradients.projection import Projection, dimensions_within, inner_products
 from heedful.gradients.trajectory_gradients import TrajectoryGradients, Unit
 from heedful.models.forward.token_logits import TokenLogits

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from heedful.diagnostics.actions.strategies import input_to_action
 from heedful.diagnostics.alarms.early_check import EarlyCheck, cheap_rows, check_gap
 from heedful.diagnostics.alarms.watch import Alarm, Alarms, StepAlarms
 from heedful.diagnostics.cross_scores.mixture import gap_per_token
 from heedful.diagnostics.cross_scores.score_matrix import score_matrix, select_rows
 from heedful.diagnostics.cross_scores.thoughts import Thoughts, ThoughtTags, by_environment
 from heedful.diagnostics.signal import rollout_metrics
-from heedful.diagnostics.strategies import input_to_action
 from heedful.diagnostics.text import text_metrics, text_thoughts
 from heedful.diagnostics.unavailable import unavailable
 from heedful.measuring.budget import step_tokens

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from heedful.diagnostics.actions import Exchange, Ids, exchange
-from heedful.diagnostics.grounding import grounding
+from heedful.diagnostics.actions.exchanged import Exchange, Ids, exchange
+from heedful.diagnostics.actions.grounding import grounding
 from heedful.measuring.swapped import TokenScorer
 from heedful.protocols import WindowExceeded
 from heedful.types import Group, Metric

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from heedful.diagnostics.actions import exchange
+from heedful.diagnostics.actions.exchanged import exchange
 from heedful.diagnostics.cross_scores.picture_ids import one_text, shows_pictures
 from heedful.diagnostics.cross_scores.pictures import Exchanged, first_turn_pictures, later_pictures
 from heedful.diagnostics.cross_scores.pointwise import pointwise_information

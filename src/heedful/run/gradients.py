@@ -53,7 +53,7 @@ def measure_gradients(
     folder: RunFolder, config: TrainConfig, step: int, settings: GradientsSettings, console: Console
 ) -> None:
     """Play, measure and store at one checkpoint."""
-    from heedful.diagnostics.gradient import gradient_metrics
+    from heedful.diagnostics.gradient.metrics import gradient_metrics
     from heedful.run.checkpoint import Checkpoint
     from heedful.run.parts import assemble
     from heedful.run.terminal import GrowthBar

@@ -18,7 +18,7 @@ from heedful.algorithms.loss_scale import loss_scale_factor
 from heedful.configuration import to_json
 from heedful.diagnostics.alarms import Alarm
 from heedful.diagnostics.alarms.watch import StepAlarms
-from heedful.diagnostics.gradient import gradient_metrics
+from heedful.diagnostics.gradient.metrics import gradient_metrics
 from heedful.diagnostics.luck import luck_metrics
 from heedful.diagnostics.names import CPU
 from heedful.distributed.world import World

@@ -15,7 +15,7 @@ from heedful.types import Metric
 
 _FIELDS = frozenset({"value", "low", "high", "n", "why", "clusters"})
 
-_SIZES = 1e-150, 1e150
+SIZES = 1e-150, 1e150
 """Least and largest size of a number. Statistics square it, and charts divide by it."""
 
 
@@ -100,12 +100,12 @@ def metric_from_json(name: str, reading: object) -> Metric:
 
 
 def _number(name: str, value: object) -> float | None:
-    """A number, or `None` if it is missing, not finite, or out of `_SIZES`."""
+    """A number, or `None` if it is missing, not finite, or out of `SIZES`."""
     if value is None:
         return None
     if not isinstance(value, int | float):
         raise ValueError(f"`{name}` with {value!r} for a number")
     try:
-        return value if value == 0 or _SIZES[0] <= math.fabs(value) <= _SIZES[1] else None
+        return value if value == 0 or SIZES[0] <= math.fabs(value) <= SIZES[1] else None
     except OverflowError as error:
         raise ValueError(f"`{name}` with a whole number that no float can hold") from error

@@ -20,6 +20,7 @@ from heedful.configuration.trust import untrusted
 from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
+from heedful.storage.measurements import SIZES
 from heedful.studies.jobs import JOBS, Job, TrainingJob
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
@@ -295,8 +296,8 @@ def _refuse_sizes(config: object, *names: str) -> None:
     """Raise ValueError for the first field that is no number, or one that no chart can draw."""
     for name in names:
         found = getattr(config, name)
-        if found and not 1e-150 <= abs(found) <= 1e150:
-            raise ValueError(f"{name} must be 0, or of a size between 1e-150 and 1e150, found {found}")
+        if found and not SIZES[0] <= abs(found) <= SIZES[1]:
+            raise ValueError(f"{name} must be 0, or of a size between {SIZES[0]} and {SIZES[1]}, found {found}")
 
 
 def _only(named: tuple[str, ...], kept: set[str]) -> tuple[str, ...]:

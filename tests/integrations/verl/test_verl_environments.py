@@ -21,8 +21,8 @@ from cpu_session import composed, ray_and_queue, trainer_of  # noqa: E402
 
 from conftest import ENVIRONMENT  # noqa: E402
 from heedful.auditing import AuditSettings, open_log  # noqa: E402
-from heedful.auditing.files import rows_of  # noqa: E402
-from heedful.auditing.records import Faults  # noqa: E402
+from heedful.auditing.logs.files import rows_of  # noqa: E402
+from heedful.auditing.logs.records import Faults  # noqa: E402
 from heedful.auditing.steps import LoggedStep, StepStream  # noqa: E402
 from heedful.configuration import to_json  # noqa: E402
 from heedful.envs.common.tasks import TaskStream  # noqa: E402

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from heedful.auditing.logs.records import Row
 from heedful.auditing.readers.numbered import NumberedCompletions
 from heedful.auditing.readers.own import OwnRows
 from heedful.auditing.readers.ragen import RagenTrajectories
@@ -14,7 +15,6 @@ from heedful.auditing.readers.reader import Hints, Reader
 from heedful.auditing.readers.trl import TrlCompletions
 from heedful.auditing.readers.verifiers import VerifiersResults, VerifiersTraces
 from heedful.auditing.readers.verl import VerlRollouts
-from heedful.auditing.records import Row
 
 FORMATS: Mapping[str, type[Reader]] = {
     "heedful rollouts": OwnRows,

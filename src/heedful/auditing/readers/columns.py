@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from heedful.auditing.logs.records import Row
 from heedful.auditing.readers.reader import Hints
-from heedful.auditing.records import Row
 from heedful.configuration import listed
 
 SUCCESS_NAMES = ("success", "acc", "correct", "is_correct", "solved")

@@ -12,10 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from heedful.auditing.conversations import text_turn
-from heedful.auditing.readers.columns import columns_of, require
-from heedful.auditing.readers.reader import Hints, RowReader, text_trajectory
-from heedful.auditing.records import (
+from heedful.auditing.logs.conversations import text_turn
+from heedful.auditing.logs.records import (
     NO_IDS,
     TOKEN_METRICS,
     Faults,
@@ -26,7 +24,9 @@ from heedful.auditing.records import (
     Row,
     unknown_of,
 )
-from heedful.auditing.values import fitting, integer, mapping, number, shown, text_of
+from heedful.auditing.logs.values import fitting, integer, mapping, number, shown, text_of
+from heedful.auditing.readers.columns import columns_of, require
+from heedful.auditing.readers.reader import Hints, RowReader, text_trajectory
 from heedful.storage.rollouts import environment_in
 from heedful.types import Task, Verdict
 

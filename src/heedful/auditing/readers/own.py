@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from heedful.auditing.conversations import text_turn
-from heedful.auditing.readers.columns import columns_of, require
-from heedful.auditing.readers.reader import SCORED_ONLY, Hints, prompt_task, step_of
-from heedful.auditing.records import (
+from heedful.auditing.logs.conversations import text_turn
+from heedful.auditing.logs.records import (
     Episodes,
     Faults,
     Knowledge,
@@ -25,7 +23,9 @@ from heedful.auditing.records import (
     Row,
     unknown_of,
 )
-from heedful.auditing.values import integer, mapping, number, outcome_of, shown, text_of
+from heedful.auditing.logs.values import integer, mapping, number, outcome_of, shown, text_of
+from heedful.auditing.readers.columns import columns_of, require
+from heedful.auditing.readers.reader import SCORED_ONLY, Hints, prompt_task, step_of
 from heedful.configuration import listed
 from heedful.envs.transport.images import image_fault
 from heedful.storage.picture_columns import IMAGES, PICTURES

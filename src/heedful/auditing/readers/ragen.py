@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from heedful.auditing.conversations import messages_of, turns_of
+from heedful.auditing.logs.conversations import messages_of, turns_of
+from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
+from heedful.auditing.logs.values import names, number, outcome_of
 from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, rewarded, step_of_file, text_trajectory
-from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.values import names, number, outcome_of
 
 _REWARD = "total_reward"
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
-from heedful.auditing.conversations import Messages, messages_of, text_of_messages
-from heedful.auditing.records import Episodes, Faults, Knowledge, LocatedRows, Location, LoggedEpisode, Misfit, Row
-from heedful.auditing.values import digest, integer, outcome_of, text_of
+from heedful.auditing.logs.conversations import Messages, messages_of, text_of_messages
+from heedful.auditing.logs.records import Episodes, Faults, Knowledge, LocatedRows, Location, LoggedEpisode, Misfit, Row
+from heedful.auditing.logs.values import digest, integer, outcome_of, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Ending, Task, Trajectory, Turn
 

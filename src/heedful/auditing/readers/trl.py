@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar, Self
 
-from heedful.auditing.conversations import Messages, messages_of, text_turn, turns_of
+from heedful.auditing.logs.conversations import Messages, messages_of, text_turn, turns_of
+from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
+from heedful.auditing.logs.values import names, number, text_of
 from heedful.auditing.readers.columns import choose_success, columns_of, numeric, require
 from heedful.auditing.readers.reader import NO_STEP, TEXT_ALONE, Hints, RowReader, prompt_task, step_of, text_trajectory
-from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.values import names, number, text_of
 from heedful.statistics.group_statistics import is_constant
 from heedful.types import Turn
 

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from heedful.auditing.conversations import Messages, messages_of, text_turn, turns_of
+from heedful.auditing.logs.conversations import Messages, messages_of, text_turn, turns_of
+from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
+from heedful.auditing.logs.values import digest, fitting, integer, mapping, names, number, shown, text_of
 from heedful.auditing.readers.columns import choose_success, columns_of
 from heedful.auditing.readers.reader import (
     NO_STEP,
@@ -24,8 +26,6 @@ from heedful.auditing.readers.reader import (
     step_of_file,
     text_trajectory,
 )
-from heedful.auditing.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.values import digest, fitting, integer, mapping, names, number, shown, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Turn
 

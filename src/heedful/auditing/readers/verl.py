@@ -14,18 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 
-from heedful.auditing.conversations import text_turn
-from heedful.auditing.readers.columns import choose_success, columns_of, require
-from heedful.auditing.readers.reader import (
-    TEXT_ALONE,
-    Hints,
-    RowReader,
-    prompt_task,
-    rewarded,
-    step_of,
-    text_trajectory,
-)
-from heedful.auditing.records import (
+from heedful.auditing.logs.conversations import text_turn
+from heedful.auditing.logs.records import (
     Episodes,
     Faults,
     Knowledge,
@@ -36,7 +26,17 @@ from heedful.auditing.records import (
     Row,
     unknown_of,
 )
-from heedful.auditing.values import integer, names, number, shown, text_of
+from heedful.auditing.logs.values import integer, names, number, shown, text_of
+from heedful.auditing.readers.columns import choose_success, columns_of, require
+from heedful.auditing.readers.reader import (
+    TEXT_ALONE,
+    Hints,
+    RowReader,
+    prompt_task,
+    rewarded,
+    step_of,
+    text_trajectory,
+)
 from heedful.types import Turn
 
 _KEY = re.compile(r"(.+)_(\d{1,18})_(\d{1,18})", re.DOTALL)

@@ -153,17 +153,16 @@ def _pack(
     rows = sorted(number_of, key=lambda place: (-lengths[place], number_of[place]))
     own = [lengths[place] - prompt for place in rows]
     numbers = [number_of[place] for place in rows]
-    if not prompt:  # nothing is read again: full micro-batches
-        return [_plan(rows[cut], numbers[cut], lengths, prompt, beginning) for cut in _full(own, most_tokens)]
-    cuts = _cheapest(own, numbers, prompt - beginning, beginning, most_tokens)
+    # Where nothing is read again, micro-batches are as full as they can be.
+    cuts = _cheapest(own, numbers, prompt - beginning, beginning, most_tokens) if prompt else _full(own, most_tokens)
     return [_plan(rows[cut], numbers[cut], lengths, prompt, beginning) for cut in cuts]
 
 
 def _plan(places: Sequence[int], numbers: Sequence[int], lengths: Sequence[int], prompt: int, beginning: int) -> Plan:
-    """One micro-batch of rows, of which those with the same number share a prompt."""
+    """One micro-batch of rows, longest first, of which those with the same number share a prompt."""
     found = {number: index for index, number in enumerate(dict.fromkeys(numbers))}
     shared = SharedPrompts(prompt, tuple(found[number] for number in numbers), beginning) if prompt else None
-    own = max(lengths[place] for place in places) - prompt
+    own = lengths[places[0]] - prompt
     prompts = beginning + len(found) * (prompt - beginning) if prompt else 0
     return Plan(tuple(places), shared, prompts + len(places) * own)
 

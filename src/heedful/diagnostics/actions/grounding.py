@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from heedful.diagnostics.actions import Exchange
+from heedful.diagnostics.actions.exchanged import Exchange
 from heedful.diagnostics.cross_scores import mixture
 from heedful.diagnostics.cross_scores.information import SATURATED
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from heedful.auditing.records import Misfit, Row
+from heedful.auditing.logs.records import Misfit, Row
 from heedful.configuration import listed
 
 Converted = TypeVar("Converted")

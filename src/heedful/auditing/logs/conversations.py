@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heedful.auditing.records import Misfit
-from heedful.auditing.values import shown, text_of
+from heedful.auditing.logs.records import Misfit
+from heedful.auditing.logs.values import shown, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Prompt, Reply, Span, Turn
 

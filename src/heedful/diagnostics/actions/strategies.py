@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import xlogy
 
-from heedful.diagnostics.action_information import FEWEST_PROMPTS, action_information
-from heedful.diagnostics.actions import mostly_alone
+from heedful.diagnostics.actions.exchanged import mostly_alone
+from heedful.diagnostics.actions.information import FEWEST_PROMPTS, action_information
 from heedful.diagnostics.behaviour import mean, rate
 from heedful.diagnostics.cross_scores.jackknife import Estimate, metric_from
 from heedful.diagnostics.cross_scores.mixture import FEW_PROMPTS

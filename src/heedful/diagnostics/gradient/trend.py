@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from heedful.diagnostics.gradient_scope import Floats, GradientNoise
+from heedful.diagnostics.gradient.scope import Floats, GradientNoise
 from heedful.statistics.intervals import effective_clusters, jackknife_interval
 from heedful.types import Metric
 

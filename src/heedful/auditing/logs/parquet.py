@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from heedful.auditing.records import Faults, Location, Row, Tell, shortened
+from heedful.auditing.logs.records import Faults, Location, Row, Tell, shortened
 from heedful.configuration.open_files import refuse_pipes
 from heedful.storage.parquet_sizes import MOST_EXPANSION, budget_of, declared_bytes, text_leaves, value_bytes
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.auditing.parquet import open_parquet, parquet_rows
-from heedful.auditing.records import Faults, Location, Row, Tell
+from heedful.auditing.logs.parquet import open_parquet, parquet_rows
+from heedful.auditing.logs.records import Faults, Location, Row, Tell
 from heedful.configuration.jsontext import parse_json
 from heedful.configuration.open_files import open_file
 

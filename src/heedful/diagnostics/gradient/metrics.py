@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from heedful.diagnostics.gradient_scope import (
+from heedful.diagnostics.gradient.scope import (
     Floats,
     GradientNoise,
     Scope,
@@ -21,7 +21,7 @@ from heedful.diagnostics.gradient_scope import (
     ratio,
     whole_scope,
 )
-from heedful.diagnostics.gradient_trend import trend_metrics
+from heedful.diagnostics.gradient.trend import trend_metrics
 from heedful.statistics.intervals import effective_clusters, jackknife_interval, ratio_interval
 from heedful.types import Metric
 

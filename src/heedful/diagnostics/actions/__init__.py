@@ -1,0 +1,1 @@
+"""What agents do, and whether their thoughts decide it."""
