@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -324,6 +325,20 @@ def test_a_study_of_many_arms_has_a_row_per_arm_and_a_line_per_family(written: W
     # Seven lines of two arms each: six in the first chart of a measure, the seventh in a second one.
     legends = [[label for _, label in panel.legend] for panel in over_the_dial(declared, outcomes)]
     assert legends == 2 * [[f"line {line}" for line in "abcdef"], ["line g"]]
+
+
+@pytest.mark.parametrize(("levels", "marks"), [((1, 2, 4), ["1", "2", "3", "4"]), ((0.5, 1), ["0.5", "0.6", "0.7"])])
+def test_a_dial_of_whole_numbers_has_whole_marks(
+    written: WrittenRuns, levels: Sequence[float], marks: list[str]
+) -> None:
+    arms = tuple(Arm(f"at_{level:g}", train("echo"), level) for level in levels)
+    declared = study(arms=arms, pairs=(), measures=(Measure("final success", SUCCESS),), dial="level")
+    for arm in arms:
+        written.add(arm.name, 0, {SUCCESS: [0.5]})
+    outcomes = read_outcomes(declared, [run for run in written.folder.runs(declared) if run.seed == 0])
+    (panel,) = over_the_dial(declared, outcomes)
+    found = re.findall(r'text-anchor="middle"[^>]*>([^<]*)</text>', panel.svg)
+    assert found[: len(marks)] == marks, panel.svg
 
 
 def test_the_cost_of_a_success_is_what_was_spent_until_its_mean_over_a_window_is_reached() -> None:

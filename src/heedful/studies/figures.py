@@ -146,16 +146,16 @@ def _figure(
     x_range: tuple[float, float] | None = None,
 ) -> DrawnPanel:
     low, high = y_range or _span([value for line in lines for p in line.places for value in (p.y, p.low, p.high)])
-    left, right = x_range or _span([place.x for line in lines for place in line.places], margin=0.0)
+    placed = [place.x for line in lines for place in line.places]
+    left, right = x_range or _span(placed, margin=0.0)
+    marks = ticks(left, right, 6, whole=x_range is None and all(value == round(value) for value in placed))
 
     def x(value: float) -> float:
         return chart.LEFT + 8 + (chart.RIGHT - chart.LEFT - 16) * (value - left) / ((right - left) or 1.0)
 
     y = chart.height(low, high)
     parts = [chart.opened(title), *chart.grid(low, high, y)]
-    parts += [
-        chart.tick(x(at), chart.BOTTOM + 16, "middle", f"{at:g}".replace("-", "−")) for at in ticks(left, right, 6)
-    ]
+    parts += [chart.tick(x(at), chart.BOTTOM + 16, "middle", f"{at:g}".replace("-", "−")) for at in marks]
     parts.append(Markup('<path class="axis" d="M{} {}H{}"/>').format(chart.LEFT, chart.BOTTOM, chart.RIGHT))
     for number, line in reversed(list(enumerate(lines))):
         shift = 4.0 * (number - (len(lines) - 1) / 2) if line.dots else 0.0
