@@ -1,9 +1,10 @@
-"""The tables of docs/results/gradients.md and its figure, from the stored measurements of a GRPO and a PPO run.
+"""The tables of docs/results/gradients.md and its figure, from the measurements that the study `gradients` has stored.
 
-    python benchmarks/gradients_page.py runs/grpo runs/ppo
+    heedful study gradients
+    python benchmarks/gradients_page.py runs/study-gradients
 
-The runs are those of the page: `heedful gradients RUN --checkpoint 0,40,80` has measured them. The tables replace what
-is between `<!-- table: NAME -->` and `<!-- end -->`.
+The tables replace what is between `<!-- table: NAME -->` and `<!-- end -->`. All buckets of all measurements go to
+benchmarks/results/studies/gradients_buckets.md. The figure shows seed 0.
 """
 
 from __future__ import annotations
@@ -21,6 +22,24 @@ from heedful.types import Metric
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, FIGURE = DOCS / "results" / "gradients.md", DOCS / "images" / "gradients.svg"
+BUCKETS = Path(__file__).parent / "results" / "studies" / "gradients_buckets.md"
+
+TREND = {
+    "undivided": "task_undivided_trend",
+    "divided": "task_divided_trend",
+    "KL": "kl_trend",
+    "entropy": "entropy_trend",
+    "undivided minus KL": "task_undivided_trend_over_kl",
+    "undivided minus entropy": "task_undivided_trend_over_entropy",
+}
+LOWEST = {
+    "task": "task_norm",
+    "KL, times 0.01": "kl_weighted_norm",
+    "entropy, times 0.01": "entropy_weighted_norm",
+    "a group: task": "task_group_norm",
+    "a group: KL": "kl_group_norm",
+    "a group: entropy": "entropy_group_norm",
+}
 
 WHOLE = {
     "signal²": "task_signal2",
@@ -51,27 +70,29 @@ ROWS = (
 COLOURS = ("0072b2", "c75000", "00845f", "b0568f", "a87400")
 
 Measured = Mapping[str, StoredGradients]
-"""`GRPO, 0` and so on -> measurement."""
+"""`GRPO, seed 0, step 0` and so on -> measurement."""
 
 
-def measured(runs: Mapping[str, Path]) -> Measured:
+def measured(study: Path) -> Measured:
     found = {}
-    for name, path in runs.items():
-        folder = RunFolder(path)
-        for step in folder.gradient_steps():
-            found[f"{name}, {step}"] = read_gradients(folder.gradients(step))
+    for arm in ("grpo", "ppo"):
+        for path in sorted(study.glob(f"{arm}/s*[0-9]")):
+            folder = RunFolder(path)
+            for step in folder.gradient_steps():
+                label = f"{arm.upper()}, seed {path.name.removeprefix('s')}, step {step}"
+                found[label] = read_gradients(folder.gradients(step))
     return found
 
 
-def whole_table(stored: Measured) -> list[list[str]]:
-    rows = [["run, step", *WHOLE]]
+def table(stored: Measured, part: str, columns: Mapping[str, str]) -> list[list[str]]:
+    rows = [["run", *columns]]
     for label, one in stored.items():
-        rows.append([label, *(cell(one.metrics[f"gradient/all/{name}"]) for name in WHOLE.values())])
+        rows.append([label, *(cell(one.metrics[f"gradient/{part}/{name}"]) for name in columns.values())])
     return rows
 
 
 def bucket_table(stored: Measured) -> list[list[str]]:
-    rows = [["run, step", "bucket", "groups", "variance, sorted by", "measured", *NORMS]]
+    rows = [["run", "bucket", "groups", "variance, sorted by", "measured", *NORMS]]
     for label, one in stored.items():
         for bucket in buckets(one):
             metrics = {name.rpartition("/")[2]: one.metrics[name] for name in one.metrics if f"/{bucket}/" in name}
@@ -106,7 +127,7 @@ def figure(stored: Measured) -> str:
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
     ]
     for column, label in enumerate(stored):
-        parts.append(f'<text class="h" x="{58 + 400 * column}" y="22">{label.replace(", ", ", step ")}</text>')
+        parts.append(f'<text class="h" x="{58 + 400 * column}" y="22">{label}</text>')
     for row, (title, (_, _, series)) in enumerate(zip(ROWS, FIGURES, strict=False)):
         top = 60 + 258 * row
         parts.append(f'<text class="r" x="18" y="{top - 8}">{title}</text>')
@@ -127,9 +148,9 @@ def figure(stored: Measured) -> str:
     return "".join([*parts, "</svg>"]) + "\n"
 
 
-def with_tables(page: str, stored: Measured) -> str:
+def with_tables(page: str, tables: Mapping[str, Sequence[Sequence[str]]]) -> str:
     """The page with new tables. Raises ValueError if it has no place for one."""
-    for name, rows in (("whole", whole_table(stored)), ("buckets", bucket_table(stored))):
+    for name, rows in tables.items():
         mark = f"<!-- table: {name} -->\n"
         before, found, rest = page.partition(mark)
         if not found:
@@ -139,12 +160,19 @@ def with_tables(page: str, stored: Measured) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    if len(arguments) != 2:
-        print("Expected two run folders: python benchmarks/gradients_page.py runs/grpo runs/ppo")
+    stored = measured(Path(arguments[0])) if len(arguments) == 1 else {}
+    if not stored:
+        print("Expected the folder of the study: python benchmarks/gradients_page.py runs/study-gradients")
         return 2
-    stored = measured({"GRPO": Path(arguments[0]), "PPO": Path(arguments[1])})
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), stored), encoding="utf-8")
-    FIGURE.write_text(figure(stored), encoding="utf-8")
+    tables = {
+        "trend": table(stored, "all", TREND),
+        "lowest": table(stored, "bucket_0", LOWEST),
+        "whole": table(stored, "all", WHOLE),
+    }
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
+    title = "# The gradient by bucket of reward variance: norm of a single group's gradient"
+    BUCKETS.write_text(f"{title}\n\n{markdown(bucket_table(stored))}\n", encoding="utf-8")
+    FIGURE.write_text(figure({label: one for label, one in stored.items() if "seed 0" in label}), encoding="utf-8")
     return 0
 
 
