@@ -133,7 +133,7 @@ class Prompts:
     def case(self) -> Case:
         snr = self.truths()["gradient/all/snr"]
         name = f"{self.groups} groups x {self.members}, {self.numbers} directions, SNR {snr:.2g}"
-        return Case(name, self.draw, self.truths(), batches=400, small=20)
+        return Case(name, self.draw, self.truths(), batches=400, small=8)
 
 
 def _trajectories(place: int, success_G: Floats) -> list[Trajectory]:
@@ -177,7 +177,7 @@ def _buckets(groups: int, ties: bool) -> Case:
         truths[f"{prefix}/reward_variance"] = float(share_K @ KINDS) * (1 if ties else 1.005)
         truths[f"{prefix}/sorted_variance"] = truths[f"{prefix}/reward_variance"]
     kind = "equal variances within a kind" if ties else "all variances different"
-    return Case(f"buckets of {groups} groups, {kind}", draw, truths, batches=400, small=20)
+    return Case(f"buckets of {groups} groups, {kind}", draw, truths, batches=400, small=10)
 
 
 def _side(vectors_PD: Floats, variance_P: Floats, prompt_P: Floats) -> Side:

@@ -7,8 +7,9 @@ definition. It is never the mean of the readings that it judges.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,26 @@ from heedful.types import Metric
 
 Floats = npt.NDArray[np.float64]
 ROUNDING = 1e-9
+
+
+class Later(Mapping[str, float]):
+    """Truths that take seconds to work out: their names are known, and the values are found at the first look."""
+
+    def __init__(self, names: Iterable[str], find: Callable[[], Mapping[str, float]]) -> None:
+        self._names = dict.fromkeys(names)
+        self._find = cache(find)
+
+    def __getitem__(self, name: str) -> float:
+        return self._find()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 @dataclass(frozen=True)

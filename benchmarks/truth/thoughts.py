@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 
 import numpy as np
-from benchmarks.truth.channels import BITS, HEAD, Bits, Channel, Gaussian, integral
-from benchmarks.truth.simulation import Case
+from benchmarks.truth.channels import BITS, HEAD, Bits, Channel, Gaussian, Integral, integral
+from benchmarks.truth.simulation import Case, Later
 from scipy.stats import norm
 
 from heedful.diagnostics.cross_scores.image_metrics import image_share
@@ -18,39 +19,44 @@ from heedful.types import CrossScores, Metric
 SCOPE = "first_turn"
 
 
+INFORMATIONS: dict[str, Callable[[Channel, Integral], float]] = {
+    "mi": lambda channel, at_n: at_n.mi,
+    "mi#population": lambda channel, at_n: channel.nats,
+    "mi_loo": lambda channel, at_n: at_n.loo,
+    "mi_per_token": lambda channel, at_n: at_n.mi / channel.length,
+    "mi_tempered": lambda channel, at_n: at_n.tempered,
+    "gap_per_token": lambda channel, at_n: channel.gap,
+    "entropy_conditional": lambda channel, at_n: channel.conditional,
+    "entropy_conditional_per_token": lambda channel, at_n: channel.conditional / channel.length,
+    "entropy_marginal": lambda channel, at_n: channel.conditional + at_n.mi,
+    "entropy_marginal_per_token": lambda channel, at_n: (channel.conditional + at_n.mi) / channel.length,
+    "zscore": lambda channel, at_n: at_n.zscore,
+    "zscore_ema": lambda channel, at_n: at_n.zscore,
+    "zscore_tempered": lambda channel, at_n: at_n.zscore_tempered,
+    "zscore_ema_tempered": lambda channel, at_n: at_n.zscore_tempered,
+}
+
+
 def _measured(channel: Channel, prompts: int, members: int) -> Case:
-    at_n, length = integral(channel, prompts), channel.length
-    state = ZScoreState(at_n.deviation, at_n.deviation_tempered)
+    at_n = cache(partial(integral, channel, prompts))
 
     def draw(rng: np.random.Generator) -> list[Metric]:
+        state = ZScoreState(at_n().deviation, at_n().deviation_tempered)
         return information(channel.scores(rng, prompts, members), SCOPE, rng, state).metrics
 
-    marginal = channel.conditional + at_n.mi
-    informations = {
-        "mi": at_n.mi,
-        "mi#population": channel.nats,
-        "mi_loo": at_n.loo,
-        "mi_per_token": at_n.mi / length,
-        "mi_tempered": at_n.tempered,
-        "gap_per_token": channel.gap,
-        "entropy_conditional": channel.conditional,
-        "entropy_conditional_per_token": channel.conditional / length,
-        "entropy_marginal": marginal,
-        "entropy_marginal_per_token": marginal / length,
-        "zscore": at_n.zscore,
-        "zscore_ema": at_n.zscore,
-        "zscore_tempered": at_n.zscore_tempered,
-        "zscore_ema_tempered": at_n.zscore_tempered,
-    }
+    informations = dict(INFORMATIONS)
     if isinstance(channel, Bits):
-        informations[f"mi_head_{HEAD}"] = at_n.head
-    retrievals = {"accuracy": channel.accuracy(prompts, 1)}
-    retrievals |= {f"accuracy@{k}": channel.accuracy(prompts, k) for k in (2, 4, 8)}
-    retrievals |= {f"accuracy_{ways}way": channel.accuracy(ways, 1) for ways in (2, 8)}
-    truths = {f"information/{SCOPE}/{name}": value for name, value in informations.items()}
-    truths |= {f"retrieval/{SCOPE}/{name}": value for name, value in retrievals.items()}
+        informations[f"mi_head_{HEAD}"] = lambda channel, at_n: at_n.head
+    best = {"accuracy": (prompts, 1)} | {f"accuracy@{k}": (prompts, k) for k in (2, 4, 8)}
+    best |= {f"accuracy_{ways}way": (ways, 1) for ways in (2, 8)}
+
+    def truths() -> dict[str, float]:
+        found = {f"information/{SCOPE}/{name}": of(channel, at_n()) for name, of in informations.items()}
+        return found | {f"retrieval/{SCOPE}/{name}": channel.accuracy(*sizes) for name, sizes in best.items()}
+
+    names = [*(f"information/{SCOPE}/{name}" for name in informations), *(f"retrieval/{SCOPE}/{name}" for name in best)]
     kind = "templates" if getattr(channel, "share", 0) else type(channel).__name__.lower()
-    return Case(f"{kind}, {channel.nats:g} nats, {prompts} x {members}", draw, truths)
+    return Case(f"{kind}, {channel.nats:g} nats, {prompts} x {members}", draw, Later(names, truths))
 
 
 CONTEXTS = 32
