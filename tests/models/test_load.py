@@ -293,6 +293,17 @@ def test_a_pipe_or_a_device_in_the_place_of_a_shard_is_refused(copied: Path, nam
         load_model(str(copied), CPU)
 
 
+@pytest.mark.parametrize("beside_a_model", [True, False])
+def test_a_folder_with_an_adapter_is_refused_by_name(copied: Path, beside_a_model: bool) -> None:
+    peft = pytest.importorskip("peft")
+    adapted = peft.get_peft_model(load_model(str(copied), CPU)[0], peft.LoraConfig(target_modules=["q_proj"]))
+    if not beside_a_model:
+        (copied / "config.json").unlink()
+    adapted.save_pretrained(copied)
+    with pytest.raises(ValueError, match=r"it holds an adapter \(adapter_config\.json\)\. Merge it"):
+        load_model(str(copied), CPU)
+
+
 def test_missing_weights_are_not_replaced_by_random_ones(copied: Path) -> None:
     from safetensors.torch import load_file, save_file
 

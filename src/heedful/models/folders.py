@@ -66,6 +66,7 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
     source, remedy = _folder_of(source, remedy)
 
     def load() -> PreTrainedModel:
+        _refuse_adapter(Path(source))
         _refuse_endless(Path(source) / "config.json")
         trusted = trusts_code_of(source)
         kind: Any = AutoModelForImageTextToText if sees(source, trusted) else AutoModelForCausalLM
@@ -87,6 +88,15 @@ def _folder_of(source: str | Path, remedy: str) -> tuple[str | Path, str]:
     """Where the model lies, and what helps if it cannot be read there."""
     place = converted(source)
     return place, remedy if place == source else f"Delete the folder {place} to convert {source} again."
+
+
+def _refuse_adapter(folder: Path) -> None:
+    """transformers would load an adapter's base model with it, freeze all weights, and save the adapter alone."""
+    if (folder / "adapter_config.json").exists():
+        raise ValueError(
+            "it holds an adapter (adapter_config.json). Merge it into its base model with peft's merge_and_unload, "
+            "save the result as a folder, and name that"
+        )
 
 
 def _refuse_endless(config: Path) -> None:
