@@ -45,6 +45,16 @@ def test_a_model_that_the_server_does_not_have_is_wrong(capsys: pytest.CaptureFi
     assert "wrong: the server has no model other; it has policy" in capsys.readouterr().out
 
 
+def test_what_a_server_names_without_end_is_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windows = {"a" * 100_000: 5}
+    monkeypatch.setattr("heedful.inference.examination.windows_in", lambda listed: windows)
+    with fake_server() as server:
+        assert cli.run(["doctor", "--server", server.url, "--model-name", "other"]) == 1
+    assert max(map(len, capsys.readouterr().out.splitlines())) < 5000
+
+
 def test_the_same_comes_as_json_without_the_key(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from heedful import cli  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.chat.stop_ids import named_stop_ids  # noqa: E402
-from heedful.models.load import load_model, pick_device  # noqa: E402
+from heedful.models.load import load_model, pick_device, stop_ids  # noqa: E402
 from heedful.storage import read_metrics, read_rollouts  # noqa: E402
 from heedful.types import Message  # noqa: E402
 from tiny_models import llama, qwen2  # noqa: E402
@@ -106,8 +108,6 @@ def test_a_foreign_model_is_trained_by_path_end_to_end(
 
 
 def test_the_renderer_ends_replies_at_every_end_of_the_loaded_model(qwen: Path) -> None:
-    from heedful.models.load import stop_ids
-
     model, tokenizer = load_model(str(qwen), CPU)
     ends = set(tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"]))
     renderer = Renderer(tokenizer, stop_ids=stop_ids(model))
@@ -203,7 +203,7 @@ def test_settings_of_a_model_that_make_no_sense_end_in_a_sentence_or_are_not_use
     try:
         load_model(str(copied), CPU)
     except ValueError as refusal:
-        assert "could not be loaded: " in str(refusal)  # noqa: PT017 - some of them are ignored
+        assert re.search("could not be loaded: |Expected ids of tokens", str(refusal))  # noqa: PT017 - some are ignored
 
 
 @pytest.mark.parametrize(
@@ -243,6 +243,64 @@ def test_a_folder_that_names_millions_of_layers_is_refused_before_they_are_built
     config = json.loads((copied / "config.json").read_text())
     (copied / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 10**7}))
     with pytest.raises(ValueError, match=r"names 10,000,000 layers \(num_hidden_layers\), expected 1,000 at most"):
+        load_model(str(copied), CPU)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"max_position_embeddings": -7}, r"whole number of tokens .*found '-7' in its config\.json"),
+        (
+            {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0,
+                                 "original_max_position_embeddings": "x"}},
+            "whole number of tokens .*found 'x'",
+        ),
+        ({"return_dict": False}, "gives logits, but it fails at two tokens: AttributeError"),
+    ],
+)  # fmt: skip
+def test_settings_that_are_read_when_the_model_computes_are_refused_when_it_is_loaded(
+    copied: Path, change: dict[str, Any], found: str
+) -> None:
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(ValueError, match=found):
+        load_model(str(copied), CPU)
+
+
+def test_ends_of_a_reply_beyond_the_embeddings_are_refused(copied: Path) -> None:
+    (copied / "generation_config.json").write_text('{"eos_token_id": [5, 9000]}')
+    with pytest.raises(ValueError, match=r"eos_token_id in .*, found 9000, which is beyond its \d+ embeddings"):
+        load_model(str(copied), CPU)
+
+
+def test_ends_of_a_reply_in_a_file_that_transformers_cannot_read_are_not_left_out(copied: Path) -> None:
+    path = copied / "generation_config.json"
+    content = path.read_bytes()
+    path.write_bytes(b"\xef\xbb\xbf" + content)
+    assert len(stop_ids(load_model(str(copied), CPU)[0])) == 2
+    path.write_bytes(content[:-3])
+    with pytest.raises(ValueError, match=r"its generation_config\.json holds text that is not JSON"):
+        load_model(str(copied), CPU)
+
+
+@pytest.mark.parametrize("named", ["inner/shard.safetensors", "/dev/zero"])
+def test_a_pipe_or_a_device_in_the_place_of_a_shard_is_refused(copied: Path, named: str) -> None:
+    (copied / "model.safetensors").unlink()
+    (copied / "inner").mkdir()
+    os.mkfifo(copied / "inner" / "shard.safetensors")
+    (copied / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"lm_head.weight": named}}))
+    with pytest.raises(ValueError, match="found a pipe or a device"):
+        load_model(str(copied), CPU)
+
+
+@pytest.mark.parametrize("beside_a_model", [True, False])
+def test_a_folder_with_an_adapter_is_refused_by_name(copied: Path, beside_a_model: bool) -> None:
+    peft = pytest.importorskip("peft")
+    adapted = peft.get_peft_model(load_model(str(copied), CPU)[0], peft.LoraConfig(target_modules=["q_proj"]))
+    if not beside_a_model:
+        (copied / "config.json").unlink()
+    adapted.save_pretrained(copied)
+    with pytest.raises(ValueError, match=r"it holds an adapter \(adapter_config\.json\)\. Merge it"):
         load_model(str(copied), CPU)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from heedful.configuration import CommandLine, Shown, tell
+from heedful.configuration import CommandLine, Shown, cut, tell
 
 if TYPE_CHECKING:
     from heedful.doctor import Machine, ServerFindings
@@ -56,8 +56,10 @@ def main(argv: list[str]) -> int:
     if words.json:
         tell(json.dumps(_tree(machine, server, faults), indent=1))
     else:
-        tell("\n".join([*_of_machine(machine), *(_of_server(server) if server else ())]))
-        tell("\n".join(f"wrong: {fault}" for fault in faults) or "Nothing is wrong.")
+        told = [*_of_machine(machine), *(_of_server(server) if server else ())]
+        # A server may name anything at any length.
+        tell("\n".join(map(cut, told)))
+        tell("\n".join(cut(f"wrong: {fault}") for fault in faults) or "Nothing is wrong.")
     return 1 if faults else 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -66,6 +66,7 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
     source, remedy = _folder_of(source, remedy)
 
     def load() -> PreTrainedModel:
+        _refuse_adapter(Path(source))
         _refuse_endless(Path(source) / "config.json")
         trusted = trusts_code_of(source)
         kind: Any = AutoModelForImageTextToText if sees(source, trusted) else AutoModelForCausalLM
@@ -76,6 +77,7 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
         if report["missing_keys"]:
             # transformers would use random numbers for them.
             raise ValueError(f"no weights for {', '.join(sorted(report['missing_keys'])[:3])}")
+        _name_ends(model, Path(source) / "generation_config.json")
         found: PreTrainedModel = model.eval()
         return found
 
@@ -86,6 +88,15 @@ def _folder_of(source: str | Path, remedy: str) -> tuple[str | Path, str]:
     """Where the model lies, and what helps if it cannot be read there."""
     place = converted(source)
     return place, remedy if place == source else f"Delete the folder {place} to convert {source} again."
+
+
+def _refuse_adapter(folder: Path) -> None:
+    """transformers would load an adapter's base model with it, freeze all weights, and save the adapter alone."""
+    if (folder / "adapter_config.json").exists():
+        raise ValueError(
+            "it holds an adapter (adapter_config.json). Merge it into its base model with peft's merge_and_unload, "
+            "save the result as a folder, and name that"
+        )
 
 
 def _refuse_endless(config: Path) -> None:
@@ -102,6 +113,30 @@ def _refuse_endless(config: Path) -> None:
                 raise ValueError(f"its config.json names {value:,} {made} ({name}), expected {most:,} at most")
             if isinstance(value, dict):
                 trees.append(value)
+
+
+def _name_ends(model: Any, file: Path) -> None:
+    """Give the model the ends of a reply that its folder names.
+
+    transformers goes on without a file that it cannot read, one with a byte order mark included.
+    """
+    if not file.is_file():
+        return
+    try:
+        tree = read_json(file)
+    except ValueError as error:
+        raise ValueError(f"its {file.name} holds {error}") from error
+    if isinstance(tree, dict) and "eos_token_id" in tree:
+        model.generation_config.eos_token_id = tree["eos_token_id"]
+
+
+def _shards(folder: Path) -> Iterator[Path]:
+    """The files that the folder's lists of weights name. They may lie anywhere."""
+    for index in folder.glob("*.index.json"):
+        tree = read_json(index)
+        places = tree.get("weight_map") if isinstance(tree, dict) else None
+        named = places.values() if isinstance(places, dict) else ()
+        yield from {folder / name for name in named if isinstance(name, str)}
 
 
 def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:
@@ -185,6 +220,8 @@ def _read(load: Callable[[], Answer], source: str | Path, expected: str, remedy:
 
     def read() -> Answer:
         refuse_pipes(Path(source))
+        for shard in _shards(Path(source)):
+            refuse_pipes(shard)
         return load()
 
     with quiet(source):
