@@ -229,7 +229,8 @@ class _StandIn:
         if "value" in answer:
             return answer["value"]
         raised = getattr(__import__("builtins"), str(answer["error"]), RuntimeError)
-        if not (isinstance(raised, type) and issubclass(raised, Exception)):
+        # StopIteration would end a loop of the checker before its checks, so it becomes an error as in a generator.
+        if not (isinstance(raised, type) and issubclass(raised, Exception)) or raised is StopIteration:
             raised = RuntimeError
         raise raised(answer.get("text", ""))
 
