@@ -153,7 +153,12 @@ class JsonList:
         return (self[row] for row in range(len(self)))
 
     def _read(self, row: int, text: bytes) -> Mapping[str, Any]:
-        read = parse_json(text.rstrip().removesuffix(b","))
+        try:
+            read = parse_json(text.rstrip().removesuffix(b","))
+        except ValueError as error:
+            raise ValueError(
+                f"{self._who}: expected a JSON object in row {row + 1} of {self._path}, found {error}."
+            ) from error
         if not isinstance(read, dict):
             raise ValueError(
                 f"{self._who}: expected a JSON object in row {row + 1} of {self._path}, found {text[:40]!r}."
