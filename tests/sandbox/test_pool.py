@@ -100,6 +100,15 @@ def test_a_name_without_end_is_refused_and_the_supervisor_lives(sandbox: Sandbox
     assert sandbox.call("def f():\n    return 1", "f", []).value() == 1
 
 
+@pytest.mark.parametrize("end", ["sys.exit(121)", "os._exit(121)", "os.write(4, b'!'), os._exit(121)"])
+def test_no_program_can_claim_that_the_sandbox_failed(end: str, sandbox: Sandbox) -> None:
+    outcome = sandbox.run(f"import os, sys\n{end}")
+    assert (outcome.ending, outcome.status) == ("ended", 121)
+    called = sandbox.call(f"import os, sys\ndef f():\n    {end}", "f", [])
+    with pytest.raises(NotPlain):
+        called.value()
+
+
 def test_a_candidate_cannot_end_a_loop_of_its_checker(sandbox: Sandbox) -> None:
     checker = "def check(candidate):\n    assert all(map(lambda x: candidate(x) == x + 1, range(9)))"
     verdict, _ = sandbox.check("def f(x):\n    raise StopIteration", "f", checker)

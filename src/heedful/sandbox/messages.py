@@ -21,7 +21,10 @@ UNCAUGHT = 120
 """Exit status of a program that ended with an uncaught exception."""
 
 NOT_STARTED = 121
-"""Exit status of a program that could not be locked in, and therefore never ran."""
+"""Exit status of a program that could not be locked in, and therefore never ran. One that ran may have it, too."""
+
+STARTED = b"!"
+"""The first byte on the result descriptor, once a program is locked in. It then cannot claim that it never ran."""
 
 LARGEST_REQUEST = 4096
 """Bytes of a request, which is one message."""
