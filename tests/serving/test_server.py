@@ -127,6 +127,8 @@ BAD: list[tuple[int, str, str, Any, str]] = [
     (404, "POST", "/sessions/nobody/step", {"response": "x"}, "There is no session 'nobody'"),
     (400, "POST", "/sessions", b"{", "Expected the body as JSON"),
     (400, "POST", "/sessions", b"[" * 5000, "Expected the body as JSON"),
+    (400, "POST", "/sessions", b'{"seed": 0, "close": ' + b"[" * 300 + b"]" * 300 + b"}", "Expected the body as JSON"),
+    (400, "POST", "/sessions", '{"seed": 0}'.encode("utf-16-le"), "Expected the body as JSON"),
     (400, "POST", "/sessions", b"\xff\xfe", "Expected the body as JSON"),
     (400, "POST", "/sessions", [1], "Expected a JSON object as the body"),
     (400, "POST", "/sessions", {}, 'Expected "seed" as a whole number.'),
@@ -161,6 +163,11 @@ def test_a_request_of_any_other_form_is_refused_and_the_server_goes_on() -> None
         host, port = server.server_address[:2]
         for request, status in (
             (b"nonsense\r\n\r\n", b"400"),
+            (b"\r\n", b"400"),
+            (b"GET /health\r\n\r\n", b"400"),
+            (b"GET  /health HTTP/1.1\r\n\r\n", b"400"),
+            (b"GET\x0b/health\x0bHTTP/1.1\r\n\r\n", b"400"),
+            (b"GET\xa0/health\xa0HTTP/1.1\r\n\r\n", b"400"),
             (b"GET /health HTTP/9.9\r\n\r\n", b"505"),
             (b"POST /tasks HTTP/1.1\r\nContent-Length: -3\r\n\r\n", b"411"),
             (b"POST /tasks HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
@@ -173,6 +180,20 @@ def test_a_request_of_any_other_form_is_refused_and_the_server_goes_on() -> None
                 assert status in answer[:100], (request[:40], answer)
                 assert b'{"error":' in answer
         assert ask("GET", "/health")[0] == 200
+
+
+def test_a_client_that_holds_its_body_back_is_asked_for_it() -> None:
+    with serving(ENV, limits=Limits(request_seconds=2.0)) as server:
+        host, port = server.server_address[:2]
+        with socket.create_connection((str(host), int(port)), timeout=PATIENCE) as connection:
+            connection.sendall(
+                b"POST /tasks HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 10\r\n"
+                b"Expect: 100-continue\r\nConnection: close\r\n\r\n"
+            )
+            answers = connection.makefile("rb")
+            assert answers.readline() == b"HTTP/1.1 100 Continue\r\n"
+            connection.sendall(b'{"seed":0}')
+            assert b"HTTP/1.1 200 OK\r\n" in answers.read()
 
 
 def test_more_connections_than_allowed_are_told_to_come_again() -> None:

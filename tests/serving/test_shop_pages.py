@@ -137,6 +137,7 @@ def test_a_page_needs_the_right_host_and_a_form_of_its_own() -> None:
     with serving_pages() as server:
         browser = Browser(server)
         assert browser.ask("POST", "/page", {"seed": "0"}, Origin="http://evil.example") == 403
+        assert browser.ask("POST", "/page", {"seed": "0"}, Origin="http://[::1") == 403
     with serving_pages() as server:
         browser = Browser(server)
         assert browser.ask("POST", "/page", {"seed": "0"}, Origin=f"http://{browser.host}") == 200

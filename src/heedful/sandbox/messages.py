@@ -21,7 +21,13 @@ UNCAUGHT = 120
 """Exit status of a program that ended with an uncaught exception."""
 
 NOT_STARTED = 121
-"""Exit status of a program that could not be locked in, and therefore never ran."""
+"""Exit status of a program that could not be locked in, and therefore never ran. One that ran may have it, too."""
+
+STARTED = b"!"
+"""The first byte on the result descriptor, once a program is locked in. It then cannot claim that it never ran."""
+
+LARGEST_REQUEST = 4096
+"""Bytes of a request, which is one message."""
 
 _DEEPEST = 200
 """Nested containers in one value."""
@@ -46,7 +52,11 @@ class Request:
     """The function to call. Not for scripts."""
 
     def encoded(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        """One message. Raises ValueError where the function's name is too long for it."""
+        encoded = json.dumps(asdict(self)).encode()
+        if len(encoded) > LARGEST_REQUEST:
+            raise ValueError(f"Expected the name of a function to call, found {len(self.entry):,} characters.")
+        return encoded
 
     @staticmethod
     def decoded(data: bytes) -> Request:

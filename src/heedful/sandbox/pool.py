@@ -19,7 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from heedful.sandbox.messages import NOT_STARTED, UNCAUGHT, Kind, NotPlain, Report, Request, decode_value, encode_value
+from heedful.sandbox.messages import (
+    NOT_STARTED,
+    STARTED,
+    UNCAUGHT,
+    Kind,
+    NotPlain,
+    Report,
+    Request,
+    decode_value,
+    encode_value,
+)
 
 Level = Literal["full", "kernel", "strict", "off"]
 
@@ -287,8 +297,9 @@ class _Collected:
             return None
         report = self._report
         stdout, stderr, result = (bytes(self._streams[each]) for each in self._order)
-        if report.status == NOT_STARTED:
+        if report.status == NOT_STARTED and not result.startswith(STARTED):
             raise SandboxError(stderr.decode("utf-8", "replace"))
+        result = result.removeprefix(STARTED)
         return Outcome(
             self._ending(report), report.status, stdout, stderr, result, report.cpu, report.wall, report.memory
         )

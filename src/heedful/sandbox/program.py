@@ -28,6 +28,7 @@ from heedful.sandbox.messages import (
     NOT_STARTED,
     PEER,
     RESULT,
+    STARTED,
     STDERR,
     STDIN,
     STDOUT,
@@ -61,6 +62,7 @@ def run(request: Request, descriptors: list[int], machine: seccomp.Machine | Non
         _limit(request)
         if machine is not None:
             _lock_in(machine)
+        os.write(RESULT, STARTED)
     except (OSError, ValueError) as error:
         os.write(STDERR, f"the sandbox could not be closed: {error}".encode())
         os._exit(NOT_STARTED)
@@ -229,7 +231,8 @@ class _StandIn:
         if "value" in answer:
             return answer["value"]
         raised = getattr(__import__("builtins"), str(answer["error"]), RuntimeError)
-        if not (isinstance(raised, type) and issubclass(raised, Exception)):
+        # StopIteration would end a loop of the checker before its checks, so it becomes an error as in a generator.
+        if not (isinstance(raised, type) and issubclass(raised, Exception)) or raised is StopIteration:
             raised = RuntimeError
         raise raised(answer.get("text", ""))
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from heedful.sandbox import program, seccomp, walls
-from heedful.sandbox.messages import Report, Request
+from heedful.sandbox.messages import LARGEST_REQUEST, Report, Request
 
 MODULES = (
     *("abc", "array", "ast", "asyncio", "base64", "binascii", "bisect", "calendar", "cmath", "codecs", "collections"),
@@ -149,7 +149,7 @@ def _start(
     connection: socket.socket, machine: seccomp.Machine | None, events: select.poll, running: dict[int, _Running]
 ) -> bool:
     """Fork the next program. False when the trainer is gone."""
-    data, descriptors, _, _ = socket.recv_fds(connection, 4096, 8)
+    data, descriptors, _, _ = socket.recv_fds(connection, LARGEST_REQUEST, 8)
     if not data:
         return False
     request = Request.decoded(data)

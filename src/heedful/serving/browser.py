@@ -38,7 +38,11 @@ def knows_token(authorization: str, token: str) -> bool:
 
 def check_own_form(method: str, origin: str | None, host: str | None) -> None:
     """Raise Refusal for a form that the page of another site has sent."""
-    if method == "POST" and origin is not None and urlsplit(origin).netloc != host:
+    try:
+        foreign = method == "POST" and origin is not None and urlsplit(origin).netloc != host
+    except ValueError:  # it is no URL
+        foreign = True
+    if foreign:
         raise Refusal(403, "Expected a form of this server's own pages.")
 
 

@@ -16,6 +16,7 @@ LARGEST_LINE = 2**16
 
 MOST_FIELDS = 100
 
+_FIRST = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ [\x21-\x7e]+ HTTP/[0-9]\.[0-9]\r\n")
 _FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
 _LENGTH = re.compile(rb"0|[1-9][0-9]*")
 _ONCE = {b"content-length", b"content-type", b"host", b"authorization", b"transfer-encoding"}
@@ -41,6 +42,12 @@ def read_head(incoming: BufferedIOBase) -> tuple[bytes, bytes]:
     if len(first) > LARGEST_LINE:
         raise BadHead(414, "The first line of the request is too long.")
     _check_end(first)
+    if not _FIRST.fullmatch(first):
+        raise BadHead(
+            400,
+            "Expected the first line of the request as a method, a path in ASCII and HTTP/1.1, with one space between "
+            f"two of them, found {first[:40]!r}.",
+        )
     lines: list[bytes] = []
     while True:
         line = incoming.readline(LARGEST_LINE + 1)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hmac
 import io
 import ipaddress
-import json
 import socket
 import sys
 import threading
@@ -27,6 +26,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any, Protocol
 
+from heedful.configuration.jsontext import parse_json
 from heedful.envs.transport.deadline import DeadlineReader
 from heedful.envs.transport.wire import LARGEST_FRAME, Tree, encode
 from heedful.serving.browser import HEADERS, check_own_form, fields_of, knows_token
@@ -228,6 +228,12 @@ class _Handler(BaseHTTPRequestHandler):
         method()
         self.wfile.flush()
 
+    def handle_expect_100(self) -> bool:
+        """Ask a client for the body that it holds back. Without the flush both sides would wait for each other."""
+        going_on = super().handle_expect_100()
+        self.wfile.flush()
+        return going_on
+
     def _refuse(self, status: int, sentence: str) -> None:
         """Refuse a request that was not read to its end, and close the connection."""
         self.close_connection = True
@@ -332,9 +338,9 @@ class _Handler(BaseHTTPRequestHandler):
             # This also excludes web pages: a browser asks for permission before it sends this type to another site.
             raise Refusal(415, f"Expected Content-Type: application/json, found {self.headers.get_content_type()}.")
         try:
-            return json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise Refusal(400, f"Expected the body as JSON, but it is not JSON: {error}.") from error
+            return parse_json(body)
+        except ValueError as error:
+            raise Refusal(400, f"Expected the body as JSON, found {error}.") from error
 
     def _length(self) -> int:
         """Length of the body in bytes."""

@@ -138,6 +138,34 @@ FAULTY: dict[str, tuple[Mapping[str, Any], str]] = {
         },
         "its tests cannot be read",
     ),
+    "a statement with half of a surrogate pair": (
+        {"problem": "Add \ud800.", "tests": json.dumps(SCRIPTS)},
+        "its statement holds half of a surrogate pair",
+    ),
+    "no statement beside the code": (
+        {"code": "def add(a, b):\n    return a + b", "test_list": ["assert add(1, 2) == 3"]},
+        "its statement is no text but NoneType",
+    ),
+    "an argument that is no plain data": (
+        {"problem": "Add.", "tests": {"fn_name": "add", "inputs": ["[...]"], "outputs": ["1"]}},
+        "its tests cannot be read: a value of type ellipsis, which is not plain data",
+    ),
+    "a value that is no plain data": (
+        {"problem": "Add.", "tests": {"fn_name": "add", "inputs": ["[1]"], "outputs": ["..."]}},
+        "its tests cannot be read: a value of type ellipsis, which is not plain data",
+    ),
+    "a function's name that is none": (
+        {"problem": "Add.", "tests": {"fn_name": "add(x):\n  pass\n#", "inputs": ["[1]"], "outputs": ["1"]}},
+        "is no name of a function",
+    ),
+    "a function's name without end": (
+        {"problem": "Add.", "tests": {"fn_name": "f" * 5000, "inputs": ["[1]"], "outputs": ["1"]}},
+        "is no name of a function",
+    ),
+    "a test without a check": (
+        {"prompt": "def f(x):\n", "entry_point": "f", "test": "assert f(1) == 1"},
+        "its test defines no function check",
+    ),
 }
 
 

@@ -24,7 +24,13 @@ RIGHT, WRONG, UNREADABLE, UNDECIDED = Judgement.RIGHT, Judgement.WRONG, Judgemen
         *(("24", "2 dozen"), ("7", "\\boxed{7}"), ("7", "so \\boxed{6}, no, \\boxed{ 7 }"), ("7", "\\(7\\)")),
         *(("7", "**7**"), ("7", "$$7$$"), ("7", "x = 7"), ("x=7", "7"), ("7", "The answer is 7."), ("7", "Answer: 7")),
         *(("Monday", "monday"), ("\\text{Evelyn}", "Evelyn."), ("(A)", "A"), ("2\\sqrt{3}", "$2 \\sqrt{3}$")),
-        *(("(1,2)", "(1, 2)"), ("x^2", "x^2")),
+        *(("(1,2)", "(1, 2)"), ("x^2", "x^2"), ("1000", "1\\,000"), ("1234567.5", "1 234 567.5"), ("x_1", "x _ 1")),
+        *(
+            ("2/3", "2 thirds"),
+            ("0.3", "3 tenths of a mile"),
+            ("10", "10 third graders"),
+            ("5000000000000", "5 trillion"),
+        ),
     ],
 )
 def test_a_right_answer_is_right_however_it_is_written(right: str, answer: str) -> None:
@@ -42,6 +48,7 @@ def test_a_right_answer_is_right_however_it_is_written(right: str, answer: str) 
             ("7", "7 million"),
         ),
         *(("1/3", "0.333333333333"), ("7", "70%"), ("50%", "51%"), ("Monday", "Tuesday"), ("Monday", "7")),
+        *(("11/2", "1 1/2"), ("1 1/2", "11/2"), ("11/2", "1\\ \\frac{1}{2}"), ("5", "5 trillion"), ("2", "2 thirds")),
     ],
 )
 def test_a_wrong_answer_is_wrong_to_the_last_digit(right: str, answer: str) -> None:
@@ -87,7 +94,7 @@ def test_words_are_unreadable_where_a_number_is_asked_for(answer: str) -> None:
             "9" * (MOST_DIGITS + 1),
             "12,34",
         ),
-        *("7 per", "1/2/3", "--7", "7 thousand million"),
+        *("7 per", "1/2/3", "--7", "7 thousand million", "7 factorial", "0.7 repeating", "7 halves"),
     ],
 )
 def test_what_is_no_numeral_is_left_undecided(answer: str) -> None:
@@ -95,6 +102,21 @@ def test_what_is_no_numeral_is_left_undecided(answer: str) -> None:
         assert judge("7", answer) is RIGHT  # a unit, as far as a reader can tell
     else:
         assert judge("7", answer) is UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("right", "answer"),
+    [
+        ("12", "1 2"),
+        ("12", "1~2"),
+        ("1.5", "1. 5"),
+        ("(12,3)", "(1 2,3)"),
+        ("1/23", "\\frac{1}{2}3"),
+        ("x^12", "x^1 2"),
+    ],
+)
+def test_a_space_parts_two_numbers(right: str, answer: str) -> None:
+    assert judge(right, answer) is UNDECIDED
 
 
 def test_a_percentage_is_its_number_and_its_hundredth() -> None:

@@ -106,6 +106,9 @@ def test_the_last_thing_that_is_said_to_be_the_answer_is_it(response: str, answe
         ({"query": "q", "response": 3}, "response is no text but 3"),
         ({"query": "q", "response": "I\ndo not know"}, "no answer in response"),
         ({"question": "q", "answer": "#### "}, "no answer in answer"),
+        ({"question": "q\ud800", "answer": "3"}, "question holds half of a surrogate pair"),
+        ({"question": "q", "answer": "3\udfff"}, "answer holds half of a surrogate pair"),
+        ({"question": "q", "answer": "3", "type": "\ud800"}, "type holds half of a surrogate pair"),
     ],
 )
 def test_a_row_that_lacks_something_says_what(row: dict[str, Any], words: str) -> None:
@@ -317,6 +320,19 @@ def test_a_file_is_demonstrated_by_its_own_solutions_and_has_baselines(tmp_path:
     baselines = measure_baselines(env, "val", 20, search_tasks=20)
     assert baselines.random.value is not None
     assert len(baselines.sequence) == 3
+
+
+def test_a_number_of_any_length_in_a_question_leaves_the_random_player_an_answer(tmp_path: Path) -> None:
+    question = f"What is {'9' * 5000} + {'8' * 4000} + 3 - 2?"
+    env = MathProblems(path=written(tmp_path / "rows.jsonl", [{"question": question, "answer": "5"}]), algebra=False)
+    assert {env.random_answer(env.task(0), random.Random(seed)) for seed in range(99)} <= {
+        "5",
+        "1",
+        "-1",
+        "6",
+        "3/2",
+        "2/3",
+    }
 
 
 def test_no_observation_shows_the_answer_of_a_file(tmp_path: Path) -> None:

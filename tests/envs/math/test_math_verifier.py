@@ -55,6 +55,12 @@ def gone(pid: int) -> bool:
         ("2\\sqrt{3}", "2\\sqrt{2}", Judgement.WRONG),
         ("7", "7x", Judgement.WRONG),
         ("7", "7 or 8", Judgement.WRONG),
+        ("3\\times 10^{-8}", "0.0", Judgement.WRONG),  # the library rounds to six decimals
+        ("6.02\\times 10^{-23}", "1.6\\times 10^{-19}", Judgement.WRONG),
+        ("6.02\\times 10^{-23}", "602\\times 10^{-25}", Judgement.RIGHT),
+        ("(1,6\\times 10^{-9})", "(1,7\\times 10^{-9})", Judgement.WRONG),
+        ("0.001\\pi", "0.003142", Judgement.RIGHT),
+        ("10^{500}", "10^{500}", Judgement.RIGHT),
         ("7", "))((", Judgement.UNREADABLE),
         ("7", "__import__('os').abort()", Judgement.UNREADABLE),
     ],

@@ -134,6 +134,9 @@ def test_equal_questions_are_in_one_split_and_a_large_family_is_trained_on(tmp_p
         ({"question": "Q?", "answer": "x", "paragraphs": [], "answerable": False}, "marked as not answerable"),
         ({"prompt": [{"content": "no mark"}], "reward_model": {"ground_truth": {"target": ["x"]}}}, "no `Question:`"),
         ({"question": "Q?", "answer": "x", "paragraphs": [{"title": "T"}]}, "cannot be read: KeyError"),
+        ({"question": "Q?", "answer": "x", "context": {"title": ["T"]}}, "none of sentences and content"),
+        ({"question": "Q\ud800?", "answer": "x"}, "half of a surrogate pair"),
+        ({"question": "Q?", "golden_answers": ["x", "\udfff"]}, "half of a surrogate pair"),
     ],
 )
 def test_a_row_that_is_no_question_says_why(row: dict[str, Any], fault: str) -> None:
@@ -168,6 +171,13 @@ def test_a_list_that_is_broken_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "q.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"q\.json"):
+        QuestionFile(path, skip_faulty=False)
+
+
+def test_a_list_with_bytes_that_are_no_text_is_refused_with_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "q.json"
+    path.write_bytes(b'[{"question": "Q?", "answer": "x"}, {"question": "\xe9", "answer": "x"}]')
+    with pytest.raises(ValueError, match=r"row 2 of .*q\.json, found bytes that are no UTF-8 text"):
         QuestionFile(path, skip_faulty=False)
 
 

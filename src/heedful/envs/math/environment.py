@@ -27,7 +27,7 @@ from heedful.envs.common.demonstrations import played_through
 from heedful.envs.common.english import template_in, wording
 from heedful.envs.common.knobs import check_range
 from heedful.envs.common.tasks import split_of
-from heedful.envs.math.answers import Judgement, judge
+from heedful.envs.math.answers import MOST_DIGITS, Judgement, judge
 from heedful.envs.math.files import FiledProblem, ProblemFile, check_named, open_problems
 from heedful.envs.math.thoughts import guess_thought, solved_thought
 from heedful.envs.math.verifier import check_installed, verify
@@ -142,7 +142,8 @@ class MathProblems(SolvableEnvironment):
 
     def random_answer(self, task: Task, rng: random.Random) -> str:
         """Two numbers of the problem's text, joined by a random operation. Any number if the text has none."""
-        numbers = [Fraction(number) for number in _NUMERAL.findall(self.problem(task.seed).question)]
+        numerals = _NUMERAL.findall(self.problem(task.seed).question)
+        numbers = [Fraction(numeral) for numeral in numerals if len(numeral) <= MOST_DIGITS]
         if len(numbers) < 2:
             return str(rng.randint(1, self.largest))
         one, other = rng.sample(numbers, 2)

@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Any
 
 from heedful.configuration.open_files import in_home
-from heedful.envs.common.rows import JsonLines, ParquetRows, Rows
+from heedful.envs.common.rows import JsonLines, ParquetRows, Rows, is_writable
 from heedful.envs.math.answers import bare, last_boxed
 from heedful.envs.math.hub_datasets import load_rows
 
@@ -139,17 +139,21 @@ def read_row(row: Mapping[str, Any]) -> FiledProblem | str:
         if not isinstance(text, str) or not text.strip():
             nothing = text is None or isinstance(text, str)
             return f"{name} is empty" if nothing else f"{name} is no text but {text!r:.40}"
+        if not is_writable(text):
+            return f"{name} holds half of a surrogate pair, which is no text"
     question, written = texts
     answer, solution = _answer_of(written)
     if not answer:
         return f"no answer in {pair[1]}: it has no `The answer is:`, no `####` and no \\boxed"
-    source, kind = row.get("original_question"), row.get("type")
+    source, kind = (text if isinstance(text, str) else "" for text in map(row.get, ("original_question", "type")))
+    if not is_writable(source + kind):
+        return "original_question or type holds half of a surrogate pair, which is no text"
     return FiledProblem(
         question.strip(),
         answer,
         solution,
-        " ".join((source if isinstance(source, str) and source.strip() else question).split()),
-        kind if isinstance(kind, str) else "",
+        " ".join((source if source.strip() else question).split()),
+        kind,
     )
 
 

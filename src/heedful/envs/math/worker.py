@@ -21,6 +21,10 @@ MOST_MEMORY = 4 * 2**30
 """Bytes of address space. A reply may ask for a number that fills the machine."""
 
 
+CLOSE = 1e-3
+"""The largest difference of two equal numbers, as a share of the larger. Six decimals of 0.001 are as exact."""
+
+
 def main() -> None:
     """Answer questions until the other end closes."""
     # What a library prints must not end up between the answers.
@@ -41,7 +45,8 @@ def main() -> None:
 
     def equal(right: str, answer: str) -> bool:
         sides = read(right), read(answer)
-        return all(sides) and bool(verify(list(sides[0]), list(sides[1]), timeout_seconds=None))
+        found = all(sides) and bool(verify(list(sides[0]), list(sides[1]), timeout_seconds=None))
+        return found and not _far_apart(sides[0][0], sides[1][0])
 
     # Sympy loads much of itself when it is first used; no question should pay for that out of its own time.
     for right, answer in (("2\\sqrt{3}", "4"), ("x^2", "x(x+1)"), ("\\{1,2\\}", "(1,2)")):
@@ -54,6 +59,31 @@ def main() -> None:
         said = {"equal": equal(question["right"], question["answer"]), "read": bool(read(question["answer"]))}
         signal.setitimer(signal.ITIMER_REAL, 0)
         _write(answers, said)
+
+
+def _far_apart(one: Any, other: Any) -> bool:
+    """Whether two numbers, pairs or sets differ by more than `CLOSE`, though the library calls them equal.
+
+    It rounds to six decimals, so all small numbers are equal there. A percentage is its number and its hundredth.
+    """
+    left, right = _numbers(one), _numbers(other)
+    if len(left) != len(right):
+        return False
+    return any(
+        all(abs(a * factor - b) > CLOSE * max(abs(a * factor), abs(b)) for factor in (1, 100, 0.01))
+        for a, b in zip(left, right, strict=True)
+    )
+
+
+def _numbers(found: Any) -> list[complex]:
+    """The numbers of an expression that is one, or of a tuple or a set. Empty for any other, and for huge ones."""
+    found = getattr(found, "rhs", found)
+    parts = found.args if type(found).__name__ in ("Tuple", "FiniteSet") else (found,)
+    try:
+        numbers = sorted((complex(part) for part in parts), key=lambda number: (number.real, number.imag))
+        return numbers if all(abs(number) < 1e100 for number in numbers) else []
+    except (TypeError, ValueError, OverflowError):
+        return []
 
 
 def _write(answers: TextIO, line: dict[str, Any]) -> None:

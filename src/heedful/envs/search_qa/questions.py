@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.configuration.jsontext import parse_json
+from heedful.envs.common.rows import is_writable
 from heedful.envs.search_qa.scores import normalised
 from heedful.retrieval import Passage
 
@@ -74,6 +75,8 @@ def read_question(row: Mapping[str, Any]) -> FiledQuestion:
         raise Faulty(f"it cannot be read: {type(error).__name__}: {error}") from None
     if not found.text.strip():
         raise Faulty("its question is empty")
+    if not all(map(is_writable, (found.text, found.source, *found.golds))):
+        raise Faulty("its question, answer or source holds half of a surrogate pair, which is no text")
     if not found.golds:
         raise Faulty("it has no right answer")
     length = len(found.text) + sum(map(len, found.golds))
@@ -127,7 +130,9 @@ def _hotpot(row: Mapping[str, Any], source: str) -> FiledQuestion:
 def _pairs(columns: Any, first: str, seconds: tuple[str, ...]) -> list[tuple[Any, Any]]:
     """Pairs that a file writes as lists of two, or as a column for each."""
     if isinstance(columns, Mapping):
-        second = next(name for name in seconds if name in columns)
+        second = next((name for name in seconds if name in columns), None)
+        if second is None:
+            raise Faulty(f"its columns of {first} have none of {' and '.join(seconds)} beside them")
         return list(zip(columns[first], columns[second], strict=True))
     return [(pair[0], pair[1]) for pair in columns]
 
