@@ -239,6 +239,23 @@ def test_settings_without_influence_on_numbers_may_be_edited() -> None:
         refuse_edits(to_json(config), changed, RunFolder(Path("r")), ("env",))
 
 
+def test_settings_that_are_younger_than_the_checkpoint_had_their_default() -> None:
+    from dataclasses import replace
+
+    from heedful.envs.toys.echo import Echo
+    from heedful.policies.local import Local
+    from heedful.run.edits import refuse_edits
+
+    config = TrainConfig(env=Echo(), steps=3)
+    older = to_json(config)
+    del older["policy"]["compile"]
+    refuse_edits(older, config, RunFolder(Path("r")), ())
+    changed = replace(config, policy=Local(compile=True))
+    refuse_edits(older, changed, RunFolder(Path("r")), ("policy.compile",))
+    with pytest.raises(ValueError, match=r"policy\.compile true, was false\. Change them back"):
+        refuse_edits(older, changed, RunFolder(Path("r")), ())
+
+
 @pytest.mark.parametrize("command", ["resume", "eval"])
 def test_a_checkpoint_whose_checksums_were_deleted_is_refused(
     command: str, echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
