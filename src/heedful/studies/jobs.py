@@ -22,7 +22,6 @@ from heedful.seeds import stream
 from heedful.storage import RunFolder, write_whole
 from heedful.types import Task
 
-
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 """Names of studies and arms, which name folders, too."""
 
