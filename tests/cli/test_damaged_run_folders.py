@@ -192,6 +192,18 @@ def test_a_file_that_is_new_in_a_checkpoint_is_noticed(
     assert "expected no such file, found one" in error_of(run, capsys)
 
 
+def test_a_renamed_checkpoint_is_refused_and_a_folder_without_a_number_is_none(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copied(base, tmp_path)
+    (run / "checkpoints" / "step_\u00b2").mkdir()
+    renamed = (run / "checkpoints" / "step_000002").rename(run / "checkpoints" / "step_000003")
+    said = error_of(run, capsys)
+    assert f"Expected the checkpoint of step 3 in {renamed}, found that of step 2. Was the folder renamed?" in said
+    assert cli.run(["eval", str(run), "--tasks", "2"]) == 2
+    assert "found that of step 2" in capsys.readouterr().err
+
+
 def test_a_run_without_its_measurements_goes_on_and_says_so(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
