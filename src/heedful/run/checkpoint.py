@@ -134,7 +134,10 @@ def save(
             unfinished.mkdir(parents=True)
             write_pretrained(unfinished, model, tokenizer)
             _save_tensors(unfinished / "learner.pt", learner_state)
-            own = {name: value for name, value in state.items() if name != "config"} | {_LISTED: True, _VERSION: version}
+            own = {name: value for name, value in state.items() if name != "config"} | {
+                _LISTED: True,
+                _VERSION: version,
+            }
             write_whole(unfinished / "state.json", json.dumps(own, indent=1, sort_keys=True))
             if "config" in state:
                 write_whole(unfinished / SETTINGS, json.dumps(state["config"], indent=1, sort_keys=True))
