@@ -192,6 +192,18 @@ def test_a_file_that_is_new_in_a_checkpoint_is_noticed(
     assert "expected no such file, found one" in error_of(run, capsys)
 
 
+def test_a_renamed_checkpoint_is_refused_and_a_folder_without_a_number_is_none(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copied(base, tmp_path)
+    (run / "checkpoints" / "step_\u00b2").mkdir()
+    renamed = (run / "checkpoints" / "step_000002").rename(run / "checkpoints" / "step_000003")
+    said = error_of(run, capsys)
+    assert f"Expected the checkpoint of step 3 in {renamed}, found that of step 2. Was the folder renamed?" in said
+    assert cli.run(["eval", str(run), "--tasks", "2"]) == 2
+    assert "found that of step 2" in capsys.readouterr().err
+
+
 def test_a_run_without_its_measurements_goes_on_and_says_so(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,6 +249,23 @@ def test_settings_without_influence_on_numbers_may_be_edited() -> None:
     refuse_edits(None, changed, RunFolder(Path("r")), ())
     with pytest.raises(ValueError, match=r"found others in r/config\.json: optimizer\.lr 0\.25, was"):
         refuse_edits(to_json(config), changed, RunFolder(Path("r")), ("env",))
+
+
+def test_settings_that_are_younger_than_the_checkpoint_had_their_default() -> None:
+    from dataclasses import replace
+
+    from heedful.envs.toys.echo import Echo
+    from heedful.policies.local import Local
+    from heedful.run.edits import refuse_edits
+
+    config = TrainConfig(env=Echo(), steps=3)
+    older = to_json(config)
+    del older["policy"]["compile"]
+    refuse_edits(older, config, RunFolder(Path("r")), ())
+    changed = replace(config, policy=Local(compile=True))
+    refuse_edits(older, changed, RunFolder(Path("r")), ("policy.compile",))
+    with pytest.raises(ValueError, match=r"policy\.compile true, was false\. Change them back"):
+        refuse_edits(older, changed, RunFolder(Path("r")), ())
 
 
 @pytest.mark.parametrize("command", ["resume", "eval"])

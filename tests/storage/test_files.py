@@ -2,11 +2,12 @@
 
 import errno
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from heedful.storage import DiskFull, advising, append, create, naming_a_full_disk, write_whole
+from heedful.storage import LOCK, DiskFull, advising, append, create, held, naming_a_full_disk, write_whole
 from heedful.storage.trackers import JsonlTracker
 
 
@@ -43,6 +44,34 @@ def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
     for write in (lambda path: write_whole(path, "x"), append):
         with pytest.raises(ValueError, match=r"Expected a file, or nothing, at .*a\.json, found a folder\. Remove it"):
             write(tmp_path / "a.json")  # type: ignore[operator]
+
+
+def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "s0.log")
+    os.mkfifo(tmp_path / LOCK)
+    with pytest.raises(ValueError, match=r"at .*s0\.log, found a pipe or a device\. Remove it"):
+        append_at_once(tmp_path / "s0.log")
+    reader = os.open(tmp_path / "s0.log", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(ValueError, match=r"found a pipe or a device"):
+        append_at_once(tmp_path / "s0.log")
+    os.close(reader)
+    with pytest.raises(ValueError, match=r"at .*\.lock, found a pipe or a device"), held(tmp_path):
+        pass
+
+
+def append_at_once(path: Path) -> None:
+    """A writer that waits for a reader ends in an error of the test, and not of the whole suite."""
+
+    def waited(number: int, frame: object) -> None:
+        raise AssertionError("waited for the reader of a pipe")
+
+    before = signal.signal(signal.SIGALRM, waited)
+    signal.setitimer(signal.ITIMER_REAL, 5.0)
+    try:
+        append(path)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_new_file_is_the_only_one_of_its_name(tmp_path: Path) -> None:

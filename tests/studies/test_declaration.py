@@ -1,8 +1,10 @@
 """Studies as data: written and read back, from presets and flags, narrowed for a quick look."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,6 +96,8 @@ LEAD = {"title": "t", "induced": ["none"], "healthy": ["bonus"], "success": "suc
         ({"arms": [{"name": "a", "job": {"type": "part", "after": "a"}}], "pairs": []}, "arm a waits for its own run"),
         ({"arms": [{"name": "a", "job": {"type": "gradients", "checkpoints": []}}]}, "checkpoints must be steps"),
         ({"arms": [{"name": "a", "job": {"type": "gradients", "checkpoints": [-1]}}]}, "found [-1]"),
+        ({"seeds": list(range(5_001))}, "expected at most 10,000 runs, found 2 x 5,001 (arms x seeds)"),
+        ({"arms": [{"name": "a", "job": {"type": "sample", "batches": 10**6}}]}, "batches must be at most 100000"),
     ],
 )
 def test_what_a_file_cannot_mean_is_refused_with_a_sentence(change: dict, words: str, tmp_path: Path) -> None:
@@ -178,6 +182,23 @@ def test_a_job_of_an_unknown_kind_and_one_without_diagnoses_are_refused() -> Non
         SamplingJob(blind)
     with pytest.raises(ValueError, match="no foreign thought"):
         SamplingJob(preset("echo"), forced=1)
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ({"type": "sample", "batches": 10**9}, "batches must be at most 100000, found 1000000000"),
+        ({"type": "sample", "forced": 10**9}, "forced must be at most 100000, found 1000000000"),
+        ({"type": "rank", "tasks": 10**9}, "tasks must be at most 100000, found 1000000000"),
+        ({"type": "rank", "passes": 10**9}, "passes must be at most 100000, found 1000000000"),
+        ({"type": "gradients", "after": "../../elsewhere"}, "after names an arm by letters"),
+        ({"type": "part", "after": "/tmp/elsewhere"}, "found '/tmp/elsewhere'"),
+        ({"type": "part", "after": ".."}, "found '..'"),
+    ],
+)
+def test_a_job_of_any_size_or_of_another_folder_is_refused(job: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        job_from_json(job)
 
 
 def test_a_measure_takes_a_level_only_where_it_asks_when() -> None:

@@ -381,7 +381,11 @@ def add_one(state: Tree) -> None:
     state["state"][10**6] = state["state"][0]
 
 
-@pytest.mark.parametrize("damage", [shrink, exchange, forget, poison, negate, imagine, go_back, add_one])
+def lose(state: Tree) -> None:
+    del state["state"][1]
+
+
+@pytest.mark.parametrize("damage", [shrink, exchange, forget, poison, negate, imagine, go_back, add_one, lose])
 def test_moments_of_other_tensors_are_refused_before_a_step_is_taken(damage: Callable[[Tree], None]) -> None:
     learner = Learner(tiny(), Grpo(), STEADY)
     learner.update(random_samples())

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from heedful.configuration import clean, complain, cut, tell, trusting
+from heedful.configuration.system_errors import sentence_of
 from heedful.stopping import end_at_once, exit_code_of
 from heedful.version import __version__
 
@@ -107,7 +108,7 @@ def _run(name: str, rest: list[str]) -> int:
         # An error that the user can fix is one of these and carries a sentence. HEEDFUL_TRACEBACK shows its place.
         if os.environ.get("HEEDFUL_TRACEBACK"):
             raise
-        complain(f"heedful: {_process()}{error or type(error).__name__}")
+        complain(f"heedful: {_process()}{sentence_of(error)}")
         return 2
 
 

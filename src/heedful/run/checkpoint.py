@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from heedful.storage import CHECKSUMS, check_folder, create, naming_a_full_disk,
 SETTINGS = "settings.json"
 _LISTED = "checksums"
 """In `state.json`: the checkpoint was written with a list of checksums."""
+_VERSION = "version"
+"""In `state.json`: the number of training steps behind it. Older checkpoints have it in the folder's name alone."""
 _UNREADABLE = (
     *(OSError, RuntimeError, EOFError, ValueError, TypeError, pickle.UnpicklingError),
     *(LookupError, AttributeError, ArithmeticError, AssertionError),
@@ -41,14 +44,21 @@ class Checkpoint:
     version: int
 
     def check(self, remedy: str = "") -> None:
-        """Compare all files with the checksums that were written with them. Raises a sentence for each that changed.
+        """Compare all files with the checksums that were written with them, and the step with that of the folder.
 
+        Raises a sentence for each file that changed, or for another step.
         `remedy`: what to do about it. By default: resume from the checkpoint before.
         """
         state = self.path / "state.json"
         is_gone = not (self.path / CHECKSUMS).exists()
         listed = is_gone and state.exists() and bool(self.state().get(_LISTED))
         check_folder(self.path, remedy or self._remedy, listed=listed)
+        written = self.state().get(_VERSION, self.version) if state.exists() else self.version
+        if written != self.version:
+            raise ValueError(
+                f"Expected the checkpoint of step {self.version} in {self.path}, found that of step {written!r:.80}. "
+                f"Was the folder renamed? {remedy or self._remedy}"
+            )
 
     def state(self) -> dict[str, Any]:
         """The loop's own state: a JSON tree. Raises a sentence if the file cannot be read."""
@@ -98,7 +108,7 @@ def checkpoints(folder: Path) -> list[Checkpoint]:
     found = [
         Checkpoint(path, int(path.name.removeprefix("step_")))
         for path in folder.glob("step_*")
-        if path.name.removeprefix("step_").isdigit()
+        if re.fullmatch(r"step_[0-9]+", path.name)
     ]
     return sorted(found, key=lambda checkpoint: checkpoint.version)
 
@@ -124,7 +134,10 @@ def save(
             unfinished.mkdir(parents=True)
             write_pretrained(unfinished, model, tokenizer)
             _save_tensors(unfinished / "learner.pt", learner_state)
-            own = {name: value for name, value in state.items() if name != "config"} | {_LISTED: True}
+            own = {name: value for name, value in state.items() if name != "config"} | {
+                _LISTED: True,
+                _VERSION: version,
+            }
             write_whole(unfinished / "state.json", json.dumps(own, indent=1, sort_keys=True))
             if "config" in state:
                 write_whole(unfinished / SETTINGS, json.dumps(state["config"], indent=1, sort_keys=True))

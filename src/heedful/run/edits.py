@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from heedful.configuration import to_json
+from heedful.configuration import from_json, to_json
 from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder
 
@@ -29,11 +29,11 @@ def refuse_edits(written: object, config: TrainConfig, folder: RunFolder, typed:
     """
     if not isinstance(written, Mapping):
         return
-    now = dict(_flat(to_json(config)))
+    before, now = dict(_flat(_completed(written))), dict(_flat(to_json(config)))
     edits = [
-        (name, before, now.get(name))
-        for name, before in _flat(written)
-        if now.get(name) != before and not any(_part_of(name, each) for each in (*FREE, *typed))
+        (name, before.get(name), now.get(name))
+        for name in dict.fromkeys([*before, *now])
+        if now.get(name) != before.get(name) and not any(_part_of(name, each) for each in (*FREE, *typed))
     ]
     if edits:
         shown = "; ".join(f"{name} {_shown(after)}, was {_shown(before)}" for name, before, after in edits[:MOST_EDITS])
@@ -44,6 +44,14 @@ def refuse_edits(written: object, config: TrainConfig, folder: RunFolder, typed:
             f"{folder.config}: {shown}{more}. Change them back. To go on with another setting, type it: heedful train "
             f"--resume {folder.path} {flag} {_shown(edits[0][2])}"
         )
+
+
+def _completed(written: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration with the defaults of settings that did not exist when it was written."""
+    try:
+        return to_json(from_json(TrainConfig, written))
+    except ValueError:  # a setting is gone: the comparison names it
+        return written
 
 
 def _part_of(name: str, whole: str) -> bool:

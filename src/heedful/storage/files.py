@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,19 +64,25 @@ def append(path: Path) -> BinaryIO:
     """Open `path` for writing at its end; it is made if it is not there.
 
     Raises:
-        ValueError: a symbolic link or a folder is at `path`.
+        ValueError: a symbolic link, a folder, a pipe or a device is at `path`.
     """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | _NO_LINK  # a pipe is not waited for
     try:
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_LINK, 0o666), "ab")
+        descriptor = os.open(path, flags, 0o666)
     except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.EISDIR):
+        if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise
         raise no_file(path) from error
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "ab")
+    os.close(descriptor)
+    raise no_file(path)
 
 
 def no_file(path: Path) -> ValueError:
-    """The sentence about a link or a folder in the place of a file."""
-    found = f"a symbolic link to {os.readlink(path)}" if path.is_symlink() else "a folder"
+    """The sentence about a link, a folder, a pipe or a device in the place of a file."""
+    found = "a folder" if path.is_dir() else "a pipe or a device"
+    found = f"a symbolic link to {os.readlink(path)}" if path.is_symlink() else found
     return ValueError(f"Expected a file, or nothing, at {path}, found {found}. Remove it to write there.")
 
 

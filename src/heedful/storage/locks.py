@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -96,6 +97,9 @@ def _open_locked(path: Path) -> int:
             if error.errno not in (errno.ELOOP, errno.EISDIR):
                 raise
             raise no_file(path) from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise no_file(path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -5,7 +5,6 @@ Promise: a study written as JSON is read back equal. A file that cannot be under
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,14 +20,15 @@ from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.storage.measurements import SIZES
-from heedful.studies.jobs import JOBS, Job, TrainingJob
+from heedful.studies.jobs import FOLDER_NAME, JOBS, Job, TrainingJob
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
 
 MOST_SIMULATED = 100_000
 """Simulated series of a lead, at most. Each takes about a millisecond."""
 
-FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+MOST_RUNS = 10_000
+"""Runs of a study, at most: arms x seeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +208,11 @@ class Study:
         _refuse_sizes(self, "minutes")
         refuse_below(self, minutes=0)
         names = [arm.name for arm in self.arms]
+        if len(names) * len(self.seeds) > MOST_RUNS:
+            raise ValueError(
+                f"study {self.name}: expected at most {MOST_RUNS:,} runs, found {len(names):,} x {len(self.seeds):,} "
+                "(arms x seeds); leave some out"
+            )
         for what, values in (("arms", names), ("seeds", self.seeds)):
             if not values:
                 raise ValueError(f"study {self.name}: expected {what}, found none")

@@ -7,19 +7,29 @@ the files alone whether anything is left to do.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from heedful.configuration import Choice, from_json, refuse_below, to_json, trust_flags
+from heedful.configuration import Choice, from_json, refuse_above, refuse_below, to_json, trust_flags
 from heedful.envs.common.tasks import check_same_start
 from heedful.run.config import TrainConfig
 from heedful.run.gradients import GradientsSettings
 from heedful.seeds import stream
 from heedful.storage import RunFolder, write_whole
 from heedful.types import Task
+
+FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+"""Names of studies and arms, which name folders, too."""
+
+MOST_BATCHES = 100_000
+"""Batches of a sampling job, and passes of a ranking, at most."""
+
+MOST_RANKED = 100_000
+"""Tasks of a ranked pool, at most. All are in one file."""
 
 
 class Job(Protocol):
@@ -112,6 +122,7 @@ class SamplingJob:
 
     def __post_init__(self) -> None:
         refuse_below(self, batches=1, forced=0)
+        refuse_above(self, batches=MOST_BATCHES, forced=MOST_RANKED)
         if self.forced == 1:
             raise ValueError("forced must be 0 or at least 2: a single task has no foreign thought")
         if not self.config.diagnostics.enabled:
@@ -162,6 +173,7 @@ class RankingJob:
 
     def __post_init__(self) -> None:
         refuse_below(self, passes=1, parts=2)
+        refuse_above(self, passes=MOST_BATCHES, tasks=MOST_RANKED)
         if self.tasks < self.parts:
             raise ValueError(f"tasks must be at least the number of parts, {self.parts}, found {self.tasks}")
         if self.config.group_size < 2:
@@ -199,6 +211,9 @@ class PartJob(TrainingJob):
     part: int | None = None
     """1 = the part with the smallest variances. none = as many tasks as a part has, drawn at random from the pool."""
 
+    def __post_init__(self) -> None:
+        _refuse_no_arm(self.after)
+
     def command(self, folder: RunFolder, seed: int) -> list[str]:
         from heedful.studies.ranking.estimate import RANKING, read_ranking, tasks_of_part
 
@@ -223,6 +238,7 @@ class GradientsJob:
     measurement: GradientsSettings = field(default_factory=GradientsSettings)
 
     def __post_init__(self) -> None:
+        _refuse_no_arm(self.after)
         if not self.checkpoints or min(self.checkpoints) < 0:
             raise ValueError(f"checkpoints must be steps of 0 or more, found {list(self.checkpoints)}")
 
@@ -293,6 +309,12 @@ def config_beside(folder: RunFolder) -> Path:
 def _run_read(arm: str, folder: RunFolder) -> RunFolder:
     """The run of the same seed of another arm of the study that `folder` belongs to."""
     return RunFolder(folder.path.parent.parent / arm / folder.path.name)
+
+
+def _refuse_no_arm(after: str) -> None:
+    """Raise ValueError for what names no arm, such as a path: a job reads runs of its own study alone."""
+    if not FOLDER_NAME.fullmatch(after):
+        raise ValueError(f"after names an arm by letters, digits, `_`, `-` and `.`, found {after!r:.80}")
 
 
 def _own_command(job: Job, folder: RunFolder, seed: int) -> list[str]:

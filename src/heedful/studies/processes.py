@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from heedful.configuration.system_errors import sentence_of
 from heedful.stopping import OF_SCHEDULERS, exit_code
 from heedful.storage import append
 
@@ -79,7 +80,7 @@ class Child:
             try:
                 arguments = self.arguments()
             except (OSError, ValueError, ArithmeticError) as error:  # what it reads is damaged
-                log.write(f"heedful: {error}\n".encode("utf-8", "backslashreplace"))
+                log.write(f"heedful: {sentence_of(error)}\n".encode("utf-8", "backslashreplace"))
                 self.refused = True
                 return
             self.process = subprocess.Popen(

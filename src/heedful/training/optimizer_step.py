@@ -67,8 +67,10 @@ class OptimizerStep:
 
     def state_dict(self) -> dict[str, Any]:
         """The optimizer's state, the float32 copies and the number of steps. Sharded tensors are gathered."""
+        optimizer = whole_state(self._optimizer.state_dict())
         return {
-            "optimizer": whole_state(self._optimizer.state_dict()),
+            "optimizer": optimizer,
+            "moments": list(optimizer["state"]),  # not of all parameters: one may have had no gradient yet
             "masters": self._weights.copies,
             "steps": self.steps,
         }
@@ -82,6 +84,12 @@ class OptimizerStep:
         steps = a_count(state["steps"], "optimizer steps")
         if [group["params"] for group in saved["param_groups"]] != [group["params"] for group in own["param_groups"]]:
             raise ValueError(f"Expected the optimizer's state of {len(self._weights.optimized)} tensors, found others.")
+        listed = state.get("moments", saved["state"])  # checkpoints of older versions have no list
+        lost = [number for number in listed if number not in saved["state"]]
+        if lost:
+            raise ValueError(
+                f"Expected the moments of {len(listed)} parameters, found none of parameter {lost[0]!r:.80}."
+            )
         for number, moments in saved["state"].items():
             _check_moments(number, moments, self._weights.optimized)
         # Copied, because this optimizer would otherwise change the caller's tensors in place.

@@ -1,0 +1,59 @@
+"""Typed paths that cannot be used: a sentence of ours in every command, and no number of the system."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from heedful import cli
+from heedful.configuration.system_errors import sentence_of
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "train echo --out PATH",
+        "train --resume PATH",
+        "eval PATH",
+        "audit PATH",
+        "gradients PATH",
+        "report PATH",
+        "correlate PATH",
+        "correlate . --out PATH",
+        "study smoke --out PATH",
+        "study PATH.json",
+        "study --job PATH --out out --seed 0",
+        "index PATH",
+        "serve-search PATH",
+        "prepare-shop PATH",
+    ],
+)
+def test_a_typed_path_that_cannot_be_is_a_sentence(
+    typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "circle").symlink_to("circle")
+    for path in ("file/run", "circle", "x" * 300):
+        assert cli.run(typed.replace("PATH", path).split()) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("heedful: ")
+        assert said.rstrip().endswith(".")
+        assert "Errno" not in said
+        assert len(said) < 1500
+
+
+def test_the_sentence_names_the_path_and_a_remedy() -> None:
+    for number in errno.errorcode:
+        said = sentence_of(OSError(number, os.strerror(number), "runs/{mine}"))
+        assert "runs/{mine}" in said
+        assert said.endswith(".")
+    assert sentence_of(NotADirectoryError(errno.ENOTDIR, "Not a directory", b"log")).startswith(
+        "Expected a folder at log"
+    )
+    assert sentence_of(ConnectionRefusedError(errno.ECONNREFUSED, "refused")) == "The system says: refused."
+    assert sentence_of(OSError("a sentence.")) == "a sentence."
+    assert sentence_of(ValueError()) == "ValueError"
+    quoted = ValueError(f"Expected JSON, found {OSError(errno.ENOENT, 'No such file', 'a.json')}.")
+    assert str(sentence_of(quoted)) == "Expected JSON, found No such file: 'a.json'."
