@@ -131,9 +131,9 @@ class Prompts:
         return float(sum(found[::2]) / sum(found[1::2]))
 
     def case(self) -> Case:
-        snr = self.truths()["gradient/all/snr"]
-        name = f"{self.groups} groups x {self.members}, {self.numbers} directions, SNR {snr:.2g}"
-        return Case(name, self.draw, self.truths(), batches=400, small=8)
+        truths = self.truths()
+        size = f"{self.groups} groups x {self.members}, {self.numbers} directions"
+        return Case(f"{size}, SNR {truths['gradient/all/snr']:.2g}", self.draw, truths, batches=400, small=8)
 
 
 def _trajectories(place: int, success_G: Floats) -> list[Trajectory]:

@@ -332,17 +332,17 @@ def test_evaluations_happen_before_in_the_middle_and_after(whole: Trained) -> No
 def test_grpo_learns_echo(echo_run: TrainConfig, tmp_path: Path) -> None:
     config = replace(
         echo_run,
-        steps=14,
+        steps=12,
         groups=16,
-        group_size=16,
+        group_size=12,
         optimizer=OptimizerConfig(lr=1e-3, betas=(0.9, 0.99), warmup_steps=2),
         evaluation=NO_EVALUATION,
         diagnostics=UNMEASURED,
         checkpoint_every=100,
     )
     rates = trained(config, tmp_path / "run").watch.values["success/rate"]
-    # 1,024 episodes each: a standard error of .016. With other seeds and no learning the difference stays below .05.
-    assert fmean(rates[-4:]) > fmean(rates[:4]) + 0.15, rates
+    # 768 episodes each: a standard error of .025 for the difference.
+    assert fmean(rates[-4:]) > fmean(rates[:4]) + 0.1, rates
 
 
 # Checkpoints ----------------------------------------------------------------------------------------------------------

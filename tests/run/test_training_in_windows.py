@@ -245,7 +245,7 @@ def short_run(echo_run: TrainConfig) -> TrainConfig:
 
 def test_grpo_learns_echo_without_memory(short_run: TrainConfig, tmp_path: Path) -> None:
     adam = OptimizerConfig(lr=1e-3, betas=(0.9, 0.99), warmup_steps=2)
-    config = replace(short_run, steps=10, groups=12, group_size=16, optimizer=adam, filter=KeepAll())
+    config = replace(short_run, steps=8, groups=12, group_size=16, optimizer=adam, filter=KeepAll())
     _, watch, _ = trained(config, tmp_path / "run")
     rates = watch.values["success/rate"]
     # 384 and 768 episodes: a standard error of .03 for the difference.

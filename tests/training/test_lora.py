@@ -228,9 +228,9 @@ def test_ppo_trains_additions_to_the_policy_and_to_its_critic(echo_run: TrainCon
 def test_the_additions_alone_learn_echo(echo_run: TrainConfig, tmp_path: Path) -> None:
     config = lora_run(
         echo_run,
-        steps=22,
-        groups=16,
-        group_size=16,
+        steps=16,
+        groups=12,
+        group_size=12,
         lora=LoraConfig(rank=16, alpha=16),
         optimizer=OptimizerConfig(lr=5e-3, betas=(0.9, 0.99), warmup_steps=2),
         evaluation=EvaluationConfig(times=0),
@@ -238,5 +238,5 @@ def test_the_additions_alone_learn_echo(echo_run: TrainConfig, tmp_path: Path) -
         checkpoint_every=100,
     )
     rates = [line["success/rate"].value for line in run(config, tmp_path / "learns")]
-    # 1,024 episodes each: a standard error of .016.
-    assert fmean(rates[-4:]) > fmean(rates[:4]) + 0.12, rates
+    # 576 episodes each: a standard error of .029 for the difference.
+    assert fmean(rates[-4:]) > fmean(rates[:4]) + 0.1, rates
