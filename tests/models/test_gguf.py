@@ -83,9 +83,7 @@ def test_a_file_is_converted_once_and_its_folder_says_from_what(
     conversion._folder.cache_clear()
 
 
-def test_a_file_that_was_replaced_is_another_model(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_file_that_was_replaced_is_another_model(tiny: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(conversion, "_convert", lambda file, folder, state: folder.mkdir(parents=True))
     path = tmp_path / "model.gguf"
