@@ -137,6 +137,11 @@ def test_prices_are_read_as_amounts_after_dollar_signs() -> None:
     assert read_options("") == ()
 
 
+def test_a_price_that_no_float_holds_is_refused() -> None:
+    with pytest.raises(Faulty, match="expected amounts"):
+        read_amounts("$" + "9" * 400)
+
+
 def test_bad_rows_are_left_out_named_by_line_and_counted(tmp_path: Path) -> None:
     rows = [json.dumps(ROW), json.dumps(ROW | {"asin": "B02", "pricing": "free"}), "{nope}", json.dumps(ROW), "7"]
     human = {"B01": [{"instruction": "i want a lamp", "instruction_attributes": []}, "x"], "B99": []}
