@@ -23,6 +23,7 @@ from heedful.envs.remote.environment import Remote
 from heedful.envs.remote.server_calls import ServerCalls, ServerRefused, ServerUnreachable
 from heedful.envs.transport import deadline
 from heedful.envs.transport.wire import WireError, generator_tree, read_generator, read_step, read_task, shown
+from heedful.guarded import RaisedElsewhere
 from served import PATIENCE
 
 GOOD = {
@@ -239,7 +240,10 @@ def test_strange_answers_about_tasks_episodes_and_players_are_sentences() -> Non
             (
                 "/tasks",
                 lambda: env.task(0),
-                [{"tasks": [TASK | {"seed": value}]} for value in (10**30, 0.5, "0", True)],
+                [{"tasks": [TASK | {"seed": value}]} for value in (10**30, 0.5, "0", True)]
+                + [{"tasks": [TASK | {"id": value}]} for value in ("x" * 1001, 3)]
+                + [{"tasks": [TASK | {"tags": value}]} for value in (["x"] * 1001, ["x" * 1001])]
+                + [{"tasks": [TASK | {"split": "none"}]}],
             ),
             (
                 "/sessions",
@@ -265,6 +269,13 @@ def test_strange_answers_about_tasks_episodes_and_players_are_sentences() -> Non
                     ask()
 
 
+def test_a_long_error_of_a_served_environment_is_cut() -> None:
+    with hostile(telling({"/environment": GOOD, "/sessions": {"raised": "x" * 1_000_000}})) as url:
+        with pytest.raises(RaisedElsewhere) as raised:
+            Remote(url, timeout=PATIENCE, wait=0.0).episode().start(read_task(TASK), 0)
+        assert len(str(raised.value)) < 5000
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -273,8 +284,11 @@ def test_strange_answers_about_tasks_episodes_and_players_are_sentences() -> Non
         *({"ending": value} for value in ("won", 1, ["solved"])),
         *({name: None} for name in ("observation", "rewards", "actions", "valid", "effect", "state")),
         {"actions": [1]},
+        {"actions": ["up"] * 1001},
+        {"rewards": dict.fromkeys(map(str, range(1001)), 1.0)},
+        {"rewards": {"x" * 1001: 1.0}},
     ],
-    ids=str,
+    ids=lambda change: str(change)[:40],
 )
 def test_a_strange_step_is_a_sentence(change: dict[str, Any]) -> None:
     assert read_step(STEP).rewards == {"solved": 1.0}

@@ -77,10 +77,33 @@ def test_a_file_is_converted_once_and_its_folder_says_from_what(
     assert (source["file"], source["general.license"], len(source["sha256"])) == ("tiny.gguf", "apache-2.0", 64)
     assert folder.parent == tmp_path / "models"
 
-    monkeypatch.setattr(conversion, "_convert", lambda file, folder: pytest.fail("converted again"))
+    monkeypatch.setattr(conversion, "_convert", lambda file, folder, state: pytest.fail("converted again"))
     assert converted(tiny) == folder
     assert converted(str(tiny)) == folder
     conversion._folder.cache_clear()
+
+
+def test_a_file_that_was_replaced_is_another_model(tiny: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(conversion, "_convert", lambda file, folder, state: folder.mkdir(parents=True))
+    path = tmp_path / "model.gguf"
+    path.write_bytes(tiny.read_bytes())
+    first = converted(path)
+    path.write_bytes(tiny.read_bytes() + b"\0")
+    assert converted(path) != first
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_kept(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "model.gguf"
+    path.write_bytes(tiny.read_bytes())
+    monkeypatch.setattr(conversion, "_read_weights", lambda header: path.write_bytes(b"another"))
+    monkeypatch.setattr(conversion, "write_weights", lambda folder, model: None)
+    with pytest.raises(ValueError, match="changed while it was read"):
+        converted(path)
+    assert not list((tmp_path / "cache" / "models").iterdir())
 
 
 def test_other_names_are_left_as_they_are(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.configuration.open_files import open_file
-from heedful.storage.parquet_sizes import budget_of, declared_bytes, text_leaves, value_bytes
+from heedful.configuration.parquet_sizes import budget_of, declared_bytes, text_leaves, value_bytes
 from heedful.storage.picture_columns import IMAGES, PICTURES, picture_columns
 
 if TYPE_CHECKING:

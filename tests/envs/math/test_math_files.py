@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import random
+import resource
 import socket
 import sys
 import time
@@ -16,6 +18,7 @@ import pyarrow.parquet
 import pytest
 
 from heedful.envs.checking.check import Effort, check
+from heedful.envs.common import rows as file_rows
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.rows import JsonLines
 from heedful.envs.math import hub_datasets
@@ -207,6 +210,42 @@ def test_parquet_and_json_lines_give_the_same_tasks(tmp_path: Path) -> None:
     packed = MathProblems(path=str(tmp_path / "rows.parquet"))
     assert [lines.task(seed) for seed in range(300)] == [packed.task(seed) for seed in range(300)]
     assert [lines.problem(seed) for seed in range(50)] == [packed.problem(seed) for seed in range(50)]
+
+
+def repeated(text: str, count: int) -> pyarrow.Array:
+    return pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * count, pyarrow.int32()), pyarrow.array([text]))
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "sentence"),
+    [(1_000_000, 3000, "times the [0-9,]+ bytes .* found more"), (65 << 20, 1, "at most .* found 65 MiB")],
+)
+def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused_before_its_rows_are_made(
+    size: int, count: int, sentence: str, tmp_path: Path
+) -> None:
+    table = pyarrow.table({"question": repeated("x" * size, count), "answer": repeated("#### 1", count)})
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet", compression="zstd")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match=sentence):
+        open_problems(str(tmp_path / "rows.parquet"), "", "train", False)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000, "kilobytes"
+
+
+def test_a_parquet_file_with_large_row_groups_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rephrased(40, 3)), tmp_path / "rows.parquet")
+    monkeypatch.setattr(file_rows, "LARGEST_GROUP", 100)
+    with pytest.raises(ValueError, match="row_group_size"):
+        open_problems(str(tmp_path / "rows.parquet"), "", "train", False)
+
+
+def test_a_damaged_parquet_file_is_a_sentence_wherever_it_is_damaged(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rephrased(10, 2)), tmp_path / "rows.parquet")
+    whole = (tmp_path / "rows.parquet").read_bytes()
+    for place in range(0, len(whole), 13):
+        damaged = tmp_path / f"damaged-{place}.parquet"
+        damaged.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with contextlib.suppress(ValueError):
+            open_problems(str(damaged), "", "train", True)
 
 
 def test_the_library_datasets_reads_folders_and_json_lists_here(

@@ -44,6 +44,20 @@ def summary(**change: object) -> Damage:
     return damage
 
 
+def product(**change: object) -> Damage:
+    """Every product has these fields."""
+
+    def damage(folder: Path) -> None:
+        tables = sqlite3.connect(folder / "catalogue.sqlite")
+        for place, body in tables.execute("SELECT place, body FROM products").fetchall():
+            changed = json.dumps(json.loads(body) | change)
+            tables.execute("UPDATE products SET body = ? WHERE place = ?", (changed, place))
+        tables.commit()
+        tables.close()
+
+    return damage
+
+
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)"
 
 DAMAGES: dict[str, Damage] = {
@@ -63,6 +77,15 @@ DAMAGES: dict[str, Damage] = {
     ),
     "a list for a summary": lambda folder: (folder / "catalogue.json").write_text("[]"),
     "goals that are no counts": summary(goals={"synthetic": "many"}, met=5),
+    "a title that is a number": product(title=5),
+    "a query that is none": product(query=None),
+    "a price that is no number": product(price=float("nan")),
+    "a price that no float holds": product(price=10**400),
+    "a price that is true": product(price=True),
+    "attributes that are numbers": product(attributes=[1]),
+    "nouns that are one text": product(nouns="abc"),
+    "options that are numbers": product(options=[[1, [2]]]),
+    "attributes of goals that are numbers": sql("UPDATE goals SET body = json_set(body, '$.attributes[0]', 1)"),
     "fewer than no goals": summary(met={"synthetic": -1}),
 }
 

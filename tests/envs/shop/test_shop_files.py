@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import random
+import resource
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -71,6 +73,19 @@ def test_a_list_is_read_item_by_item_whatever_the_size_of_the_parts(
     assert [(name, value) for _, name, value in found] == [(str(place), each) for place, each in enumerate(items)]
 
 
+def test_a_text_of_escapes_takes_no_more_memory_than_it_has_bytes(tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text('["' + "\\n" * 2_000_000 + '"]')
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert len([*listed(tmp_path / "rows.json")]) == 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "kilobytes"
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows.json")
+    with pytest.raises(OSError, match="a pipe or a device"):
+        next(listed(tmp_path / "rows.json"))
+
+
 def test_an_item_comes_with_its_line_and_a_bad_one_as_its_error(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('[\n{"a": 1},\n{"a": nope},\n\n{"a":\n 3}, 4]')
     found = list(listed(tmp_path / "a.json"))
@@ -120,6 +135,11 @@ def test_prices_are_read_as_amounts_after_dollar_signs() -> None:
     assert read_amounts("$5.00 - $9.99") == [5.0, 9.99]
     assert read_amounts("") == read_amounts(None) == []
     assert read_options("") == ()
+
+
+def test_a_price_that_no_float_holds_is_refused() -> None:
+    with pytest.raises(Faulty, match="expected amounts"):
+        read_amounts("$" + "9" * 400)
 
 
 def test_bad_rows_are_left_out_named_by_line_and_counted(tmp_path: Path) -> None:

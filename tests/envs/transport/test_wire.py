@@ -108,7 +108,10 @@ WHOLE = step_tree(Step(Observation("x"), {"a": 1.0}))
         ({"rewards": {"a": True}}, "Expected the reward 'a' of a step as a finite number, found True."),
         ({"ending": "over"}, "Expected the ending of a step among solved, failed"),
         ({"outcome": True}, "Expected 'outcome' of a step as a finite number, found True."),
-        ({"actions": [1]}, "Expected a step's actions as texts, found 1 among them."),
+        (
+            {"actions": [1]},
+            "Expected a step's actions as texts of at most 1,000 characters, found 1 among them.",
+        ),
         ({"valid": 1}, "Expected 'valid' of a step as true or false, found 1."),
         ({"state": None}, "Expected 'state' of a step as text, found None."),
     ],

@@ -57,6 +57,8 @@ PLAIN = {"chatml": CHATML, "stripping": STRIPPING, "macro": WITH_MACRO}
 
 SIXTY = "{% for i in range(60) %}"
 LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}"
+GRAPH = "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}"
+LONG_NUMBER = "{% set a = ('f' * 2000000)|int(base=16) %}"
 HOSTILE = {
     "nested loops": f"{LOOPS}{{% endfor %}}{{% endfor %}}{{% endfor %}}",
     "loops that write": f"{LOOPS}aaaaaaaa{{% endfor %}}{{% endfor %}}{{% endfor %}}",
@@ -144,7 +146,34 @@ HOSTILE = {
     "sorted lists": "{% for a in range(99999) %}{{ (range(99999)|list)|sort|length }}{% endfor %}",
     "deep brackets": "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
     "deep loops": "{% for a in [1] %}" * 500 + "{% endfor %}" * 500,
-    "a long template": "{{ 1 }}" * 200_000,
+    "a long template": "{{ 1 }}" * 20_000,
+    "a graph in capitals": f"{GRAPH}{{{{ ns.l|upper }}}}",
+    "a graph as a refusal": f"{GRAPH}{{{{ raise_exception(ns.l) }}}}",
+    "a graph of namespaces": (
+        "{% set ns = namespace(a=1) %}{% for i in range(60) %}{% set ns.a = namespace(a=ns.a, b=ns.a) %}{% endfor %}"
+        "{{ ns }}"
+    ),
+    "a graph of views": (
+        "{% set ns = namespace(a=1) %}{% for i in range(60) %}{% set ns.a = {'a': ns.a, 'b': ns.a}.values() %}"
+        "{% endfor %}{{ ns.a }}"
+    ),
+    "a method printed": "{% set m = ('x' * 1000000)|safe %}{{ [m.striptags] * 5000 }}",
+    "a wide format of a named value": "{{ '%(a)6000000000d' % {'a': 1} }}",
+    "a wide format of an odd name": "{{ '%(a(b))6000000000d' % {'a(b)': 1} }}",
+    "a named value many times": "{{ ('%(a)s' * 10000) % {'a': 'x' * 100000} }}",
+    "a named value many times by a filter": "{{ ('%(a)s' * 10000)|format(a='x' * 100000) }}",
+    "a long division": f"{LONG_NUMBER}{{{{ (a // (a - 1)) > 1 }}}}",
+    "a long remainder": f"{LONG_NUMBER}{{{{ (a % (a - 1)) > 1 }}}}",
+    "a long division by a test": f"{LONG_NUMBER}{{{{ a is divisibleby(a - 1) }}}}",
+    "a power of ten by round": "{{ 2.5|round(4000000, 'ceil') }}",
+    "rfind": "{{ ('a' * 1000000).rfind('ab' + 'a' * 500000) }}",
+    "rsplit": "{{ ('a' * 1000000).rsplit('ab' + 'a' * 500000) }}",
+    "strip": "{{ ('a' * 1000000).strip('b' * 1000000 + 'a') }}",
+    "trim": "{{ ('a' * 1000000)|trim('b' * 1000000 + 'a') }}",
+    "a slow encoding": "{{ ('中.' * 1000000).encode('idna') }}",
+    "JSON indented by a text": "{{ (range(9999)|list)|tojson(indent='x' * 100000) }}",
+    "JSON separated by a text": "{{ (range(9999)|list)|tojson(separators=('x' * 100000, ':')) }}",
+    "indent after odd line ends": "{{ ('a\\r' * 10000)|indent(1000000) }}",
     "a class walk": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
 }
 
@@ -189,6 +218,21 @@ def test_a_template_that_writes_the_date_gives_the_same_text_on_every_day(templa
 def test_a_template_that_draws_at_random_is_refused(templated: Any) -> None:
     templated.chat_template = "{{ ['a', 'b']|random }}"
     with pytest.raises(TemplateError, match="No filter named 'random'"):
+        render_chat(templated, MESSAGES, {})
+
+
+def test_any_error_of_a_template_is_a_short_sentence(templated: Any) -> None:
+    for template in ("{{ cycler() }}", "{{ raise_exception('x' * 100000) }}"):
+        templated.chat_template = template
+        with pytest.raises(TemplateError) as raised:
+            render_chat(templated, MESSAGES, {})
+        assert len(str(raised.value)) < 1200
+
+
+def test_a_template_with_wordwrap_is_refused(templated: Any) -> None:
+    """A long word takes the square of its length."""
+    templated.chat_template = "{{ ('x' * 3000000)|wordwrap(1) }}"
+    with pytest.raises(TemplateError, match="No filter named 'wordwrap'"):
         render_chat(templated, MESSAGES, {})
 
 

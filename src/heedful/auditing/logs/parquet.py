@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from heedful.auditing.logs.records import Faults, Location, Row, Tell, shortened
 from heedful.configuration.open_files import refuse_pipes
-from heedful.storage.parquet_sizes import MOST_EXPANSION, budget_of, declared_bytes, text_leaves, value_bytes
+from heedful.configuration.parquet_sizes import MOST_EXPANSION, budget_of, declared_bytes, text_leaves, value_bytes
 
 if TYPE_CHECKING:
     import pyarrow

@@ -6,14 +6,33 @@ import json
 import re
 from array import array
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
+from heedful.configuration.foreign_text import clean
 from heedful.configuration.jsontext import parse_json
+from heedful.configuration.open_files import open_file
+from heedful.configuration.parquet_sizes import (
+    MOST_EXPANSION,
+    budget_of,
+    declared_bytes,
+    declared_group_bytes,
+    text_leaves,
+    value_bytes,
+)
+
+LONGEST_ROW = 64 << 20
+"""Bytes of a row of a parquet file."""
+LARGEST_GROUP = 1 << 30
+"""Bytes of a row group of a parquet file, which is held whole."""
 
 _GROUPS_HELD = 4
-_ROWS_AT_ONCE = 1000
+_ROWS_AT_ONCE = 64
+_BUFFER = 1 << 20
 _HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
@@ -38,7 +57,7 @@ class JsonLines:
     def __init__(self, path: Path, who: str) -> None:
         self._path, self._who = path, who
         self._offsets = array("Q")
-        with path.open("rb") as file:
+        with open_file(path) as file:
             offset = 0
             for line in file:
                 if line.strip():
@@ -50,16 +69,16 @@ class JsonLines:
 
     def line(self, row: int) -> int:
         """The number of a row's line in the file, from 1."""
-        with self._path.open("rb") as file:
+        with open_file(self._path) as file:
             return file.read(self._offsets[row]).count(b"\n") + 1
 
     def __getitem__(self, row: int) -> Mapping[str, Any]:
-        with self._path.open("rb") as file:
+        with open_file(self._path) as file:
             file.seek(self._offsets[row])
             return self._read(row, file.readline())
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        with self._path.open("rb") as file:
+        with open_file(self._path) as file:
             yield from (self._read(row, line) for row, line in enumerate(line for line in file if line.strip()))
 
     def _read(self, row: int, line: bytes) -> Mapping[str, Any]:
@@ -78,20 +97,33 @@ class JsonLines:
 
 
 class ParquetRows:
-    """The `known` columns of a parquet file's rows, read by row groups. A few groups are kept in memory."""
+    """The `known` columns of a parquet file's rows, read by row groups. A few groups are kept in memory.
+
+    Texts stay in parquet's dictionaries until their row is made. A file that unpacks to far more than its size is
+    refused, with a ValueError, as one that is damaged.
+    """
 
     def __init__(self, path: Path, who: str, known: Collection[str]) -> None:
-        import pyarrow
         import pyarrow.parquet
 
-        try:
-            self._file = pyarrow.parquet.ParquetFile(path)
-        except pyarrow.ArrowInvalid as error:
-            raise ValueError(f"{who}: expected a parquet file at {path}, found {error}.") from error
-        self._columns = [name for name in self._file.schema_arrow.names if name in known]
-        self._starts = array("Q", [0])
-        for group in range(self._file.num_row_groups):
-            self._starts.append(self._starts[-1] + self._file.metadata.row_group(group).num_rows)
+        self._path, self._who, self._size = path, who, path.stat().st_size
+        with self._whole():
+            with pyarrow.parquet.ParquetFile(path) as file:
+                self._columns = [name for name in dict.fromkeys(file.schema_arrow.names) if name in known]
+                texts = list(text_leaves(file, self._columns))
+            # Without a buffer size a whole column of a row group is read at once.
+            self._file = pyarrow.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False, read_dictionary=texts)
+            metadata = self._file.metadata
+            if (declared := declared_bytes(metadata, self._columns)) > budget_of(self._size):
+                raise self._too_large(declared)
+            self._starts = array("Q", [0])
+            for group in range(metadata.num_row_groups):
+                if (held := declared_group_bytes(metadata.row_group(group), self._columns)) > LARGEST_GROUP:
+                    raise ValueError(
+                        f"{who}: expected row groups of at most {LARGEST_GROUP >> 20:,} MiB in {path}, found one of "
+                        f"{held >> 20:,} MiB. Write the file with smaller ones (row_group_size)."
+                    )
+                self._starts.append(self._starts[-1] + metadata.row_group(group).num_rows)
         self._group = lru_cache(maxsize=_GROUPS_HELD)(self._read_group)
 
     def _read_group(self, group: int) -> Any:
@@ -101,14 +133,49 @@ class ParquetRows:
         return self._starts[-1]
 
     def __getitem__(self, row: int) -> Mapping[str, Any]:
-        group = next(number for number, start in enumerate(self._starts[1:]) if row < start)
-        rows = self._group(group).slice(row - self._starts[group], 1).to_pylist()
-        read: Mapping[str, Any] = rows[0]
+        with self._whole():
+            group = next(number for number, start in enumerate(self._starts[1:]) if row < start)
+            rows = self._group(group).slice(row - self._starts[group], 1).to_pylist()
+            read: Mapping[str, Any] = rows[0]
         return read
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        for batch in self._file.iter_batches(_ROWS_AT_ONCE, columns=self._columns):
-            yield from batch.to_pylist()
+        left, before = budget_of(self._size), 0
+        with self._whole():
+            for batch in self._file.iter_batches(_ROWS_AT_ONCE, columns=self._columns):
+                sizes = sum((value_bytes(column) for column in batch.columns), np.zeros(len(batch), np.int64))
+                left -= int(sizes.sum())
+                if left < 0:
+                    raise self._too_large(None)
+                if sizes.max(initial=0) > LONGEST_ROW:
+                    raise ValueError(
+                        f"{self._who}: expected rows of at most {LONGEST_ROW >> 20} MiB in {self._path}, found row "
+                        f"{before + int(sizes.argmax()) + 1} of {int(sizes.max()) >> 20:,} MiB."
+                    )
+                step = 1 if sizes.sum() > LONGEST_ROW else len(batch)  # a batch may repeat a large text
+                for place in range(0, len(batch), step):
+                    yield from batch.slice(place, step).to_pylist()
+                before += len(batch)
+
+    def _too_large(self, found: int | None) -> ValueError:
+        return ValueError(
+            f"{self._who}: expected rows of at most {MOST_EXPANSION:,} times the {self._size:,} bytes of {self._path}, "
+            f"found {'more' if found is None else f'{found >> 20:,} MiB'}. Write the file anew, without repetitions."
+        )
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Turn what the library raises for a damaged file into a sentence."""
+        import pyarrow
+
+        try:
+            yield
+        except (pyarrow.ArrowException, OSError, OverflowError, LookupError, NotImplementedError) as error:
+            found = " ".join(clean(str(error)).split())[:200]
+            raise ValueError(
+                f"{self._who}: expected a parquet file at {self._path}, found one that cannot be read "
+                f"({type(error).__name__}: {found}). Write it anew."
+            ) from error
 
 
 class JsonList:
@@ -118,7 +185,8 @@ class JsonList:
         self._path, self._who = path, who
         self._offsets = array("Q")
         # Every byte is a character of this encoding, so that places in the text are places in the file.
-        text = path.read_bytes().decode("latin-1")
+        with open_file(path) as file:
+            text = file.read().decode("latin-1")
         decoder = json.JSONDecoder()
         place = _next(text, 3 if text.startswith("\xef\xbb\xbf") else 0)
         if text[place : place + 1] != "[":
@@ -145,7 +213,7 @@ class JsonList:
         return self._count
 
     def __getitem__(self, row: int) -> Mapping[str, Any]:
-        with self._path.open("rb") as file:
+        with open_file(self._path) as file:
             file.seek(self._offsets[row])
             return self._read(row, file.read(self._offsets[row + 1] - self._offsets[row]))
 

@@ -15,6 +15,8 @@ from functools import lru_cache, partial
 from typing import Annotated, Any
 
 from heedful.configuration import GetsSecret, NamesSecret
+from heedful.configuration.foreign_text import cut
+from heedful.envs.common.tasks import SPLITS
 from heedful.envs.remote.answers import checked_description, pairs_of, session_of, text_of, texts_of
 from heedful.envs.remote.server_calls import (
     TOKEN_VARIABLE,
@@ -196,7 +198,7 @@ class RemoteEpisode:
 def _field_of(answer: Tree, name: str, host: _Host) -> dict[str, Tree]:
     """The answer, if it has this field. Raises RaisedElsewhere for what the environment raised there."""
     if isinstance(answer, dict) and isinstance(answer.get("raised"), str):
-        raise RaisedElsewhere(answer["raised"])
+        raise RaisedElsewhere(cut(answer["raised"]))
     if not isinstance(answer, dict) or name not in answer:
         raise WireError(f"Expected {name!r} in an answer of the server at {host.calls.url}, found {shown(answer)}.")
     return answer
@@ -225,4 +227,9 @@ def _task(host: _Host, seed: int) -> Task:
     tasks = _field_of(answer, "tasks", host)["tasks"]
     if not isinstance(tasks, list) or len(tasks) != 1:
         raise WireError(f"Expected one task of the server at {host.calls.url}, found {shown(tasks)}.")
-    return read_task(tasks[0])
+    task = read_task(tasks[0])
+    if task.split not in SPLITS:  # no split would ever have enough of them
+        raise WireError(
+            f"Expected a task of {', '.join(SPLITS)} of the server at {host.calls.url}, found {shown(task.split)}."
+        )
+    return task

@@ -36,6 +36,10 @@ LARGEST_REWARD = 1e30
 """Sums and squares of rewards have to stay finite, in float32 as well after they were standardized."""
 
 
+MOST_NAMES, LONGEST_NAME = 1000, 1000
+"""Names of a task or a step, such as its tags, rewards and actions, and the characters of one. They go into files."""
+
+
 class WireError(ValueError):
     """What came over the border is not what was agreed."""
 
@@ -110,7 +114,8 @@ def task_tree(task: Task) -> Tree:
 def read_task(tree: Tree) -> Task:
     """Raises WireError."""
     fields = _fields(tree, "a task", {"id": str, "seed": int, "split": str, "tags": list}, {"environment": str})
-    tags = _texts(fields["tags"], "a task's tags")
+    tags = _names(fields["tags"], "a task's tags")
+    _names([fields["id"], fields["split"], fields["environment"] or ""], "a task's id, split and environment")
     if not -(2**63) <= fields["seed"] < 2**63:
         raise WireError(f"Expected the seed of a task in 64 bits, found {shown(fields['seed'])}.")
     return Task(fields["id"], fields["seed"], fields["split"], tags, fields["environment"] or "")
@@ -158,6 +163,7 @@ def read_step(tree: Tree) -> Step:
     ending = fields["ending"]
     if ending is not None and ending not in _ENDINGS:
         raise WireError(f"Expected the ending of a step among {', '.join(_ENDINGS)}, found {shown(ending)}.")
+    _names(list(fields["rewards"]), "the rewards of a step")
     rewards = {name: _number(value, f"the reward {shown(name)} of a step") for name, value in fields["rewards"].items()}
     return Step(
         observation=read_observation(fields["observation"]),
@@ -165,7 +171,7 @@ def read_step(tree: Tree) -> Step:
         ending=None if ending is None else _ENDINGS[ending],
         outcome=fields["outcome"],
         progress=fields["progress"],
-        actions=_texts(fields["actions"], "a step's actions"),
+        actions=_names(fields["actions"], "a step's actions"),
         valid=fields["valid"],
         effect=fields["effect"],
         state=fields["state"],
@@ -207,10 +213,15 @@ _SPELLED = {
 }
 
 
-def _texts(items: list[Any], what: str) -> tuple[str, ...]:
-    strange = next((item for item in items if not isinstance(item, str)), None)
-    if strange is not None:
-        raise WireError(f"Expected {what} as texts, found {shown(strange)} among them.")
+def _names(items: list[Any], what: str) -> tuple[str, ...]:
+    """Texts that are few and short. Raises WireError."""
+    if len(items) > MOST_NAMES:
+        raise WireError(f"Expected at most {MOST_NAMES:,} texts as {what}, found {len(items):,}.")
+    for item in items:
+        if not isinstance(item, str) or len(item) > LONGEST_NAME:
+            raise WireError(
+                f"Expected {what} as texts of at most {LONGEST_NAME:,} characters, found {shown(item)} among them."
+            )
     return tuple(items)
 
 

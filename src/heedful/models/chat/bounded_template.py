@@ -10,17 +10,22 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache, wraps
-from types import GeneratorType
+from types import GeneratorType, MethodType
 from typing import Any, cast
 
 from jinja2 import TemplateError, nodes, pass_context
 from jinja2.sandbox import SandboxedEnvironment
+from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 from transformers.utils import chat_template_utils
+
+from heedful.configuration.foreign_text import cut
+from heedful.guarded import Raised, guarded_call
 
 STEPS = 300_000
 """Passes of loops and macros in one rendering. A long conversation needs about ten per message."""
@@ -33,25 +38,35 @@ SECONDS = 5.0
 DATE = datetime(2024, 7, 26)
 """The date for templates that write one. Llama 3.2 writes it where there is no clock. With the clock's date, a run that
 is repeated or resumed on another day would have other prompts."""
-LONGEST_SOURCE = 1_000_000
-"""Characters of a template."""
+LONGEST_SOURCE = 100_000
+"""Characters of a template. The longest published one has 20,000. To compile it may take the square of its length."""
 
 _LARGE = 10_000
 """Characters whose making may take a while."""
-_LARGEST_POWER = 10_000
-"""Bits of a power of whole numbers."""
-_WIDTH = re.compile(r"%[^a-zA-Z%]*(\d{4}|\*)")
+_LONGEST_NUMBER = 10_000
+"""Bits of a whole number that is calculated with. To divide takes the square of its length, in one step."""
+_MOST_DECIMALS = 300
+"""Decimals of a rounded number. A float has no more."""
+_LONGEST_SOUGHT = 64
+"""Characters of a text that is sought from the end or stripped. A longer one is paid for at every place."""
+_CODECS = {"utf-8", "utf8", "ascii", "latin-1", "strict", "ignore", "replace"}
+"""Encodings, and what they do with errors. Others may take the square of the length."""
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+_WIDTH = re.compile(r"%(?:\([^()]*\))?[^a-zA-Z%(]*(\d{4}|\*)|%\([^()]*\(")
+"""A width, or the key of a value that could hide one."""
 _FIELD = re.compile(r"\{[^{}]*(\d{4}|\{)")
 
-_MAKES_BY_NUMBER = {"center", "ljust", "rjust", "zfill", "expandtabs", "indent", "to_bytes", "batch", "slice", "round"}
+_MAKES_BY_NUMBER = {"center", "ljust", "rjust", "zfill", "expandtabs", "indent", "to_bytes", "batch", "slice"}
 """Filters and methods whose number decides how much they make."""
-_READS_WHOLE = {
-    *("string", "join", "tojson", "format", "unique", "sort", "groupby", "sum", "max", "min", "dictsort", "replace"),
-    *("urlencode", "xmlattr", "wordwrap"),
+_READS_ITEMS = {
+    *("list", "items", "batch", "slice", "reverse", "attr", "map"),
+    *("select", "reject", "selectattr", "rejectattr"),
 }
-"""Filters that read all that is inside of a list, not only its length."""
+"""Filters that read the items of a list, and not what is inside of them. All others may write the whole."""
+_SEEKS = {"rfind", "rindex", "rsplit", "rpartition", "strip", "lstrip", "rstrip", "trim"}
+"""Filters and methods that compare a text anew at every place."""
 _READS_NOTHING = {"length", "count", "first", "last", "default", "d"}
-_REMOVED = {"filters": ("urlize", "pprint", "random"), "globals": ("lipsum",)}
+_REMOVED = {"filters": ("urlize", "pprint", "random", "wordwrap"), "globals": ("lipsum",)}
 """What costs too much, and what draws from the shared random generator."""
 
 
@@ -103,17 +118,25 @@ def render_chat(
             seam._compile_jinja_template = compile_bounded
             try:
                 asked = {**options, "tools": list(tools)} if tools else options
-                return str(
-                    tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True, **asked)
-                )
+                named = {"tokenize": False, "add_generation_prompt": True, **asked}
+                answer = guarded_call(lambda: str(tokenizer.apply_chat_template(list(messages), **named)))
             finally:
                 seam._compile_jinja_template = _transformers_compiles
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise TemplateError(f"{type(error).__name__}: {error}") from error
-    except (RecursionError, MemoryError) as error:
-        raise TooExpensive(f"it ends in a {type(error).__name__}") from error
     finally:
         _budget.reset(token)
+    if isinstance(answer, Raised):
+        raise _refused(answer) from answer.error
+    return answer.value
+
+
+def _refused(raised: Raised) -> TemplateError:
+    """The error of a template, whatever it raised, in words that are not too many."""
+    error = raised.error
+    if isinstance(error, TooExpensive):
+        return error
+    if isinstance(error, RecursionError | MemoryError):
+        return TooExpensive(f"it ends in a {type(error).__name__}")
+    return TemplateError(cut(str(error) if isinstance(error, TemplateError) else str(raised), 1000))
 
 
 @lru_cache(maxsize=32)
@@ -130,21 +153,22 @@ def compile_bounded(source: str) -> Any:
 class _Bounded(SandboxedEnvironment):
     """What is added to the environment that transformers makes."""
 
-    intercepted_binops = frozenset(("+", "*", "**", "%"))
+    intercepted_binops = frozenset(("+", "*", "**", "%", "/", "//"))
 
     def _generate(self, source: nodes.Template, *rest: Any, **named: Any) -> Any:
         return super()._generate(_Instrument().visit(source), *rest, **named)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        _refuse_long_numbers((left, right))
         if operator == "**" and isinstance(left, int) and isinstance(right, int):
-            _pay(_LARGEST_POWER * SIZE if left.bit_length() * abs(right) > _LARGEST_POWER else 1)
+            _pay(_LONGEST_NUMBER * SIZE if left.bit_length() * abs(right) > _LONGEST_NUMBER else 1)
         elif operator == "*":
             _pay(_product(left, right))
         elif operator == "+":
             _pay(_weight(left) + _weight(right))
         elif operator == "%" and isinstance(left, str | bytes):
             _refuse_widths(left, _WIDTH)
-            _pay(len(left) + _weight(right))
+            _pay(_formatted(left, right))
         return super().call_binop(context, operator, left, right)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **named: Any) -> Any:
@@ -153,6 +177,8 @@ class _Bounded(SandboxedEnvironment):
             args = tuple(map(_listed, args))
             _pay(_weight(owner) + sum(map(_weight, (*args, *named.values()))))
             _pay(_made(name, owner, args, named))
+            if name in ("encode", "decode"):
+                _refuse_codecs((*args, *named.values()))
         for text in args:
             if name.startswith("strftime") and isinstance(text, str):
                 _refuse_widths(text, _WIDTH)
@@ -191,7 +217,7 @@ def _environment() -> Any:
     made.filters |= {"heedful_concat": _concat, "heedful_compared": _compared, "heedful_cut": _cut}
     made.tests = {name: _paid_test(test) for name, test in base.tests.items()}
     made.globals = {n: value for n, value in base.globals.items() if n not in _REMOVED["globals"]}
-    made.globals["strftime_now"] = strftime_now
+    made.globals |= {"strftime_now": strftime_now, "raise_exception": _raise_exception}
     made.heedful_step = _step
     return made
 
@@ -255,25 +281,42 @@ def _step(written: int) -> str:
     return ""
 
 
+def _raise_exception(message: object) -> None:
+    """A template's own refusal of the messages."""
+    _pay(_weight(message))
+    raise TemplateError(str(message))
+
+
+def _inside(value: Any) -> Iterable[Any] | None:
+    """What is written when the value is written. `None` for what holds nothing."""
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, list | tuple | AbstractSet | type({}.values())):
+        return cast(Iterable[Any], value)
+    if isinstance(value, Namespace):
+        return [object.__getattribute__(value, "_Namespace__attrs")]
+    return [value.__self__] if isinstance(value, MethodType) else None
+
+
 def _weight(value: Any) -> int:
     """Characters and items of a value. What it holds twice counts twice, since it is written twice."""
     if isinstance(value, str | bytes):
         return 1 + len(value)
     if isinstance(value, int):
         return 1 + value.bit_length() // 8
-    if not isinstance(value, list | tuple | dict | set | frozenset):
-        return 1
     budget = _budget.get()
     most = SIZE if budget is None else budget.size
     total, open_values = 0, [value]
     while open_values and total <= most:
         found = open_values.pop()
-        if not isinstance(found, list | tuple | dict | set | frozenset):
-            total += _weight(found)
+        inside = None if isinstance(found, str | bytes | int) else _inside(found)
+        if inside is None:
+            total += _weight(found) if isinstance(found, str | bytes | int) else 1
             continue
-        total += ITEM * (1 + len(found))
+        inside = list(inside)
+        total += ITEM * (1 + len(inside))
         if total <= most:
-            open_values += [*found.keys(), *found.values()] if isinstance(found, dict) else found
+            open_values += inside
     return total
 
 
@@ -287,12 +330,19 @@ def _product(left: Any, right: Any) -> int:
 def _made(name: str, owner: Any, args: Sequence[Any], named: Mapping[str, Any]) -> int:
     """At most how much a method or a filter makes of `owner`, beside its size."""
     values = (*args, *named.values())
-    if name in _MAKES_BY_NUMBER or (name == "tojson" and values):
-        lines = 1 + (owner.count("\n") + owner.count("\t") if isinstance(owner, str) else 0)
-        numbers = [abs(value) for value in values if isinstance(value, int)]
-        by_line = _weight(owner) if name == "tojson" else lines
-        return max(numbers, default=0) * by_line + lines * sum(map(_weight, values))
-    if name in ("replace", "translate", "wordwrap") and isinstance(owner, str | bytes):
+    numbers = [abs(value) for value in values if isinstance(value, int)]
+    if name == "round" and max(numbers, default=0) > _MOST_DECIMALS:
+        raise TooExpensive(f"it rounds to more than {_MOST_DECIMALS} decimals")
+    if name == "tojson" and values:
+        texts = [text for value in values for text in (value if isinstance(value, list | tuple) else [value])]
+        return max([*numbers, *map(_weight, texts)]) * _weight(owner)
+    if name in _MAKES_BY_NUMBER:
+        lines = 1 + (sum(map(owner.count, _LINE_ENDS + "\t")) if isinstance(owner, str) else 0)
+        return max(numbers, default=0) * lines + lines * sum(map(_weight, values))
+    if name in _SEEKS:
+        sought = max((len(value) for value in values if isinstance(value, str | bytes)), default=0)
+        return len(owner) * sought if sought > _LONGEST_SOUGHT and isinstance(owner, str | bytes) else 0
+    if name in ("replace", "translate") and isinstance(owner, str | bytes):
         return (1 + len(owner)) * max(map(_weight, values), default=0) if _grows(owner, values) else 0
     if name == "join":
         items, between = (
@@ -326,6 +376,24 @@ def _listed(value: Any) -> Any:
     return items
 
 
+def _formatted(text: str | bytes, values: Any) -> int:
+    """At most what a format makes. Named values may be written more than once."""
+    signs = text.count("%") if isinstance(text, str) else text.count(b"%")
+    places = signs if isinstance(values, dict) else 1
+    return len(text) + places * _weight(values)
+
+
+def _refuse_long_numbers(values: Iterable[Any]) -> None:
+    if any(isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER for value in values):
+        raise TooExpensive(f"it calculates with a number of more than {_LONGEST_NUMBER:,} bits")
+
+
+def _refuse_codecs(values: Iterable[Any]) -> None:
+    strange = [value for value in values if isinstance(value, str) and value.lower() not in _CODECS]
+    if strange:
+        raise TooExpensive(f"it encodes text as {strange[0][:40]!r}")
+
+
 def _refuse_widths(text: str | bytes, pattern: re.Pattern[str]) -> None:
     if pattern.search(text if isinstance(text, str) else text.decode("latin-1")):
         raise TooExpensive("it formats a value with a width of a thousand or more")
@@ -340,11 +408,11 @@ def _paid(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         args = (*args[:place], *map(_listed, args[place:]))
         value, rest = args[place], args[place + 1 :]
         if name not in _READS_NOTHING:
-            _pay(_weight(value) if name in _READS_WHOLE or isinstance(value, str) else _length(value))
+            _pay(_length(value) if name in _READS_ITEMS and not isinstance(value, str) else _weight(value))
         _pay(_made(name, value, rest, named))
-        if name == "format" and isinstance(value, str):
-            _refuse_widths(value, _WIDTH)
-            _pay(sum(map(_weight, (*rest, *named.values()))))
+        if name == "format":
+            _refuse_widths(str(value), _WIDTH)
+            _pay(_formatted(str(value), dict(named) or tuple(rest)))
         made = function(*args, **named)
         if name not in _READS_NOTHING:
             _pay(_length(made))
@@ -356,6 +424,7 @@ def _paid(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def _paid_test(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def paid(*args: Any) -> Any:
+        _refuse_long_numbers(args)
         for value in args:
             _compared(value)
         return function(*args)
@@ -369,7 +438,7 @@ def _concat(values: Sequence[Any]) -> str:
 
 
 def _compared(value: Any) -> Any:
-    if isinstance(value, list | tuple | dict):
+    if not isinstance(value, str | bytes) and _inside(value) is not None:
         _pay(_weight(value))
     return value
 

@@ -62,11 +62,11 @@ def converted(name: str | Path) -> str | Path:
     missing = [package for package in ("gguf", "accelerate") if importlib.util.find_spec(package) is None]
     if missing:
         raise ValueError(f'{name}: a GGUF file is read with {missing[0]}: pip install "heedful[gguf]".')
-    status = file.stat()
-    folder = _folder(file, status.st_size, status.st_mtime_ns)
+    state = _state(file)
+    folder = _folder(file, state)
     if folder.exists():
         return folder
-    answer = guarded_call(lambda: _convert(file, folder))
+    answer = guarded_call(lambda: _convert(file, folder, state))
     if isinstance(answer, Raised):
         error = answer.error
         if isinstance(error, OSError) and error.errno is not None:
@@ -105,22 +105,31 @@ def _smollm2() -> Path:
     return found[0].resolve()
 
 
+State = tuple[int, int, int]
+
+
+def _state(file: Path) -> State:
+    """What differs for a file that was replaced or written to."""
+    found = file.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 @functools.lru_cache(maxsize=8)
-def _folder(file: Path, size: int, changed: int) -> Path:
-    """Where the converted file lies. `size` and `changed` tell a file that was replaced."""
+def _folder(file: Path, state: State) -> Path:
+    """Where the converted file lies."""
     versions = [importlib.metadata.version(name) for name in ("transformers", "tokenizers", "gguf")]
-    key = hashlib.sha256(json.dumps([FORMAT, _hash(file), versions]).encode()).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps([FORMAT, _hash(file, state), versions]).encode()).hexdigest()[:16]
     stem = re.sub(r"[^\w.-]", "_", file.stem)[:60]
     return cache_root() / "models" / f"{stem}-{key}"
 
 
 @functools.lru_cache(maxsize=8)
-def _hash(file: Path) -> str:
+def _hash(file: Path, state: State) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _convert(file: Path, folder: Path) -> None:
+def _convert(file: Path, folder: Path, state: State) -> None:
     began = time.perf_counter()
     header = read_gguf(file)
     _refuse_unread(header)
@@ -129,17 +138,19 @@ def _convert(file: Path, folder: Path) -> None:
     def write(unfinished: Path) -> None:
         write_tokenizer(header, unfinished)
         write_weights(unfinished, _read_weights(header))
-        (unfinished / SOURCE).write_text(json.dumps(_source(header), indent=1) + "\n", encoding="utf-8")
+        (unfinished / SOURCE).write_text(json.dumps(_source(header, state), indent=1) + "\n", encoding="utf-8")
+        if _state(file) != state:  # the folder's name says what the file was
+            raise ValueError("it was changed while it was read")
 
     keep(folder, write)
     told = ", ".join(f"{name.partition('.')[2]} {header.settings[name]}" for name in _TOLD if name in header.settings)
     complain(f"Converted in {time.perf_counter() - began:.0f} s ({told or 'the file names no source and no licence'}).")
 
 
-def _source(file: GgufFile) -> Mapping[str, Any]:
+def _source(file: GgufFile, state: State) -> Mapping[str, Any]:
     return {
         "file": file.path.name,
-        "sha256": _hash(file.path),
+        "sha256": _hash(file.path, state),
         "format": FORMAT,
         **{name: file.settings[name] for name in sorted(file.settings) if _is_source(name, file.settings[name])},
     }

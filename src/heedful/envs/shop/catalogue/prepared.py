@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sqlite3
 import threading
@@ -123,7 +124,7 @@ class PreparedShop:
             place, body, kept = self._tables.execute(asked, (kind, number)).fetchone()
             (id,) = self._tables.execute("SELECT id FROM products WHERE place = ?", (place,)).fetchone()
             product, read = self.product(id), parse_json(body)
-            wish = Wish(read["kind"], read["instruction"], tuple(read["attributes"]), tuple(read["options"]))
+            wish = Wish(read["kind"], _text(read["instruction"]), _texts(read["attributes"]), _texts(read["options"]))
             offered = product.options if every else [(name, values) for name, values in parse_json(kept)]
             options = tuple((name, rng.choice(values)) for name, values in sorted(offered))
             return goal_of(product, wish, options if kind == "synthetic" else ())
@@ -166,10 +167,27 @@ def _summary(folder: Path) -> dict[str, Any]:
 
 
 def product_of(tree: dict[str, Any]) -> Product:
-    """A product as it was stored."""
-    options = tuple((name, tuple(values)) for name, values in tree["options"])
-    lists = {name: tuple(tree[name]) for name in ("attributes", "bullets", "nouns")}
-    return Product(**(tree | lists | {"options": options}))
+    """A product as it was stored. Raises ValueError, TypeError or KeyError where it is none."""
+    options = tuple((_text(name), _texts(values)) for name, values in tree["options"])
+    lists = {name: _texts(tree[name]) for name in ("attributes", "bullets", "nouns")}
+    product = Product(**(tree | lists | {"options": options}))
+    for value in (product.title, product.price_text, product.query, product.category, product.description):
+        _text(value)
+    if type(product.price) not in (int, float) or not math.isfinite(product.price):
+        raise ValueError(f"the price {str(product.price)[:40]!r} of a product")
+    return product
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{str(value)[:40]!r} in the place of a text")
+    return value
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise ValueError(f"{str(values)[:40]!r} in the place of a list of texts")
+    return tuple(map(_text, values))
 
 
 def check_folder(folder: Path) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from heedful.configuration.jsontext import parse_json
+from heedful.configuration.open_files import open_file
 
 LONGEST_ITEM = 64 << 20
 """Bytes. A longer item is no product, but a file that lacks a bracket."""
 
 _CHUNK = 1 << 20
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["\[\]{},]', re.DOTALL)
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{},]', re.DOTALL)
+"""Possessive, since the engine would remember a way back for each escape."""
 
 
 def listed(path: Path) -> Iterator[tuple[int, Any]]:
@@ -42,7 +44,7 @@ def _parsed(text: bytes) -> Any:
 def _items(path: Path, opening: bytes) -> Iterator[tuple[int, bytes]]:
     """The items between the outer brackets, each with its first line. Raises ValueError for another file."""
     what = "a list" if opening == b"[" else "an object"
-    with path.open("rb") as file:
+    with open_file(path) as file:
         buffer = file.read(_CHUNK).removeprefix(b"\xef\xbb\xbf")
         start = len(buffer) - len(buffer.lstrip())
         if buffer[start : start + 1] != opening:

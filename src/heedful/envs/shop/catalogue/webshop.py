@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ def read_amounts(pricing: Any) -> list[float]:
         amounts = [float(_AMOUNT.sub("", str(part))) for part in parts]
     except (ValueError, TypeError):
         raise Faulty(f"pricing is {str(pricing)[:30]!r}, expected amounts such as $5.00$9.99") from None
-    if not amounts:
+    if not amounts or not all(map(math.isfinite, amounts)):
         raise Faulty(f"pricing is {str(pricing)[:30]!r}, expected amounts such as $5.00$9.99")
     return amounts[:2]
 

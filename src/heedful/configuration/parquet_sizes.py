@@ -39,12 +39,17 @@ def text_leaves(table: pyarrow.parquet.ParquetFile, names: Collection[str]) -> t
 
 def declared_bytes(metadata: pyarrow.parquet.FileMetaData, names: Collection[str]) -> int:
     """Bytes of these columns when unpacked, as far as the file's own figures show it."""
+    groups = (metadata.row_group(place) for place in range(metadata.num_row_groups))
+    return sum(declared_group_bytes(group, names) for group in groups)
+
+
+def declared_group_bytes(group: pyarrow.parquet.RowGroupMetaData, names: Collection[str]) -> int:
+    """The same, of one row group."""
     size = 0
-    for group in (metadata.row_group(place) for place in range(metadata.num_row_groups)):
-        for chunk in (group.column(place) for place in range(group.num_columns)):
-            if within(chunk.path_in_schema, names):
-                number = 0 if chunk.physical_type == "BYTE_ARRAY" else _NUMBER * chunk.num_values
-                size += max(chunk.total_uncompressed_size, number)
+    for chunk in (group.column(place) for place in range(group.num_columns)):
+        if within(chunk.path_in_schema, names):
+            number = 0 if chunk.physical_type == "BYTE_ARRAY" else _NUMBER * chunk.num_values
+            size += max(chunk.total_uncompressed_size, number)
     return size
 
 
