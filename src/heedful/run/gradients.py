@@ -65,8 +65,11 @@ def measure_gradients(
         gradients=gradients,
         diagnostics=replace(config.diagnostics, enabled=False),
     )
+    checkpoint = Checkpoint(folder.checkpoint(step), step) if step else None
+    if checkpoint is not None:
+        checkpoint.check("Restore it, or choose another checkpoint.")
     with GrowthBar(console) as bar:
-        parts = assemble(asked, bar, Checkpoint(folder.checkpoint(step), step) if step else None)
+        parts = assemble(asked, bar, checkpoint)
     assert parts.gradient_meter is not None
     began = time.perf_counter()
     total = settings.groups * settings.group_size

@@ -40,6 +40,7 @@ from heedful.seedlings.demonstrations import first_images
 from heedful.seedlings.grow import load_seedling
 from heedful.seedlings.warm_start import Beginner, warm_started
 from heedful.seeds import derive
+from heedful.storage import check_model
 from heedful.training.batch import UpdateSettings
 from heedful.training.critic import Critic
 from heedful.training.learner import Learner
@@ -185,6 +186,7 @@ def load_policy(
     model_name = config.model
     if config.warm_start.steps:
         model_name = str(warm_started(config.warm_start, beginner_of(config, device), progress))
+    check_model(model_name)
     return load_model(model_name, device, config.dtype, config.vision)
 
 
@@ -286,6 +288,7 @@ def load_judge(config: TrainConfig, device: torch.device) -> Judge | None:
     diagnostics = config.diagnostics
     if diagnostics.judge is None or not diagnostics.enabled:
         return None
+    check_model(diagnostics.judge)
     model, tokenizer = load_model(diagnostics.judge, device, config.dtype)
     return Judge(model, tokenizer, judge_name(diagnostics.judge), diagnostics.max_tokens)
 

@@ -4,7 +4,7 @@ Reading returns what was written, equal input gives equal bytes, and no reader e
 `docs/formats.md` documents each file.
 """
 
-from heedful.storage.checksums import CHECKSUMS, check_folder, write_checksums
+from heedful.storage.checksums import CHECKSUMS, LISTED, check_folder, check_model, write_checksums
 from heedful.storage.files import DiskFull, advising, append, claim_folder, create, naming_a_full_disk, write_whole
 from heedful.storage.gradients import StoredGradients, read_gradients, write_gradients
 from heedful.storage.locks import LOCK, held
@@ -15,6 +15,7 @@ from heedful.storage.scores import StoredScores, TokenValues, read_scores, write
 
 __all__ = [
     "CHECKSUMS",
+    "LISTED",
     "LOCK",
     "DiskFull",
     "Rollouts",
@@ -26,6 +27,7 @@ __all__ = [
     "advising",
     "append",
     "check_folder",
+    "check_model",
     "claim_folder",
     "create",
     "describe_environment",
