@@ -18,7 +18,7 @@ from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.text import load_text_judge
 from heedful.distributed.sharding import Sharded
 from heedful.distributed.world import World
-from heedful.envs.common.tasks import TaskStream
+from heedful.envs.common.tasks import MOST_CURSOR, TaskStream
 from heedful.gradients.meter import GradientMeter
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.models.chat.calls import tools_of
@@ -300,6 +300,10 @@ def _restore(parts: Parts, start: Checkpoint) -> None:
         cursor, scores = state["tasks"], state["scores"]
         if type(cursor) is not int or not all(isinstance(score, int | float) for score in scores.values()):
             raise TypeError("`tasks` or `scores` of another type")
+        if not all(0 <= score <= 1 for score in scores.values()):
+            raise ValueError("`scores` must be from 0 to 1")
+        if not 0 <= cursor <= MOST_CURSOR:
+            raise ValueError(f"`tasks` must be from 0 to {MOST_CURSOR:,}, found {cursor:,}")
         parts.tasks.cursor = cursor
         if parts.selection.memory is not None:
             parts.selection.memory.load_state(state["memory"])
