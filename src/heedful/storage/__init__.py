@@ -8,7 +8,7 @@ from heedful.storage.checksums import CHECKSUMS, LISTED, check_folder, check_mod
 from heedful.storage.files import DiskFull, advising, append, claim_folder, create, naming_a_full_disk, write_whole
 from heedful.storage.gradients import StoredGradients, read_gradients, write_gradients
 from heedful.storage.locks import LOCK, held
-from heedful.storage.measurements import StepMetrics, metric_from_json, read_metrics
+from heedful.storage.measurements import MOST_STEP, StepMetrics, metric_from_json, read_metrics
 from heedful.storage.rollouts import Rollouts, read_rollouts, rollout_rows, write_rollouts
 from heedful.storage.run_folder import RunFolder, describe_environment
 from heedful.storage.scores import StoredScores, TokenValues, read_scores, write_scores
@@ -17,6 +17,7 @@ __all__ = [
     "CHECKSUMS",
     "LISTED",
     "LOCK",
+    "MOST_STEP",
     "DiskFull",
     "Rollouts",
     "RunFolder",
