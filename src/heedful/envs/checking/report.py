@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from heedful.guarded import Answered, guarded_call
+
 Status = Literal["pass", "warning", "broken", "not checked", "not applicable"]
 
 STATUSES: tuple[Status, ...] = ("pass", "warning", "broken", "not checked", "not applicable")
@@ -123,6 +125,12 @@ def shortened(text: str, most: int = 80) -> str:
     """`text` in quotes, escaped where a terminal might not show it, cut after `most` characters."""
     shown = text[:most].encode("unicode_escape").decode("ascii")
     return f'"{shown}"' if len(text) <= most else f'"{shown}..." ({len(text):,} characters)'
+
+
+def in_words(value: object) -> str:
+    """How Python writes a value, shortened. A value of an environment may have a way of its own, which may raise."""
+    told = guarded_call(lambda: repr(value))
+    return shortened(told.value) if isinstance(told, Answered) else f"a {type(value).__name__} that cannot be shown"
 
 
 def parted(one: str, two: str) -> tuple[str, str]:
