@@ -959,6 +959,8 @@ class ReturnsTheUnreadable(Right):
             def step(self, response: str) -> Any:
                 if place == "exit":
                     raise SystemExit(_Unreadable())
+                if place == "long outcome":
+                    return dataclasses.replace(super().step(response), outcome="x" * 10_000)  # type: ignore[arg-type]
                 if place == "endless rewards":
                     return dataclasses.replace(super().step(response), rewards=_Endless())
                 step = super().step(response)
