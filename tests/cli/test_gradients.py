@@ -85,3 +85,15 @@ def test_a_measurement_of_another_step_than_its_files_is_refused(step: str, tmp_
 def test_a_measurement_that_lacks_readings_makes_a_page_without_them(tmp_path: Path) -> None:
     RunFolder(tmp_path).gradients(1).write_text('{"step": 1, "metrics": {"gradient/bucket_0/task_norm": 1.0}}')
     assert "Step 1: unknown (not measured)" in write_gradients_page(RunFolder(tmp_path)).read_text()
+
+
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_played(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    RunFolder(run).gradients(2).mkdir()
+    (run / "numbers").mkdir()
+    for command in (["gradients", str(run), *SMALL], ["eval", str(run), "--json", str(run / "numbers")]):
+        assert cli.run(command) == 2
+        shown = capsys.readouterr()
+        assert "Expected a file, or nothing, at" in shown.err
+        assert "episodes" not in shown.out

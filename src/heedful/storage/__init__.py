@@ -5,7 +5,16 @@ Reading returns what was written, equal input gives equal bytes, and no reader e
 """
 
 from heedful.storage.checksums import CHECKSUMS, LISTED, check_folder, check_model, write_checksums
-from heedful.storage.files import DiskFull, advising, append, claim_folder, create, naming_a_full_disk, write_whole
+from heedful.storage.files import (
+    DiskFull,
+    advising,
+    append,
+    claim_folder,
+    create,
+    naming_a_full_disk,
+    refuse_unwritable,
+    write_whole,
+)
 from heedful.storage.gradients import StoredGradients, read_gradients, write_gradients
 from heedful.storage.locks import LOCK, held
 from heedful.storage.measurements import MOST_STEP, StepMetrics, metric_from_json, read_metrics
@@ -39,6 +48,7 @@ __all__ = [
     "read_metrics",
     "read_rollouts",
     "read_scores",
+    "refuse_unwritable",
     "rollout_rows",
     "write_checksums",
     "write_gradients",

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -135,6 +136,15 @@ def _is_being_written(partial: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raise now what `write_whole` would raise for `path` after a long measurement, which would be lost."""
+    if path.is_dir() and not path.is_symlink():
+        raise no_file(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
 
 
 def claim_folder(candidates: Iterable[Path]) -> Path:
