@@ -280,3 +280,33 @@ def test_a_checkpoint_whose_checksums_were_deleted_is_refused(
     said = " ".join(capsys.readouterr().err.split())
     assert "Expected the checksums with which" in said
     assert "found no such file" in said
+
+
+@pytest.mark.parametrize("damage", ["edited", "renamed"])
+def test_gradients_of_a_checkpoint_that_changed_are_refused(
+    damage: str, echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(echo_run, tmp_path / "run"))
+    newest = sorted((run / "checkpoints").iterdir())[-1]
+    if damage == "edited":
+        flip(newest / "model.safetensors")
+    else:
+        newest.rename(newest.with_name("step_000009"))
+    assert cli.run(["gradients", str(run)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert ("has changed since it was written" if damage == "edited" else "found that of step 2") in said
+    assert not list(run.glob("gradients*"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["train echo --steps 1 --model {}", "audit {}/../.. --model {} --out audit", "grow echo --only-after --model {}"],
+)
+def test_a_checkpoint_that_changed_is_no_model(
+    command: str, echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(echo_run, tmp_path / "run"))
+    newest = sorted((run / "checkpoints").iterdir())[-1]
+    flip(newest / "model.safetensors")
+    assert cli.run(command.format(newest, newest).split()) == 2
+    assert "has changed since it was written" in " ".join(capsys.readouterr().err.split())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from heedful import cli
+from heedful.report.gradients import write_gradients_page
 from heedful.storage import RunFolder, read_gradients
 
 SMALL = ["--groups", "6", "--group-size", "8", "--buckets", "3"]
@@ -71,3 +72,28 @@ def test_what_cannot_be_measured_is_answered_by_a_sentence(
     RunFolder(run).gradients(1).write_text('{"step": 1}')
     with pytest.raises(ValueError, match=r"Expected a measurement of gradients in .*gradients_000001.json"):
         read_gradients(RunFolder(run).gradients(1))
+
+
+@pytest.mark.parametrize("step", ["2", "1.5", "1e999", "true", "null"])
+def test_a_measurement_of_another_step_than_its_files_is_refused(step: str, tmp_path: Path) -> None:
+    path = RunFolder(tmp_path).gradients(1)
+    path.write_text(f'{{"step": {step}, "metrics": {{}}}}')
+    with pytest.raises(ValueError, match=r"gradients_000001.json, found ValueError: a `step` of .*of the file"):
+        read_gradients(path)
+
+
+def test_a_measurement_that_lacks_readings_makes_a_page_without_them(tmp_path: Path) -> None:
+    RunFolder(tmp_path).gradients(1).write_text('{"step": 1, "metrics": {"gradient/bucket_0/task_norm": 1.0}}')
+    assert "Step 1: unknown (not measured)" in write_gradients_page(RunFolder(tmp_path)).read_text()
+
+
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_played(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    RunFolder(run).gradients(2).mkdir()
+    (run / "numbers").mkdir()
+    for command in (["gradients", str(run), *SMALL], ["eval", str(run), "--json", str(run / "numbers")]):
+        assert cli.run(command) == 2
+        shown = capsys.readouterr()
+        assert "Expected a file, or nothing, at" in shown.err
+        assert "episodes" not in shown.out

@@ -118,4 +118,4 @@ def test_a_folder_that_cannot_be_written_is_named(
     subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
     arguments = SUBJECTS[name].start.replace("--out out", f"--out {place}/out").split()
     ended = heedful(arguments, bench.folder(name))
-    assert "Read-only file system" in ended.sentence, ended.said
+    assert "found a disk that can only be read" in ended.sentence, ended.said

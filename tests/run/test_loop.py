@@ -405,6 +405,16 @@ def damage_of(name: str) -> Callable[[Path], None]:
     return damage
 
 
+def edit_of(**fields: Any) -> Callable[[Path], None]:
+    """Other values in `state.json`."""
+
+    def damage(folder: Path) -> None:
+        state = folder / "state.json"
+        state.write_text(json.dumps(json.loads(state.read_text()) | fields))
+
+    return damage
+
+
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "half the weights": damage_of("model.safetensors"),
     "half the optimizer": damage_of("learner.pt"),
@@ -412,6 +422,9 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "no optimizer": lambda folder: (folder / "learner.pt").unlink(),
     "another file": lambda folder: (folder / "learner.pt").write_bytes(b"not a checkpoint"),
     "another state": lambda folder: (folder / "state.json").write_text("[1]"),
+    "a negative place among the tasks": edit_of(tasks=-1),
+    "a place among the tasks without a seed": edit_of(tasks=10**30),
+    "a success that is none": edit_of(scores={"2": 7}),
 }
 
 

@@ -1,13 +1,24 @@
 """Writing of files: in whole, into the folder that was named, and with a sentence where there is no room."""
 
 import errno
+import fcntl
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from heedful.storage import LOCK, DiskFull, advising, append, create, held, naming_a_full_disk, write_whole
+from heedful.storage import (
+    LOCK,
+    DiskFull,
+    advising,
+    append,
+    create,
+    held,
+    naming_a_full_disk,
+    refuse_unwritable,
+    write_whole,
+)
 from heedful.storage.trackers import JsonlTracker
 
 
@@ -28,6 +39,31 @@ def test_a_file_that_a_killed_process_left_half_written_is_replaced(tmp_path: Pa
     (tmp_path / ".a.json.part").write_text("hal")
     write_whole(tmp_path / "a.json", "whole")
     assert (tmp_path / "a.json").read_text() == "whole"
+
+
+def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+    other = tmp_path / ".a.json.part"
+    with create(other) as stream:  # of a process that is still writing, such as `heedful report` beside a run
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        stream.write(b"the ot")
+        write_whole(tmp_path / "a.json", "whole")
+        assert (tmp_path / "a.json").read_text() == "whole"
+        stream.write(b"her")
+        stream.flush()
+        os.replace(other, tmp_path / "a.json")
+    assert (tmp_path / "a.json").read_text() == "the other"
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_a_place_that_cannot_be_written_is_named_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="found a folder"):
+        refuse_unwritable(tmp_path / "folder")
+    with pytest.raises(OSError, match="file"):
+        refuse_unwritable(tmp_path / "file" / "a.json")
+    refuse_unwritable(tmp_path / "folder" / "a.json")
+    assert os.listdir(tmp_path / "folder") == []
 
 
 def test_lines_are_not_appended_through_a_link(tmp_path: Path) -> None:

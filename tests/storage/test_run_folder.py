@@ -155,6 +155,9 @@ def test_only_the_last_line_may_be_torn(tmp_path: Path) -> None:
     path.write_text(good + '{"step": 1, "met\n' + good)
     with pytest.raises(ValueError, match=r"on line 2 of .*metrics.jsonl, found text that is not JSON"):
         read_metrics(path)
+    path.write_text(good + '{"step": 1.5, "metrics": {}}\n')  # a whole line, which nobody tore
+    with pytest.raises(ValueError, match=r"on line 2 of .*metrics.jsonl, found a `step` of 1.5"):
+        read_metrics(path)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +165,8 @@ def test_only_the_last_line_may_be_torn(tmp_path: Path) -> None:
     [
         ("[1]", "found a list"),
         ('{"step": "1", "metrics": {}}', "a `step` of '1'"),
-        (f'{{"step": {2**63}, "metrics": {{}}}}', f"a `step` of {2**63}"),
+        (f'{{"step": {10**18}, "metrics": {{}}}}', f"a `step` of {10**18} .expected a whole number from 0 to"),
+        ('{"step": -1, "metrics": {}}', "a `step` of -1"),
         ('{"step": 1}', "`metrics` of type NoneType"),
         ('{"step": 1, "time": "noon", "metrics": {}}', "a `time` of 'noon'"),
         ('{"step": 1, "metrics": {"a": [1]}}', r"`a` with \[1\] for a number"),

@@ -19,6 +19,7 @@ from heedful.studies import processes
 from heedful.studies.declaration import Arm, Measure, Pair, Study, settings, train
 from heedful.studies.jobs import PartJob, SamplingJob
 from heedful.studies.processes import Child
+from heedful.studies.progress import HELD_OUT, RunRow
 from heedful.studies.runner import Request, estimate, run_study
 from heedful.studies.study_folder import StudyFolder
 from patience import comes
@@ -328,3 +329,29 @@ def test_runs_whose_source_failed_are_named_and_not_begun(
     assert run_study(reading(processes=1), console) == 1
     assert [begun(f"{arm}/s0") for arm in ("a", "b", "read")] == [0, 0, 1]
     assert "not begun, since the run that it reads is not over: a/s0, b/s0" in capsys.readouterr().out
+
+
+def test_the_last_words_of_a_log_of_any_size_are_read_from_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "s0.log"
+    with log.open("wb") as stream:
+        stream.truncate(1 << 40)  # a hole, which takes no room
+        stream.seek(0, os.SEEK_END)
+        stream.write(b"\nits last words\n")
+    assert Child("s0", log, list).last_words(1) == ["its last words"]
+    assert Child("s0", tmp_path / "none.log", list).last_words(1) == []
+
+
+def test_the_live_table_goes_on_past_measurements_that_it_cannot_read(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    os.mkfifo(path)
+    row = RunRow("a/s0", path, 9, "eval/val/sampled/success")
+    row.refresh()
+    path.unlink()
+    lines = [
+        '{"step": 1e999, "metrics": {}}',
+        f'{{"step": 1, "metrics": {{"eval/val/sampled/success": 1{"0" * 400}}}}}',
+        '{"step": 2, "metrics": {"eval/val/sampled/success": 0.5}}',
+    ]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    row.refresh()
+    assert (row.step, row.values[HELD_OUT]) == (2, 0.5)

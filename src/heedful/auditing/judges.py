@@ -10,6 +10,7 @@ from typing import Any
 from heedful.auditing.scoring import ModelJudge
 from heedful.auditing.settings import AuditSettings
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.storage import check_model
 
 _REMEDY = "Give --model a folder with config.json, weights and tokenizer files, a .gguf file, or a Hugging Face name."
 _TOKENIZER_REMEDY = "Give --tokenizer the folder or the Hugging Face name of the served model."
@@ -42,6 +43,7 @@ def model_judge(source: str, settings: AuditSettings, tags: ThoughtTags, seed: i
     from heedful.scorers.hf import HFScorer
     from heedful.scorers.judge import judge_name
 
+    check_model(source)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     model = read_model(source, {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.dtype], _REMEDY)

@@ -136,11 +136,11 @@ def write_gradients_page(folder: RunFolder) -> Path:
 
 def sentences(stored: StoredGradients) -> list[str]:
     """What one measurement shows of the whole batch."""
-    signal, noise = stored.metrics["gradient/all/task_signal2"], stored.metrics["gradient/all/task_noise2"]
-    prompts = stored.metrics["gradient/all/task_prompt_signal2"]
+    signal, noise = stored.metric("gradient/all/task_signal2"), stored.metric("gradient/all/task_noise2")
+    prompts = stored.metric("gradient/all/task_prompt_signal2")
     if not isinstance(signal.value, float) or not isinstance(noise.value, float) or not signal.n:
         return [f"Step {stored.step}: unknown ({signal.why})."]
-    size = stored.facts["group_size"]
+    size = stored.facts.get("group_size", "?")
     found = (
         f"Step {stored.step}, {signal.n} groups of {size}: squared signal {cell(signal)}, squared noise {cell(noise)}."
     )
@@ -150,7 +150,7 @@ def sentences(stored: StoredGradients) -> list[str]:
         needed = signal.n * noise.value / signal.value
         found += f" A batch of about {numeral(float(round(needed)))} such groups would hold as much signal as noise."
     names = [name for _, columns in TABLES for name in columns.values() if name not in _BARE]
-    shown = [stored.metrics[f"gradient/{bucket}/{name}"] for bucket in buckets(stored) for name in names]
+    shown = [stored.metric(f"gradient/{bucket}/{name}") for bucket in buckets(stored) for name in names]
     said = [found, f"Step {stored.step}: a prompt's own expected gradient has the squared norm {cell(prompts)}."]
     return [sentence for sentence in (*said, legend_of(shown)) if sentence]
 
@@ -165,12 +165,12 @@ def table(stored: StoredGradients, columns: Mapping[str, str]) -> list[list[str]
     """Heading, and one row per bucket that holds a group."""
     rows = [["bucket", "groups", *columns]]
     for bucket in buckets(stored):
-        groups = stored.metrics[f"gradient/{bucket}/reward_variance"].n
+        groups = stored.metric(f"gradient/{bucket}/reward_variance").n
         if not groups:
             continue
         row = [bucket.removeprefix("bucket_"), str(groups)]
         for name in columns.values():
-            metric = stored.metrics[f"gradient/{bucket}/{name}"]
+            metric = stored.metric(f"gradient/{bucket}/{name}")
             row.append(cell(replace(metric, low=None, high=None) if name in _BARE else metric))
         rows.append(row)
     return rows
@@ -190,7 +190,7 @@ def panels(stored: Sequence[StoredGradients], series: Sequence[tuple[str, str, i
     drawn = []
     of_each = [
         tuple(
-            Bars(label, hue, tuple(one.metrics[f"gradient/{bucket}/{name}"] for bucket in buckets(one)))
+            Bars(label, hue, tuple(one.metric(f"gradient/{bucket}/{name}") for bucket in buckets(one)))
             for label, name, hue in series
         )
         for one in stored
@@ -199,7 +199,7 @@ def panels(stored: Sequence[StoredGradients], series: Sequence[tuple[str, str, i
     legend = tuple((key(Curve(label, Series("", ()), hue), stacked=True), label) for label, _, hue in series)
     for one, bars in zip(stored, of_each, strict=True):
         names = [bucket.removeprefix("bucket_") for bucket in buckets(one)]
-        counts = [f"n {one.metrics[f'gradient/{bucket}/reward_variance'].n or 0}" for bucket in buckets(one)]
+        counts = [f"n {one.metric(f'gradient/{bucket}/reward_variance').n or 0}" for bucket in buckets(one)]
         title = f"Step {one.step}"
         svg = draw_bars(bars, names, counts, span, f"{title}: {', '.join(label for label, _, _ in series)}")
         drawn.append(DrawnPanel(title, "", svg, _NO_POINTER, legend, "", (), ()))

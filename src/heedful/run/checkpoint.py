@@ -22,11 +22,9 @@ from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import open_file
 from heedful.models.folders import read_model, write_pretrained
 from heedful.models.writing import Saveable
-from heedful.storage import CHECKSUMS, check_folder, create, naming_a_full_disk, write_checksums, write_whole
+from heedful.storage import CHECKSUMS, LISTED, check_folder, create, naming_a_full_disk, write_checksums, write_whole
 
 SETTINGS = "settings.json"
-_LISTED = "checksums"
-"""In `state.json`: the checkpoint was written with a list of checksums."""
 _VERSION = "version"
 """In `state.json`: the number of training steps behind it. Older checkpoints have it in the folder's name alone."""
 _UNREADABLE = (
@@ -51,7 +49,7 @@ class Checkpoint:
         """
         state = self.path / "state.json"
         is_gone = not (self.path / CHECKSUMS).exists()
-        listed = is_gone and state.exists() and bool(self.state().get(_LISTED))
+        listed = is_gone and state.exists() and bool(self.state().get(LISTED))
         check_folder(self.path, remedy or self._remedy, listed=listed)
         written = self.state().get(_VERSION, self.version) if state.exists() else self.version
         if written != self.version:
@@ -135,7 +133,7 @@ def save(
             write_pretrained(unfinished, model, tokenizer)
             _save_tensors(unfinished / "learner.pt", learner_state)
             own = {name: value for name, value in state.items() if name != "config"} | {
-                _LISTED: True,
+                LISTED: True,
                 _VERSION: version,
             }
             write_whole(unfinished / "state.json", json.dumps(own, indent=1, sort_keys=True))

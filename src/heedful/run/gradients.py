@@ -57,7 +57,7 @@ def measure_gradients(
     from heedful.run.checkpoint import Checkpoint
     from heedful.run.parts import assemble
     from heedful.run.terminal import GrowthBar
-    from heedful.storage import write_gradients
+    from heedful.storage import refuse_unwritable, write_gradients
 
     gradients = GradientsConfig(every=1, buckets=settings.buckets, memory_mb=settings.memory_mb)
     asked = replace(
@@ -65,8 +65,12 @@ def measure_gradients(
         gradients=gradients,
         diagnostics=replace(config.diagnostics, enabled=False),
     )
+    refuse_unwritable(folder.gradients(step))
+    checkpoint = Checkpoint(folder.checkpoint(step), step) if step else None
+    if checkpoint is not None:
+        checkpoint.check("Restore it, or choose another checkpoint.")
     with GrowthBar(console) as bar:
-        parts = assemble(asked, bar, Checkpoint(folder.checkpoint(step), step) if step else None)
+        parts = assemble(asked, bar, checkpoint)
     assert parts.gradient_meter is not None
     began = time.perf_counter()
     total = settings.groups * settings.group_size

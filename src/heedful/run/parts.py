@@ -18,7 +18,7 @@ from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.text import load_text_judge
 from heedful.distributed.sharding import Sharded
 from heedful.distributed.world import World
-from heedful.envs.common.tasks import TaskStream
+from heedful.envs.common.tasks import MOST_CURSOR, TaskStream
 from heedful.gradients.meter import GradientMeter
 from heedful.measuring.diagnostician import Diagnostician
 from heedful.models.chat.calls import tools_of
@@ -40,6 +40,7 @@ from heedful.seedlings.demonstrations import first_images
 from heedful.seedlings.grow import load_seedling
 from heedful.seedlings.warm_start import Beginner, warm_started
 from heedful.seeds import derive
+from heedful.storage import check_model
 from heedful.training.batch import UpdateSettings
 from heedful.training.critic import Critic
 from heedful.training.learner import Learner
@@ -185,6 +186,7 @@ def load_policy(
     model_name = config.model
     if config.warm_start.steps:
         model_name = str(warm_started(config.warm_start, beginner_of(config, device), progress))
+    check_model(model_name)
     return load_model(model_name, device, config.dtype, config.vision)
 
 
@@ -286,6 +288,7 @@ def load_judge(config: TrainConfig, device: torch.device) -> Judge | None:
     diagnostics = config.diagnostics
     if diagnostics.judge is None or not diagnostics.enabled:
         return None
+    check_model(diagnostics.judge)
     model, tokenizer = load_model(diagnostics.judge, device, config.dtype)
     return Judge(model, tokenizer, judge_name(diagnostics.judge), diagnostics.max_tokens)
 
@@ -297,6 +300,10 @@ def _restore(parts: Parts, start: Checkpoint) -> None:
         cursor, scores = state["tasks"], state["scores"]
         if type(cursor) is not int or not all(isinstance(score, int | float) for score in scores.values()):
             raise TypeError("`tasks` or `scores` of another type")
+        if not all(0 <= score <= 1 for score in scores.values()):
+            raise ValueError("`scores` must be from 0 to 1")
+        if not 0 <= cursor <= MOST_CURSOR:
+            raise ValueError(f"`tasks` must be from 0 to {MOST_CURSOR:,}, found {cursor:,}")
         parts.tasks.cursor = cursor
         if parts.selection.memory is not None:
             parts.selection.memory.load_state(state["memory"])

@@ -35,7 +35,7 @@ from heedful.seedlings.grow import shown_to_a_learner, versions
 from heedful.seedlings.recipe import WarmStart, key_of
 from heedful.seeds import derive
 from heedful.stopping import StoppedBySignal, finish_the_step_first
-from heedful.storage import held, naming_a_full_disk
+from heedful.storage import check_model, held, naming_a_full_disk
 from heedful.training.lora import Adapters
 from heedful.types import TrainingSample
 
@@ -107,6 +107,7 @@ def warm_started(recipe: WarmStart, beginner: Beginner, progress: Progress) -> P
 
 def _learn(recipe: WarmStart, beginner: Beginner, path: Path, copy: Path, progress: Progress) -> None:
     solver = teacher(beginner.env, recipe.imperfect, recipe.template)
+    check_model(beginner.model)
     model, tokenizer = load_model(beginner.model, beginner.device, vision=beginner.vision)
     ends, tools = stop_ids(model), tools_of(beginner.env)
     renderer = Renderer(tokenizer, beginner.tags, dict(beginner.chat_options), ends, tools, vision_of(model))

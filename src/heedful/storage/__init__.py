@@ -4,18 +4,29 @@ Reading returns what was written, equal input gives equal bytes, and no reader e
 `docs/formats.md` documents each file.
 """
 
-from heedful.storage.checksums import CHECKSUMS, check_folder, write_checksums
-from heedful.storage.files import DiskFull, advising, append, claim_folder, create, naming_a_full_disk, write_whole
+from heedful.storage.checksums import CHECKSUMS, LISTED, check_folder, check_model, write_checksums
+from heedful.storage.files import (
+    DiskFull,
+    advising,
+    append,
+    claim_folder,
+    create,
+    naming_a_full_disk,
+    refuse_unwritable,
+    write_whole,
+)
 from heedful.storage.gradients import StoredGradients, read_gradients, write_gradients
 from heedful.storage.locks import LOCK, held
-from heedful.storage.measurements import StepMetrics, metric_from_json, read_metrics
+from heedful.storage.measurements import MOST_STEP, StepMetrics, metric_from_json, read_metrics
 from heedful.storage.rollouts import Rollouts, read_rollouts, rollout_rows, write_rollouts
 from heedful.storage.run_folder import RunFolder, describe_environment
 from heedful.storage.scores import StoredScores, TokenValues, read_scores, write_scores
 
 __all__ = [
     "CHECKSUMS",
+    "LISTED",
     "LOCK",
+    "MOST_STEP",
     "DiskFull",
     "Rollouts",
     "RunFolder",
@@ -26,6 +37,7 @@ __all__ = [
     "advising",
     "append",
     "check_folder",
+    "check_model",
     "claim_folder",
     "create",
     "describe_environment",
@@ -36,6 +48,7 @@ __all__ = [
     "read_metrics",
     "read_rollouts",
     "read_scores",
+    "refuse_unwritable",
     "rollout_rows",
     "write_checksums",
     "write_gradients",

@@ -14,6 +14,8 @@ from heedful.configuration.open_files import open_file
 from heedful.storage.files import write_whole
 
 CHECKSUMS = "checksums.json"
+LISTED = "checksums"
+"""In the `state.json` of a checkpoint: it was written with a list of checksums."""
 
 
 def write_checksums(folder: Path) -> None:
@@ -50,6 +52,18 @@ def check_folder(folder: Path, remedy: str, *, listed: bool = False) -> None:
             wrong.append(f"{folder / name}: {sentence}")
     if wrong:
         raise ValueError(f"{folder} has changed since it was written.\n  " + "\n  ".join([*wrong[:10], remedy]))
+
+
+def check_model(source: str | Path) -> None:
+    """The same for a model that the user named, if it is a checkpoint of a run. Other models have no such list."""
+    state = Path(source) / "state.json"
+    if state.is_file():
+        try:
+            tree = read_json(state)
+        except (OSError, ValueError):
+            tree = None  # the list, if there is one, says that it has changed
+        listed = isinstance(tree, dict) and tree.get(LISTED) is True
+        check_folder(Path(source), "Restore it, or give another model.", listed=listed)
 
 
 def _files(folder: Path) -> list[str]:

@@ -7,10 +7,12 @@ writer follows a symbolic link that someone has put into a folder: see `create` 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -100,19 +102,49 @@ def write_whole(path: Path | str, content: bytes | str) -> None:
         raise no_file(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.part")
+    if _is_being_written(partial):
+        partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     # Names of files may hold bytes that are no UTF-8. JSON reads their escapes back as they were.
     content = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     earlier = f"the earlier {path.name} and" if path.exists() else "nothing of this file, but"
     with naming_a_full_disk(path, kept=f"{earlier} all that was written before it"):
         try:
             with create(partial) as stream:
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.replace(partial, path)
+                os.replace(partial, path)  # while it is locked, so that nobody else has made it anew
         finally:
             partial.unlink(missing_ok=True)
         _flush_directory(path.parent)
+
+
+def _is_being_written(partial: Path) -> bool:
+    """Whether a living process has the temporary file open: a page may be written by two commands at the same time."""
+    try:
+        descriptor = os.open(partial, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | _NO_LINK)
+    except OSError:  # nothing, or what is removed
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raise now what `write_whole` would raise for `path` after a long measurement, which would be lost."""
+    if path.is_dir() and not path.is_symlink():
+        raise no_file(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
 
 
 def claim_folder(candidates: Iterable[Path]) -> Path:

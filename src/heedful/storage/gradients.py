@@ -24,6 +24,10 @@ class StoredGradients:
     """Settings, counts, and how exactly the gradients were stored."""
     metrics: Mapping[str, Metric]
 
+    def metric(self, name: str) -> Metric:
+        """One reading; a missing one where the file lacks it."""
+        return self.metrics.get(name, Metric(name, None, why="not measured"))
+
 
 def write_gradients(
     path: Path, step: int, facts: Mapping[str, str | int | float | None], metrics: Sequence[Metric]
@@ -37,8 +41,10 @@ def read_gradients(path: Path) -> StoredGradients:
     """Read one measurement. Raises ValueError that names the file if it cannot be read."""
     try:
         tree = dict(read_json(path))
-        readings, step = dict(tree.pop("metrics")), int(tree.pop("step"))
+        readings, step = dict(tree.pop("metrics")), tree.pop("step")
         metrics = {name: metric_from_json(name, reading) for name, reading in readings.items()}
+        if type(step) is not int or path.name != f"gradients_{step:06d}.json":
+            raise ValueError(f"a `step` of {step!r:.80}, which is not that of the file's name")
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(
             f"Expected a measurement of gradients in {path}, found {type(error).__name__}: {error}. Delete the file "

@@ -19,6 +19,10 @@ SIZES = 1e-150, 1e150
 """Least and largest size of a number. Statistics square it, and charts divide by it."""
 
 
+MOST_STEP = 10**15
+"""Charts and slopes hold a step as a float, which is exact up to here."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
     """One line of `metrics.jsonl`. Several lines may share a step."""
@@ -37,25 +41,26 @@ def read_metrics(path: Path | str) -> list[StepMetrics]:
     the reason.
 
     Raises:
-        ValueError: there is no such file, or a line before the last is malformed. The message gives its number.
+        ValueError: there is no such file, or a whole line is malformed. The message gives its number.
     """
     path = Path(path)
     if not path.is_file():
         raise ValueError(
             f"Expected measurements in {path}, found no such file. Give the folder of a run that has begun."
         )
-    lines = path.read_bytes().split(b"\n")
+    content = path.read_bytes()
+    lines = content.split(b"\n")
     numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     read: list[StepMetrics] = []
     for number, line in numbered:
         try:
             read.append(_step_metrics(line))
         except ValueError as error:
-            if number == numbered[-1][0]:
+            if number == numbered[-1][0] and not content.endswith(b"\n"):
                 break
             raise ValueError(
                 f"Expected a JSON object with `step` and `metrics` on line {number} of {path}, found {error}. "
-                "Only the last line may be torn: restore the file, or delete that line."
+                "Only a last line without its end may be torn: restore the file, or delete that line."
             ) from error
     return read
 
@@ -65,8 +70,8 @@ def _step_metrics(line: bytes) -> StepMetrics:
     if not isinstance(row, dict):
         raise ValueError(f"a {type(row).__name__}")
     step, readings, time = row.get("step"), row.get("metrics"), row.get("time")
-    if not isinstance(step, int) or isinstance(step, bool) or not -(2**63) <= step < 2**63:
-        raise ValueError(f"a `step` of {step!r}")
+    if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step <= MOST_STEP:
+        raise ValueError(f"a `step` of {step!r:.80} (expected a whole number from 0 to {MOST_STEP:,})")
     if not isinstance(readings, dict):
         raise ValueError(f"`metrics` of type {type(readings).__name__}")
     if time is not None and not isinstance(time, int | float):

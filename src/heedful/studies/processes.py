@@ -17,11 +17,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from heedful.configuration.open_files import open_file
 from heedful.configuration.system_errors import sentence_of
 from heedful.stopping import OF_SCHEDULERS, exit_code
 from heedful.storage import append
 
 POLL_SECONDS = 0.5
+
+LAST_BYTES = 1 << 16
+"""Read of the end of a log, which may be of any size."""
 
 STOPPED_BY_ALARM = 3
 """The exit code of a run that its own alarm ended: it is over, and it did not fail."""
@@ -101,7 +105,10 @@ class Child:
         """The end of its log."""
         if not self.log.exists():
             return []
-        return self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+        with open_file(self.log) as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - LAST_BYTES))
+            end = stream.read(LAST_BYTES)
+        return end.decode("utf-8", "replace").splitlines()[-lines:]
 
 
 def heedful_command(arguments: Sequence[str]) -> list[str]:

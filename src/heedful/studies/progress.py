@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heedful.configuration.jsontext import parse_json
+from heedful.configuration.open_files import open_file
 from heedful.console import SafeConsole
 from heedful.diagnostics.catalogue import LIVE_COLUMNS
 from heedful.run.terminal import duration
@@ -75,18 +76,19 @@ class RunRow:
 def tail(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
     """The last whole lines of a metrics.jsonl as (step, metrics), oldest first; empty while there is no file."""
     try:
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             size = stream.seek(0, 2)
             stream.seek(max(0, size - TAIL_BYTES))
-            content = stream.read()
-    except FileNotFoundError:
+            content = stream.read(TAIL_BYTES)
+    except OSError:  # none yet, or what the reader of the whole file names
         return []
     lines = content.split(b"\n")
     # The first line may be cut by the seek, the last one still be in writing.
     whole = lines[1 if size > TAIL_BYTES else 0 : -1]
     found: list[tuple[int, Mapping[str, Any]]] = []
     for line in whole:
-        with suppress(ValueError, KeyError, TypeError):  # a damaged line is named by the reader of the whole file
+        # A damaged line is named by the reader of the whole file.
+        with suppress(ValueError, KeyError, TypeError, OverflowError):
             row = parse_json(line)
             found.append((int(row["step"]), dict(row["metrics"])))
     return found
@@ -95,7 +97,9 @@ def tail(path: Path) -> list[tuple[int, Mapping[str, Any]]]:
 def number(stored: object) -> float | None:
     """The number of one stored metric, in either of the two forms of the file."""
     value = stored.get("value") if isinstance(stored, dict) else stored
-    return float(value) if isinstance(value, int | float) else None
+    with suppress(OverflowError):
+        return float(value) if isinstance(value, int | float) else None
+    return None
 
 
 def wide_console() -> Console:

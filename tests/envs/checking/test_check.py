@@ -197,6 +197,20 @@ def test_who_breaks_a_rule_is_told_which_and_no_other(env: type, rules: set[str]
             assert finding.remedy, finding
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("task", "episode", "start", "step", "exit", "endless rewards", "long outcome"),
+        *("observation", "rewards", "ending", "outcome", "progress", "actions", "valid", "effect", "state"),
+    ],
+)
+def test_a_value_that_raises_when_it_is_looked_at_is_a_finding(place: str) -> None:
+    report = check(broken.ReturnsTheUnreadable(place=place), replace(SMALL, seeds=20, episodes=4))
+    assert not report.ok
+    assert report.broken, str(report)
+    assert len(str(report)) < 9_000
+
+
 @pytest.mark.parametrize(("env", "words"), ELSEWHERE, ids=[case[0].__name__ for case in ELSEWHERE])
 def test_what_depends_on_hashes_or_the_clock_is_found_in_other_processes(env: type, words: str) -> None:
     report = check(env(), Effort(seeds=60, episodes=8, processes=2))

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from heedful.auditing.logs.records import Misfit, Row
 from heedful.configuration import listed
+from heedful.storage import MOST_STEP
 
 Converted = TypeVar("Converted")
 
@@ -75,6 +76,14 @@ def integer(value: object, what: str) -> int:
     if not -_INT64 <= value < _INT64:
         raise Misfit(f"a whole number of at most 64 bits as `{what}`", shown(value))
     return value
+
+
+def step_number(value: object, what: str) -> int:
+    """A step, as `metrics.jsonl` takes it."""
+    step = integer(value, what)
+    if not 0 <= step <= MOST_STEP:
+        raise Misfit(f"a step from 0 to {MOST_STEP:,} as `{what}`", shown(value))
+    return step
 
 
 def digest(*texts: str) -> str:

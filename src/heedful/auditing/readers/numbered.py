@@ -24,7 +24,7 @@ from heedful.auditing.logs.records import (
     Row,
     unknown_of,
 )
-from heedful.auditing.logs.values import fitting, integer, mapping, number, shown, text_of
+from heedful.auditing.logs.values import fitting, integer, mapping, number, shown, step_number, text_of
 from heedful.auditing.readers.columns import columns_of, require
 from heedful.auditing.readers.reader import Hints, RowReader, text_trajectory
 from heedful.storage.rollouts import environment_in
@@ -147,8 +147,8 @@ def _id(row: Row) -> tuple[int, int, int]:
     found = _ID.fullmatch(text_of(row["heedful_id"], "heedful_id"))
     if found is None:
         raise Misfit("batch/group/member as `heedful_id`", shown(row["heedful_id"]))
-    step, group, member = (integer(int(part), "heedful_id") for part in found.groups())
-    return step, group, member
+    group, member = (integer(int(part), "heedful_id") for part in found.groups()[1:])
+    return step_number(int(found[1]), "heedful_id"), group, member
 
 
 def _said(completion: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from heedful.auditing.logs.conversations import Messages, messages_of, text_of_messages
 from heedful.auditing.logs.records import Episodes, Faults, Knowledge, LocatedRows, Location, LoggedEpisode, Misfit, Row
-from heedful.auditing.logs.values import digest, integer, outcome_of, text_of
+from heedful.auditing.logs.values import digest, outcome_of, step_number, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Ending, Task, Trajectory, Turn
 
@@ -122,12 +122,12 @@ class RowReader(ABC):
 def step_of_file(file: Path) -> int:
     """The last number in a file's name; 0 where there is none."""
     numbers = re.findall(r"\d+", file.stem)
-    return integer(int(numbers[-1]), "the last number of the file's name") if numbers else 0
+    return step_number(int(numbers[-1]), "the last number of the file's name") if numbers else 0
 
 
 def step_of(row: Row, file: Path) -> int:
     """The row's own step, else that of its file."""
-    return integer(row["step"], "step") if row.get("step") is not None else step_of_file(file)
+    return step_number(row["step"], "step") if row.get("step") is not None else step_of_file(file)
 
 
 def rewarded(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tuple[Turn, ...]:

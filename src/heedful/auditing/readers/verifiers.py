@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from heedful.auditing.logs.conversations import Messages, messages_of, text_turn, turns_of
 from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.logs.values import digest, fitting, integer, mapping, names, number, shown, text_of
+from heedful.auditing.logs.values import digest, fitting, mapping, names, number, shown, step_number, text_of
 from heedful.auditing.readers.columns import choose_success, columns_of
 from heedful.auditing.readers.reader import (
     NO_STEP,
@@ -179,7 +179,7 @@ def _flat_scores(row: Row) -> dict[str, Any]:
 
 def _work_step(row: Row) -> int | None:
     step = mapping(mapping(row.get("run"), "run").get("work"), "run.work").get("step")
-    return None if step is None else integer(step, "run.work.step")
+    return None if step is None else step_number(step, "run.work.step")
 
 
 def _temperature(trace: Row) -> float | None:

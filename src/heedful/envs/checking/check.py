@@ -20,14 +20,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from heedful.configuration import cut
 from heedful.envs.checking.evidence import Evidence, gather, seeds_of
 from heedful.envs.checking.play import QUICK, Bench, Broke, Effort
-from heedful.envs.checking.report import Finding, Report, absent, broken, unchecked
+from heedful.envs.checking.report import Finding, Report, absent, broken, shortened, unchecked
 from heedful.envs.checking.rules import calls, episodes, leak, observations, offers, pictures, processes, scores, tasks
 from heedful.envs.checking.rules import environment as env
-from heedful.guarded import Raised, guarded_call
+from heedful.guarded import Answered, Raised, guarded_call
+
+Answer = TypeVar("Answer")
 
 __all__ = ["QUICK", "RULES", "Effort", "Report", "check"]
 
@@ -137,7 +140,7 @@ def check(
     with tempfile.TemporaryDirectory(prefix="heedful-check-") as folder:
         findings = _findings(bench, Path(folder) / "executed", frozenset(skip), tell)
     named = guarded_call(lambda: str(env.name))
-    name = type(env).__name__ if isinstance(named, Raised) else named.value
+    name = type(env).__name__ if isinstance(named, Raised) else cut(named.value, 100)
     seeds = len(seeds_of(bench.effort.seeds)) if bench.episodes else 0
     took = time.perf_counter() - began
     return Report(name, tuple(findings), seeds, bench.episodes, bench.replies, took)
@@ -147,16 +150,21 @@ def _findings(
     bench: Bench, canary: Path, skip: frozenset[str], tell: Callable[[str, Finding | None], None]
 ) -> list[Finding]:
     tell("the environment", None)
-    stopped = env.open_environment(bench)
+    stopped = _looked_at("it is opened", lambda: env.open_environment(bench))
     evidence = None
     if stopped is None:
-        try:
-            tell(f"{bench.effort.seeds} tasks", None)
-            drawn = [bench.task(seed) for seed in seeds_of(bench.effort.seeds)]
-            tell("episodes with all kinds of replies", None)
-            evidence = gather(bench, drawn, canary)
-        except Broke as broke:
-            stopped = _unplayable(broke)
+
+        def played() -> Evidence | Finding:
+            try:
+                tell(f"{bench.effort.seeds} tasks", None)
+                drawn = [bench.task(seed) for seed in seeds_of(bench.effort.seeds)]
+                tell("episodes with all kinds of replies", None)
+                return gather(bench, drawn, canary)
+            except Broke as broke:
+                return _unplayable(broke)
+
+        found = _looked_at("it is played", played)
+        evidence, stopped = (found, None) if isinstance(found, Evidence) else (None, found)
     findings = []
     for rule in RULES:
         tell(rule.name, None)
@@ -174,7 +182,27 @@ def _findings(
     return findings
 
 
+def _looked_at(moment: str, look: Callable[[], Answer]) -> Answer | Finding:
+    """What `look` returns. Values of an environment run its code when they are read, compared or shown."""
+    answer = guarded_call(look)
+    if isinstance(answer, Answered):
+        return answer.value
+    if isinstance(answer.error, ImportError):
+        raise answer.error  # a library is missing, which is no fault of the environment
+    place = f" ({answer.place})" if answer.place else ""
+    return broken(
+        "what the environment returns cannot be looked at",
+        expected="values that can be read, compared and shown",
+        found=f"{shortened(str(answer), 200)}{place} while {moment}",
+        remedy="return plain texts, numbers, tuples and mappings",
+    )
+
+
 def _look(rule: Rule, bench: Bench, evidence: Evidence) -> Finding:
+    return _looked_at(f"the rule {rule.name} is looked at", lambda: _ruled(rule, bench, evidence))
+
+
+def _ruled(rule: Rule, bench: Bench, evidence: Evidence) -> Finding:
     try:
         return rule.look(bench, evidence)
     except Broke as broke:

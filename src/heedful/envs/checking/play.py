@@ -16,11 +16,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
+from itertools import islice
 from types import FrameType
 from typing import Any, Literal, TypeVar
 
 from heedful.envs.checking.pixels import appearance
-from heedful.envs.checking.report import seconds_text, shortened
+from heedful.envs.checking.report import in_words, seconds_text, shortened
 from heedful.envs.transport.images import IMAGES_WANTED, images_fault
 from heedful.guarded import PassesThrough, Raised, guarded_call
 from heedful.types import Observation, Step, Task
@@ -29,6 +30,9 @@ Answer = TypeVar("Answer")
 
 MOST_REPLIES = 2000
 """Replies after which an episode is played no further, however many turns it may have."""
+
+MOST_REWARDS = 1000
+"""Names of rewards that a step may have."""
 
 Call = Literal["task", "episode", "start", "step", "demonstrate", "random_answer", "blind_answers"]
 
@@ -228,7 +232,9 @@ class Bench:
         finally:
             self.seconds[call].append(took)
         if isinstance(answer, Raised) and isinstance(answer.error, SystemExit):
-            return None, Fault(call, "raised", f"`{call}` ended the process: SystemExit({answer.error.code!r})")
+            code = answer.error.code
+            told = code if isinstance(code, int | None) else in_words(code)
+            return None, Fault(call, "raised", f"`{call}` ended the process: SystemExit({told})")
         if isinstance(answer, Raised):
             place = f" ({answer.place})" if answer.place else ""
             cause = f"{type(answer.error).__name__}{place}"
@@ -246,31 +252,34 @@ class Bench:
         env = self.env if env is None else env
         found = self.demand("task", lambda: env.task(seed), f"seed {seed}")
         if not isinstance(found, Task):
-            raise Broke(Fault("task", "type", f"`task` returned {shortened(repr(found))}, not a Task"), f"seed {seed}")
+            raise Broke(Fault("task", "type", f"`task` returned {in_words(found)}, not a Task"), f"seed {seed}")
         return found
 
     def start(self, task: Task, member: int) -> tuple[Any, Observation]:
         """A fresh episode and its first observation."""
         where = f"task {task.id} (seed {task.seed}), member {member}"
         episode: Any = self.demand("episode", lambda: self.env.episode(), where)
-        missing = [name for name in ("start", "step") if not callable(getattr(episode, name, None))]
+        missing = self.demand(
+            "episode", lambda: [name for name in ("start", "step") if not callable(getattr(episode, name, None))], where
+        )
         if missing:
-            text = f"`episode` returned {shortened(repr(episode))}, which has no `{'` and no `'.join(missing)}`"
+            text = f"`episode` returned {in_words(episode)}, which has no `{'` and no `'.join(missing)}`"
             raise Broke(Fault("episode", "type", text), where)
-        first = self.demand("start", lambda: episode.start(task, member), where)
-        misfit = _misfit(first)
-        if misfit:
-            raise Broke(Fault("start", "type", f"`start` returned {misfit}"), where)
+        first = self.demand("start", lambda: _with_misfit(episode.start(task, member), _misfit), where)
+        if first.misfit:
+            raise Broke(Fault("start", "type", f"`start` returned {first.misfit}"), where)
         self.episodes += 1
-        return episode, first
+        return episode, first.value
 
     def step(self, episode: Any, reply: str) -> tuple[Step | None, float, Fault | None]:
         self.replies += 1
-        answer, fault = self.ask("step", lambda: episode.step(reply))
+        answer, fault = self.ask("step", lambda: _with_misfit(episode.step(reply), _step_misfit))
         took = self.seconds["step"].pop()
-        if fault is None and (misfit := _step_misfit(answer)):
-            fault = Fault("step", "type", f"`step` returned {misfit}")
-        return (None if fault else answer), took, fault
+        if answer is None:
+            return None, took, fault
+        if answer.misfit:
+            return None, took, Fault("step", "type", f"`step` returned {answer.misfit}")
+        return answer.value, took, None
 
     def play(self, task: Task, member: int, source: ReplySource, most: int | None = None) -> Played:
         """Play one episode: to its end, two replies beyond its turns, or `most` replies. Raises Broke at the start."""
@@ -293,27 +302,42 @@ class Bench:
         return self.play(played.task, played.member, scripted(played.replies), len(played.exchanges))
 
 
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """An answer, and what is wrong with it. To look at it runs code of the environment, and is a part of the call."""
+
+    value: Any
+    misfit: str
+
+
+def _with_misfit(value: Any, misfit: Callable[[object], str]) -> _Looked:
+    return _Looked(value, misfit(value))
+
+
 def _misfit(observation: object) -> str:
     """What is wrong with an observation. Empty if nothing is."""
     if not isinstance(observation, Observation):
-        return f"{shortened(repr(observation))}, not an Observation"
+        return f"{in_words(observation)}, not an Observation"
     for name in ("text", "opening"):
         if not isinstance(getattr(observation, name), str):
-            return f"an Observation whose {name} is {shortened(repr(getattr(observation, name)))}, not text"
+            return f"an Observation whose {name} is {in_words(getattr(observation, name))}, not text"
     fault = images_fault(observation.images)
     if fault:
         return f"an Observation with pictures of which one is {fault}; expected {IMAGES_WANTED}"
     if observation.role not in ("user", "tool"):
-        return f"an Observation whose role is {shortened(repr(observation.role))}, neither user nor tool"
+        return f"an Observation whose role is {in_words(observation.role)}, neither user nor tool"
     return ""
 
 
 def _step_misfit(step: object) -> str:
     """What is wrong with a step, so that nothing could be read off it. Empty if nothing is."""
     if not isinstance(step, Step):
-        return f"{shortened(repr(step))}, not a Step"
+        return f"{in_words(step)}, not a Step"
     if not isinstance(step.rewards, Mapping):
-        return f"a Step whose rewards are {shortened(repr(step.rewards))}, not a mapping of names to numbers"
+        return f"a Step whose rewards are {in_words(step.rewards)}, not a mapping of names to numbers"
+    named = len(list(islice(step.rewards.items(), MOST_REWARDS + 1)))
+    if named > MOST_REWARDS:
+        return f"a Step with more than {MOST_REWARDS:,} rewards"
     return _misfit(step.observation)
 
 

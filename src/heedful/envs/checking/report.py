@@ -11,9 +11,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from heedful.configuration import cut
+from heedful.guarded import Answered, guarded_call
+
 Status = Literal["pass", "warning", "broken", "not checked", "not applicable"]
 
 STATUSES: tuple[Status, ...] = ("pass", "warning", "broken", "not checked", "not applicable")
+
+LONGEST_FOUND = 2_000
+"""Characters of what was found, which quotes the environment."""
 
 _STATUS_WIDTH = max(map(len, STATUSES))
 _RULE_WIDTH = 15
@@ -62,12 +68,12 @@ def unchecked(reason: str) -> Finding:
 
 
 def broken(sentence: str, *, expected: str, found: str, where: str = "", remedy: str) -> Finding:
-    return Finding("", "broken", sentence, expected, found, where, remedy)
+    return Finding("", "broken", sentence, expected, cut(found, LONGEST_FOUND), cut(where, LONGEST_FOUND), remedy)
 
 
 def doubtful(sentence: str, *, expected: str = "", found: str = "", where: str = "", remedy: str) -> Finding:
     """Something that a person should look at, and that may be as it should."""
-    return Finding("", "warning", sentence, expected, found, where, remedy)
+    return Finding("", "warning", sentence, expected, cut(found, LONGEST_FOUND), cut(where, LONGEST_FOUND), remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,12 @@ def shortened(text: str, most: int = 80) -> str:
     """`text` in quotes, escaped where a terminal might not show it, cut after `most` characters."""
     shown = text[:most].encode("unicode_escape").decode("ascii")
     return f'"{shown}"' if len(text) <= most else f'"{shown}..." ({len(text):,} characters)'
+
+
+def in_words(value: object) -> str:
+    """How Python writes a value, shortened. A value of an environment may have a way of its own, which may raise."""
+    told = guarded_call(lambda: repr(value))
+    return shortened(told.value) if isinstance(told, Answered) else f"a {type(value).__name__} that cannot be shown"
 
 
 def parted(one: str, two: str) -> tuple[str, str]:

@@ -19,6 +19,9 @@ SPLITS = ("train", "val", "test")
 SEEDS_PER_TASK = 10_000
 """Seeds in a row that draw nothing new, before a split counts as exhausted."""
 
+MOST_CURSOR = 2**62
+"""A stream's cursor at most. Seeds of tasks have 64 bits."""
+
 
 def split_of(digest: str | bytes) -> str:
     """The split of a start state, from a digest of its canonical form: 80% `train`, 10% `val`, 10% `test`."""

@@ -92,11 +92,18 @@ class TaskMemory:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Load a state that `state` gave, also after it has been JSON."""
-        self._records = {
+        """Load a state that `state` gave, also after it has been JSON. Raises TypeError for a damaged one."""
+        records = {
             task: TaskRecord(**{**tree, "earlier": tuple(Visit(*visit) for visit in tree["earlier"])})
             for task, tree in state.items()
         }
+        for task, record in records.items():
+            for name, count in _plain(record).items():
+                if not (type(count) is int and count >= 0) and not (name == "last_trained" and count is None):
+                    raise TypeError(f"`{name}` of {task:.80} is {count!r:.80}, no count")
+            if not all(isinstance(value, int | float) for visit in record.earlier for value in astuple(visit)):
+                raise TypeError(f"`earlier` of {task:.80} holds what is no number")
+        self._records = records
 
     def table(self) -> list[dict[str, Any]]:
         """One row per task seen, by name, without the filter's values: for files and people."""

@@ -13,7 +13,7 @@ from typing import Any
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import MOST_REPLIES, Bench, Played
 from heedful.envs.checking.replies import ordinary
-from heedful.envs.checking.report import Finding, absent, broken, holds, shortened
+from heedful.envs.checking.report import Finding, absent, broken, holds, in_words
 from heedful.envs.common.tools import in_form
 from heedful.guarded import Raised, guarded_call
 from heedful.models.chat.calls import tools_of
@@ -55,7 +55,7 @@ def tool_calls(bench: Bench, evidence: Evidence) -> Finding:
                 return broken(
                     "tool calls and plain answers earn different things",
                     expected="the same answers earn the same rewards, endings and outcomes in both forms",
-                    found=f"{shortened(repr(_earned(mine)))} and {shortened(repr(_earned(theirs)))}",
+                    found=f"{in_words(_earned(mine))} and {in_words(_earned(theirs))}",
                     where=mine.where(),
                     remedy="read both forms in one place: heedful.envs.common.answers.read_answer with tools=env.tools",
                 )
@@ -78,7 +78,7 @@ def _other_form(env: Any) -> Any:
 
 def _tools_misfit(tools: Any) -> str:
     if not isinstance(tools, tuple) or not all(isinstance(tool, Tool) for tool in tools):
-        return f"`tools` is {shortened(repr(tools))}"
+        return f"`tools` is {in_words(tools)}"
     wrong = next(
         (tool.name for tool in tools if not isinstance(tool.name, str) or not _NAME.fullmatch(tool.name)), None
     )
@@ -90,7 +90,7 @@ def _tools_misfit(tools: Any) -> str:
         written = guarded_call(lambda tool=tool: json.dumps(tool.schema))  # type: ignore[misc]
         properties = tool.parameters.get("properties")
         if isinstance(written, Raised) or not isinstance(properties, dict):
-            return f"the parameters of {tool.name}: {shortened(repr(tool.parameters))}"
+            return f"the parameters of {tool.name}: {in_words(tool.parameters)}"
     return ""
 
 

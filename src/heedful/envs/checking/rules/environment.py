@@ -15,7 +15,7 @@ from typing import Any
 from heedful.configuration import from_json, to_json
 from heedful.envs.checking.evidence import Evidence, seeds_of
 from heedful.envs.checking.play import Bench, Broke, made_anew
-from heedful.envs.checking.report import Finding, absent, broken, holds, shortened, unchecked
+from heedful.envs.checking.report import Finding, absent, broken, holds, in_words, shortened, unchecked
 from heedful.envs.common.contract import missing_from
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Summarises
@@ -75,10 +75,11 @@ def _attributes(env: Any) -> str:
     if missing:
         return missing
     name, turns = env.name, env.turns
-    if not isinstance(name, str) or not re.fullmatch(r"[^\s/\\\x00-\x1f]+", name):
-        return f"the name {shortened(repr(name))}; it becomes part of folder names: no spaces, no slashes"
+    if not isinstance(name, str) or not re.fullmatch(r"[^\s/\\\x00-\x1f]{1,100}", name):
+        said = "it becomes part of folder names: no spaces, no slashes, at most 100 characters"
+        return f"the name {in_words(name)}; {said}"
     if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
-        return f"turns = {shortened(repr(turns))}; a whole number of at least 1 was expected"
+        return f"turns = {in_words(turns)}; a whole number of at least 1 was expected"
     uncallable = [name for name in ("task", "episode") if not callable(getattr(env, name))]
     return f"`{uncallable[0]}`, which cannot be called" if uncallable else ""
 
@@ -86,15 +87,15 @@ def _attributes(env: Any) -> str:
 def _task_misfit(task: Task, seed: int) -> str:
     where = f"`task({seed})` with"
     if not isinstance(task.id, str) or not task.id:
-        return f"{where} the id {shortened(repr(task.id))}; a text that names the start state was expected"
+        return f"{where} the id {in_words(task.id)}; a text that names the start state was expected"
     if not isinstance(task.seed, int) or isinstance(task.seed, bool):
-        return f"{where} the seed {shortened(repr(task.seed))}; a whole number was expected"
+        return f"{where} the seed {in_words(task.seed)}; a whole number was expected"
     if not isinstance(task.split, str):
-        return f"{where} the split {shortened(repr(task.split))}; a text was expected"
+        return f"{where} the split {in_words(task.split)}; a text was expected"
     if not isinstance(task.tags, tuple) or not all(isinstance(tag, str) for tag in task.tags):
-        return f"{where} the tags {shortened(repr(task.tags))}; a tuple of texts was expected"
+        return f"{where} the tags {in_words(task.tags)}; a tuple of texts was expected"
     if not isinstance(task.environment, str):
-        return f"{where} the environment {shortened(repr(task.environment))}; its name was expected"
+        return f"{where} the environment {in_words(task.environment)}; its name was expected"
     return ""
 
 
@@ -122,18 +123,18 @@ def _mistyped(found: str, where: str) -> Finding:
 
 def _step_misfit(step: Any) -> str:
     if not isinstance(step.actions, tuple) or not all(isinstance(action, str) for action in step.actions):
-        return f"a Step whose actions are {shortened(repr(step.actions))}, not a tuple of texts"
+        return f"a Step whose actions are {in_words(step.actions)}, not a tuple of texts"
     if not isinstance(step.valid, bool):
-        return f"a Step whose valid is {shortened(repr(step.valid))}, neither True nor False"
+        return f"a Step whose valid is {in_words(step.valid)}, neither True nor False"
     for name in ("effect", "state"):
         if not isinstance(getattr(step, name), str):
-            return f"a Step whose {name} is {shortened(repr(getattr(step, name)))}, not text"
+            return f"a Step whose {name} is {in_words(getattr(step, name))}, not text"
     if "\n" in step.effect:
         return f"a Step whose effect has several lines: {shortened(step.effect)}"
     progress = step.progress
     number = isinstance(progress, int | float) and not isinstance(progress, bool) and 0 <= progress <= 1
     if progress is not None and not number:
-        return f"a Step whose progress is {shortened(repr(progress))}, neither None nor a number in [0, 1]"
+        return f"a Step whose progress is {in_words(progress)}, neither None nor a number in [0, 1]"
     return ""
 
 
@@ -177,9 +178,7 @@ def knobs(bench: Bench, evidence: Evidence) -> Finding:
             "a knob cannot be written into a run's configuration",
             expected="fields of the kinds that a configuration knows: bool, int, float, str, Path, Literal, Enum, "
             "None, unions and tuples of these, and dataclasses",
-            found=shortened(str(read), 300)[1:-1]
-            if isinstance(read, Raised)
-            else f"read back: {shortened(repr(read.value))}",
+            found=shortened(str(read), 300)[1:-1] if isinstance(read, Raised) else f"read back: {in_words(read.value)}",
             remedy="give the field a plain type; what is worked out from it belongs in a method or a cached function",
         )
     return holds("knobs can be set by flags, written into a run's configuration and read back")
@@ -192,7 +191,7 @@ def summary(bench: Bench, evidence: Evidence) -> Finding:
     text = bench.env.summary
     if isinstance(text, str) and text.strip() and "\n" not in text:
         return holds(text)
-    found = shortened(text) if isinstance(text, str) else shortened(repr(text))
+    found = shortened(text) if isinstance(text, str) else in_words(text)
     return broken(
         "`summary` is not one line", expected="one line of text", found=found, remedy="say the task in one line"
     )
@@ -209,7 +208,7 @@ def pickled(bench: Bench, evidence: Evidence) -> Finding:
         if isinstance(copied, Raised):
             return broken(f"{name} cannot be pickled", expected=expected, found=str(copied), remedy=remedy)
         if not _same(copied.value, thing):
-            found = f"the copy is {shortened(repr(copied.value))}"
+            found = f"the copy is {in_words(copied.value)}"
             return broken(f"{name} is another one after pickle", expected=expected, found=found, remedy=remedy)
     return holds("the environment and its tasks can be sent to a worker process")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench, Played, scripted
-from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
+from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, in_words, shortened
 from heedful.envs.common.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
 from heedful.envs.common.tools import in_form
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates
@@ -75,10 +75,10 @@ def _refusal(bench: Bench, tasks: Sequence[Task]) -> str:
 
 def _pairs_misfit(pairs: Any) -> str:
     if not isinstance(pairs, list) or not pairs:
-        return f"{shortened(repr(pairs))}; a list of (observation, reply) was expected"
+        return f"{in_words(pairs)}; a list of (observation, reply) was expected"
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
-            return f"{shortened(repr(pair))} among them; a pair of texts, (observation, reply), was expected"
+            return f"{in_words(pair)} among them; a pair of texts, (observation, reply), was expected"
     return ""
 
 
@@ -166,9 +166,9 @@ def _actions_misfit(bench: Bench, evidence: Evidence) -> str:
     if not isinstance(names, tuple) or not all(
         isinstance(name, str) and name.strip() == name and name for name in names
     ):
-        return f"`actions` is {shortened(repr(names))}; a tuple of texts without spaces around them was expected"
+        return f"`actions` is {in_words(names)}; a tuple of texts without spaces around them was expected"
     if len({name.lower() for name in names}) < len(names):
-        return f"`actions` holds the same name twice (case does not count): {shortened(repr(names))}"
+        return f"`actions` holds the same name twice (case does not count): {in_words(names)}"
     marks = (SEPARATOR, OPEN_ANSWER, CLOSE_ANSWER, OPEN_THOUGHT, CLOSE_THOUGHT)
     marked = [name for name in names if any(mark in name for mark in marks)]
     if marked:
@@ -194,7 +194,7 @@ def _answers_misfit(bench: Bench, evidence: Evidence) -> str:
         if fault is not None:
             return str(fault)
         if not isinstance(answer, str):
-            return f"`random_answer` returned {shortened(repr(answer))}; a text was expected"
+            return f"`random_answer` returned {in_words(answer)}; a text was expected"
         if answer != again:
             return "`random_answer` gives different answers under equal generators; draw from the one that is handed in"
         played = bench.play(task, 0, scripted([in_form(env, format_reply([answer], ""))]), 1)
@@ -205,5 +205,5 @@ def _answers_misfit(bench: Bench, evidence: Evidence) -> str:
     if fault is not None:
         return str(fault)
     if not blind or not all(isinstance(answer, str) for answer in blind):
-        return f"`blind_answers` returned {shortened(repr(blind))}; one or more texts were expected"
+        return f"`blind_answers` returned {in_words(blind)}; one or more texts were expected"
     return ""

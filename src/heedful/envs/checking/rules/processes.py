@@ -22,7 +22,17 @@ from typing import Any
 from heedful.envs.checking.evidence import Evidence, seeds_of
 from heedful.envs.checking.play import Bench, parting
 from heedful.envs.checking.questions import Request, listed
-from heedful.envs.checking.report import Finding, absent, broken, holds, parted, seconds_text, shortened, unchecked
+from heedful.envs.checking.report import (
+    Finding,
+    absent,
+    broken,
+    holds,
+    in_words,
+    parted,
+    seconds_text,
+    shortened,
+    unchecked,
+)
 from heedful.guarded import Raised, guarded_call
 
 MOST_SEEDS = 150
@@ -129,8 +139,7 @@ def _compared(found: dict[str, Any], expected: _Expected, where: str) -> Finding
         here, there = expected.tasks[wrong[0]], found["tasks"][wrong[0]]
         return _different(
             "another process draws other tasks",
-            f"{len(wrong)} of {len(expected.tasks)} tasks differ: {shortened(repr(here))} here, "
-            f"{shortened(repr(there))} there",
+            f"{len(wrong)} of {len(expected.tasks)} tasks differ: {in_words(here)} here, {in_words(there)} there",
             f"seed {seeds_of(wrong[0] + 1)[-1]}, {where}",
         )
     for place, one, two in zip(expected.places, expected.episodes, found["episodes"], strict=True):

@@ -10,7 +10,7 @@ from numbers import Real
 
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench
-from heedful.envs.checking.report import Finding, broken, holds, shortened, unchecked
+from heedful.envs.checking.report import Finding, broken, holds, in_words, unchecked
 from heedful.envs.transport.wire import is_finite
 from heedful.types import Ending
 
@@ -28,7 +28,7 @@ def rewards(bench: Bench, evidence: Evidence) -> Finding:
                     return broken(
                         "a reward is not a named, finite number",
                         expected="Step.rewards maps names (texts) to finite numbers",
-                        found=f"{name!r}: {shortened(repr(value))}",
+                        found=f"{name!r}: {in_words(value)}",
                         where=played.where(turn),
                         remedy="leave out what cannot be computed, and catch divisions by zero and logarithms of it",
                     )
@@ -96,9 +96,7 @@ def endings(bench: Bench, evidence: Evidence) -> Finding:
         if ending is None:
             continue
         if not isinstance(ending, Ending) or ending is Ending.ERROR:
-            found = (
-                shortened(repr(ending)) if not isinstance(ending, Ending) else f"Ending.ERROR: {exchange.step.effect}"
-            )
+            found = in_words(ending) if not isinstance(ending, Ending) else f"Ending.ERROR: {exchange.step.effect}"
             return broken(
                 "an episode ends as it must not",
                 expected="SOLVED, FAILED or OUT_OF_TURNS of heedful.types.Ending; ERROR is for what breaks without the "
