@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from synthetic_run import HOSTILE, PROMPTS, STEPS, make_run
 
+from heedful.configuration import clean
 from heedful.report import write_comparison, write_report
 from heedful.report.drawing.chart import LEFT, RIGHT, Axis, Curve, Frame, Mark, draw_lines, draw_shares
 from heedful.report.drawing.numerals import numeral, ticks
@@ -114,6 +115,16 @@ def test_hostile_names_and_settings_are_escaped(tmp_path: Path) -> None:
     assert "<script>alert" not in page
     assert "<img" not in page
     assert page.count(html.escape(HOSTILE).replace("&#x27;", "&#39;")) >= 6
+
+
+def test_a_page_holds_no_character_that_a_terminal_obeys(tmp_path: Path) -> None:
+    run, odd = RunFolder(tmp_path), "\x1b[2J\x9b\u202e"
+    write_whole(run.metrics, json.dumps({"step": 0, "metrics": {f"reward/{odd}": 1.0}}) + "\n")
+    write_whole(run.config, json.dumps({odd: odd}))
+    write_whole(run.verdict, json.dumps({"sentences": [odd], "regime": odd}))
+    page = write_report(run).read_text(encoding="utf-8")
+    assert page == clean(page)
+    assert "\\x1b[2J\\x9b\\u202e" in page
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Fills the page templates of the folder `layouts`.
 
-Promise: everything that is not marked as markup by the drawing code is escaped. A missing value is an error.
+Promise: everything that is not marked as markup by the drawing code is escaped. Control and bidi characters are written
+as escapes, for those who print a page in a terminal. A missing value is an error.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from importlib import resources
 
 import jinja2
 from markupsafe import Markup
+
+from heedful.configuration import clean
 
 
 def chart_style() -> str:
@@ -30,4 +33,4 @@ def fill(template: str, content: dict[str, object]) -> str:
         lstrip_blocks=True,
     )
     own = {"style": Markup(chart_style() + _source("report.css")), "script": Markup(_source("report.js"))}
-    return environment.get_template(template).render(content | own)
+    return clean(environment.get_template(template).render(content | own))
