@@ -176,6 +176,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "twice": ({"settings": {"tokenizer.ggml.tokens": ["a"] * len(TOKENS)}}, "the token 'a' stands twice"),
     "merge": ({"settings": {"tokenizer.ggml.merges": ["a c"]}}, "the merge 'a c' joins or makes what is no token"),
     "end": ({"settings": {"tokenizer.ggml.eos_token_id": 999}}, "eos_token_id is 999"),
+    "flag": ({"settings": {"tokenizer.ggml.add_bos_token": "false"}}, "add_bos_token is 'false', expected true"),
 }
 
 

@@ -138,8 +138,8 @@ def _added(tokens: Sequence[str], kinds: object, special: set[str]) -> list[Adde
 
 def _frame(tokenizer: Tokenizer, file: GgufFile, cut: Cut, named: Mapping[str, str | None]) -> None:
     """Begin and end texts with their tokens, where the file asks for it."""
-    begin = named["bos_token"] if file.settings.get("tokenizer.ggml.add_bos_token", cut.begins) else None
-    end = named["eos_token"] if file.settings.get("tokenizer.ggml.add_eos_token", False) else None
+    begin = named["bos_token"] if _asks(file, "add_bos_token", cut.begins) else None
+    end = named["eos_token"] if _asks(file, "add_eos_token", False) else None
     steps: list[processors.PostProcessor] = [processors.ByteLevel(trim_offsets=False)]
     if begin is not None or end is not None:
         single = [piece for piece in (begin, "$A", end) if piece is not None]
@@ -147,3 +147,10 @@ def _frame(tokenizer: Tokenizer, file: GgufFile, cut: Cut, named: Mapping[str, s
         ids = [(token, tokenizer.token_to_id(token)) for token in dict.fromkeys((begin, end)) if token is not None]
         steps.append(processors.TemplateProcessing(single=single, pair=double, special_tokens=ids))
     tokenizer.post_processor = processors.Sequence(steps)
+
+
+def _asks(file: GgufFile, name: str, default: bool) -> bool:
+    asked = file.settings.get(f"tokenizer.ggml.{name}", default)
+    if not isinstance(asked, bool):
+        raise ValueError(f"its {name} is {asked!r:.40}, expected true or false")
+    return asked
