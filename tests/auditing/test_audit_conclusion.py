@@ -104,3 +104,9 @@ def test_what_was_not_measured_has_a_reason_and_a_way_on() -> None:
     ]
     unscored = Metric("retrieval@m/first_turn/p_value", None, 0, why="no thought to score")
     assert conclusion([line(0, unscored)]) == ["Template collapse: not measured. No thought to score."]
+
+
+@pytest.mark.parametrize("why", ["found NaN: score in a wider dtype", "found NaN: score in a wider dtype."])
+def test_a_reason_ends_with_one_full_stop(why: str) -> None:
+    unscored = line(0, Metric("retrieval/first_turn/p_value", None, None, why=why))
+    assert conclusion([unscored]) == ["Template collapse: not measured. Found NaN: score in a wider dtype."]

@@ -45,7 +45,7 @@ def conclusion(lines: Sequence[StepMetrics]) -> list[str]:
         return [f"Template collapse: not measured. {_why_not(lines, tests[0][0] if tests else '')}"]
     raised = [(step, metric.why) for step, metric in _readings(lines, COLLAPSE) if metric.value]
     short = "; ".join(dict.fromkeys(answer.short for answer in answers))
-    sentences = [f"Template collapse: {f'alarm at step {raised[0][0]}. {raised[0][1]}' if raised else short}."]
+    sentences = [f"Template collapse: {_ended(f'alarm at step {raised[0][0]}. {raised[0][1]}' if raised else short)}"]
     sentences += [sentence for answer in answers for sentence in answer.sentences]
     legend = legend_of(metric for answer in answers for metric in answer.shown)
     return [*sentences, legend] if legend else sentences
@@ -114,7 +114,12 @@ def _why_not(lines: Sequence[StepMetrics], test: str) -> str:
     why = next((line.metrics[name].why for line in reversed(lines) if name in line.metrics), "no thought was read")
     advice = [JOIN] if "prompts" in why else []
     advice += [] if test else ["`--model CHECKPOINT` measures whether thoughts depend on their prompts."]
-    return " ".join([f"{why[:1].upper()}{why[1:]}.", *advice])
+    return " ".join([_ended(f"{why[:1].upper()}{why[1:]}"), *advice])
+
+
+def _ended(text: str) -> str:
+    """A reason may be a phrase or whole sentences. It ends with one full stop."""
+    return f"{text.removesuffix('.')}."
 
 
 def _readings(lines: Sequence[StepMetrics], name: str) -> Readings:
