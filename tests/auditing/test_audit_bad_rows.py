@@ -173,6 +173,32 @@ def test_rewards_whose_sum_overflows_are_lost_and_the_rest_is_measured(tmp_path:
 # Parquet --------------------------------------------------------------------------------------------------------------
 
 
+def test_an_infinite_reward_costs_its_row(tmp_path: Path) -> None:
+    rows = logs.trl_rows(1)
+    rows[1]["accuracy"] = float("inf")
+    _, (step,), faults = read(logs.write_lines(tmp_path / "completions_1.jsonl", rows))
+    assert step.episodes == len(rows) - 1
+    assert [fault.found for fault in faults.kept] == ["float inf"]
+
+
+GROUPS = [7, 7.0, "7", 7, True, [7]]
+GROUPED: dict[str, Callable[[logs.Row, Any], logs.Row]] = {
+    "RAGEN trajectories": lambda row, group: {**row, "metadata": {**row["metadata"], "group_id": group}},
+    "verifiers traces": lambda row, group: {**row, "group": {"id": group}},
+    "verifiers results": lambda row, group: {**row, "example_id": group},
+    "heedful rollouts": lambda row, group: {**row, "group": group},
+}
+"""Format -> a row with this group."""
+
+
+@pytest.mark.parametrize("kind", GROUPED)
+def test_a_whole_number_names_one_group_in_every_type_and_other_types_cost_their_row(tmp_path: Path, kind: str) -> None:
+    rows = [GROUPED[kind](row, group) for row, group in zip(ROWS[kind](), GROUPS, strict=True)]
+    _, (step,), faults = read(logs.write_lines(tmp_path / "log_1.jsonl", rows))
+    assert [len(group.trajectories) for group in step.groups] == [4]
+    assert [fault.found for fault in faults.kept] == ["bool True", "list [7]"]
+
+
 def trl_table(**columns: pyarrow.Array) -> pyarrow.Table:
     table = pyarrow.Table.from_pylist(logs.trl_rows(1))
     for name, values in columns.items():

@@ -30,12 +30,15 @@ def shown(value: object) -> str:
 
 
 def number(value: object, what: str) -> float | None:
-    """A finite number or a truth value as float; `None` and NaN are missing. Raises `Misfit` for anything else."""
+    """A finite number or a truth value as float; `None` and NaN are missing. Raises `Misfit` for anything else.
+
+    An infinity is no missing value: dropping it would change a mean in silence.
+    """
     if value is None:
         return None
     if not isinstance(value, bool | int | float):
         raise Misfit(f"a number as `{what}`", shown(value))
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, float) and math.isnan(value):
         return None
     if abs(value) > LARGEST_NUMBER:
         raise Misfit(f"a number from -{LARGEST_NUMBER:g} to {LARGEST_NUMBER:g} as `{what}`", shown(value))
@@ -76,6 +79,17 @@ def integer(value: object, what: str) -> int:
     if not -_INT64 <= value < _INT64:
         raise Misfit(f"a whole number of at most 64 bits as `{what}`", shown(value))
     return value
+
+
+def key_of(value: object, what: str) -> str | None:
+    """What names a group: text or a whole number, where 3.0 is 3. `None` and NaN are missing."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int | str) or isinstance(value, bool):
+        raise Misfit(f"text or a whole number as `{what}`", shown(value))
+    return text_of(str(value), what)
 
 
 def step_number(value: object, what: str) -> int:

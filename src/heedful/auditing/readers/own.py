@@ -23,7 +23,7 @@ from heedful.auditing.logs.records import (
     Row,
     unknown_of,
 )
-from heedful.auditing.logs.values import integer, mapping, number, outcome_of, shown, text_of
+from heedful.auditing.logs.values import integer, key_of, mapping, number, outcome_of, shown, text_of
 from heedful.auditing.readers.columns import columns_of, require
 from heedful.auditing.readers.reader import SCORED_ONLY, Hints, prompt_task, step_of
 from heedful.configuration import listed
@@ -125,7 +125,7 @@ class OwnRows:
             self._temperature(head),
             str(head.get("error") or ""),
         )
-        group = next((str(head[name]) for name in ("group", "task_id") if head.get(name) is not None), task.id)
+        group = key_of(head.get("group"), "group") or key_of(head.get("task_id"), "task_id") or task.id
         return LoggedEpisode(place, step_of(head, place.file), group, task, trajectory, verdict=_verdict(head))
 
     def _outcome(self, head: Row, turns: Sequence[Turn]) -> float | None:

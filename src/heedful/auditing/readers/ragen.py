@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from heedful.auditing.logs.conversations import messages_of, turns_of
 from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.logs.values import names, number, outcome_of
+from heedful.auditing.logs.values import key_of, names, number, outcome_of
 from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, rewarded, step_of_file, text_trajectory
 
 _REWARD = "total_reward"
@@ -53,7 +53,9 @@ class RagenTrajectories(RowReader):
         outcome = outcome_of(metadata[key], f"metadata.{key}") if key else None
         known = "success/rate" not in self.knowledge.unknown
         scored = reward is not None and (outcome is not None or not known)
-        group = str(metadata["group_id"])
+        group = key_of(metadata["group_id"], "metadata.group_id")
+        if group is None:
+            raise Misfit("text or a whole number as `metadata.group_id`", "nothing")
         task = prompt_task(place.file.name, group)
         turns = rewarded(turns, {} if reward is None else {_REWARD: reward})
         trajectory = text_trajectory(task, turns, scored, outcome, self.hints.temperature)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from heedful.auditing.logs.conversations import Messages, messages_of, text_turn, turns_of
 from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.logs.values import digest, fitting, mapping, names, number, shown, step_number, text_of
+from heedful.auditing.logs.values import digest, fitting, key_of, mapping, names, number, shown, step_number, text_of
 from heedful.auditing.readers.columns import choose_success, columns_of
 from heedful.auditing.readers.reader import (
     NO_STEP,
@@ -124,7 +124,9 @@ class VerifiersResults(RowReader):
         turns = rewarded(turns, {} if reward is None else {"reward": reward})
         outcome = self.outcome(_flat_scores(row))
         scored = self.scored(reward is not None and row.get("error") is None, outcome)
-        group = f"{row['example_id']}"
+        group = key_of(row["example_id"], "example_id")
+        if group is None:
+            raise Misfit("text or a whole number as `example_id`", "nothing")
         trajectory = text_trajectory(
             prompt_task(str(row.get("task", "")), group), turns, scored, outcome, self.hints.temperature
         )
@@ -191,9 +193,9 @@ def _temperature(trace: Row) -> float | None:
 
 
 def _group(row: Row, trace: Row) -> str:
-    group = mapping(row.get("group"), "group").get("id")
+    group = key_of(mapping(row.get("group"), "group").get("id"), "group.id")
     if group is not None:
-        return str(group)
+        return group
     task = mapping(trace.get("task") or row.get("task"), "task")
     named = task.get("key") or task.get("hash")
     return str(named) if named else digest(repr(task))
