@@ -110,3 +110,10 @@ def test_what_was_not_measured_has_a_reason_and_a_way_on() -> None:
 def test_a_reason_ends_with_one_full_stop(why: str) -> None:
     unscored = line(0, Metric("retrieval/first_turn/p_value", None, None, why=why))
     assert conclusion([unscored]) == ["Template collapse: not measured. Found NaN: score in a wider dtype."]
+
+
+def test_a_test_without_the_numbers_beside_it_decides_nothing() -> None:
+    alone = line(0, Metric("retrieval/first_turn/p_value", 0.001, 64))
+    words = line(0, Metric("retrieval/first_turn/p_value", "low"), Metric("retrieval/first_turn/accuracy", "high"))
+    for damaged in (alone, words):
+        assert conclusion([damaged])[0].startswith("Template collapse: not measured.")

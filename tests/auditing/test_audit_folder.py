@@ -218,12 +218,26 @@ def test_the_bytes_that_a_step_writes_do_not_grow_with_the_number_of_files(
     assert largest[100] == largest[10]
 
 
-@pytest.mark.parametrize("content", [b"[", b"{}", b'{"lines": "1", "state": {}}', b"[" * 10**5, b"\xff"])
+@pytest.mark.parametrize(
+    "content", [b'{"lines": -1, "state": {}}', b"[", b"{}", b'{"lines": "1", "state": {}}', b"[" * 10**5, b"\xff"]
+)
 def test_damaged_progress_of_an_audit_is_a_sentence(tmp_path: Path, content: bytes) -> None:
     out = run_audit(logs.verl_log(tmp_path / "dumps"), tmp_path / "out", Witness())
     (out / "audit-progress.json").write_bytes(content)
     with pytest.raises(ValueError, match=r"Expected how far the audit is in .*audit-progress\.json, found .*--out"):
         run_audit(tmp_path / "dumps", out, Witness())
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{"alarms": []}, {"alarms": {}}, {"alarms": {"series": {"a": ["x"]}, "tests": {}, "raised": {}}}],
+)
+def test_a_damaged_state_of_an_audit_is_a_sentence(tmp_path: Path, witness: Witness, state: object) -> None:
+    log, out = open_log(logs.trl_log(tmp_path), AuditSettings()), tmp_path / "out"
+    measure_log(log, AuditSettings(), out, witness)
+    (out / "audit-progress.json").write_text(json.dumps({"lines": 1, "state": state}))
+    with pytest.raises(ValueError, match=r"Expected in `state` of .*audit\.json .*, found damaged values .*--out"):
+        measure_log(log, AuditSettings(), out, witness)
 
 
 def test_a_full_disk_during_an_audit_advises_to_audit_again(

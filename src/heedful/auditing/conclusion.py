@@ -17,10 +17,11 @@ LEVEL = 0.05
 """Of the permutation test."""
 COLLAPSE = "alarm/template_collapse"
 JOIN = "`--join N` reads N steps as one."
+_UNKNOWN = Metric("", None, None)
 _TEST = re.compile(r"retrieval(@[^/]+)?/(first_turn(?:/[^/]+)?)/p_value")
 
 Readings = list[tuple[int, Metric]]
-"""Of one metric, by step: those that have a value."""
+"""Of one metric, by step: those that have a number."""
 
 
 class Answer(NamedTuple):
@@ -53,9 +54,10 @@ def conclusion(lines: Sequence[StepMetrics]) -> list[str]:
 
 def _scored(lines: Sequence[StepMetrics], at: str, scope: str) -> Answer | None:
     """By log-probabilities. `at`: `@` and the scorer, empty for the policy itself. `None` where nothing was scored."""
-    tests = _readings(lines, f"retrieval{at}/{scope}/p_value")
     accuracies = dict(_readings(lines, f"retrieval{at}/{scope}/accuracy"))
     chances = dict(_readings(lines, f"retrieval{at}/{scope}/chance"))
+    tests = _readings(lines, f"retrieval{at}/{scope}/p_value")
+    tests = [(step, test) for step, test in tests if step in accuracies and step in chances]
     if not tests:
         return None
     step, test = tests[-1]
@@ -94,7 +96,7 @@ def _worded(lines: Sequence[StepMetrics]) -> Answer | None:
         return None
     (first, before), (last, after) = readings[0], readings[-1]
     ways = "among 8" if among_8 else "among all"
-    chance = 1 / 8 if among_8 else _number(dict(_readings(lines, "text/judge_chance"))[last])
+    chance = 1 / 8 if among_8 else _number(dict(_readings(lines, "text/judge_chance")).get(last, _UNKNOWN))
     better = after.low is not None and after.low > chance
     sentences = [
         f"A judge of words names the prompt of a thought {ways} in {_shown(after)} of cases at step {last}, chance "
@@ -124,7 +126,9 @@ def _ended(text: str) -> str:
 
 def _readings(lines: Sequence[StepMetrics], name: str) -> Readings:
     found = ((line.step, line.metrics[name]) for line in lines if name in line.metrics)
-    return sorted(((step, metric) for step, metric in found if metric.value is not None), key=lambda at: at[0])
+    return sorted(
+        ((step, metric) for step, metric in found if isinstance(metric.value, int | float)), key=lambda at: at[0]
+    )
 
 
 def _number(metric: Metric) -> float:

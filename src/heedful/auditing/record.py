@@ -167,8 +167,14 @@ def _check_types(record: AuditRecord) -> None:
         expected, found = type(getattr(known, field_.name)), type(getattr(record, field_.name))
         if found is not expected:
             raise TypeError(f"`{field_.name}` of type {found.__name__}, not {expected.__name__}")
+    _check_lines(record.lines)
     if not all(isinstance(file, dict) and "name" in file for file in record.files):
         raise TypeError("`files` without a name")
+
+
+def _check_lines(lines: int) -> None:
+    if lines < 0:
+        raise ValueError(f"`lines` {lines}, which is below 0")
 
 
 def _with_progress(stored: AuditRecord, folder: Path) -> AuditRecord:
@@ -181,6 +187,7 @@ def _with_progress(stored: AuditRecord, folder: Path) -> AuditRecord:
         lines, state = tree["lines"], tree["state"]
         if type(lines) is not int or not isinstance(state, dict):
             raise TypeError(f"lines of type {type(lines).__name__}, state of type {type(state).__name__}")
+        _check_lines(lines)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(
             f"Expected how far the audit is in {path}, found {type(error).__name__}: {error}. Give another --out to "

@@ -118,10 +118,7 @@ class _Audit:
 
     def run(self) -> None:
         run, done = RunFolder(self.folder), self._done()
-        if self.judge is not None and "zscores" in self.record.state:
-            self.judge.load_state(self.record.state)
-        if "alarms" in self.record.state:  # an audit that goes on
-            self.alarms.load_state(self.record.state["alarms"])
+        self._load_state()
         self.record.save(self.folder)
         self.watch.begin(self.log.files.size)
         for file, sentence in self.log.files.refused:
@@ -145,6 +142,20 @@ class _Audit:
         if not self.record.steps:
             self._refuse_empty()
         self._conclude(steps)
+
+    def _load_state(self) -> None:
+        """Take up what an interrupted audit knew."""
+        state = self.record.state
+        try:
+            if self.judge is not None and "zscores" in state:
+                self.judge.load_state(state)
+            if "alarms" in state:
+                self.alarms.load_state(state["alarms"])
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+            raise ValueError(
+                f"Expected in `state` of {self.folder / RECORD} or {PROGRESS} what the audit knew, found damaged "
+                f"values ({type(error).__name__}: {error}). Give another --out to begin again."
+            ) from error
 
     def _done(self) -> set[int]:
         if not self.record.lines:
