@@ -228,6 +228,33 @@ def test_damaged_progress_of_an_audit_is_a_sentence(tmp_path: Path, content: byt
         run_audit(tmp_path / "dumps", out, Witness())
 
 
+def test_a_copy_of_a_file_is_called_no_new_evidence(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
+        logs.write_lines(tmp_path / "log" / name, logs.plain_rows(2 if name == "c.jsonl" else 1))
+    out = run_audit(tmp_path / "log", tmp_path / "out", Witness())
+    said = [sentence for sentence in json.loads((out / "audit.json").read_text())["found"] if "bytes" in sentence]
+    assert len(said) == 1
+    assert "the same bytes: b.jsonl repeats a.jsonl. If they are copies" in said[0]
+
+
+def test_a_folder_that_is_moved_during_an_audit_is_a_sentence_and_goes_on_under_its_new_name(tmp_path: Path) -> None:
+    log = logs.verl_log(tmp_path / "dumps", range(3))
+    out, moved = tmp_path / "out", tmp_path / "moved"
+
+    class Mover(Witness):
+        def step(self, step, metrics):  # type: ignore[no-untyped-def]
+            super().step(step, metrics)
+            out.rename(moved)
+
+    with pytest.raises(ValueError, match=r"Expected the folder .*out in its place .* give its new name as --out"):
+        run_audit(log, out, Mover())
+    assert not out.exists()
+    again = Witness()
+    run_audit(log, moved, again)
+    assert again.steps == [1, 2]
+    assert list(by_step(moved)) == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     "state",
     [{"alarms": []}, {"alarms": {}}, {"alarms": {"series": {"a": ["x"]}, "tests": {}, "raised": {}}}],

@@ -94,6 +94,16 @@ class Fingerprints:
             listed.append({"name": file.name, "size": found.st_size, "sha256": digest})
         return cls(listed, seen)
 
+    def repeated(self) -> list[str]:
+        """A phrase for each file that holds the bytes of an earlier one."""
+        first: dict[str, str] = {}
+        phrases = []
+        for file in self.listed:
+            earlier = first.setdefault(file["sha256"], file["name"])
+            if earlier != file["name"]:
+                phrases.append(f"{file['name']} repeats {earlier}")
+        return phrases
+
     def changed(self) -> list[str]:
         """A phrase for each file that has changed since."""
         phrases = []

@@ -7,6 +7,7 @@ could be read is an error, not an empty page.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -117,7 +118,7 @@ class _Audit:
     """Bytes read so far."""
 
     def run(self) -> None:
-        run, done = RunFolder(self.folder), self._done()
+        run, done, begun = RunFolder(self.folder), self._done(), self.folder.stat()
         self._load_state()
         self.record.save(self.folder)
         self.watch.begin(self.log.files.size)
@@ -132,6 +133,7 @@ class _Audit:
                 metrics = self._measure(place, step)
                 seen = self.alarms.observe(step.number, metrics)
                 metrics += seen.metrics
+                self._refuse_moved(begun)
                 tracker.write(step.number, metrics)
                 self._save_step()
                 self.watch.step(step, metrics)
@@ -141,7 +143,18 @@ class _Audit:
             tracker.close()
         if not self.record.steps:
             self._refuse_empty()
+        self._refuse_moved(begun)
         self._conclude(steps)
+
+    def _refuse_moved(self, begun: os.stat_result) -> None:
+        """Writing would make the folder anew, and split the audit over two."""
+        with suppress(OSError):
+            if os.path.samestat(begun, self.folder.stat()):
+                return
+        raise ValueError(
+            f"Expected the folder {self.folder} in its place until the audit ends, found that it was moved or removed. "
+            "If it was moved, give its new name as --out to go on."
+        )
 
     def _load_state(self) -> None:
         """Take up what an interrupted audit knew."""
@@ -266,6 +279,12 @@ class _Audit:
             record.found[:0] = warned
             for sentence in warned:
                 self.watch.note(sentence)
+        repeated = self.prints.repeated()
+        if repeated:
+            record.found.append(
+                f"Files hold the same bytes: {names(repeated)}. If they are copies, their rows are no new evidence, "
+                "and the judge of words knows their thoughts: audit the log without them."
+            )
         changed = self.prints.changed()
         if changed:
             record.found.append(
