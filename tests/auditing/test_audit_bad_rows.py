@@ -181,6 +181,21 @@ def test_an_infinite_reward_costs_its_row(tmp_path: Path) -> None:
     assert [fault.found for fault in faults.kept] == ["float inf"]
 
 
+def test_a_used_column_of_times_or_a_second_one_of_its_name_costs_the_file(tmp_path: Path) -> None:
+    good = pyarrow.Table.from_pylist(logs.trl_rows(1))
+    when = pyarrow.array([datetime.datetime(2026, 3, 29)] * len(good), pyarrow.timestamp("us", "Europe/Berlin"))
+    place = good.column_names.index("step")
+    tables = {1: good, 2: good.set_column(place, "step", when), 3: good.append_column("prompt", good["prompt"])}
+    for number, table in tables.items():
+        pyarrow.parquet.write_table(table, tmp_path / f"completions_{number}.parquet")
+    _, (step,), faults = read(tmp_path)
+    assert step.episodes == len(good)
+    assert [(fault.place.file.name, fault.expected, fault.found) for fault in faults.kept] == [
+        ("completions_2.parquet", "numbers or text as `step`", "a column of timestamp[us, tz=Europe/Berlin]"),
+        ("completions_3.parquet", "one column named `prompt`", "2"),
+    ]
+
+
 GROUPS = [7, 7.0, "7", 7, True, [7]]
 GROUPED: dict[str, Callable[[logs.Row, Any], logs.Row]] = {
     "RAGEN trajectories": lambda row, group: {**row, "metadata": {**row["metadata"], "group_id": group}},

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from heedful.auditing.logs.records import Faults, Location, Row, Tell, shortened
+from heedful.auditing.logs.records import Faults, Location, Misfit, Row, Tell, shortened
 from heedful.configuration.open_files import refuse_pipes
 from heedful.configuration.parquet_sizes import MOST_EXPANSION, budget_of, declared_bytes, text_leaves, value_bytes
 
@@ -60,6 +60,10 @@ def parquet_rows(
 
     with open_parquet(file) as opened:
         chosen = _Columns.of(opened, columns)
+        misfit = _misfit(opened, columns or ())
+    if misfit is not None:
+        faults.add(Location(file, 0), misfit.expected, misfit.found)
+        return
     size = file.stat().st_size
     budget = budget_of(size, LONGEST_ROW)
     with open_parquet(file, chosen.texts) as table:
@@ -99,16 +103,27 @@ class _Columns:
 
     @classmethod
     def of(cls, table: pyarrow.parquet.ParquetFile, wanted: Collection[str] | None) -> _Columns:
-        import pyarrow.types
-
-        # Dates and times are of no use to an audit, and Python holds fewer of them than parquet does.
-        there = [
-            field.name
-            for field in table.schema_arrow
-            if not (pyarrow.types.is_temporal(field.type) or pyarrow.types.is_binary(field.type))
-        ]
+        there = [field.name for field in table.schema_arrow if not _is_useless(field.type)]
         names = tuple(dict.fromkeys(name for name in there if wanted is None or name in wanted))
         return cls(names, text_leaves(table, names))
+
+
+def _is_useless(kind: pyarrow.DataType) -> bool:
+    """Dates and times are of no use to an audit, and Python holds fewer of them than parquet does."""
+    import pyarrow.types
+
+    return bool(pyarrow.types.is_temporal(kind) or pyarrow.types.is_binary(kind))
+
+
+def _misfit(table: pyarrow.parquet.ParquetFile, used: Collection[str]) -> Misfit | None:
+    """What keeps a used column from being read. Without it the file's rows would pass for rows without this column."""
+    fields = [field for field in table.schema_arrow if field.name in used]
+    for field in fields:
+        if _is_useless(field.type):
+            return Misfit(f"numbers or text as `{field.name}`", f"a column of {field.type}")
+        if (count := sum(other.name == field.name for other in fields)) > 1:
+            return Misfit(f"one column named `{field.name}`", f"{count}")
+    return None
 
 
 def _rows_of_batch(
