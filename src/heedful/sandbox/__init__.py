@@ -18,11 +18,11 @@ __all__ = ["Limits", "NotPlain", "Outcome", "Sandbox", "SandboxError", "opened"]
 __getattr__ = lazily(
     __name__,
     {
-        "Limits": "heedful.sandbox.pool",
+        "Limits": "heedful.sandbox.outcome",
         "NotPlain": "heedful.sandbox.messages",
-        "Outcome": "heedful.sandbox.pool",
+        "Outcome": "heedful.sandbox.outcome",
         "Sandbox": "heedful.sandbox.pool",
-        "SandboxError": "heedful.sandbox.pool",
+        "SandboxError": "heedful.sandbox.outcome",
         "opened": "heedful.sandbox.proof",
     },
 )

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from heedful.configuration import clean, complain
 from heedful.configuration.open_files import open_file
-from heedful.sandbox.pool import Limits, SandboxError
+from heedful.sandbox.outcome import Limits, SandboxError
 from heedful.sandbox.proof import LEVELS, opened
 
 _EXIT = {"ended": None, "error": 1, "cpu": 124, "waited": 124, "output": 125, "forbidden": 126, "crashed": 126}

@@ -18,7 +18,8 @@ from typing import Literal
 
 from heedful.sandbox import seccomp
 from heedful.sandbox.messages import NotPlain
-from heedful.sandbox.pool import Level, Limits, Sandbox, SandboxError
+from heedful.sandbox.outcome import Limits, SandboxError
+from heedful.sandbox.pool import Level, Sandbox
 
 Wanted = Literal["auto", "full", "kernel", "strict"]
 
