@@ -15,9 +15,10 @@ from hypothesis import strategies as st  # noqa: E402
 from jinja2 import TemplateError  # noqa: E402
 from transformers.utils import chat_template_utils  # noqa: E402
 
-from heedful.models.chat import bounded_template  # noqa: E402
-from heedful.models.chat.bounded_template import TooExpensive, render_chat  # noqa: E402
+from heedful.models.chat import bounded_template, template_costs  # noqa: E402
+from heedful.models.chat.bounded_template import render_chat  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
+from heedful.models.chat.template_costs import TooExpensive  # noqa: E402
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
@@ -190,13 +191,13 @@ def templated(tokenizer: Any) -> Any:
 def test_a_hostile_template_ends_in_a_sentence_within_its_budget(
     name: str, templated: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_template, "STEPS", 30_000)  # the same bounds, sooner reached
-    monkeypatch.setattr(bounded_template, "SIZE", 5_000_000)
+    monkeypatch.setattr(template_costs, "STEPS", 30_000)  # the same bounds, sooner reached
+    monkeypatch.setattr(template_costs, "SIZE", 5_000_000)
     templated.chat_template = HOSTILE[name]
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.thread_time()
     with pytest.raises(TemplateError if name in ("lipsum", "a class walk") else TooExpensive):
         render_chat(templated, MESSAGES, {})
-    assert time.thread_time() - began < 2 * bounded_template.SECONDS
+    assert time.thread_time() - began < 2 * template_costs.SECONDS
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 700_000, "kilobytes"
 
@@ -301,5 +302,5 @@ def test_no_template_takes_more_than_its_budget(tokenizer: Any, body: str) -> No
         pass
     finally:
         tokenizer.chat_template = template
-    assert time.thread_time() - began < 2 * bounded_template.SECONDS
+    assert time.thread_time() - began < 2 * template_costs.SECONDS
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 700_000
