@@ -13,23 +13,24 @@ from types import FrameType
 import pytest
 
 from heedful import stopping
-from heedful.stopping import OF_SCHEDULERS, StoppedBySignal, end_at_once, exit_code, exit_code_of, finish_the_step_first
+from heedful.stopping import STOP_SIGNALS, StoppedBySignal, end_at_once, exit_code, exit_code_of, finish_the_step_first
 
-SIGNALS = (signal.SIGINT, *OF_SCHEDULERS)
+SIGNALS = (signal.SIGINT, *STOP_SIGNALS)
 
 
 @pytest.fixture(autouse=True)
-def handlers() -> Iterator[None]:
-    """The system's handlers before each test, and the same after it."""
+def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The system's handlers before each test, and the same after it. The terminal of pytest stays."""
+    monkeypatch.setattr(stopping, "leave_the_terminal", lambda: None)
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    for number in OF_SCHEDULERS:
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     left = {number: signal.getsignal(number) for number in SIGNALS}
     for number, handler in before.items():
         signal.signal(number, handler)
-    expected = dict.fromkeys(OF_SCHEDULERS, signal.SIG_DFL) | {signal.SIGINT: signal.default_int_handler}
+    expected = dict.fromkeys(STOP_SIGNALS, signal.SIG_DFL) | {signal.SIGINT: signal.default_int_handler}
     assert left == expected
 
 
@@ -61,7 +62,7 @@ def test_signals_that_arrive_together_are_one_request_but_two_ctrl_c_are_two() -
             signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("number", OF_SCHEDULERS, ids=lambda number: str(number.name))
+@pytest.mark.parametrize("number", STOP_SIGNALS, ids=lambda number: str(number.name))
 def test_a_command_that_cannot_save_ends_at_once_and_cleans_up_undisturbed(number: signal.Signals) -> None:
     cleaned = []
 
@@ -100,7 +101,7 @@ def test_the_handler_of_a_user_s_program_stays() -> None:
     assert seen == [signal.SIGUSR1]
     assert signal.getsignal(signal.SIGUSR1) is own
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-    for number in OF_SCHEDULERS:
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
 
 
@@ -109,12 +110,12 @@ def test_another_thread_listens_for_no_signals() -> None:
 
     def body() -> None:
         with finish_the_step_first() as request, end_at_once():
-            found.extend([request.asked, *(signal.getsignal(number) for number in OF_SCHEDULERS)])
+            found.extend([request.asked, *(signal.getsignal(number) for number in STOP_SIGNALS)])
 
     thread = threading.Thread(target=body)
     thread.start()
     thread.join()
-    assert found == [False, signal.SIG_DFL, signal.SIG_DFL]
+    assert found == [False, *[signal.SIG_DFL] * len(STOP_SIGNALS)]
 
 
 CHILD = """
@@ -145,3 +146,14 @@ def test_a_worker_outlives_the_signals_of_a_scheduler_but_what_it_starts_does_no
         time.sleep(0.05)
     said, _ = child.communicate("go on\n", timeout=600)
     assert (said, child.returncode) == (f"{-signal.SIGTERM}\n", 0)
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """As `nohup` does it with SIGHUP."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with end_at_once(), finish_the_step_first() as request:
+            signal.raise_signal(signal.SIGHUP)
+            assert not request.asked
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -1,32 +1,35 @@
-"""Requests to stop this program: Ctrl-C, and the signals that schedulers send.
+"""Requests to stop this program: Ctrl-C, the signals that schedulers send, and a terminal that is closed.
 
 SIGTERM is sent by schedulers, containers and `kill`. SIGUSR1 is sent by Slurm a while before a time limit, if a job
-asks for it (`--signal=USR1@300`). A command that can save finishes its step first. Every other command ends at once,
-and its context managers end what it started.
+asks for it (`--signal=USR1@300`). SIGHUP is sent when a terminal is closed or a remote login is lost. A command that
+can save finishes its step first. Every other command ends at once, and its context managers end what it started.
 
 Schedulers signal every process of a job, and torchrun or a study pass a signal on as well. So signals that arrive
-together are one request. A handler that the user's own program has installed is left in place.
+together are one request. A handler that the user's own program has installed is left in place, and a signal that is
+ignored stays ignored: `nohup` does that with SIGHUP.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-OF_SCHEDULERS = (signal.SIGTERM, signal.SIGUSR1)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 SAME_REQUEST = 1.0
 """Seconds in which a second signal repeats the first request. Two Ctrl-C are always two requests."""
 
 
 class StoppedBySignal(KeyboardInterrupt):
-    """A signal of a scheduler that ends the program at once. A KeyboardInterrupt, since it is handled like Ctrl-C."""
+    """One of `STOP_SIGNALS` ends the program at once. A KeyboardInterrupt, since it is handled like Ctrl-C."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -65,6 +68,8 @@ class _Listener:
     request: StopRequest = field(default_factory=StopRequest)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            leave_the_terminal()
         first, now = self.request.signal, time.monotonic()
         both_typed = first == number == signal.SIGINT
         if first and not both_typed and now < self.request.came + SAME_REQUEST:
@@ -78,14 +83,14 @@ class _Listener:
 
 @contextmanager
 def end_at_once() -> Iterator[None]:
-    """Raise StoppedBySignal in the body when a scheduler's signal arrives, as Ctrl-C raises KeyboardInterrupt."""
+    """Raise StoppedBySignal in the body when one of `STOP_SIGNALS` arrives, as Ctrl-C raises KeyboardInterrupt."""
     with _handled((), _Listener(finish_first=False)):
         yield
 
 
 @contextmanager
 def finish_the_step_first() -> Iterator[StopRequest]:
-    """Let the first Ctrl-C or scheduler's signal stop a loop after its step. A second one ends it at once.
+    """Let the first Ctrl-C or signal of `STOP_SIGNALS` stop a loop after its step. A second one ends it at once.
 
     The second raises KeyboardInterrupt, or StoppedBySignal, which is one. Only a program's main thread may listen for
     signals. In other threads nothing is changed.
@@ -100,11 +105,11 @@ def finish_the_step_first() -> Iterator[StopRequest]:
 
 @contextmanager
 def _handled(always: tuple[signal.Signals, ...], handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
-    """Handle the signals of schedulers that nobody else handles, and the ones of `always`."""
+    """Handle the signals of `STOP_SIGNALS` that nobody else handles, and the ones of `always`."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    free = [number for number in OF_SCHEDULERS if _is_free(signal.getsignal(number))]
+    free = [number for number in STOP_SIGNALS if is_free(number)]
     earlier = {number: signal.signal(number, handler) for number in (*always, *free)}
     try:
         yield
@@ -113,9 +118,20 @@ def _handled(always: tuple[signal.Signals, ...], handler: Callable[[int, FrameTy
             signal.signal(number, before)
 
 
-def _is_free(handler: object) -> bool:
-    """Whether a handler is the system's or ours. An ignored signal, and a handler of the user, stay as they are."""
+def is_free(number: int) -> bool:
+    """Whether a signal's handler is the system's or ours. An ignored signal, and a handler of the user, stay."""
+    handler = signal.getsignal(number)
     return handler is signal.SIG_DFL or isinstance(handler, _Listener)
+
+
+def leave_the_terminal() -> None:
+    """Write to the null device from here on, and no longer to a terminal: a closed one refuses every line."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (1, 2):
+        with suppress(OSError):  # it is closed
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 def leave_signals_to_the_parent() -> None:
@@ -123,7 +139,7 @@ def leave_signals_to_the_parent() -> None:
 
     A handler instead of SIG_IGN: what this process starts gets the system's handlers again.
     """
-    for number in (signal.SIGINT, *OF_SCHEDULERS):
+    for number in (signal.SIGINT, *STOP_SIGNALS):
         signal.signal(number, _pass)
 
 

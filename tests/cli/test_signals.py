@@ -1,4 +1,4 @@
-"""What SIGTERM and SIGUSR1 do to the commands: they save where they can, and end with all that they started."""
+"""What SIGTERM, SIGUSR1 and SIGHUP do to the commands: they save where they can, and end with all that they started."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from heedful import cli, stopping  # noqa: E402
+from heedful import __main__, cli, stopping  # noqa: E402
 from heedful.run.checkpoint import checkpoints  # noqa: E402
-from heedful.stopping import OF_SCHEDULERS  # noqa: E402
+from heedful.stopping import STOP_SIGNALS  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
 from processes import meeting_at, store_of_two  # noqa: E402
 from warm import WarmProcess  # noqa: E402
@@ -185,7 +186,7 @@ def test_a_command_that_ends_at_once_ends_its_workers(
             os.kill(os.getpid(), number)
             time.sleep(0.05)
 
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in OF_SCHEDULERS}
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in STOP_SIGNALS}
     thread = threading.Thread(target=send_when_at_work)
     thread.start()
     try:
@@ -201,6 +202,85 @@ def test_a_command_that_ends_at_once_ends_its_workers(
     assert workers
     wait_until_gone(workers)
     assert not Path("found.json").exists()
+
+
+IN_A_TERMINAL = """
+import os, sys
+os.setsid()
+terminal = os.open(sys.argv.pop(1), os.O_RDWR)  # of a session without one: from now on it is this session's
+for stream in (0, 1, 2):
+    os.dup2(terminal, stream)
+from heedful.__main__ import main
+main()
+"""
+
+
+@needs_proc
+def test_a_closed_terminal_lets_train_finish_its_step_and_save(model: str, tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    words = ["train", "waiting_echo:WaitingEcho", "--model", model, "--out", "run", "--env-workers", "1", *SMALL]
+    process = WarmProcess(["-c", IN_A_TERMINAL, os.ttyname(theirs), *words], tmp_path, environment(tmp_path, {}))
+    os.close(theirs)
+    threading.Thread(target=drained, args=[ours], daemon=True).start()
+    wait_for((tmp_path / "at_work").exists, process)
+    workers = children_of(process.pid)
+    assert workers
+    os.close(ours)
+    (tmp_path / "go_on").touch()
+    assert process.wait(LIMIT_S) == 129
+    assert checkpoints(tmp_path / "run" / "checkpoints")[-1].version == 1
+    assert not list((tmp_path / "run").glob("*lock*"))
+    wait_until_gone(workers)
+
+
+def drained(terminal: int) -> None:
+    """Read what is printed, so that nobody waits for room, until the terminal is closed."""
+    with suppress(OSError):
+        while os.read(terminal, 4096):
+            pass
+
+
+WITHOUT_A_READER = """
+import sys
+from heedful import cli
+
+class Printing:
+    @staticmethod
+    def main(argv):
+        while True:
+            print("a line", flush=True)
+
+cli.importlib.import_module = lambda name: Printing
+sys.exit(cli.run([sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize("name", ["envs", *cli.KEPT])
+def test_a_command_whose_reader_has_ended_says_what_it_leaves(name: str) -> None:
+    words = [sys.executable, "-c", WITHOUT_A_READER, name]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "a line\n"
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    kept = cli.KEPT.get(name)
+    assert said == (f"heedful: stopped, since what reads its output has ended; {kept}.\n" if kept else "")
+    assert process.wait() == (141 if kept else 0)
+
+
+def test_ctrl_c_while_the_commands_are_imported_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "main", interrupted)
+    with pytest.raises(SystemExit) as stopped:
+        __main__.main()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "heedful: interrupted at once; nothing was begun.\n"
 
 
 def logged(step: int, thought: str, reward: float) -> str:

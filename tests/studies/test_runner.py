@@ -152,6 +152,21 @@ def test_checkpoints_of_finished_runs_go_unless_they_are_to_be_kept(
     assert Path("out/b/s1/checkpoints").exists()  # it failed again, and may go on from there
 
 
+@pytest.mark.parametrize(("before", "heard"), [(signal.SIG_IGN, []), (signal.SIG_DFL, [signal.SIGHUP])])
+def test_a_closed_terminal_stops_a_study_but_not_under_nohup(
+    before: signal.Handlers, heard: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "leave_the_terminal", lambda: None)
+    usual = signal.signal(signal.SIGHUP, before)
+    try:
+        with processes._passing_on_signals([]) as asked:
+            signal.raise_signal(signal.SIGHUP)
+        assert asked == heard
+        assert signal.getsignal(signal.SIGHUP) is before
+    finally:
+        signal.signal(signal.SIGHUP, usual)
+
+
 def test_ctrl_c_reaches_the_runs_and_the_same_command_goes_on(
     behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,8 @@
 An error that the user can fix ends in a sentence and exit code 2. Help loads no torch.
 
 Exit codes: 0 done, 1 a run among several failed, a rule of check-env is broken or doctor found a fault, 2 bad input,
-3 stopped by an alarm, 130 interrupted by Ctrl-C, 143 by SIGTERM, 138 by SIGUSR1: saved, if the command can save.
+3 stopped by an alarm, 130 interrupted by Ctrl-C, 143 by SIGTERM, 138 by SIGUSR1, 129 by a closed
+terminal: saved, if the command can save. 141: the reader of a long command's output has ended.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import importlib
 import io
 import logging
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -22,7 +24,7 @@ from contextlib import contextmanager
 
 from heedful.configuration import clean, complain, cut, tell, trusting
 from heedful.configuration.system_errors import sentence_of
-from heedful.stopping import end_at_once, exit_code_of
+from heedful.stopping import end_at_once, exit_code, exit_code_of
 from heedful.version import __version__
 
 COMMANDS = {
@@ -103,7 +105,10 @@ def _run(name: str, rest: list[str]) -> int:
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. Nothing more can be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if name not in KEPT:
+            return 0
+        complain(f"heedful: stopped, since what reads its output has ended; {KEPT[name]}.")
+        return exit_code(signal.SIGPIPE)
     except (ValueError, OSError, MemoryError, ArithmeticError, ImportError) as error:
         # An error that the user can fix is one of these and carries a sentence. HEEDFUL_TRACEBACK shows its place.
         if os.environ.get("HEEDFUL_TRACEBACK"):

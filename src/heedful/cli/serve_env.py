@@ -1,6 +1,6 @@
 """`heedful serve-env`: an environment server, for trainers on other machines or in other languages.
 
-The first line of output names the environment and its address. Ctrl-C, SIGTERM and SIGUSR1 end the server with
+The first line of output names the environment and its address. Ctrl-C and `STOP_SIGNALS` end the server with
 exit code 0.
 """
 
@@ -92,7 +92,7 @@ def main(argv: list[str]) -> int:
 
 
 def serve(settings: ServeSettings) -> int:
-    """Listen until Ctrl-C, SIGTERM or SIGUSR1."""
+    """Listen until Ctrl-C or one of `STOP_SIGNALS`."""
     from heedful.envs.remote.server_calls import read_token
     from heedful.serving.connections import Limits
     from heedful.serving.server import EnvironmentServer, check_address

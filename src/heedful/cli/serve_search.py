@@ -1,6 +1,6 @@
 """`heedful serve-search`: a retrieval server for an index, in both protocols that trainers speak.
 
-The first line of output names the index and its address. Ctrl-C, SIGTERM and SIGUSR1 end the server with exit code 0.
+The first line of output names the index and its address. Ctrl-C and `STOP_SIGNALS` end the server with exit code 0.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
 
 
 def serve(folder: Path, settings: ServeSearchSettings) -> int:
-    """Listen until Ctrl-C, SIGTERM or SIGUSR1."""
+    """Listen until Ctrl-C or one of `STOP_SIGNALS`."""
     from heedful.envs.remote.server_calls import read_token
     from heedful.retrieval.folder import open_index
     from heedful.serving.connections import Limits

@@ -26,8 +26,8 @@ class StudyWords:
       heedful study smoke --help
       heedful study filter_on_collapse --processes 2
 
-    Exit codes: 0 done, 1 a run failed (the others continued), 2 bad input, 130, 143 or 138
-    interrupted by Ctrl-C, SIGTERM or SIGUSR1, and saved.
+    Exit codes: 0 done, 1 a run failed (the others continued), 2 bad input, 130, 143, 138 or 129
+    interrupted by Ctrl-C, SIGTERM, SIGUSR1 or a closed terminal, and saved.
     """
 
     name: Annotated[str | None, Positional("NAME")] = None

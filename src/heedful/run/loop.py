@@ -100,8 +100,8 @@ def train_steps(
 ) -> Outcome:
     """Train from `parts.version` to `config.steps`. Evaluate, measure, store and checkpoint on the way.
 
-    The first Ctrl-C, SIGTERM or SIGUSR1, or a true `stop()`, finishes the step, saves a checkpoint and returns. A
-    second signal raises KeyboardInterrupt.
+    The first Ctrl-C, SIGTERM, SIGUSR1 or SIGHUP, or a true `stop()`, finishes the step, saves a checkpoint and returns.
+    A second signal raises KeyboardInterrupt.
 
     An alarm is reported once, when it is raised. With `on_collapse` stop a collapse ends the run like a Ctrl-C. A
     resumed run keeps the alarms that were raised before. Only a newly raised one reports and stops again.

@@ -126,8 +126,8 @@ def train(
         show: print the live table, notes and the verdict.
         take_over: take over the folder from a process on another host that has ended.
 
-    Ctrl-C, SIGTERM and SIGUSR1 finish the step, save and return. A second one raises KeyboardInterrupt. Handlers that
-    the program has installed for SIGTERM or SIGUSR1 stay. Under torchrun, each process calls this function.
+    Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP finish the step, save and return. A second one raises KeyboardInterrupt.
+    Handlers that the program has installed for one of the last three stay. Under torchrun, each process calls this function.
 
     Raises:
         ValueError: the configuration or the folder cannot be used, or another process is at work in the folder. No

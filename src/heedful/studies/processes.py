@@ -19,8 +19,10 @@ from types import FrameType
 
 from heedful.configuration.open_files import open_file
 from heedful.configuration.system_errors import sentence_of
-from heedful.stopping import OF_SCHEDULERS, exit_code
+from heedful.stopping import STOP_SIGNALS, exit_code, is_free, leave_the_terminal
 from heedful.storage import append
+
+_SIGNALS = (signal.SIGINT, *STOP_SIGNALS)
 
 POLL_SECONDS = 0.5
 
@@ -29,8 +31,6 @@ LAST_BYTES = 1 << 16
 
 STOPPED_BY_ALARM = 3
 """The exit code of a run that its own alarm ended: it is over, and it did not fail."""
-
-_SIGNALS = (signal.SIGINT, *OF_SCHEDULERS, signal.SIGHUP)
 
 _STATES: dict[int | None, str] = {
     None: "running",
@@ -151,11 +151,13 @@ def _passing_on_signals(children: Sequence[Child]) -> Iterator[list[int]]:
     asked: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            leave_the_terminal()
         asked.append(number)
         for child in children:
             child.interrupt()
 
-    earlier = {number: signal.signal(number, pass_on) for number in _SIGNALS}
+    earlier = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, *filter(is_free, STOP_SIGNALS))}
     try:
         yield asked
     finally:

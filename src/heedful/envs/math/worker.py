@@ -93,7 +93,7 @@ def _write(answers: TextIO, line: dict[str, Any]) -> None:
 
 def _leave_signals_to_the_parent() -> None:
     """A scheduler signals every process of a job, and the parent still asks until its step is done."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
         signal.signal(number, lambda number, frame: None)
 
 
