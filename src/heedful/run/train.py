@@ -127,7 +127,7 @@ def train(
         take_over: take over the folder from a process on another host that has ended.
 
     Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP finish the step, save and return. A second one raises KeyboardInterrupt.
-    Handlers that the program has installed for one of the last three stay. Under torchrun, each process calls this function.
+    Handlers of the program for one of the last three stay. Under torchrun, each process calls this function.
 
     Raises:
         ValueError: the configuration or the folder cannot be used, or another process is at work in the folder. No
