@@ -17,6 +17,7 @@ from heedful.studies.declaration import (
     Lead,
     Measure,
     Pair,
+    Pool,
     Separation,
     Study,
     narrowed,
@@ -139,6 +140,29 @@ def test_a_quick_look_keeps_what_can_still_be_compared() -> None:
     assert (study.leads[0].induced, study.leads[0].healthy) == ((), ("a", "c"))
     assert study.minutes == 1.0
     assert narrowed(small()) == small()
+
+
+def test_a_pool_goes_with_any_of_its_arms_and_takes_its_comparisons_along() -> None:
+    pools, pairs = (Pool("ab", ("a", "b")), Pool("all", ("a", "b", "c"))), (Pair("ab", "c"), Pair("all", "ab"))
+    study = replace(small(), pools=pools, pairs=pairs)
+    assert study_from_json(json.loads(json.dumps(study_to_json(study)))) == study
+    few = narrowed(study, arms=("a", "b"))
+    assert (few.pools, few.pairs) == (pools[:1], ())
+
+
+@pytest.mark.parametrize(
+    ("pools", "said"),
+    [
+        ([{"name": "a", "arms": ["b"]}], "expected distinct arms and pools, found a, b, c, a"),
+        ([{"name": "p", "arms": []}], "pool p: expected distinct arms, found none"),
+        ([{"name": "p", "arms": ["a", "a"]}], "pool p: expected distinct arms, found a, a"),
+        ([{"name": "p/q", "arms": ["a"]}], "a pool's name is made of letters"),
+        ([{"name": "p", "arms": ["d"]}], "d is compared or read, but no arm has that name"),
+    ],
+)
+def test_a_pool_that_cannot_be_is_refused(pools: list[Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        study_from_json(study_to_json(small()) | {"pools": pools})
 
 
 def test_runs_without_a_folder_of_their_arm_are_of_a_single_arm() -> None:

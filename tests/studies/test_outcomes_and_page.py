@@ -12,7 +12,7 @@ from written_runs import WrittenRuns
 
 from heedful.report.record import Point, Series
 from heedful.storage import write_rollouts
-from heedful.studies.declaration import Arm, Lead, Measure, Pair, Separation, Study, train
+from heedful.studies.declaration import Arm, Lead, Measure, Pair, Pool, Separation, Study, train
 from heedful.studies.figures import over_the_dial
 from heedful.studies.outcomes import Outcomes, read_outcomes, reading_of, total_until
 from heedful.studies.page import command, markdown, verdict, write_results
@@ -123,6 +123,31 @@ def test_differences_over_tasks_pair_the_evaluated_episodes(written: WrittenRuns
     assert found is not None
     assert (found.value, found.n) == (pytest.approx(0.25), 3)
     assert found.high == pytest.approx(0.25 + 0.62103, abs=1e-4)
+
+
+def test_a_pool_is_the_mean_over_its_arms_seed_by_seed_and_task_by_task(written: WrittenRuns) -> None:
+    pooled = study(pools=(Pool("both", ("new", "old")),), pairs=(Pair("both", "old"), Pair("new", "both")))
+    written_study(written)
+    for arm, rates in (("new", (1.0, 0.75, 0.5)), ("old", (0.5, 0.5, 0.5))):
+        path = written.folder.run(arm, 0).folder.rollouts(2, "val_sampled")
+        write_rollouts(path, 2, "val", groups(*rates), None, "echo")
+    outcomes = read_outcomes(pooled, written.folder.runs(pooled))
+    final, reached = outcomes.measures
+    # .6 .65 .7: standard deviation .05 over 3 seeds.
+    mean = final.arms[2].mean
+    assert (mean.value, mean.low, mean.n) == (pytest.approx(0.65), pytest.approx(0.65 - 0.12421, abs=1e-4), 3)
+    against_old, against_both = final.pairs
+    assert dict(against_old.over_seeds.by_seed) == pytest.approx({0: 0.1, 1: 0.15, 2: 0.2})
+    assert dict(against_both.over_seeds.by_seed) == pytest.approx({0: 0.1, 1: 0.15, 2: 0.2})
+    assert against_old.over_tasks is not None
+    assert (against_old.over_tasks.value, against_old.over_tasks.n) == (pytest.approx(0.125), 3)
+    # A seed of which one arm has no value is missing, with the arm and its reason.
+    assert dict(reached.arms[2].by_seed) == {}
+    assert reached.arms[2].missing[0] == "new: never at least 0.5; old: never at least 0.5"
+    assert reached.arms[2].missing[1] == "old: never at least 0.5"
+    assert measure_rows(pooled, outcomes)[0] == ["measure", "new", "old", "both"]
+    half = read_outcomes(pooled, [run for run in written.folder.runs(pooled) if run.arm == "new"]).measures[0]
+    assert half.arms[2].missing[0] == "old: not over"
 
 
 def test_the_verdict_says_what_is_clear_and_what_is_not(written: WrittenRuns) -> None:

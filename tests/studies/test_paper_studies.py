@@ -107,7 +107,8 @@ def test_selection_sweeps_the_filters_where_regularisers_pull_and_reads_the_cost
     assert (first.algorithm.kl, first.algorithm.entropy) == (0.01, 0.01)
     costs = {measure.metric for measure in study.measures if measure.when == "total_until"}
     assert costs == {"tokens/update", "tokens/collect", "time/cpu"}
-    assert len(study.pairs) == 2 * (len(found) - 3) + 1
+    assert len(study.pairs) == 2 * (len(found) - 3) + 1 + 5
+    assert {pair.arm for pair in study.pairs[-5:]} == {"top_p_0.8_to_0.98", "top_p_0.5_to_0.8", "top_k_4_to_10"}
     # Each random subset is compared with the filter that keeps as many prompts.
     for share in (0.5, 0.9):
         assert Pair(f"top_p_{share}", f"random_{share}") in study.pairs

@@ -134,6 +134,7 @@ def _about(request: Request) -> str:
     study = request.selected
     arms = [f"  {arm.name:<{max(len(each.name) for each in study.arms)}}  {_kind(arm.job)}" for arm in study.arms]
     measures = [f"  {measure.title} ({measure.metric}, {measure.when})" for measure in study.measures]
+    pools = [f"  {pool.name}: {', '.join(pool.arms)}" for pool in study.pools]
     pairs = [f"  {pair.arm} against {pair.control}" for pair in study.pairs]
     return "\n".join(
         [
@@ -141,6 +142,7 @@ def _about(request: Request) -> str:
             "",
             f"Arms ({len(study.arms)}) x seeds {', '.join(map(str, study.seeds))}:",
             *arms,
+            *(["", "Pools, of which the mean is taken seed by seed:", *pools] if pools else []),
             *(["", "Compared, seed by seed:", *pairs] if pairs else []),
             *(["", "Measures:", *measures] if measures else []),
             "",

@@ -16,16 +16,12 @@ from heedful.configuration import Choice, from_json, parse, refuse_below, to_jso
 from heedful.configuration.command_line import split
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.trust import untrusted
-from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
-from heedful.storage.measurements import SIZES
+from heedful.studies.analyses import Hunt, Lead, Separation, refuse_sizes
 from heedful.studies.jobs import FOLDER_NAME, JOBS, Job, TrainingJob
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
-
-MOST_SIMULATED = 100_000
-"""Simulated series of a lead, at most. Each takes about a millisecond."""
 
 MOST_RUNS = 10_000
 """Runs of a study, at most: arms x seeds."""
@@ -44,7 +40,7 @@ class Arm:
     """The line that joins this arm with others in figures over the dial; empty = one line per measure."""
 
     def __post_init__(self) -> None:
-        _refuse_sizes(self, "level")
+        refuse_sizes(self, "level")
         if not FOLDER_NAME.fullmatch(self.name):
             raise ValueError(f"an arm's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
 
@@ -55,8 +51,22 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
+class Pool:
+    """Several arms as one: of each measure the mean over the arms, seed by seed. Pairs name it like an arm."""
+
+    name: str
+    arms: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not FOLDER_NAME.fullmatch(self.name):
+            raise ValueError(f"a pool's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
+        if not self.arms or len(set(self.arms)) < len(self.arms):
+            raise ValueError(f"pool {self.name}: expected distinct arms, found {', '.join(self.arms) or 'none'}")
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
-    """A comparison, seed by seed: an arm against its control."""
+    """A comparison, seed by seed: an arm, or a pool of arms, against its control."""
 
     arm: str
     control: str
@@ -84,93 +94,13 @@ class Measure:
     """Readings of earlier and later steps are left out."""
 
     def __post_init__(self) -> None:
-        _refuse_sizes(self, "level")
+        refuse_sizes(self, "level")
         if (self.when == "total_until" or self.when.startswith("first_at")) != (self.level is not None):
             raise ValueError(
                 f"{self.title!r}: `level` belongs to first_at_least, first_at_most and total_until, and to them alone"
             )
         if (self.when == "total_until") != bool(self.reaches):
             raise ValueError(f"{self.title!r}: `reaches` belongs to total_until, and to it alone")
-        refuse_below(self, window=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Separation:
-    """ROC analysis: which metrics separate the readings of collapsed arms from those of healthy arms."""
-
-    title: str
-    collapsed: tuple[str, ...]
-    healthy: tuple[str, ...]
-    metrics: tuple[str, ...] = ()
-    """Patterns of names, such as information/first_turn/*; empty = every number that both sides report."""
-    without: tuple[str, ...] = ("time/*", "tokens/*", "cost/*", "*chance*", "*/mi_ceiling", "forced/*")
-    """Patterns of names that are left out."""
-    from_step: int = 0
-    to_step: int | None = None
-    """Readings of earlier and later steps are left out."""
-    wanted: float = 0.99
-    """The area that the best metric should reach."""
-
-    def __post_init__(self) -> None:
-        _refuse_sizes(self, "wanted")
-
-
-@dataclass(frozen=True, slots=True)
-class Lead:
-    """Whether alarms come before success falls, and how often they come without reason."""
-
-    title: str
-    induced: tuple[str, ...]
-    healthy: tuple[str, ...]
-    success: str
-    """The metric whose fall is to be foreseen."""
-    points: float = 0.10
-    """Success has fallen when it is this far below its start, beyond the intervals of the evaluations."""
-    alarms: tuple[str, ...] = ("alarm/*",)
-    """Patterns of names; a value above 0 is a raised alarm."""
-    replayed: bool = False
-    """Replay the alarms on the measurements with `thresholds`, instead of reading those that the runs recorded."""
-    thresholds: AlarmConfig = field(default_factory=AlarmConfig)
-    """Thresholds of replayed alarms, and of alarms on simulated series."""
-    drift_free: int = 200
-    """Simulated series in which nothing happens, made of the levels and the noise of the healthy runs; 0 = none."""
-    from_step: int = 0
-    """The healthy runs' levels and noise are read from here on: before it they are still learning."""
-    correlation: float = 0.5
-    """Correlation between the noise of neighbouring simulated readings."""
-
-    def __post_init__(self) -> None:
-        _refuse_sizes(self, "points", "correlation")
-        refuse_below(self, drift_free=0)
-        if self.drift_free > MOST_SIMULATED:
-            raise ValueError(f"drift_free must be at most {MOST_SIMULATED:,}, found {self.drift_free}")
-        if not 0 <= self.correlation < 1:
-            raise ValueError(f"correlation must be at least 0 and below 1, found {self.correlation:g}")
-
-
-@dataclass(frozen=True, slots=True)
-class Hunt:
-    """Which runs lose what their reasoning says of the input, while their replies stay valid."""
-
-    title: str
-    metrics: tuple[str, ...]
-    """A run is a candidate if any of these falls."""
-    fall: float = 1 / 3
-    """The part of its start that a metric has to lose."""
-    errors: float = 2.0
-    """Standard errors that it has to lose at least, from the intervals of its readings."""
-    valid: str = "format/valid_rate"
-    least_valid: float = 0.9
-    """Replies are valid where this metric, averaged over the same steps, is at least so high."""
-    window: int = 2
-    """Readings that are averaged: the first ones are the start, and the lowest later ones decide."""
-    fresh_seeds: tuple[int, ...] = ()
-    """Seeds with which a candidate is to be repeated."""
-
-    def __post_init__(self) -> None:
-        _refuse_sizes(self, "errors", "least_valid")
-        if not self.metrics or not 0 < self.fall < 1:
-            raise ValueError(f"{self.title!r}: expected metrics, and a fall between 0 and 1, found {self.fall:g}")
         refuse_below(self, window=1)
 
 
@@ -186,6 +116,8 @@ class Study:
     pairs: tuple[Pair, ...] = ()
     measures: tuple[Measure, ...] = ()
     """The first one decides the verdict's sentence."""
+    pools: tuple[Pool, ...] = ()
+    """Rows of their own in the tables, after the arms."""
     curves: tuple[str, ...] = ()
     """Metrics that the page draws over steps, one band per arm."""
     dial: str = ""
@@ -205,7 +137,7 @@ class Study:
     def __post_init__(self) -> None:
         if not FOLDER_NAME.fullmatch(self.name):
             raise ValueError(f"a study's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
-        _refuse_sizes(self, "minutes")
+        refuse_sizes(self, "minutes")
         refuse_below(self, minutes=0)
         names = [arm.name for arm in self.arms]
         if len(names) * len(self.seeds) > MOST_RUNS:
@@ -213,7 +145,8 @@ class Study:
                 f"study {self.name}: expected at most {MOST_RUNS:,} runs, found {len(names):,} x {len(self.seeds):,} "
                 "(arms x seeds); leave some out"
             )
-        for what, values in (("arms", names), ("seeds", self.seeds)):
+        pools = [pool.name for pool in self.pools]
+        for what, values in (("arms", names), ("seeds", self.seeds), ("arms and pools", names + pools)):
             if not values:
                 raise ValueError(f"study {self.name}: expected {what}, found none")
             if len(set(values)) < len(values):
@@ -232,7 +165,9 @@ class Study:
 
     def _arms_named(self) -> list[str]:
         """Every arm that a pair, an analysis or another arm refers to."""
-        named = [name for pair in self.pairs for name in (pair.arm, pair.control)]
+        pools = [pool.name for pool in self.pools]
+        named = [name for pair in self.pairs for name in (pair.arm, pair.control) if name not in pools]
+        named += [name for pool in self.pools for name in pool.arms]
         named += [arm.after for arm in self.arms if arm.after is not None]
         named += [name for each in self.separations for name in (*each.collapsed, *each.healthy)]
         return named + [name for each in self.leads for name in (*each.induced, *each.healthy)]
@@ -263,8 +198,8 @@ def settings(name: str, flags: str = "", model: str | None = None) -> TrainConfi
 def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = (), steps: int | None = None) -> Study:
     """A study for a quick look: some of its arms, other seeds, other steps.
 
-    `arms`: names, or patterns such as `sokoban_*`. Comparisons with an arm that is left out go with it. Raises
-    ValueError for a name or a pattern that no arm has.
+    `arms`: names, or patterns such as `sokoban_*`. Pools and comparisons with an arm that is left out go with
+    it. Raises ValueError for a name or a pattern that no arm has.
     """
     unknown = [wanted for wanted in arms if not any(fnmatchcase(arm.name, wanted) for arm in study.arms)]
     if unknown:
@@ -279,6 +214,8 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
         minutes = None if minutes is None else minutes * steps * len(kept) / declared
         kept = tuple(replace(arm, job=arm.job.with_steps(steps)) for arm in kept)
     names = {arm.name for arm in kept}
+    pools = tuple(pool for pool in study.pools if names.issuperset(pool.arms))
+    compared = names.union(pool.name for pool in pools)
     separations = (
         replace(each, collapsed=_only(each.collapsed, names), healthy=_only(each.healthy, names))
         for each in study.separations
@@ -291,18 +228,11 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
         arms=kept,
         seeds=seeds or study.seeds,
         minutes=minutes,
-        pairs=tuple(pair for pair in study.pairs if {pair.arm, pair.control} <= names),
+        pools=pools,
+        pairs=tuple(pair for pair in study.pairs if {pair.arm, pair.control} <= compared),
         separations=tuple(each for each in separations if each.collapsed and each.healthy),
         leads=tuple(each for each in leads if each.induced or each.healthy),
     )
-
-
-def _refuse_sizes(config: object, *names: str) -> None:
-    """Raise ValueError for the first field that is no number, or one that no chart can draw."""
-    for name in names:
-        found = getattr(config, name)
-        if found and not SIZES[0] <= abs(found) <= SIZES[1]:
-            raise ValueError(f"{name} must be 0, or of a size between {SIZES[0]} and {SIZES[1]}, found {found}")
 
 
 def _only(named: tuple[str, ...], kept: set[str]) -> tuple[str, ...]:
@@ -376,6 +306,7 @@ __all__ = [
     "Lead",
     "Measure",
     "Pair",
+    "Pool",
     "Separation",
     "Study",
     "narrowed",

@@ -9,11 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import TypeVar
 
 from heedful.diagnostics.catalogue import unit_of
 from heedful.report.record import Point, RunRecord, Series, read_run
 from heedful.storage import read_rollouts
-from heedful.studies.declaration import Measure, Pair, Study
+from heedful.studies.declaration import Measure, Pair, Pool, Study
 from heedful.studies.detector.candidates import HuntOutcome, read_hunt
 from heedful.studies.detector.early_warning import LeadOutcome, read_lead
 from heedful.studies.detector.separation import SeparationOutcome, read_separation
@@ -21,6 +22,9 @@ from heedful.studies.paired import Count, PairedDifference, mean_over, paired_di
 from heedful.studies.seed_statistics import over_tasks, task_gains, task_rates
 from heedful.studies.study_folder import StudyRun
 from heedful.types import Metric
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 EVALUATED = re.compile(r"eval/(val|test)/(sampled|greedy)/success")
 
@@ -35,7 +39,7 @@ class FinishedRun:
 
 @dataclass(frozen=True, slots=True)
 class ArmValue:
-    """One measure of one arm."""
+    """One measure of one arm, or of a pool of arms."""
 
     arm: str
     by_seed: Mapping[int, float]
@@ -67,6 +71,7 @@ class MeasureOutcome:
 
     measure: Measure
     arms: tuple[ArmValue, ...]
+    """The arms in their order, then the pools."""
     pairs: tuple[PairValue, ...]
 
 
@@ -165,11 +170,13 @@ def _within(measure: Measure, step: int) -> bool:
 def _measure(study: Study, measure: Measure, runs: Sequence[FinishedRun]) -> MeasureOutcome:
     of_arm = {arm.name: [each for each in runs if each.run.arm == arm.name] for arm in study.arms}
     arms = tuple(_arm(measure, name, found, by_task=study.flat) for name, found in of_arm.items())
+    arms += tuple(_pool(measure, pool, [arm for arm in arms if arm.arm in pool.arms]) for pool in study.pools)
     values = {arm.arm: arm.by_seed for arm in arms}
+    members = {arm.name: (arm.name,) for arm in study.arms} | {pool.name: pool.arms for pool in study.pools}
     pairs = []
     for pair in study.pairs:
         difference = paired_difference(measure.title, values[pair.arm], values[pair.control])
-        pairs.append(PairValue(pair, difference, _over_tasks(measure, pair, runs)))
+        pairs.append(PairValue(pair, difference, _over_tasks(measure, members[pair.arm], members[pair.control], runs)))
     return MeasureOutcome(measure, arms, tuple(pairs))
 
 
@@ -194,6 +201,18 @@ def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun], by_task: bool)
     return ArmValue(arm, by_seed, missing, readings, mean, reached, pooled)
 
 
+def _pool(measure: Measure, pool: Pool, arms: Sequence[ArmValue]) -> ArmValue:
+    """One measure of a pool: the mean over its arms, for each seed of which all arms have a value."""
+    by_seed = {seed: fmean(values) for seed, values in _shared([arm.by_seed for arm in arms]).items()}
+    missing = {
+        seed: "; ".join(f"{arm.arm}: {arm.missing.get(seed, 'not over')}" for arm in arms if seed not in arm.by_seed)
+        for seed in sorted({seed for arm in arms for seed in arm.readings} - by_seed.keys())
+    }
+    readings = {seed: Metric(measure.metric, value, len(arms)) for seed, value in by_seed.items()}
+    mean = mean_over(measure.metric, list(by_seed.values()), list(missing.values()))
+    return ArmValue(pool.name, by_seed, missing, readings, mean, None, None)
+
+
 def within_range(metric: Metric) -> Metric:
     """The part of an interval of a mean that a share can take; others as they are."""
     if unit_of(metric.name) != "share" or metric.low is None or metric.high is None:
@@ -201,19 +220,33 @@ def within_range(metric: Metric) -> Metric:
     return replace(metric, low=max(metric.low, 0.0), high=min(metric.high, 1.0))
 
 
-def _over_tasks(measure: Measure, pair: Pair, runs: Sequence[FinishedRun]) -> Metric | None:
-    """Arm minus control on each evaluated task, where the measure is the last evaluation's success."""
+def _over_tasks(
+    measure: Measure, arms: Sequence[str], controls: Sequence[str], runs: Sequence[FinishedRun]
+) -> Metric | None:
+    """Arms minus controls on each evaluated task, where the measure is the last evaluation's success.
+
+    Several arms count as the mean over them, on the tasks and the seeds that all have.
+    """
     if not EVALUATED.fullmatch(measure.metric) or measure.when != "last":
         return None
-    by_arm = {
-        name: {each.run.seed: _task_rates(measure, each, -1) for each in runs if each.run.arm == name}
-        for name in (pair.arm, pair.control)
-    }
-    arm, control = by_arm[pair.arm], by_arm[pair.control]
+    arm, control = (_pooled_rates(measure, names, runs) for names in (arms, controls))
     gains = [task_gains(control[seed], arm[seed]) for seed in sorted(arm.keys() & control.keys())]
     if not any(gains):
         return Metric(measure.metric, None, 0, why="no rollouts of the same evaluated tasks are kept in both arms")
     return over_tasks(measure.metric, gains)
+
+
+def _pooled_rates(measure: Measure, arms: Sequence[str], runs: Sequence[FinishedRun]) -> dict[int, dict[str, float]]:
+    """Seed -> task -> success at the last evaluation, averaged over the arms."""
+    by_arm = [{each.run.seed: _task_rates(measure, each, -1) for each in runs if each.run.arm == name} for name in arms]
+    return {
+        seed: {task: fmean(rates) for task, rates in _shared(found).items()} for seed, found in _shared(by_arm).items()
+    }
+
+
+def _shared(mappings: Sequence[Mapping[K, V]]) -> dict[K, list[V]]:
+    """The values of each key that all mappings have."""
+    return {key: [each[key] for each in mappings] for key in mappings[0] if all(key in each for each in mappings)}
 
 
 def _task_rates(measure: Measure, each: FinishedRun, place: int) -> dict[str, float]:

@@ -263,8 +263,8 @@ def _tables(study: Study, outcomes: Outcomes) -> Iterator[_Table]:
         yield _Table("Measures", lead, "Mean over seeds with 95% interval; n = seeds.", measure_rows(study, outcomes))
     if study.pairs and outcomes.measures:
         lead = (
-            "Arm minus control. Over seeds: Student's interval, and the exact two-sided sign-flip test, which cannot "
-            "fall below 2/2^n. Over tasks: would the same policies differ as much on other tasks?"
+            "Arm or pool minus control. Over seeds: Student's interval, and the exact two-sided sign-flip test, which "
+            "cannot fall below 2/2^n. Over tasks: would the same policies differ as much on other tasks?"
         )
         yield _Table("Paired differences", lead, "Paired differences.", pair_rows(outcomes))
     for separation in outcomes.separations:

@@ -26,15 +26,15 @@ Rows = list[list[str]]
 
 
 def measure_rows(study: Study, outcomes: Outcomes) -> Rows:
-    """Every measure of every arm. A study of many arms has one row per arm, others one row per measure."""
-    columns = [["measure", *(arm.name for arm in study.arms)]]
+    """Every measure of every arm and pool. A study of many arms has one row per arm, others one row per measure."""
+    columns = [["measure", *(arm.name for arm in study.arms), *(pool.name for pool in study.pools)]]
     for outcome in outcomes.measures:
         cells = []
         for arm in outcome.arms:
             reached = f"; reached in {arm.reached}" if arm.reached is not None else ""
             cells.append(f"{shown(arm.mean, OVER_SEEDS)} (n {arm.mean.n or 0}{reached})")
         columns.append([outcome.measure.title, *cells])
-    if len(study.arms) <= MOST_ACROSS:
+    if len(columns[0]) - 1 <= MOST_ACROSS:
         return columns
     rows = [list(row) for row in zip(*columns, strict=True)]
     return [["arm", *rows[0][1:]], *rows[1:]]

@@ -8,7 +8,7 @@ import pytest
 
 from heedful.report.record import Point, RunRecord, Series
 from heedful.storage.run_folder import RunFolder
-from heedful.studies.declaration import Separation
+from heedful.studies.analyses import Separation
 from heedful.studies.detector.separation import SeparationOutcome, read_separation
 from heedful.types import Metric
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from heedful.studies.catalogue.lean_runs import CURVES, LEAN, WATCHED
-from heedful.studies.declaration import Arm, Measure, Pair, Study, train
+from heedful.studies.declaration import Arm, Measure, Pair, Pool, Study, train
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
 """Of the variance that `top_p` keeps."""
@@ -24,6 +24,21 @@ _FILTERS: Mapping[str, str] = {
     "random_0.9": "random_subset",
     "keep_all": "keep_all",
 }
+_POOLS = (
+    Pool("top_p_0.8_to_0.98", ("top_p_0.8", "top_p_0.9", "top_p_0.95", "top_p_0.98")),
+    Pool("top_p_0.5_and_0.6", ("top_p_0.5", "top_p_0.6")),
+    Pool("top_p_0.5_to_0.8", ("top_p_0.5", "top_p_0.6", "top_p_0.7", "top_p_0.8")),
+    Pool("top_k_4_to_10", tuple(f"top_k_{k}" for k in COUNTS)),
+)
+"""The paper's best shares, its worst ones, and two pools that keep about as many prompts: by share and by count."""
+
+_POOLED = (
+    Pair("top_p_0.8_to_0.98", "top_p_0.5_and_0.6"),
+    Pair("top_p_0.8_to_0.98", "keep_all"),
+    Pair("top_p_0.8_to_0.98", "random_0.9"),
+    Pair("top_p_0.5_to_0.8", "top_k_4_to_10"),
+    Pair("top_k_4_to_10", "keep_all"),
+)
 _CONTROLS = ("keep_all", "random_0.9")
 _FEW = ("top_p_0.5", "top_p_0.7", "top_p_0.9", "top_p_1", *_CONTROLS)
 
@@ -51,8 +66,9 @@ def _selection(name: str, env: str, steps: int, level: float, filters: tuple[str
     )
     compared = [filter for filter in filters if filter not in (*_CONTROLS, "random_0.5")]
     pairs = [Pair(filter, control) for control in _CONTROLS for filter in compared]
-    if "random_0.5" in filters:  # as many prompts as top_p_0.5
-        pairs.append(Pair("top_p_0.5", "random_0.5"))
+    whole = "random_0.5" in filters  # as many prompts as top_p_0.5
+    if whole:
+        pairs += [Pair("top_p_0.5", "random_0.5"), *_POOLED]
     until = f"until success {level:g}"
     return Study(
         name,
@@ -60,6 +76,7 @@ def _selection(name: str, env: str, steps: int, level: float, filters: tuple[str
         arms,
         seeds=(0, 1, 2),
         pairs=tuple(pairs),
+        pools=_POOLS if whole else (),
         measures=(
             *WATCHED,
             Measure(f"trained ids {until}", "tokens/update", "total_until", level, reaches="success/rate"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from heedful.studies.catalogue.metric_names import GREEDY, INFORMATION, SUCCESS
-from heedful.studies.declaration import Measure, Pair
+from heedful.studies.declaration import Measure, Pair, Pool
 
 LEAN = (
     "--keep-rollouts evaluations --checkpoint-every 20 --evaluation.times 3 --evaluation.tasks 256 "
@@ -55,3 +55,12 @@ def against_controls(stems: Iterable[str]) -> tuple[Pair, ...]:
     """For each setting, named `STEM_FILTER`: the filter against no filter, and against as many prompts at random."""
     filter, *controls = FILTERS
     return tuple(Pair(f"{stem}_{filter}", f"{stem}_{control}") for stem in stems for control in controls)
+
+
+def pools_of_filters(stems: Mapping[str, Iterable[str]]) -> tuple[Pool, ...]:
+    """Pool -> its settings: for each filter one pool of all its arms, named `POOL_FILTER`."""
+    return tuple(
+        Pool(f"{name}_{filter}", tuple(f"{stem}_{filter}" for stem in of_pool))
+        for name, of_pool in stems.items()
+        for filter in FILTERS
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heedful.studies.catalogue.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls
+from heedful.studies.catalogue.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
 from heedful.studies.declaration import Arm, Study, train
 
 ALGORITHMS = ("ppo", "grpo", "dapo", "dr_grpo")
@@ -25,6 +25,7 @@ def matrix() -> Study:
     """The paper's table on Sokoban, Math and Countdown; FrozenLake is in `algorithms`."""
     steps = {"sokoban": 33, "math": 33, "countdown": 33}
     stems = {f"{env}_{name}": (env, name) for env in steps for name in ALGORITHMS}
+    pools = {env: [f"{env}_{name}" for name in ALGORITHMS] for env in steps}
     arms = tuple(
         Arm(
             f"{stem}_{filter}",
@@ -42,8 +43,9 @@ def matrix() -> Study:
         "What does choosing prompts by the spread of their rewards give four algorithms beyond FrozenLake?",
         arms,
         seeds=(0, 1, 2),
-        pairs=against_controls(stems),
+        pairs=against_controls((*stems, *pools)),
         measures=WATCHED,
+        pools=pools_of_filters(pools),
         curves=CURVES,
         minutes=5.0,
         notes=(
@@ -61,6 +63,7 @@ def sizes() -> Study:
     """GRPO on seedlings of 0.13 to 10 million parameters, with the filter and its two controls."""
     steps = {"frozen_lake": 33, "math": 33}
     stems = {f"{env}_{size}": (env, size) for env in steps for size in SIZES}
+    pools = {env: [f"{env}_{size}" for size in SIZES] for env in steps}
     arms = tuple(
         Arm(
             f"{stem}_{filter}",
@@ -74,8 +77,9 @@ def sizes() -> Study:
         "Does what the filter gives depend on the size of the model?",
         arms,
         seeds=(0, 1),
-        pairs=against_controls(stems),
+        pairs=against_controls((*stems, *pools)),
         measures=WATCHED,
+        pools=pools_of_filters(pools),
         curves=CURVES,
         minutes=7.0,
         notes=(

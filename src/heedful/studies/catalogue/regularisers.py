@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heedful.studies.catalogue.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls
+from heedful.studies.catalogue.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
 from heedful.studies.declaration import Arm, Measure, Pair, Study, train
 
 COEFFICIENTS = (0.0, 0.001, 0.01, 0.03)
@@ -29,13 +29,15 @@ def regularised() -> Study:
         for filter in FILTERS
     )
     none, *strengths = COEFFICIENTS
+    pools = {f"{env}_pulled": [f"{env}_{c:g}" for c in strengths] for env in _STEPS}
     harm = tuple(Pair(f"{env}_{c:g}_keep_all", f"{env}_{none:g}_keep_all") for env in _STEPS for c in strengths)
     return Study(
         "regularised",
         "Does choosing prompts by the spread of their rewards help where regularisers pull on prompts without signal?",
         arms,
         seeds=(0, 1, 2),
-        pairs=(*against_controls(stems), *harm),
+        pairs=(*against_controls((*stems, *pools)), *harm),
+        pools=pools_of_filters(pools),
         measures=(*WATCHED, Measure("KL to the start at the end", "policy/kl_to_reference")),
         curves=CURVES,
         dial="coefficient of KL and entropy",
@@ -48,6 +50,7 @@ def regularised() -> Study:
             "random_subset draws as many prompts as top_p (p = .9) would keep of the same batch. It loses as much of "
             "the regularisers, and separates which prompts are kept from how many.",
             "All runs of an environment start from one seedling. A seed changes tasks, sampling and random choices.",
+            "The pools named `pulled` are the three strengths above 0 together.",
             "KL to the start is measured only where it is in the loss, on the prompts that are trained on: of top_p "
             "these are the ones that it keeps.",
         ),

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from heedful.studies.catalogue.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls
+from heedful.studies.catalogue.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
 from heedful.studies.catalogue.metric_names import SUCCESS
 from heedful.studies.declaration import Arm, Measure, Study, train
 
 SLIPS = (0.0, 0.1, 0.3, 0.5, 0.8, 1.0)
+
+_POOLS = {
+    "slip_0_to_0.5": [f"slip_{slip:g}" for slip in SLIPS if slip <= 0.5],
+    "slip_0.8_and_1": [f"slip_{slip:g}" for slip in SLIPS if slip > 0.5],
+}
+"""Where the paper sees a gain, and where it sees none."""
 
 
 def noise() -> Study:
@@ -26,7 +32,8 @@ def noise() -> Study:
         "Where does choosing prompts by the spread of their rewards stop to help, as the spread becomes luck?",
         arms,
         seeds=(0, 1, 2),
-        pairs=against_controls(f"slip_{slip:g}" for slip in SLIPS),
+        pairs=against_controls((*(f"slip_{slip:g}" for slip in SLIPS), *_POOLS)),
+        pools=pools_of_filters(_POOLS),
         measures=(
             *WATCHED,
             Measure("share of the variance that is luck", "signal/luck_share", "mean"),

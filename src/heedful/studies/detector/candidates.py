@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from heedful.report.record import Point, RunRecord
-from heedful.studies.declaration import Hunt
+from heedful.studies.analyses import Hunt
 from heedful.studies.paired import Count
 
 _NORMAL = 1.96

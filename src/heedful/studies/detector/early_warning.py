@@ -13,7 +13,7 @@ from heedful.diagnostics.alarms.watch import replay
 from heedful.diagnostics.catalogue import direction_of
 from heedful.report.record import RunRecord
 from heedful.seeds import derive
-from heedful.studies.declaration import Lead
+from heedful.studies.analyses import Lead
 from heedful.studies.detector.drift_free import Level, MetricSteps, drift_free, levels_of
 from heedful.studies.detector.lead import LeadTable, RunLead, find_fall, first_departure, run_lead
 from heedful.studies.paired import Count

@@ -15,7 +15,7 @@ from statistics import fmean, variance
 
 from heedful.diagnostics.catalogue import Trend, direction_of
 from heedful.report.record import RunRecord
-from heedful.studies.declaration import Separation
+from heedful.studies.analyses import Separation
 from heedful.studies.detector.roc import Area, Sample, area, roc_curve
 
 Records = Mapping[str, Mapping[str, RunRecord]]
