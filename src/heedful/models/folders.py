@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -77,11 +77,24 @@ def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTraine
         if report["missing_keys"]:
             # transformers would use random numbers for them.
             raise ValueError(f"no weights for {', '.join(sorted(report['missing_keys'])[:3])}")
+        _tell_unread(source, sorted(report["unexpected_keys"]))
         _name_ends(model, Path(source) / "generation_config.json")
         found: PreTrainedModel = model.eval()
         return found
 
     return _read(load, source, "a causal language model", remedy)
+
+
+def _tell_unread(source: str | Path, names: Sequence[str]) -> None:
+    """Warn of tensors that the model has no place for. Some are meant to be left out, such as the head of a critic."""
+    if names:
+        several = f"{len(names):,} tensors" if len(names) > 1 else "a tensor"
+        warnings.warn(
+            f"The weights in {source} hold {several} that the model of its config.json has no place for "
+            f"({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}). They are not read. If it should have more "
+            "layers, correct config.json.",
+            stacklevel=2,
+        )
 
 
 def _folder_of(source: str | Path, remedy: str) -> tuple[str | Path, str]:
