@@ -252,6 +252,18 @@ def test_a_refusal_by_the_template_stays_its_own_sentence(templated: Any) -> Non
         render_chat(templated, MESSAGES, {})
 
 
+def test_of_several_templates_the_default_is_taken_and_without_one_they_are_named(templated: Any) -> None:
+    templated.chat_template = {"rag": "no", "tool_use": "for tools", "default": CHATML}
+    expected = render_chat(templated, MESSAGES, {})
+    assert render_chat(templated, MESSAGES, {}, tools=[{"type": "function"}]) == "for tools"
+    templated.chat_template = CHATML
+    assert render_chat(templated, MESSAGES, {}) == expected
+    templated.chat_template = {"rag": CHATML, "tool_use": "for tools"}
+    with pytest.raises(TemplateError, match=r"none is named 'default' \('rag', 'tool_use'\): write the one to use"):
+        render_chat(templated, MESSAGES, {})
+    assert render_chat(templated, MESSAGES, {}, tools=[{"type": "function"}]) == "for tools"
+
+
 def test_the_renderer_refuses_an_expensive_template_with_a_sentence(templated: Any) -> None:
     templated.chat_template = HOSTILE["a long text"]
     with pytest.raises(ValueError, match=r"chat template could not render .* more than 300,000 steps"):

@@ -72,6 +72,12 @@ def render_chat(
     The same text as `tokenizer.apply_chat_template`, but for the date, which is `DATE`. Raises TemplateError for a
     template that is wrong, that refuses the messages, or that exceeds its budget.
     """
+    several = tokenizer.chat_template
+    if isinstance(several, dict) and not {"default", "tool_use" if tools else "default"} & several.keys():
+        raise TemplateError(
+            f"there are several and none is named 'default' ({', '.join(map(repr, several))}): write the one to use "
+            "into chat_template.jinja"
+        )
     seam: Any = chat_template_utils
     given = sum(len(str(value)) for message in (*messages, *tools) for value in message.values())
     token = BUDGET.set(Budget(given))
