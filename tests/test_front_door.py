@@ -109,6 +109,25 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(trained: Any, tmp_path: Pat
     assert without_times(resumed.folder.metrics) == without_times(whole.folder.metrics)
 
 
+def test_a_run_whose_folder_is_moved_ends_in_a_sentence_and_goes_on_under_its_new_name(
+    trained: Any, tmp_path: Path
+) -> None:
+    whole, _ = trained
+    out, moved = tmp_path / "run", tmp_path / "moved"
+
+    def move(step: int, metrics: Mapping[str, Metric]) -> None:
+        if step == 1:
+            out.rename(moved)
+            out.mkdir()
+            (out / "mine.txt").write_text("of somebody else")
+
+    with pytest.raises(ValueError, match=r"Expected the folder .*run in its place .* its new name to --resume"):
+        heedful.train(small(), out=out, on_step=move, show=False)
+    assert [path.name for path in out.iterdir()] == ["mine.txt"]
+    heedful.resume(moved, show=False)
+    assert without_times(moved / "metrics.jsonl") == without_times(whole.folder.metrics)
+
+
 def test_a_mistake_is_a_sentence_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="There is no environment or preset named 'ecko'"):
         heedful.train("ecko", out=tmp_path / "run")

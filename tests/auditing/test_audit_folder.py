@@ -246,7 +246,7 @@ def test_a_folder_that_is_moved_during_an_audit_is_a_sentence_and_goes_on_under_
             super().step(step, metrics)
             out.rename(moved)
 
-    with pytest.raises(ValueError, match=r"Expected the folder .*out in its place .* give its new name as --out"):
+    with pytest.raises(ValueError, match=r"Expected the folder .*out in its place .* give its new name to --out"):
         run_audit(log, out, Mover())
     assert not out.exists()
     again = Witness()

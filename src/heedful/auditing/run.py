@@ -7,7 +7,6 @@ could be read is an error, not an empty page.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -118,7 +117,7 @@ class _Audit:
     """Bytes read so far."""
 
     def run(self) -> None:
-        run, done, begun = RunFolder(self.folder), self._done(), self.folder.stat()
+        run, done = RunFolder(self.folder, self.folder.stat()), self._done()
         self._load_state()
         self.record.save(self.folder)
         self.watch.begin(self.log.files.size)
@@ -133,7 +132,7 @@ class _Audit:
                 metrics = self._measure(place, step)
                 seen = self.alarms.observe(step.number, metrics)
                 metrics += seen.metrics
-                self._refuse_moved(begun)
+                run.refuse_moved("--out")
                 tracker.write(step.number, metrics)
                 self._save_step()
                 self.watch.step(step, metrics)
@@ -143,18 +142,8 @@ class _Audit:
             tracker.close()
         if not self.record.steps:
             self._refuse_empty()
-        self._refuse_moved(begun)
+        run.refuse_moved("--out")
         self._conclude(steps)
-
-    def _refuse_moved(self, begun: os.stat_result) -> None:
-        """Writing would make the folder anew, and split the audit over two."""
-        with suppress(OSError):
-            if os.path.samestat(begun, self.folder.stat()):
-                return
-        raise ValueError(
-            f"Expected the folder {self.folder} in its place until the audit ends, found that it was moved or removed. "
-            "If it was moved, give its new name as --out to go on."
-        )
 
     def _load_state(self) -> None:
         """Take up what an interrupted audit knew."""

@@ -335,6 +335,7 @@ class _Run:
     def store(self, step: int, groups: Sequence[Group], verdicts: Sequence[Verdict], diagnosis: Diagnosis) -> None:
         if not self.world.is_rank_0:
             return
+        self.folder.refuse_moved("--resume")
         if self.config.keep_rollouts == "all":
             write_rollouts(self.folder.rollouts(step), step, "train", groups, verdicts, self.env.name)
         diagnosis.store_scores(self.folder.scores(step))
@@ -373,6 +374,7 @@ class _Run:
         model, learner_state = parts.saveable(), parts.learner.state_dict()  # on all ranks: shards are gathered
         if not self.world.is_rank_0:
             return
+        self.folder.refuse_moved("--resume")
         if parts.selection.memory is not None:
             write_whole(self.folder.tasks, json.dumps(parts.selection.memory.table(), indent=1) + "\n")
         state = {**parts.state(), "config": to_json(self.config)}

@@ -171,7 +171,7 @@ def resume(
 
         def its_folder(hold: Hold) -> RunFolder:
             hold(run.folder)
-            return run.folder
+            return RunFolder.open(run.path, resume=True)
 
         told = _Reporting(on_step, show, take_over, frozenset(name.replace("-", "_") for name in typed))
         return _run(changed or run.config, its_folder, told, resumed=True)
@@ -228,12 +228,12 @@ def _computed(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _
 
         device = local_device(pick_device(config.device), process)
         with Joined(process, device, config.parallel.timeout, presence.ended) as world:
-            folder = RunFolder(world.broadcast(find_folder().path if world.is_rank_0 else Path()))
+            folder = world.broadcast(find_folder() if world.is_rank_0 else RunFolder(Path()))
             try:
                 with advising(f"heedful train --resume {folder.path}"):
                     outcome = _train(config, folder, world, told, resumed)
             except ValueError:
-                if world.is_rank_0 and not resumed and not _has_begun(folder):
+                if world.is_rank_0 and not resumed and folder.in_place and not _has_begun(folder):
                     shutil.rmtree(folder.path)  # refused before anything was computed
                 raise
     return Run(folder.path, config, outcome)

@@ -6,11 +6,13 @@ No run writes into the folder of another. After `truncate_after` nothing later t
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
@@ -40,11 +42,14 @@ class RunFolder:
     """The paths of one run. Creating the object changes nothing on disk."""
 
     path: Path
+    begun: os.stat_result | None = field(default=None, compare=False, repr=False)
+    """The folder as it was when this process began to work in it."""
 
     @classmethod
     def create(cls, root: Path | str, environment: str, algorithm: str, seed: int) -> RunFolder:
         """Claim `<root>/<environment>-<algorithm>-s<seed>-<n>` with the first free n from 1. Process-safe."""
-        return cls(claim_folder(Path(root) / f"{environment}-{algorithm}-s{seed}-{number}" for number in count(1)))
+        path = claim_folder(Path(root) / f"{environment}-{algorithm}-s{seed}-{number}" for number in count(1))
+        return cls(path, path.stat())
 
     @classmethod
     def open(cls, out: Path | str, resume: bool = False) -> RunFolder:
@@ -70,7 +75,22 @@ class RunFolder:
                 "Add --resume to continue that run, or give another --out."
             )
         path.mkdir(parents=True, exist_ok=True)
-        return cls(path)
+        return cls(path, path.stat())
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the folder is still where this process began to work in it."""
+        with suppress(OSError):
+            return self.begun is None or os.path.samestat(self.begun, self.path.stat())
+        return False
+
+    def refuse_moved(self, option: str) -> None:
+        """Raise ValueError if the folder was moved: writing would make it anew, and split the work over two."""
+        if not self.in_place:
+            raise ValueError(
+                f"Expected the folder {self.path} in its place until the work ends, found that it was moved or "
+                f"removed. If it was moved, give its new name to {option} to go on."
+            )
 
     @property
     def config(self) -> Path:
