@@ -20,7 +20,7 @@ from heedful.diagnostics.alarms.rules import AlarmConfig
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.storage.measurements import SIZES
-from heedful.studies.jobs import FOLDER_NAME, JOBS, Job, TrainingJob
+from heedful.studies.jobs import JOBS, Job, TrainingJob, refuse_name
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
 
@@ -45,8 +45,7 @@ class Arm:
 
     def __post_init__(self) -> None:
         _refuse_sizes(self, "level")
-        if not FOLDER_NAME.fullmatch(self.name):
-            raise ValueError(f"an arm's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
+        refuse_name("an arm", self.name)
 
     @property
     def after(self) -> str | None:
@@ -60,6 +59,10 @@ class Pair:
 
     arm: str
     control: str
+
+    def __post_init__(self) -> None:
+        if self.arm == self.control:
+            raise ValueError(f"expected pairs of two arms, found {self.arm} as its own control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class Measure:
         if (self.when == "total_until") != bool(self.reaches):
             raise ValueError(f"{self.title!r}: `reaches` belongs to total_until, and to it alone")
         refuse_below(self, window=1)
+        _refuse_no_steps(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,7 @@ class Separation:
 
     def __post_init__(self) -> None:
         _refuse_sizes(self, "wanted")
+        _refuse_no_steps(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +208,7 @@ class Study:
     """The runs of the only arm are in the study's folder itself, as s0, s1, ...: `heedful train ENV --seeds 0,1`."""
 
     def __post_init__(self) -> None:
-        if not FOLDER_NAME.fullmatch(self.name):
-            raise ValueError(f"a study's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
+        refuse_name("a study", self.name)
         _refuse_sizes(self, "minutes")
         refuse_below(self, minutes=0)
         names = [arm.name for arm in self.arms]
@@ -216,7 +220,7 @@ class Study:
         for what, values in (("arms", names), ("seeds", self.seeds)):
             if not values:
                 raise ValueError(f"study {self.name}: expected {what}, found none")
-            if len(set(values)) < len(values):
+            if len({str(value).lower() for value in values}) < len(values):  # some disks do not tell A from a
                 raise ValueError(f"study {self.name}: expected distinct {what}, found {', '.join(map(str, values))}")
         if self.flat and len(names) > 1:
             raise ValueError(f"study {self.name}: flat is for a single arm, found {', '.join(names)}")
@@ -303,6 +307,12 @@ def _refuse_sizes(config: object, *names: str) -> None:
         found = getattr(config, name)
         if found and not SIZES[0] <= abs(found) <= SIZES[1]:
             raise ValueError(f"{name} must be 0, or of a size between {SIZES[0]} and {SIZES[1]}, found {found}")
+
+
+def _refuse_no_steps(reading: Measure | Separation) -> None:
+    first, last = reading.from_step, reading.to_step
+    if last is not None and last < first:
+        raise ValueError(f"{reading.title!r}: expected to_step at or after from_step ({first}), found {last}")
 
 
 def _only(named: tuple[str, ...], kept: set[str]) -> tuple[str, ...]:
