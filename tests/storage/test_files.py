@@ -139,6 +139,12 @@ def test_a_new_file_is_the_only_one_of_its_name(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"2"
 
 
+def test_a_file_beyond_the_limit_of_the_system_is_named(tmp_path: Path) -> None:
+    words = r"write .*page\.html, but files may not be so large .*Kept: all\. Raise the limit"
+    with pytest.raises(DiskFull, match=words), naming_a_full_disk(tmp_path / "page.html", kept="all"):
+        raise OSError(errno.EFBIG, "File too large")
+
+
 def test_a_full_disk_names_the_command_that_goes_on(tmp_path: Path) -> None:
     with (
         pytest.raises(DiskFull, match=r"Free some space, then go on with: heedful audit a --out b$"),

@@ -21,6 +21,13 @@ from heedful.configuration.open_files import open_file
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
+_NO_ROOM = {
+    errno.ENOSPC: ("it is full", "Free some space, then go on."),
+    errno.EDQUOT: ("the quota is full", "Free some space, then go on."),
+    errno.EFBIG: ("files may not be so large", "Raise the limit with `ulimit -f`, or use another disk, then go on."),
+}
+
+
 class DiskFull(OSError, ValueError):
     """The disk, or the user's quota on it, has no room left. The message says what was kept."""
 
@@ -35,11 +42,11 @@ def naming_a_full_disk(path: Path, kept: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in _NO_ROOM:
             raise
+        found, advice = _NO_ROOM[error.errno]
         raise DiskFull(
-            f"Expected room on the disk to write {path}, but it is full ({error.strerror}). "
-            f"Kept: {kept}. Free some space, then go on."
+            f"Expected room on the disk to write {path}, but {found} ({error.strerror}). Kept: {kept}. {advice}"
         ) from error
 
 
