@@ -184,6 +184,17 @@ def test_an_edited_setting_is_noticed_and_a_typed_one_holds(
         assert cli.run(["train", "--resume", str(run)]) == 0  # later checkpoints were written under it
 
 
+@pytest.mark.parametrize("typed", [["--seedling.hidden", "32"], ["--algorithm", "ppo"], ["--lora.rank", "2"]])
+def test_typed_settings_of_another_model_are_refused_and_not_kept(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: list[str]
+) -> None:
+    run = copied(base, tmp_path)
+    before = (run / "config.json").read_bytes()
+    said = error_of(run, capsys, *typed)
+    assert "Leave out " in said  # and do not delete a whole checkpoint
+    assert (run / "config.json").read_bytes() == before
+
+
 def test_a_file_that_is_new_in_a_checkpoint_is_noticed(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,8 +92,15 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_played(
 ) -> None:
     RunFolder(run).gradients(2).mkdir()
     (run / "numbers").mkdir()
-    for command in (["gradients", str(run), *SMALL], ["eval", str(run), "--json", str(run / "numbers")]):
+    served = ["eval", "bandit", "--server", "http://127.0.0.1:9", "--model-name", "m"]
+    for command, found in (
+        (["gradients", str(run), *SMALL], "a folder"),
+        (["eval", str(run), "--json", str(run / "numbers")], "a folder"),
+        (["eval", str(run), "--json", str(run / "config.json")], "another file"),
+        ([*served, "--json", str(run / "config.json")], "another file"),
+        (["grow", "bandit", "--model", str(run), "--json", str(run / "config.json")], "another file"),
+    ):
         assert cli.run(command) == 2
         shown = capsys.readouterr()
-        assert "Expected a file, or nothing, at" in shown.err
+        assert f"found {found}." in " ".join(shown.err.split())
         assert "episodes" not in shown.out

@@ -53,6 +53,8 @@ def test_a_line_that_cannot_be_read_is_answered_by_a_sentence() -> None:
     env = FrozenLake()
     with pytest.raises(ValueError, match="'fly' is no action here; expected one of Left, Down, Right, Up"):
         reply_of("down fly", env)
+    with pytest.raises(ValueError, match=r"^'a{79} is no action here"):  # a long paste is cut
+        reply_of("a" * 1_000_000, env)
     with pytest.raises(ValueError, match="at most 2 in one turn, found 3: Down, Down, Down"):
         reply_of("d d d", env)
     with pytest.raises(ValueError, match="Expected one of Left"):

@@ -38,6 +38,9 @@ def test_the_newest_picture_is_written_to_a_file(tmp_path: Path, capsys: pytest.
 def test_further_pictures_are_written_beside_the_first(tmp_path: Path) -> None:
     write_pictures([lake_picture("P", 8), lake_picture("G", 8)], tmp_path / "board.png")
     assert (tmp_path / "board-2.png").read_bytes() == lake_picture("G", 8).png
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"config\.json, found another file"):
+        write_pictures([lake_picture("P", 8)], tmp_path / "config.json")
 
 
 def test_a_picture_of_an_observation_in_text_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -422,3 +422,6 @@ def test_runs_of_equal_names_are_told_apart_and_one_run_is_no_comparison(tmp_pat
     assert "b/run" in page
     with pytest.raises(ValueError, match="Expected 2 to 6 runs to compare, found 1"):
         write_comparison(folders[:1], tmp_path / "c.html")
+    write_comparison(folders, tmp_path / "c.html")  # its own page is written again
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, found another file"):
+        write_comparison(folders, folders[0] / "metrics.jsonl")

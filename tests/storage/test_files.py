@@ -16,6 +16,7 @@ from heedful.storage import (
     create,
     held,
     naming_a_full_disk,
+    refuse_typed,
     refuse_unwritable,
     write_whole,
 )
@@ -64,6 +65,26 @@ def test_a_place_that_cannot_be_written_is_named_before_the_work(tmp_path: Path)
         refuse_unwritable(tmp_path / "file" / "a.json")
     refuse_unwritable(tmp_path / "folder" / "a.json")
     assert os.listdir(tmp_path / "folder") == []
+
+
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.json")  # a device such as /dev/null is renamed over in the same way
+    for write in (refuse_unwritable, lambda path: write_whole(path, "{}")):
+        with pytest.raises(ValueError, match=r"at .*a\.json, found a pipe or a device\. Remove it"):
+            write(tmp_path / "a.json")
+    assert (tmp_path / "a.json").is_fifo()
+
+
+def test_a_typed_name_replaces_only_what_the_same_command_wrote(tmp_path: Path) -> None:
+    for name, content in (("config.json", '{"env": 1}'), ("old.json", '{"subject": 1}'), ("empty.json", "")):
+        (tmp_path / name).write_text(content)
+    (tmp_path / "link.json").symlink_to(tmp_path / "old.json")
+    for name in ("old.json", "empty.json", "new.json"):
+        refuse_typed(tmp_path / name, b'{"subject": ')
+    with pytest.raises(ValueError, match=r"earlier, at .*config\.json, found another file\. Give another name"):
+        refuse_typed(tmp_path / "config.json", b'{"subject": ')
+    with pytest.raises(ValueError, match=r"link\.json, found a symbolic link to .*old\.json"):  # such as /dev/stdout
+        refuse_typed(tmp_path / "link.json", b'{"subject": ')
 
 
 def test_lines_are_not_appended_through_a_link(tmp_path: Path) -> None:
@@ -116,6 +137,12 @@ def test_a_new_file_is_the_only_one_of_its_name(tmp_path: Path) -> None:
     with create(tmp_path / "a") as two:
         two.write(b"2")
     assert (tmp_path / "a").read_bytes() == b"2"
+
+
+def test_a_file_beyond_the_limit_of_the_system_is_named(tmp_path: Path) -> None:
+    words = r"write .*page\.html, but files may not be so large .*Kept: all\. Raise the limit"
+    with pytest.raises(DiskFull, match=words), naming_a_full_disk(tmp_path / "page.html", kept="all"):
+        raise OSError(errno.EFBIG, "File too large")
 
 
 def test_a_full_disk_names_the_command_that_goes_on(tmp_path: Path) -> None:

@@ -9,7 +9,13 @@ from written_runs import WrittenRuns
 
 from heedful import cli
 from heedful.studies.correlations.clustered import Readings, correlation
-from heedful.studies.correlations.report import WITH_SUCCESS, WITH_VARIANCE, correlation_rows, read_correlations
+from heedful.studies.correlations.report import (
+    WITH_SUCCESS,
+    WITH_VARIANCE,
+    correlation_rows,
+    markdown,
+    read_correlations,
+)
 from heedful.studies.correlations.runs import RunSeries, find_runs
 
 SUCCESS = "eval/val/sampled/success"
@@ -194,6 +200,20 @@ def test_runs_are_found_below_folders_and_unfinished_ones_are_named(written: Wri
         find_runs([written.folder.path / "a" / "s1"], [SUCCESS])
     with pytest.raises(ValueError, match="found no folder at nowhere"):
         find_runs([Path("nowhere")], [SUCCESS])
+
+
+def test_a_run_that_was_copied_is_read_once(written: WrittenRuns) -> None:
+    for arm, took in (("a", 1.0), ("backup", 2.0)):  # the same run on another machine, too, took another time
+        written.add(arm, 0, {SUCCESS: [0.1, 0.2], "time/step": [took]})
+    written.add("b", 0, {SUCCESS: [0.1, 0.3]})
+    written.add("a", 1, {SUCCESS: [0.1, 0.2]})
+    found = find_runs([written.folder.path], [SUCCESS])
+    path = written.folder.path
+    assert [run.name for run in found.runs] == [f"{path}/a/s0", f"{path}/a/s1", f"{path}/b/s0"]
+    assert found.copies == (f"{path}/backup/s0",)
+    assert "3 finished runs: echo 3. Left out: 0 without a verdict, 1 with the numbers of another run." in markdown(
+        found, [], SUCCESS
+    )
 
 
 def test_runs_of_other_tasks_or_seedlings_are_not_compared(written: WrittenRuns) -> None:

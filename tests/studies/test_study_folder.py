@@ -54,6 +54,9 @@ def test_further_seeds_and_arms_join_those_that_are_there(folder: StudyFolder) -
     tree = json.loads(folder.declaration.read_text())["study"]
     assert sorted(arm["name"] for arm in tree["arms"]) == ["a", "b", "c"]
     assert tree["seeds"] == [0, 1, 2]
+    with pytest.raises(ValueError, match=r"in .*study\.json cannot be used[^$]*expected distinct arms, found A, "):
+        folder.claim(declared(arms=(Arm("A", train("echo")),)), {}, remeasure=False)
+    assert json.loads(folder.declaration.read_text())["study"] == tree  # it can still be read
     # The arm that was left out this time is still held to what it was.
     with pytest.raises(ValueError, match="arm a"):
         folder.claim(declared("--steps 4"), {}, remeasure=False)
@@ -66,6 +69,10 @@ def test_changed_measures_are_refused_unless_asked_for_and_then_noted(folder: St
     folder.claim(other, {}, remeasure=True)
     folder.claim(other, {}, remeasure=False)
     assert json.loads(folder.declaration.read_text())["remeasured"] == ["measures.success.when was last, is mean"]
+    twice = Measure("success", "success/rate", "mean")
+    folder.claim(declared(measures=(twice, twice)), {}, remeasure=True)
+    with pytest.raises(ValueError, match=r"measures\.0\.when was mean, is last"):
+        folder.claim(declared(measures=(replace(twice, when="last"), twice)), {}, remeasure=False)
 
 
 def test_words_of_a_declaration_may_change(folder: StudyFolder) -> None:

@@ -151,7 +151,7 @@ def test_what_was_saved_comes_back_to_the_bit_and_what_does_not_fit_is_refused(t
     assert torch.equal(logits(again.model), logits(model))
     with pytest.raises(ValueError, match=r"to fit the model and lora.rank of this run \(28 tensors\)"):
         Adapters(tiny(torch.float32), LoraConfig(rank=3), seed=0).load(tmp_path)
-    with pytest.raises(ValueError, match=r"found no such file. Resume from another checkpoint: delete the folder"):
+    with pytest.raises(ValueError, match=r"found no such file. Leave out --lora.rank if you typed it. If not, delete"):
         again.load(tmp_path / "elsewhere")
 
 

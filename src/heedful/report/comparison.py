@@ -17,7 +17,7 @@ from heedful.report.drawing.panel import DrawnPanel, Panel, draw
 from heedful.report.panels import splits
 from heedful.report.record import RunRecord, Series, read_run
 from heedful.report.templates import fill
-from heedful.storage import write_whole
+from heedful.storage import refuse_typed, write_whole
 from heedful.version import __version__
 
 MOST_RUNS = 6
@@ -67,10 +67,11 @@ def write_comparison(runs: Sequence[Path | str], out: Path | str) -> Path:
     """Write a page that lays two to six runs over one another, and return its path.
 
     Raises:
-        ValueError: fewer than two runs or more than six, or a run cannot be read.
+        ValueError: fewer than two runs or more than six, a run cannot be read, or `out` is another file.
     """
     if not 2 <= len(runs) <= MOST_RUNS:
         raise ValueError(f"Expected 2 to {MOST_RUNS} runs to compare, found {len(runs)}. Name their folders.")
+    refuse_typed(Path(out), b"<!doctype html>")
     records = [read_run(Path(run)) for run in runs]
     figures = [*_evaluations(records), *_FIGURES]
     frame = Frame((min(run.steps[0] for run in records), max(run.steps[1] for run in records)))

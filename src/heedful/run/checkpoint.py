@@ -94,7 +94,10 @@ class Checkpoint:
     def unfitting(self, error: Exception) -> str:
         """The sentence about a state that is read and does not fit the run."""
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        return f"Expected the state of a run in {self.path}, found one that does not fit it ({said}). {self._remedy}"
+        return (
+            f"Expected the state of a run in {self.path}, found one that does not fit it ({said.rstrip('.')}). "
+            f"Leave out the settings that you typed beside --resume. If you typed none: {self._remedy}"
+        )
 
     def _unreadable(self, path: Path, error: Exception) -> str:
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else "it ends too early"

@@ -67,6 +67,9 @@ def grow_settings(environment: str, model: str) -> GrowSettings:
 
 def grow_model(environment: str, model: str, settings: GrowSettings, before: bool, console: Console) -> Grown:
     """Give the model its warm start, from the cache or now, and measure it. `before`: measure it before that, too."""
+    from heedful.run.evaluation.held_out import refuse_numbers
+
+    refuse_numbers(settings.json)
     config = replace(preset(environment, model), warm_start=WarmStart())
     loaded = with_settings(Subject(model, config), settings)
     untouched = None

@@ -89,6 +89,22 @@ class Parts:
         }
 
 
+def _take_weights(model: Any, start: Checkpoint) -> None:
+    """Raises ValueError where the settings ask for another model than that of the checkpoint."""
+    weights, own = start.model(model.dtype).state_dict(), model.state_dict()
+    other = [name for name in dict.fromkeys([*own, *weights]) if _shape(own.get(name)) != _shape(weights.get(name))]
+    if other:
+        raise ValueError(
+            f"Expected settings of the model whose weights are in {start.path}, found those of another one, with other "
+            f"shapes of {len(other)} weights such as {other[0]}. Leave out the changed settings, or begin a new run."
+        )
+    model.load_state_dict(weights)
+
+
+def _shape(weights: Any) -> tuple[int, ...] | None:
+    return None if weights is None else tuple(weights.shape)
+
+
 def assemble(
     config: TrainConfig,
     progress: Callable[[int, int, float], None],
@@ -115,7 +131,7 @@ def assemble(
     if start is not None and adapters is not None:
         adapters.load(start.path)
     elif start is not None:
-        model.load_state_dict(start.model(model.dtype).state_dict())
+        _take_weights(model, start)
     learner = _learner(config, model, reference, world)
     parts = Parts(
         env=env,

@@ -10,7 +10,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -255,8 +255,6 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     if found:
         found[-1].check()
         refuse_edits(found[-1].settings(), config, folder, told.typed)
-    if resumed and told.typed and world.is_rank_0:
-        write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
     start = world.broadcast(found[-1] if found else None)
     unseen = NullView()
     if not world.is_rank_0:
@@ -276,13 +274,11 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
         write_whole(folder.environment, json.dumps(found_here, indent=2) + "\n")
     trackers = [JsonlTracker(folder.metrics), *open_trackers(config.trackers, folder.path, to_json(config)), told]
     try:
-        if not isinstance(view, TerminalView):
-            return train_steps(
-                config, assemble(config, unseen.growth, start, world), folder, trackers, view, lambda: told.stopped
-            )
-        with GrowthBar(view.console) as bar:
+        with GrowthBar(view.console) if isinstance(view, TerminalView) else nullcontext(unseen.growth) as bar:
             parts = assemble(config, bar, start, world)
-        with view:
+        if resumed and told.typed:  # kept only now that settings and checkpoint have been found to fit
+            write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
+        with view if isinstance(view, TerminalView) else nullcontext():
             return train_steps(config, parts, folder, trackers, view, lambda: told.stopped)
     finally:
         for tracker in trackers:

@@ -12,6 +12,7 @@ from heedful.storage.files import (
     claim_folder,
     create,
     naming_a_full_disk,
+    refuse_typed,
     refuse_unwritable,
     write_whole,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "read_metrics",
     "read_rollouts",
     "read_scores",
+    "refuse_typed",
     "refuse_unwritable",
     "rollout_rows",
     "write_checksums",

@@ -16,7 +16,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from heedful.configuration.open_files import open_file
+
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+
+_NO_ROOM = {
+    errno.ENOSPC: ("it is full", "Free some space, then go on."),
+    errno.EDQUOT: ("the quota is full", "Free some space, then go on."),
+    errno.EFBIG: ("files may not be so large", "Raise the limit with `ulimit -f`, or use another disk, then go on."),
+}
 
 
 class DiskFull(OSError, ValueError):
@@ -33,11 +42,11 @@ def naming_a_full_disk(path: Path, kept: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in _NO_ROOM:
             raise
+        found, advice = _NO_ROOM[error.errno]
         raise DiskFull(
-            f"Expected room on the disk to write {path}, but it is full ({error.strerror}). "
-            f"Kept: {kept}. Free some space, then go on."
+            f"Expected room on the disk to write {path}, but {found} ({error.strerror}). Kept: {kept}. {advice}"
         ) from error
 
 
@@ -94,12 +103,11 @@ def write_whole(path: Path | str, content: bytes | str) -> None:
     A symbolic link at `path` is replaced. Its target stays as it is.
 
     Raises:
-        ValueError: a folder is at `path`.
+        ValueError: a folder, a pipe or a device is at `path`.
         DiskFull: there was no room. The temporary file is removed and the old file at `path` is unchanged.
     """
     path = Path(path)
-    if path.is_dir() and not path.is_symlink():
-        raise no_file(path)
+    _refuse_no_file(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.part")
     if _is_being_written(partial):
@@ -140,11 +148,35 @@ def _is_being_written(partial: Path) -> bool:
 
 def refuse_unwritable(path: Path) -> None:
     """Raise now what `write_whole` would raise for `path` after a long measurement, which would be lost."""
-    if path.is_dir() and not path.is_symlink():
-        raise no_file(path)
+    _refuse_no_file(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path.parent):
         pass
+
+
+def refuse_typed(path: Path, beginning: bytes) -> None:
+    """Refuse a typed place that cannot be written, or where something stands that the command did not write earlier.
+
+    `beginning`: how all files of this kind begin. A mistyped name would replace a file of a run, and a link such as
+    /dev/stdout would itself become the file. An empty file may be replaced.
+    """
+    if path.is_symlink():
+        raise no_file(path)
+    refuse_unwritable(path)
+    if path.exists():
+        with open_file(path) as stream:
+            found = stream.read(len(beginning))
+        if found not in (b"", beginning):
+            raise ValueError(
+                f"Expected nothing, or a file that the same command wrote earlier, at {path}, found another file. "
+                f"Give another name, or remove it."
+            )
+
+
+def _refuse_no_file(path: Path) -> None:
+    """A rename would replace a pipe or a device, even /dev/null."""
+    if path.exists() and not path.is_file() and not path.is_symlink():
+        raise no_file(path)
 
 
 def claim_folder(candidates: Iterable[Path]) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from heedful.configuration import refuse_below
 from heedful.diagnostics.alarms.rules import AlarmConfig
@@ -31,6 +32,7 @@ class Separation:
 
     def __post_init__(self) -> None:
         refuse_sizes(self, "wanted")
+        refuse_no_steps(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +100,23 @@ def refuse_sizes(config: object, *names: str) -> None:
         found = getattr(config, name)
         if found and not SIZES[0] <= abs(found) <= SIZES[1]:
             raise ValueError(f"{name} must be 0, or of a size between {SIZES[0]} and {SIZES[1]}, found {found}")
+
+
+class _OfSteps(Protocol):
+    """What reads the steps of a run from one to another."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def from_step(self) -> int: ...
+
+    @property
+    def to_step(self) -> int | None: ...
+
+
+def refuse_no_steps(reading: _OfSteps) -> None:
+    """Raise ValueError for a reading that ends before it begins."""
+    first, last = reading.from_step, reading.to_step
+    if last is not None and last < first:
+        raise ValueError(f"{reading.title!r}: expected to_step at or after from_step ({first}), found {last}")

@@ -18,8 +18,8 @@ from heedful.configuration.jsontext import read_json
 from heedful.configuration.trust import untrusted
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
-from heedful.studies.analyses import Hunt, Lead, Separation, refuse_sizes
-from heedful.studies.jobs import FOLDER_NAME, JOBS, Job, TrainingJob
+from heedful.studies.analyses import Hunt, Lead, Separation, refuse_no_steps, refuse_sizes
+from heedful.studies.jobs import JOBS, Job, TrainingJob, refuse_name
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
 
@@ -41,8 +41,7 @@ class Arm:
 
     def __post_init__(self) -> None:
         refuse_sizes(self, "level")
-        if not FOLDER_NAME.fullmatch(self.name):
-            raise ValueError(f"an arm's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
+        refuse_name("an arm", self.name)
 
     @property
     def after(self) -> str | None:
@@ -58,8 +57,7 @@ class Pool:
     arms: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not FOLDER_NAME.fullmatch(self.name):
-            raise ValueError(f"a pool's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
+        refuse_name("a pool", self.name)
         if not self.arms or len(set(self.arms)) < len(self.arms):
             raise ValueError(f"pool {self.name}: expected distinct arms, found {', '.join(self.arms) or 'none'}")
 
@@ -70,6 +68,10 @@ class Pair:
 
     arm: str
     control: str
+
+    def __post_init__(self) -> None:
+        if self.arm == self.control:
+            raise ValueError(f"expected pairs of two arms, found {self.arm} as its own control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class Measure:
         if (self.when == "total_until") != bool(self.reaches):
             raise ValueError(f"{self.title!r}: `reaches` belongs to total_until, and to it alone")
         refuse_below(self, window=1)
+        refuse_no_steps(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +138,7 @@ class Study:
     """The runs of the only arm are in the study's folder itself, as s0, s1, ...: `heedful train ENV --seeds 0,1`."""
 
     def __post_init__(self) -> None:
-        if not FOLDER_NAME.fullmatch(self.name):
-            raise ValueError(f"a study's name is made of letters, digits, `_`, `-` and `.`, found {self.name!r}")
+        refuse_name("a study", self.name)
         refuse_sizes(self, "minutes")
         refuse_below(self, minutes=0)
         names = [arm.name for arm in self.arms]
@@ -149,7 +151,7 @@ class Study:
         for what, values in (("arms", names), ("seeds", self.seeds), ("arms and pools", names + pools)):
             if not values:
                 raise ValueError(f"study {self.name}: expected {what}, found none")
-            if len(set(values)) < len(values):
+            if len({str(value).lower() for value in values}) < len(values):  # some disks do not tell A from a
                 raise ValueError(f"study {self.name}: expected distinct {what}, found {', '.join(map(str, values))}")
         if self.flat and len(names) > 1:
             raise ValueError(f"study {self.name}: flat is for a single arm, found {', '.join(names)}")

@@ -22,8 +22,11 @@ from heedful.seeds import stream
 from heedful.storage import RunFolder, write_whole
 from heedful.types import Task
 
-FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 """Names of studies and arms, which name folders, too."""
+
+OWN_NAMES = frozenset({"study.json", "runs.json", "results.json", "results.md", "study.html", "figures"})
+"""What stands in a study's folder beside the folders of its arms."""
 
 MOST_BATCHES = 100_000
 """Batches of a sampling job, and passes of a ranking, at most."""
@@ -309,6 +312,14 @@ def config_beside(folder: RunFolder) -> Path:
 def _run_read(arm: str, folder: RunFolder) -> RunFolder:
     """The run of the same seed of another arm of the study that `folder` belongs to."""
     return RunFolder(folder.path.parent.parent / arm / folder.path.name)
+
+
+def refuse_name(what: str, name: str) -> None:
+    """Raise ValueError for a name that cannot be that of a folder, or of one in the folder of a study."""
+    if not FOLDER_NAME.fullmatch(name):
+        raise ValueError(f"{what}'s name is made of at most 100 letters, digits, `_`, `-` and `.`, found {name!r:.130}")
+    if name.lower() in OWN_NAMES:
+        raise ValueError(f"{what} cannot have the name of a file of studies, found {name!r}")
 
 
 def _refuse_no_arm(after: str) -> None:

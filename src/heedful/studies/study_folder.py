@@ -97,6 +97,7 @@ class StudyFolder:
             known = {arm["name"] for arm in declared["arms"]}
             declared["arms"] += [arm for arm in before["study"]["arms"] if arm["name"] not in known]
             declared["seeds"] = sorted({*before["study"]["seeds"], *declared["seeds"]})
+            self._check(declared)
         elif self.path.exists() and any(entry.name != LOCK for entry in self.path.iterdir()):
             raise ValueError(
                 f"Expected an empty or new folder for the study at {self.path}, or one that it was begun in, found "
@@ -137,7 +138,10 @@ class StudyFolder:
 
         Raises ValueError where there is none, or it cannot be understood.
         """
-        declared = read_declaration(self.declaration)["study"]
+        return self._check(read_declaration(self.declaration)["study"])
+
+    def _check(self, declared: Mapping[str, Any]) -> Study:
+        """The study of this folder from its tree. Raises ValueError where it cannot be one."""
         try:
             return study_from_json(declared)
         except ValueError as error:
@@ -257,7 +261,9 @@ def _changes(before: Any, now: Any) -> list[str]:
 def _by_name(tree: Any) -> Any:
     """Lists of objects as objects under their titles, so that a change is named where it is."""
     if isinstance(tree, list) and tree and all(isinstance(item, dict) for item in tree):
-        tree = {str(item.get("title", place)): item for place, item in enumerate(tree)}
+        titles = [str(item.get("title", place)) for place, item in enumerate(tree)]
+        distinct = len(set(titles)) == len(titles)
+        tree = dict(zip(titles if distinct else map(str, range(len(tree))), tree, strict=True))
     return {name: _by_name(value) for name, value in tree.items()} if isinstance(tree, dict) else tree
 
 

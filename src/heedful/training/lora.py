@@ -144,8 +144,8 @@ class Adapters:
         path = folder / FOLDER / "adapter_model.safetensors"
         if not path.exists():
             raise ValueError(
-                f"Expected the additions of a LoRA run in {path}, found no such file. Resume from another checkpoint: "
-                f"delete the folder {folder} to continue from the one before it."
+                f"Expected the additions of a LoRA run in {path}, found no such file. Leave out --lora.rank if you "
+                f"typed it. If not, delete the folder {folder} to continue from the one before it."
             )
         tensors = load_file(path)
         expected = {_public(name): parameter for name, parameter in self._parameters.items()}

@@ -90,5 +90,5 @@ def _action(word: str, actions: tuple[str, ...]) -> str:
     if len(begun) > 1:
         raise ValueError(f"{word!r} could be {' or '.join(begun)}.")
     if not begun:
-        raise ValueError(f"{word!r} is no action here; expected one of {', '.join(actions)}, or `quit`.")
+        raise ValueError(f"{word!r:.80} is no action here; expected one of {', '.join(actions)}, or `quit`.")
     return begun[0]

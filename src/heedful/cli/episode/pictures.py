@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from heedful.storage import write_whole
+from heedful.storage import refuse_typed, write_whole
 from heedful.types import Image
 
 MOST_COLUMNS = 48
@@ -34,7 +34,9 @@ def show_pictures(images: Sequence[Image], console: Console) -> None:
 def write_pictures(images: Sequence[Image], file: Path) -> None:
     """Write the first picture to `file`, and others beside it: board.png, board-2.png, board-3.png."""
     for number, image in enumerate(images, start=1):
-        write_whole(file if number == 1 else file.with_stem(f"{file.stem}-{number}"), image.png)
+        place = file if number == 1 else file.with_stem(f"{file.stem}-{number}")
+        refuse_typed(place, b"\x89PNG\r\n\x1a\n")
+        write_whole(place, image.png)
 
 
 def half_blocks(image: Image, columns: int) -> Text:

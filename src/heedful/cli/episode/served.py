@@ -13,7 +13,7 @@ from heedful.console import SafeConsole
 from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
 from heedful.rollout.context import Context
-from heedful.run.evaluation.held_out import write_numbers
+from heedful.run.evaluation.held_out import refuse_numbers, write_numbers
 from heedful.run.served.settings import ServedSettings, served_settings
 from heedful.run.terminal import success_table
 
@@ -60,6 +60,7 @@ def evaluate_server(line: CommandLine[Any]) -> int:
 def _evaluate(words: Any, settings: ServedSettings) -> int:
     from heedful.run.served import evaluate_served, open_served
 
+    refuse_numbers(settings.json)
     console = SafeConsole(soft_wrap=True)
     with open_served(str(words.server), str(words.model_name), words.tokenizer, settings, console.print) as model:
         said = model.description

@@ -22,7 +22,6 @@ from heedful.rollout import COLLECTORS, Collector, Context, isolated
 from heedful.rollout.workers import check_timeout
 from heedful.run.evaluation.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
 from heedful.seedlings.recipe import Seedling
-from heedful.storage import refuse_unwritable
 from heedful.types import Conversation, Group, Metric, Reply
 
 
@@ -148,8 +147,9 @@ def settings_of(subject: Subject) -> EvaluateSettings:
 
 def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Console) -> Evaluated:
     """Load the subject and measure it. A seedling that is not in the cache is grown first."""
-    if settings.json is not None:
-        refuse_unwritable(settings.json)
+    from heedful.run.evaluation.held_out import refuse_numbers
+
+    refuse_numbers(settings.json)
     with (
         isolated(settings.env, settings.env_workers, settings.env_timeout) as env,
         load(subject, console) as loaded,

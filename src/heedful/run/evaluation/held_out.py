@@ -27,7 +27,7 @@ from heedful.rollout.baselines import (
 )
 from heedful.seeds import derive
 from heedful.statistics.intervals import effective_clusters, mean_interval, wilson
-from heedful.storage import write_whole
+from heedful.storage import refuse_typed, write_whole
 from heedful.types import Group, Metric, Task
 
 _LOCK_STEP = LockStep()
@@ -175,6 +175,12 @@ def _rate_metric(name: str, count: SuccessCount) -> Metric:
         return Metric(name, None, 0, why="the environment broke in every episode")
     low, high = wilson(count.solved, count.episodes)
     return Metric(name, count.rate, count.episodes, low, high)
+
+
+def refuse_numbers(path: Path | None) -> None:
+    """Refuse a typed place for the numbers of an evaluation, before anything is measured."""
+    if path is not None:
+        refuse_typed(path, b'{\n "subject": ')
 
 
 def write_numbers(path: Path, about: Mapping[str, object], metrics: Sequence[Metric], sequence: Sequence[str]) -> None:

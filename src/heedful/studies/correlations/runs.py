@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy.typing as npt
 
 from heedful.configuration.jsontext import read_json
 from heedful.report.record import flatten
-from heedful.storage import RunFolder, read_metrics
+from heedful.storage import RunFolder, StepMetrics, read_metrics
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,12 +73,14 @@ class FoundRuns:
     runs: tuple[RunSeries, ...]
     unfinished: tuple[str, ...]
     """Folders of runs without a verdict: they go on, were stopped, or do not train."""
+    copies: tuple[str, ...] = ()
+    """Folders with the numbers of a run that is read already: a copy, or the same run in another study."""
 
 
 def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
     """Every run below the folders, each once. Raises ValueError for a folder without a finished run, or that is none.
 
-    Only the named metrics are kept.
+    Only the named metrics are kept. A run that was copied is no second run: intervals would be too narrow.
     """
     wanted = set(metrics)
     runs: dict[Path, RunFolder] = {}
@@ -94,16 +98,30 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
         runs |= {run.path.resolve(): run for run in over}
         unfinished |= {run.path.resolve(): str(run.path) for run in here if not run.verdict.exists()}
     configs = [_config(run) for run in runs.values()]
-    found = [
-        RunSeries(str(run.path), stratum, _series(run, wanted), config["seed"])
-        for run, stratum, config in zip(runs.values(), _strata(configs), configs, strict=True)
+    found: dict[object, RunSeries] = {}
+    copies = []
+    for run, stratum, config in zip(runs.values(), _strata(configs), configs, strict=True):
+        lines = read_metrics(run.metrics)
+        same = (stratum, config["seed"], _signature(lines))
+        if same in found:
+            copies.append(str(run.path))
+        else:
+            found[same] = RunSeries(str(run.path), stratum, _series(lines, wanted), config["seed"])
+    return FoundRuns(tuple(found.values()), tuple(unfinished.values()), tuple(copies))
+
+
+def _signature(lines: Sequence[StepMetrics]) -> bytes:
+    """Equal for runs of the same numbers. Only how long they took may differ."""
+    numbers = [
+        (line.step, sorted((name, line.metrics[name].value) for name in line.metrics if not name.startswith("time/")))
+        for line in lines
     ]
-    return FoundRuns(tuple(found), tuple(unfinished.values()))
+    return sha256(json.dumps(numbers).encode()).digest()
 
 
-def _series(folder: RunFolder, wanted: set[str]) -> dict[str, dict[int, float]]:
+def _series(lines: Sequence[StepMetrics], wanted: set[str]) -> dict[str, dict[int, float]]:
     series: dict[str, dict[int, float]] = {STEP: {}}
-    for line in read_metrics(folder.metrics):
+    for line in lines:
         series[STEP][line.step] = float(line.step)
         for name in wanted & line.metrics.keys():
             value = line.metrics[name].value
