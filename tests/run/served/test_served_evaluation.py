@@ -57,6 +57,21 @@ def test_a_chat_endpoint_is_evaluated_beside_its_baselines(capsys: pytest.Captur
     assert Path("eval/report.html").exists()
 
 
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+def test_other_names_than_the_asked_one_in_answers_are_told(
+    path: str, capsys: pytest.CaptureFixture[str], seedling_folder: Path
+) -> None:
+    flags = ["--tokenizer", str(seedling_folder), "--env.instructions", "brief"] if path == COMPLETIONS else []
+    with fake_server(Echoes()) as server:
+        server.names = ["policy", "cheaper", "cheaper", "other"]
+        assert evaluate(server, "--no-greedy", *flags) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Expected replies of policy, found other names" in shown
+    assert "cheaper (6), other (3)" in shown
+    assert "mix several models" in shown
+    assert json.loads(Path("eval/evaluation.json").read_text())["totals"]["models"]["cheaper"] == 6
+
+
 def test_of_text_alone_no_metric_of_ids_is_written() -> None:
     with fake_server(Echoes()) as server:
         assert evaluate(server) == 0

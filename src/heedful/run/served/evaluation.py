@@ -45,6 +45,9 @@ VERSION = 1
 _LINE_EVERY = 30.0
 """Seconds between two lines of progress where there is no terminal."""
 
+_MOST_NAMED = 5
+"""Most models that a sentence names."""
+
 _OF_IDS = ("length/reasoning_tokens", "length/response_tokens", "format/trailing_tokens", "text/distinct_thoughts")
 """Metrics that count token ids."""
 
@@ -142,7 +145,7 @@ class _Evaluating:
         tracker.write(0, [*metrics, *unavailable(behaviour(sampled), missing)])
         tracker.close()
         totals = self.journal.totals
-        sentences = (*self._sentences(metrics, sampled), *spent(totals, self.settings))
+        sentences = (*self._sentences(metrics, sampled), *others(totals, self.model.name), *spent(totals, self.settings))
         verdict = {"sentences": sentences, "regime": "", "figures": {}}
         write_whole(folder.verdict, json.dumps(verdict, ensure_ascii=False, indent=1) + "\n")
         write_report(folder)
@@ -192,6 +195,20 @@ def spent(totals: Totals, settings: ServedSettings) -> list[str]:
     if price is not None:
         found.append(f"Cost: {price:.4g}, at {settings.price_in:g} and {settings.price_out:g} per million tokens.")
     return found
+
+
+def others(totals: Totals, asked: str) -> list[str]:
+    """A sentence about replies of models with another name than the one that was asked for."""
+    found = [(name, replies) for name, replies in totals.models.items() if name != asked]
+    if not found:
+        return []
+    first = ", ".join(f"{name} ({replies:,})" for name, replies in found[:_MOST_NAMED])
+    more = f", and {len(found) - _MOST_NAMED:,} others" if len(found) > _MOST_NAMED else ""
+    several = " So the figures may mix several models." if len(totals.models) > 1 else ""
+    return [
+        f"Expected replies of {asked}, found other names in the server's answers (replies): {first}{more}."
+        f"{several} Give --model-name the name of the one that you mean."
+    ]
 
 
 def _rate(metric: Metric) -> str:
