@@ -32,7 +32,7 @@ The string literal under a field is its documentation.
 
 from heedful.configuration.command import CommandLine
 from heedful.configuration.command_line import parse
-from heedful.configuration.foreign_text import clean, complain, cut, listed, tell
+from heedful.configuration.foreign_text import clean, complain, cut, listed, shown, tell
 from heedful.configuration.limits import MOST_AT_ONCE, refuse_above, refuse_below
 from heedful.configuration.schema import Choice, Positional, Setting, Shown, settings_of
 from heedful.configuration.tree import ConfigurationError, Problem, from_json, to_json, trust_flags, trust_needed
@@ -60,6 +60,7 @@ __all__ = [
     "refuse_above",
     "refuse_below",
     "settings_of",
+    "shown",
     "tell",
     "to_json",
     "trust_flags",

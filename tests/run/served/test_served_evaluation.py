@@ -14,7 +14,7 @@ from rich.console import Console
 from fake_server import FakeServer, Fault, ModelBrain, counting, fake_server
 from heedful import cli
 from heedful.run.served.evaluation import ProgressLine
-from heedful.storage import RunFolder, read_metrics, read_rollouts
+from heedful.storage import RunFolder, held, read_metrics, read_rollouts
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 QUICK = ["--tasks", "6", "--samples", "2", "--search-tasks", "8", "--out", "eval"]
@@ -70,6 +70,13 @@ def test_other_names_than_the_asked_one_in_answers_are_told(
     assert "cheaper (6), other (3)" in shown
     assert "mix several models" in shown
     assert json.loads(Path("eval/evaluation.json").read_text())["totals"]["models"]["cheaper"] == 6
+
+
+def test_a_folder_in_which_another_evaluation_is_at_work_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with fake_server(Echoes()) as server, held(Path("eval")):
+        assert evaluate(server) == 2
+        assert server.bodies(CHAT) == []
+    assert "Another process is at work in eval" in capsys.readouterr().err
 
 
 def test_of_text_alone_no_metric_of_ids_is_written() -> None:
