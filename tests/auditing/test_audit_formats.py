@@ -1,5 +1,6 @@
 """Each format by itself: the same six episodes come out of it, with what it does not say named as unknown."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import foreign_logs as logs
@@ -57,6 +58,24 @@ def test_in_a_log_written_by_hand_the_column_reward_is_the_reward(tmp_path: Path
     ]
     _, steps, _ = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
     assert rewards(steps[0]) == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+
+
+def test_decimals_of_a_data_base_are_numbers(tmp_path: Path) -> None:
+    rows = [
+        {
+            "step": Decimal(3),
+            "prompt": row["prompt"],
+            "completion": row["completion"],
+            "reward": Decimal(f"{row['accuracy']:.2f}") / 4,
+            "success": Decimal(int(row["accuracy"])),
+        }
+        for row in logs.trl_rows(1)
+    ]
+    _, steps, faults = read(logs.write_parquet(tmp_path / "mine.parquet", rows))
+    assert faults.count == 0
+    assert [step.number for step in steps] == [3]
+    assert rewards(steps[0]) == [[0.25, 0.0, 0.25], [0.0, 0.0, 0.0]]
+    assert [member.outcome for group in steps[0].groups for member in group.trajectories] == [1, 0, 1, 0, 0, 0]
 
 
 def test_a_trl_column_that_is_no_reward_is_noticed_by_the_advantages_and_can_be_left_out(tmp_path: Path) -> None:
