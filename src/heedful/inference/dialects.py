@@ -277,10 +277,11 @@ def _scored(entries: Tree, ids: Sequence[int]) -> tuple[float, ...]:
 
 def _usage(tree: Tree) -> Usage:
     paths = (("prompt_tokens",), ("completion_tokens",), ("prompt_tokens_details", "cached_tokens"))
-    counts = (given(tree, "usage", *path) for path in paths)
+    counts = [given(tree, "usage", *path) for path in paths]
     model = tree.get("model")
     named = model[:_LONGEST_NAME] if isinstance(model, str) else ""
-    return Usage(*(count if _is_count(count) else None for count in counts), model=named)
+    prompt, sampled, cached = (count if _is_count(count) else None for count in counts)
+    return Usage(prompt, sampled, cached, named)
 
 
 def _is_count(value: Tree) -> bool:

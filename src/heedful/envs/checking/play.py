@@ -21,6 +21,7 @@ from itertools import islice
 from types import FrameType
 from typing import Any, Literal, TypeVar
 
+from heedful.configuration.limits import refuse_seconds
 from heedful.envs.checking.pixels import appearance
 from heedful.envs.checking.report import in_words, seconds_text, shortened
 from heedful.envs.transport.images import IMAGES_WANTED, images_fault
@@ -63,9 +64,7 @@ class Effort:
         for name, least in (("seeds", 20), ("episodes", 4), ("processes", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, found {getattr(self, name)}.")
-        for name in ("slowest", "patience"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be a number of seconds above 0, found {getattr(self, name)}.")
+        refuse_seconds(self, "slowest", "patience")
 
 
 QUICK = Effort(seeds=60, episodes=30, processes=4)
