@@ -128,6 +128,8 @@ class FakeServer(ThreadingHTTPServer):
         self.adapters: dict[str, Any] = {}
         self.listed: dict[str, Any] | None = None
         """Name -> window, in place of the models that are there."""
+        self.names: list[str] = []
+        """The names of models in its answers, in turn. Empty: the one that was asked for."""
         self.tokens: list[int] | None = None
         """The answer of /tokenize, which is not there without."""
         self.info: dict[str, Any] = {
@@ -371,7 +373,7 @@ class _Handler(BaseHTTPRequestHandler):
         }
         if body.get("return_token_ids"):
             choice |= {"token_ids": ids, "prompt_token_ids": body["prompt"]}
-        return 200, {"choices": [choice], "usage": _usage(body["prompt"], ids)}
+        return 200, {"choices": [choice], "usage": _usage(body["prompt"], ids), "model": self._name(body)}
 
     def _chat(self, body: Any) -> tuple[int, Any]:
         """A script on texts: `brain.text(messages)` if there is one, else the last message, shouted."""
@@ -382,7 +384,14 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, {
             "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
             "usage": _usage(words, text.split()),
+            "model": self._name(body),
         }
+
+    def _name(self, body: Any) -> str:
+        with self.server.lock:
+            names = self.server.names or [body["model"]]
+            names.append(names.pop(0))
+            return names[-1]
 
 
 def _usage(prompt: Sequence[Any], sampled: Sequence[Any]) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """Each format by itself: the same six episodes come out of it, with what it does not say named as unknown."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import foreign_logs as logs
@@ -7,7 +8,7 @@ import pytest
 from audit_watching import read
 
 from heedful.auditing import AuditSettings, open_log
-from heedful.auditing.measure import step_metrics
+from heedful.auditing.measure import spread_unknown, step_metrics
 from heedful.auditing.recognised import RecognisedLog
 from heedful.auditing.steps import LoggedStep
 from heedful.diagnostics.unavailable import unavailable
@@ -57,6 +58,42 @@ def test_in_a_log_written_by_hand_the_column_reward_is_the_reward(tmp_path: Path
     ]
     _, steps, _ = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
     assert rewards(steps[0]) == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+
+
+def test_decimals_of_a_data_base_are_numbers(tmp_path: Path) -> None:
+    rows = [
+        {
+            "step": Decimal(3),
+            "prompt": row["prompt"],
+            "completion": row["completion"],
+            "reward": Decimal(f"{row['accuracy']:.2f}") / 4,
+            "success": Decimal(int(row["accuracy"])),
+        }
+        for row in logs.trl_rows(1)
+    ]
+    _, steps, faults = read(logs.write_parquet(tmp_path / "mine.parquet", rows))
+    assert faults.count == 0
+    assert [step.number for step in steps] == [3]
+    assert rewards(steps[0]) == [[0.25, 0.0, 0.25], [0.0, 0.0, 0.0]]
+    assert [member.outcome for group in steps[0].groups for member in group.trajectories] == [1, 0, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("on", "why"),
+    [
+        ("acuracy", "no reward acuracy (--on) in this step, whose rewards are accuracy, format"),
+        ("outcome", "success is not in the log"),
+        ("accuracy", ""),
+        ("reward", ""),
+    ],
+)
+def test_a_spread_of_what_the_log_does_not_hold_is_missing_with_the_reason(tmp_path: Path, on: str, why: str) -> None:
+    log, (step,), _ = read(logs.write_parquet(tmp_path / "a.parquet", logs.trl_rows(1)), AuditSettings(on=on))
+    unknown = spread_unknown(step, log.on, log.unknown)
+    metrics = {metric.name: metric for metric in unavailable(step_metrics(step, log.on), unknown)}
+    for name in ("signal/mixed", "signal/reward_std"):
+        assert (metrics[name].value is None) == bool(why)
+        assert why in metrics[name].why
 
 
 def test_a_trl_column_that_is_no_reward_is_noticed_by_the_advantages_and_can_be_left_out(tmp_path: Path) -> None:

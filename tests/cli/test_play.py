@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from heedful import cli
+from heedful.configuration.foreign_text import LONGEST_SHOWN
 from heedful.envs.common.tasks import TaskStream
 from heedful.envs.toys.echo import Echo
 
@@ -22,6 +23,7 @@ class Door:
 
     word: str = "sesame"
     turns: int = 3
+    dots: int = 3
 
     @property
     def name(self):
@@ -31,11 +33,11 @@ class Door:
         return task_of("door", str(seed), seed)
 
     def episode(self):
-        return Attempt(self.word)
+        return Attempt(self.word, self.dots)
 
 class Attempt:
-    def __init__(self, word):
-        self.word = word
+    def __init__(self, word, dots):
+        self.word, self.dots = word, dots
 
     def start(self, task, member):
         return Observation("Say [the word].")
@@ -44,7 +46,7 @@ class Attempt:
         if response == "break":
             raise RuntimeError("the hinges are gone")
         opened = response == self.word
-        return Step(Observation("..."), {"opened": float(opened)}, Ending.SOLVED if opened else None,
+        return Step(Observation("." * self.dots), {"opened": float(opened)}, Ending.SOLVED if opened else None,
                     1.0 if opened else None, effect=f"you said {response}")
 '''
 
@@ -150,6 +152,15 @@ def test_an_environment_of_ones_own_gets_the_text_as_typed(
     assert "Say [the word]." in shown
     assert "effect:   you said open up" in shown
     assert "ended: solved" in shown
+
+
+def test_a_text_without_end_is_cut(own: str, typed: Typed, capsys: pytest.CaptureFixture[str]) -> None:
+    typed("x" * 30_000, "sesame")
+    assert cli.run(["play", own, "--env.dots", "1000000"]) == 0
+    shown = capsys.readouterr().out
+    assert "(1,000,000 characters in all)" in shown  # the observation
+    assert "(30,009 characters in all)" in shown  # the effect
+    assert len(shown) < 2 * LONGEST_SHOWN + 2000
 
 
 def test_an_environment_that_breaks_is_said_to_have_broken(

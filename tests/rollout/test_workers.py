@@ -244,7 +244,9 @@ def test_an_environment_that_cannot_be_loaded_elsewhere_is_refused_in_a_sentence
         WorkerPool(Local(), 1)
     with pytest.raises(ValueError, match="at least 1, found 0"):
         WorkerPool(Perilous(), 0)
-    with pytest.raises(ValueError, match=r"env_timeout must be .* at least 0 \(0 = no limit\), found -1"):
+    with pytest.raises(
+        ValueError, match=r"env_timeout must be .* at least 0 \(0 = no limit\) and at most 1,000,000, found -1"
+    ):
         WorkerPool(Perilous(), 1, timeout=-1.0)
 
 

@@ -307,6 +307,8 @@ def test_the_command_explains_itself_and_refuses_in_sentences(
         (["echo", "--sessions", "0"], "sessions must be at least 1"),
         (["echo", "--env-timeout", "-1"], "env_timeout must be a number of seconds of at least 0"),
         (["echo", "--idle", "0"], "idle must be a number of seconds above 0"),
+        (["echo", "--request-seconds", "1e18"], "request_seconds must be a number of seconds above 0 and at most"),
+        (["echo", "--env-timeout", "1e18"], "and at most 1,000,000, found 1e+18"),
         (["echo", "--port", "70000"], "port must be at most 65535"),
         (["echo", "--token-file", str(tmp_path / "token")], "as ASCII characters without spaces"),
     ):

@@ -7,17 +7,19 @@ name is written that training does not use.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from heedful.auditing.steps import LoggedStep
+from heedful.configuration import listed
 from heedful.diagnostics.actions.strategies import strategy_metrics
 from heedful.diagnostics.behaviour import behaviour
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.signal import cause_metrics, spread_metrics, verdict_metrics
 from heedful.diagnostics.text import text_metrics
+from heedful.diagnostics.unavailable import SPREAD_METRICS
 from heedful.statistics.group_statistics import values_on
 from heedful.types import Group, Metric
 
@@ -36,6 +38,21 @@ def step_metrics(step: LoggedStep, on: str) -> list[Metric]:
     verdicts = [] if step.verdicts is None else verdict_metrics(values_PG, step.verdicts)
     spread = [*spread_metrics(values_PG), *cause_metrics(groups, values_PG)]
     return [*spread, *verdicts, *_distinct(behaviour(groups)), *strategy_metrics(groups)]
+
+
+def spread_unknown(step: LoggedStep, on: str, unknown: Mapping[str, str]) -> dict[str, str]:
+    """The metrics of spread with the reason, where the log does not hold the values that they would describe.
+
+    `unknown`: what the whole log lacks.
+    """
+    if on == "outcome":
+        why = unknown.get("success/rate", "")
+    else:
+        turns = (turn for group in step.groups for member in group.trajectories for turn in member.turns)
+        there = sorted({name for turn in turns for name in turn.rewards})
+        absent = on != "reward" and on not in there
+        why = f"no reward {on} (--on) in this step, whose rewards are {listed(there) or 'none'}" if absent else ""
+    return dict.fromkeys(SPREAD_METRICS, why) | dict(unknown) if why else dict(unknown)
 
 
 def _distinct(metrics: Sequence[Metric]) -> list[Metric]:

@@ -20,7 +20,7 @@ from heedful.auditing.judges import judge_of
 from heedful.auditing.logs.files import rows_of
 from heedful.auditing.logs.records import Faults, Location, LoggedEpisode
 from heedful.auditing.logs.values import names
-from heedful.auditing.measure import judged, sampled_groups, step_metrics
+from heedful.auditing.measure import judged, sampled_groups, spread_unknown, step_metrics
 from heedful.auditing.recognised import RecognisedLog, counted
 from heedful.auditing.record import PROGRESS, RECORD, AuditRecord, Fingerprints, new_folder, resume
 from heedful.auditing.scoring import ModelJudge
@@ -192,7 +192,7 @@ class _Audit:
         )
 
     def _measure(self, place: int, step: LoggedStep) -> list[Metric]:
-        unknown = dict(self.log.unknown)
+        unknown = spread_unknown(step, self.log.on, self.log.unknown)
         if not self.tally.tags_seen and self.log.foreign:
             unknown["format/closed_rate"] = (
                 f"no reply so far holds {self.log.tags.close}: never asked for, or lost in decoding (--tags)"

@@ -55,6 +55,8 @@ class EvaluateWords:
     out: Annotated[Path | None, Shown("FOLDER")] = None
     """With --server: where to write. Default: evals/<env>-<model>-<n>. An interrupted evaluation goes on in its
     folder."""
+    take_over: bool = False
+    """With --server: take over the folder from a process on another host that has ended without releasing it."""
 
 
 def main(argv: list[str]) -> int:
@@ -64,7 +66,9 @@ def main(argv: list[str]) -> int:
         from heedful.cli.episode.served import evaluate_server
 
         return evaluate_server(line)
-    alone = [name for name in ("model_name", "tokenizer", "out") if getattr(words, name) is not None]
+    alone = [
+        name for name in ("model_name", "tokenizer", "out", "take_over") if getattr(words, name) not in (None, False)
+    ]
     if alone:
         raise ValueError(f"--{alone[0].replace('_', '-')} is for a served model; name its server with --server URL.")
     subject = find_subject(words.subject, words.environment, words.checkpoint)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
 from heedful.cli.episode.human_reply import reply_of, ways_to_answer
-from heedful.configuration import Choice, CommandLine, Positional, Shown
+from heedful.configuration import Choice, CommandLine, Positional, Shown, shown
 from heedful.envs.common.demonstrated import demonstrated
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
@@ -168,7 +168,7 @@ def _play_scripted(by: str, settings: WatchedSettings) -> int:
         turn += 1
         console.print(f"\nturn {turn} of at most {env.turns}", style="bold")
         _show_pictures(episode, settings, console)
-        console.print(episode.shown, style="cyan", markup=False, soft_wrap=True)
+        console.print(shown(episode.shown), style="cyan", markup=False, soft_wrap=True)
         reply = answer()
         if reply is None:
             console.print("left before the end", style="bold")
@@ -237,12 +237,12 @@ def _ask(env: Environment, console: Console) -> str | None:
 
 
 def _show_step(step: Step, console: Console) -> None:
-    executed = ", ".join(step.actions) or "nothing"
+    executed = shown(", ".join(step.actions)) or "nothing"
     console.print(f"executed: {executed}{'' if step.valid else ' (not a valid reply)'}", markup=False, soft_wrap=True)
     if step.effect:
-        console.print(f"effect:   {step.effect}", markup=False, soft_wrap=True)
+        console.print(f"effect:   {shown(step.effect)}", markup=False, soft_wrap=True)
     rewards = ", ".join(f"{name} {value:+g}" for name, value in step.rewards.items())
-    console.print(f"reward:   {rewards or '0'}", markup=False)
+    console.print(f"reward:   {shown(rewards) or '0'}", markup=False)
 
 
 def _show_end(player: Player, console: Console) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from heedful import envs
-from heedful.configuration import Choice, CommandLine, Positional, complain, refuse_below, tell
+from heedful.configuration import Choice, CommandLine, Positional, complain, refuse_below, refuse_seconds, tell
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout, isolated
 from heedful.run.presets import preset
 
@@ -73,9 +73,7 @@ class ServeSettings:
         refuse_below(self, port=0, sessions=1, env_workers=0, largest_reply=1024, connections=1, log_every=1)
         refuse_below(self, connections_per_address=0)
         check_timeout(self.env_timeout)
-        for name in ("idle", "request_seconds"):
-            if not 0.0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be a number of seconds above 0, found {getattr(self, name)}")
+        refuse_seconds(self, "idle", "request_seconds")
         if self.page and getattr(self.env, "name", "") != "shop":
             raise ValueError("--page is for the environment shop: other environments have no pages for a browser.")
         if self.port > 65535:

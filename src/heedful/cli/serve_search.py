@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from heedful.configuration import CommandLine, Positional, complain, refuse_below, tell
+from heedful.configuration import CommandLine, Positional, complain, refuse_below, refuse_seconds, tell
 from heedful.configuration.open_files import in_home
 
 
@@ -54,8 +54,7 @@ class ServeSearchSettings:
 
     def __post_init__(self) -> None:
         refuse_below(self, port=0, largest_request=1024, connections=1, connections_per_address=0, log_every=1)
-        if not 0.0 < self.request_seconds < float("inf"):
-            raise ValueError(f"request_seconds must be a number of seconds above 0, found {self.request_seconds}")
+        refuse_seconds(self, "request_seconds")
         if self.port > 65535:
             raise ValueError(f"port must be at most 65535, found {self.port}")
 

@@ -17,6 +17,9 @@ from typing import TextIO
 LONGEST_MESSAGE = 4000
 """Characters of a message of error."""
 
+LONGEST_SHOWN = 20_000
+"""Characters of an observation, or of another text of an episode, that a terminal shows."""
+
 MOST_NAMES = 20
 """Names of a list that are told."""
 
@@ -83,6 +86,11 @@ def listed(names: Iterable[object], most: int = MOST_NAMES) -> str:
 def cut(text: str, most: int = LONGEST_MESSAGE) -> str:
     """`text`, or its beginning with the number of all characters."""
     return text if len(text) <= most else f"{text[:most]} ... ({len(text):,} characters in all)"
+
+
+def shown(text: str) -> str:
+    """A text of an episode, not longer than a person scrolls back. An environment server may send 64 MiB."""
+    return cut(text, LONGEST_SHOWN)
 
 
 def tell(text: object, file: TextIO | None = None) -> None:

@@ -5,6 +5,18 @@ from __future__ import annotations
 MOST_AT_ONCE = 1024
 """Threads, or processes, that a command starts. All are started, and a system has room for a few thousand."""
 
+MOST_SECONDS = 10**6
+"""Seconds that anything is waited for: 11 days. Very long waits do not fit into the clocks of the system."""
+
+
+def refuse_seconds(config: object, *above: str, least: tuple[str, ...] = ()) -> None:
+    """Raise ValueError for the first field that is no wait: seconds above 0, or for those of `least` 0 as well."""
+    for name in (*above, *least):
+        found = getattr(config, name)
+        if not 0 <= found <= MOST_SECONDS or (name in above and not found):
+            bound = "above 0" if name in above else "of at least 0"
+            raise ValueError(f"{name} must be a number of seconds {bound} and at most {MOST_SECONDS:,}, found {found}")
+
 
 def refuse_below(config: object, **least: int) -> None:
     """Raise ValueError for the first field of `config` that is below its least value; a field that is None is not."""

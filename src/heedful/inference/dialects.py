@@ -21,6 +21,9 @@ _IMPOSSIBLE = -9999.0
 _ROUNDED_UP = 1e-4
 """A log-probability may be above 0 by this much, from rounding."""
 
+_LONGEST_NAME = 200
+"""Characters that are read of the name of a model."""
+
 _MOST_IDS = 2**31
 """Token ids fit 32 bits, and so do counts of tokens."""
 
@@ -64,12 +67,14 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one request, as the server counts them. `None`: it did not say."""
+    """What the server says of one request: its tokens, and who answered. `None` or empty: it did not say."""
 
     prompt: int | None = None
     sampled: int | None = None
     cached: int | None = None
     """Tokens of the prompt that were found in the server's prefix cache."""
+    model: str = ""
+    """The name of the model that answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,12 +276,12 @@ def _scored(entries: Tree, ids: Sequence[int]) -> tuple[float, ...]:
 
 
 def _usage(tree: Tree) -> Usage:
-    said = tree.get("usage")
-    if not isinstance(said, dict):
-        return Usage()
-    cached = given(said, "prompt_tokens_details", "cached_tokens")
-    counts = (said.get("prompt_tokens"), said.get("completion_tokens"), cached)
-    return Usage(*(count if _is_count(count) else None for count in counts))
+    paths = (("prompt_tokens",), ("completion_tokens",), ("prompt_tokens_details", "cached_tokens"))
+    counts = [given(tree, "usage", *path) for path in paths]
+    model = tree.get("model")
+    named = model[:_LONGEST_NAME] if isinstance(model, str) else ""
+    prompt, sampled, cached = (count if _is_count(count) else None for count in counts)
+    return Usage(prompt, sampled, cached, named)
 
 
 def _is_count(value: Tree) -> bool:

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from heedful.configuration.limits import MOST_SECONDS
 from heedful.envs.transport.wire import Line, Tree, WireError, decode, encode, read_observation, read_step, task_tree
 from heedful.guarded import RaisedElsewhere
 from heedful.protocols import Environment, Episode
@@ -144,8 +145,11 @@ def isolated(env: Environment, workers: int, timeout: float = DEFAULT_TIMEOUT) -
 
 def check_timeout(timeout: float) -> None:
     """Raise unless it is a number of seconds, or 0 for no limit."""
-    if not 0.0 <= timeout < float("inf"):
-        raise ValueError(f"env_timeout must be a number of seconds of at least 0 (0 = no limit), found {timeout}.")
+    if not 0.0 <= timeout <= MOST_SECONDS:
+        raise ValueError(
+            f"env_timeout must be a number of seconds of at least 0 (0 = no limit) and at most {MOST_SECONDS:,}, "
+            f"found {timeout}."
+        )
 
 
 class _HeldEpisode:

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from heedful.configuration.foreign_text import shown
 from heedful.console import SafeConsole
 from heedful.diagnostics.catalogue import LIVE_COLUMNS, Column, entry_of, mark_of
 from heedful.models.chat.replies import Tags
@@ -85,8 +86,8 @@ class TerminalView:
         by_name = {metric.name: metric for metric in metrics}
         evaluated = [metric for metric in metrics if metric.name.startswith("eval/")]
         if evaluated:
-            shown = ", ".join(f"{metric.name.split('/')[2]} {_interval(metric)}" for metric in evaluated)
-            self.note(f"success on held-out tasks after {step} steps: {shown}")
+            rates = ", ".join(f"{metric.name.split('/')[2]} {_interval(metric)}" for metric in evaluated)
+            self.note(f"success on held-out tasks after {step} steps: {rates}")
         if "success/rate" not in by_name:
             return
         row = self._row(step, by_name)
@@ -185,9 +186,9 @@ def episode_text(trajectory: Trajectory, tags: Tags) -> Text:
             prompt, forced = prompt[:cut], prompt[cut:]
         if reply.prompt.restarts:
             text.append("[read anew]\n", style="dim")
-        text.append(prompt, style=ROLES["prompt" if reply.prompt.restarts or not number else "glue"])
+        text.append(shown(prompt), style=ROLES["prompt" if reply.prompt.restarts or not number else "glue"])
         text.append(forced, style=ROLES["forced tag"])
-        written = reply.text.removeprefix(forced)
+        written = shown(reply.text).removeprefix(forced)
         thought, close, rest = written.partition(tags.close)
         text.append(thought + close, style=ROLES["thought"])
         before, opened, after = rest.partition(tags.answer_open)

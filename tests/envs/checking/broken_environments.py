@@ -874,6 +874,42 @@ class NamesAnActionTwice(Right):
     actions_per_turn: int = 1
 
 
+class _WithoutEnd(tuple[str, ...]):
+    def __iter__(self) -> Iterator[str]:
+        return itertools.repeat("12")
+
+
+class ListsActionsWithoutEnd(Right):
+    actions = _WithoutEnd(("12",))
+    actions_per_turn = 1
+
+
+class TakesMoreActionsThanMemoryHolds(Right):
+    actions = ("12",)
+    actions_per_turn = 10**11
+
+
+class AnswersBlindlyWithoutEnd(Right):
+    def random_answer(self, task: Task, rng: random.Random) -> str:
+        return "12"
+
+    def blind_answers(self, tasks: Sequence[Task]) -> Any:
+        return itertools.repeat("12")
+
+
+class NeverFindsARandomAnswer(AnswersBlindlyWithoutEnd):
+    def random_answer(self, task: Task, rng: random.Random) -> str:
+        time.sleep(60)
+        return "12"
+
+
+class NeverFindsItsActions(Right):
+    @property
+    def actions(self) -> tuple[str, ...]:
+        time.sleep(60)
+        return ("12",)
+
+
 @dataclass(frozen=True)
 class ListsWhatItRefuses(Right):
     actions: tuple[str, ...] = ("12", "thirteen")

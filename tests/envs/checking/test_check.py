@@ -254,6 +254,21 @@ def test_steps_that_all_hang_are_found_before_the_patience_of_a_person_is_over()
     assert "`step` did not return within 0.5 s" in told(report, "text")
 
 
+@pytest.mark.parametrize(
+    ("env", "patience", "words"),
+    [
+        (broken.ListsActionsWithoutEnd, PATIENCE, "`actions` with more than 10,000 names"),
+        (broken.TakesMoreActionsThanMemoryHolds, PATIENCE, "; at most 1,000 was expected"),
+        (broken.NeverFindsItsActions, 0.5, "`members` did not return within 0.5 s"),
+        (broken.NeverFindsARandomAnswer, 0.5, "`random_answer` did not return within 0.5 s"),
+        (broken.AnswersBlindlyWithoutEnd, PATIENCE, "`blind_answers` returned more than 10,000 answers"),
+    ],
+)
+def test_what_an_environment_offers_without_end_is_named(env: type, patience: float, words: str) -> None:
+    report = check(env(), Effort(seeds=20, episodes=4, processes=0, patience=patience), skip=["speed"])
+    assert words in told(report, report.broken[-1])
+
+
 def test_an_environment_without_an_end_in_sight_is_played_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(play, "MOST_REPLIES", 20)
     report = check(broken.HasTheTimeOfTheWorld(), Effort(seeds=20, episodes=4, processes=0), skip=["speed"])

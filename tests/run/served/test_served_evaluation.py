@@ -14,7 +14,7 @@ from rich.console import Console
 from fake_server import FakeServer, Fault, ModelBrain, counting, fake_server
 from heedful import cli
 from heedful.run.served.evaluation import ProgressLine
-from heedful.storage import RunFolder, read_metrics, read_rollouts
+from heedful.storage import RunFolder, held, read_metrics, read_rollouts
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 QUICK = ["--tasks", "6", "--samples", "2", "--search-tasks", "8", "--out", "eval"]
@@ -55,6 +55,28 @@ def test_a_chat_endpoint_is_evaluated_beside_its_baselines(capsys: pytest.Captur
     assert "18 replies with" in shown
     assert not Path("eval/replies.jsonl").exists()
     assert Path("eval/report.html").exists()
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+def test_other_names_than_the_asked_one_in_answers_are_told(
+    path: str, capsys: pytest.CaptureFixture[str], seedling_folder: Path
+) -> None:
+    flags = ["--tokenizer", str(seedling_folder), "--env.instructions", "brief"] if path == COMPLETIONS else []
+    with fake_server(Echoes()) as server:
+        server.names = ["policy", "cheaper", "cheaper", "other"]
+        assert evaluate(server, "--no-greedy", *flags) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Expected replies of policy, found other names" in shown
+    assert "cheaper (6), other (3)" in shown
+    assert "mix several models" in shown
+    assert json.loads(Path("eval/evaluation.json").read_text())["totals"]["models"]["cheaper"] == 6
+
+
+def test_a_folder_in_which_another_evaluation_is_at_work_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with fake_server(Echoes()) as server, held(Path("eval")):
+        assert evaluate(server) == 2
+        assert server.bodies(CHAT) == []
+    assert "Another process is at work in eval" in capsys.readouterr().err
 
 
 def test_of_text_alone_no_metric_of_ids_is_written() -> None:
@@ -254,6 +276,10 @@ def test_log_probabilities_of_an_unknown_temperature_are_not_stored(
         (["--price-in", "1"], "price_in and price_out belong together"),
         (["--sampling.greedy"], "both the sampled and the greedy policy are evaluated"),
         (["--checkpoint", "3"], "the server's model plays"),
+        (["--price-in", "nan", "--price-out", "1"], "price_in must be a number of at least 0, found nan"),
+        (["--price-in", "1", "--price-out", "-1"], "price_out must be a number of at least 0, found -1"),
+        (["--timeout", "inf"], "timeout must be a number of seconds above 0 and at most 1,000,000, found inf"),
+        (["--patience", "1e18"], "patience must be a number of seconds of at least 0 and at most 1,000,000, found 1e"),
         (["--connections", "0"], "connections must be at least 1"),
     ],
 )

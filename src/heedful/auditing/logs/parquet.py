@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +140,7 @@ def _rows_of_batch(
             start += 1
             continue
         values = {
-            name: _values(column.slice(start, fitting))
+            name: _plain(_values(column.slice(start, fitting)), column.type)
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
         }
         for offset in range(fitting):
@@ -151,6 +152,19 @@ def _rows_of_batch(
             else:
                 yield place, {name: value for name, value in row.items() if name not in bad}
         start += fitting
+
+
+def _plain(values: list[Any], kind: pyarrow.DataType) -> list[Any]:
+    """Values with decimals, as data bases write them, as numbers: whole ones exactly, since they may be keys."""
+    return list(map(_without_decimals, values)) if "decimal" in str(kind) else values
+
+
+def _without_decimals(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dict):
+        return {name: _without_decimals(each) for name, each in value.items()}
+    return [_without_decimals(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True, slots=True)

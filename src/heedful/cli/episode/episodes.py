@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heedful import envs
-from heedful.configuration import Choice
+from heedful.configuration import Choice, shown
 from heedful.types import Task, Turn
 
 
@@ -62,7 +62,7 @@ def table_of_turns(turns: Sequence[Turn]) -> Table:
             _mean(reply.logprobs),
             _mean(reply.entropies),
             f"{turn.reward:g}",
-            Text(turn.effect or ", ".join(turn.actions) or "nothing executed"),
+            Text(shown(turn.effect or ", ".join(turn.actions)) or "nothing executed"),
         )
     return table
 

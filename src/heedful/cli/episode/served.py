@@ -65,7 +65,7 @@ def _evaluate(words: Any, settings: ServedSettings) -> int:
     with open_served(str(words.server), str(words.model_name), words.tokenizer, settings, console.print) as model:
         said = model.description
         console.print(f"Evaluating {said['model']} at {said['url']} ({said['server']}; {said['dialect']})")
-        evaluation = evaluate_served(model, settings, words.out, console)
+        evaluation = evaluate_served(model, settings, words.out, console, words.take_over)
         about = {
             "subject": f"{said['model']} at {said['url']}",
             "model": said["model"],

@@ -218,7 +218,7 @@ def _ruled(rule: Rule, bench: Bench, evidence: Evidence) -> Finding:
 def _unplayable(broke: Broke) -> Finding:
     return broken(
         "the environment cannot be played",
-        expected="`task`, `episode` and `start` answer for every seed",
+        expected="`task`, `episode`, `start` and `random_answer` answer for every seed",
         found=str(broke),
         where=broke.where,
         remedy="mend the call; the other rules are looked at once it answers",

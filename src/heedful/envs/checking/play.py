@@ -16,10 +16,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
+from functools import partial
 from itertools import islice
 from types import FrameType
 from typing import Any, Literal, TypeVar
 
+from heedful.configuration.limits import refuse_seconds
 from heedful.envs.checking.pixels import appearance
 from heedful.envs.checking.report import in_words, seconds_text, shortened
 from heedful.envs.transport.images import IMAGES_WANTED, images_fault
@@ -34,7 +36,13 @@ MOST_REPLIES = 2000
 MOST_REWARDS = 1000
 """Names of rewards that a step may have."""
 
-Call = Literal["task", "episode", "start", "step", "demonstrate", "random_answer", "blind_answers"]
+MOST_ACTIONS = 10_000
+"""Names of actions that an environment may list, and answers for a player that does not read."""
+
+MOST_PER_TURN = 1000
+"""Actions that a turn may have."""
+
+Call = Literal["members", "task", "episode", "start", "step", "demonstrate", "random_answer", "blind_answers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +64,7 @@ class Effort:
         for name, least in (("seeds", 20), ("episodes", 4), ("processes", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, found {getattr(self, name)}.")
-        for name in ("slowest", "patience"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be a number of seconds above 0, found {getattr(self, name)}.")
+        refuse_seconds(self, "slowest", "patience")
 
 
 QUICK = Effort(seeds=60, episodes=30, processes=4)
@@ -134,7 +140,7 @@ class Played:
 
     def where(self, turn: int | None = None) -> str:
         """The task, and turn number `turn` (from 0) with its reply."""
-        place = f"task {self.task.id} (seed {self.task.seed}), member {self.member}"
+        place = _place(self.task, self.member)
         if turn is None:
             return place
         reply = self.last_reply if turn >= len(self.exchanges) else self.exchanges[turn].reply
@@ -144,6 +150,10 @@ class Played:
     def transcript(self) -> list[str]:
         """Everything the environment said, in a form that can be compared over processes."""
         return [repr(_told(self.first)), *(written(one.step) for one in self.exchanges)]
+
+
+def _place(task: Task, member: int) -> str:
+    return f"task {task.id} (seed {task.seed}), member {member}"
 
 
 def parting(one: Sequence[str], two: Sequence[str]) -> int | None:
@@ -257,7 +267,7 @@ class Bench:
 
     def start(self, task: Task, member: int) -> tuple[Any, Observation]:
         """A fresh episode and its first observation."""
-        where = f"task {task.id} (seed {task.seed}), member {member}"
+        where = _place(task, member)
         episode: Any = self.demand("episode", lambda: self.env.episode(), where)
         missing = self.demand(
             "episode", lambda: [name for name in ("start", "step") if not callable(getattr(episode, name, None))], where
@@ -287,7 +297,8 @@ class Bench:
         exchanges: list[Exchange] = []
         shown = first.text
         while len(exchanges) < (min(self.turns + 2, MOST_REPLIES) if most is None else most):
-            kind, reply = source(shown, len(exchanges))
+            # A source may draw a random answer of the environment.
+            kind, reply = self.demand("random_answer", partial(source, shown, len(exchanges)), _place(task, member))
             step, seconds, fault = self.step(episode, reply)
             if step is None:
                 return Played(task, member, first, tuple(exchanges), fault, kind, reply)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Annotated, Any
 
-from heedful.configuration import GetsSecret, NamesSecret
+from heedful.configuration import GetsSecret, NamesSecret, refuse_seconds
 from heedful.configuration.foreign_text import cut
 from heedful.envs.common.tasks import SPLITS
 from heedful.envs.remote.answers import checked_description, pairs_of, session_of, text_of, texts_of
@@ -70,11 +70,7 @@ class Remote:
 
     def __post_init__(self) -> None:
         checked_url(self.url)
-        if not 0.0 < self.timeout < float("inf") or not 0.0 <= self.wait < float("inf"):
-            raise ValueError(
-                f"remote: timeout must be a number of seconds above 0 and wait one of at least 0, but they are "
-                f"{self.timeout} and {self.wait}."
-            )
+        refuse_seconds(self, "timeout", least=("wait",))
 
     @property
     def name(self) -> str:

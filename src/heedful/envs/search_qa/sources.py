@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from heedful.configuration.limits import refuse_seconds
 from heedful.configuration.open_files import in_home
 from heedful.envs.common.knobs import check_choice
 from heedful.envs.search_qa.files import FILE_KINDS, check_named, open_questions, passages_with, small_index
@@ -52,11 +53,7 @@ class Source:
                 "search_qa: questions of a file need passages in one place: --env.corpus FILE (or questions, for "
                 f"those of the file itself), --env.index FOLDER or --env.url URL. Found {found}."
             )
-        for name in ("timeout", "patience"):
-            if not 0.0 < getattr(self, name) < float("inf"):
-                raise ValueError(
-                    f"search_qa: {name} must be a number of seconds above 0, but is {getattr(self, name)}."
-                )
+        refuse_seconds(self, "timeout", "patience")
         if self.corpus and self.corpus != OWN_PASSAGES:
             check_named(self.corpus, "corpus", CORPUS_KINDS)
         if self.index:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from heedful.inference import Client, Draw, Drawn, ForeignAnswer, OtherWeights, TokenDialect
+from heedful.inference import Client, Draw, Drawn, ForeignAnswer, OtherWeights, TokenDialect, Usage
 from heedful.inference.dialects import Tree
 from heedful.models.chat.unseen import refuse_images
 from heedful.policies.rows import ReplyRenderer, Row
@@ -73,18 +73,19 @@ class ServerPolicy:
         Raises ServerUnreachable or ServerRefused, with a sentence.
         """
         if len(conversations) == 1:
-            return [self._reply(conversations[0])]
-        waiting = [self._served.pool.submit(self._reply, conversation) for conversation in conversations]
+            return [self.answer(conversations[0])[0]]
+        waiting = [self._served.pool.submit(self.answer, conversation) for conversation in conversations]
         try:
-            return [future.result() for future in waiting]
+            return [future.result()[0] for future in waiting]
         finally:
             for future in waiting:  # after an error, no further request begins
                 future.cancel()
 
-    def _reply(self, conversation: Conversation) -> Reply:
+    def answer(self, conversation: Conversation) -> tuple[Reply, Usage]:
+        """One reply, and what the server says of it."""
         row = self._row(conversation)
         if row.allowed < 1:
-            return row.reply(self._renderer)
+            return row.reply(self._renderer), Usage()
         served = self._served
         draw = Draw(
             self.sampling.temperature, self.sampling.greedy, row.allowed, row.noise, self._stops, salt=served.label
@@ -92,7 +93,7 @@ class ServerPolicy:
         call = served.dialect.draw(row.context, draw, served.model)
         drawn = served.client.ask(call, self._reader(row.allowed), conversation=row.key, stale=served.stale)
         row.ids, row.logprobs = list(drawn.ids), list(drawn.logprobs)
-        return row.reply(self._renderer)
+        return row.reply(self._renderer), drawn.usage
 
     def _reader(self, most: int) -> Callable[[Tree], Drawn]:
         label = self._served.label

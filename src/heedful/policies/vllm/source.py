@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from heedful.configuration import NamesSecret, refuse_below
+from heedful.configuration import NamesSecret, refuse_below, refuse_seconds
 from heedful.inference import Client, Limits, Server, ServerUnreachable, read_key
 from heedful.inference import Vllm as VllmDialect
 from heedful.inference.dialects import WEIGHT_INFO, Call
@@ -55,9 +55,9 @@ class Vllm:
 
     def __post_init__(self) -> None:
         refuse_below(self, connections=1)
-        for name in ("timeout", "patience", "tolerance"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be a number above 0, found {getattr(self, name)}")
+        refuse_seconds(self, "timeout", "patience")
+        if not 0 < self.tolerance < float("inf"):
+            raise ValueError(f"tolerance must be a number above 0, found {self.tolerance}")
 
     def sampling(self, sampling: Sampling) -> Sampling:
         if sampling.noise == "batch" or sampling.precision == "double":

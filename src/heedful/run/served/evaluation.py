@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -36,7 +36,7 @@ from heedful.run.evaluation.held_out import (
 from heedful.run.served.journal import JournaledPolicy, ReplyJournal, Totals
 from heedful.run.served.model import NO_IDS, ServedModel
 from heedful.run.served.settings import FREE, ServedSettings
-from heedful.storage import RunFolder, claim_folder, describe_environment, write_rollouts, write_whole
+from heedful.storage import LOCK, RunFolder, claim_folder, describe_environment, held, write_rollouts, write_whole
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Group, Metric
 
@@ -44,6 +44,9 @@ RECORD = "evaluation.json"
 VERSION = 1
 _LINE_EVERY = 30.0
 """Seconds between two lines of progress where there is no terminal."""
+
+_MOST_NAMED = 5
+"""Most models that a sentence names."""
 
 _OF_IDS = ("length/reasoning_tokens", "length/response_tokens", "format/trailing_tokens", "text/distinct_thoughts")
 """Metrics that count token ids."""
@@ -62,15 +65,22 @@ class ServedEvaluation:
 
 
 def evaluate_served(
-    model: ServedModel, settings: ServedSettings, out: Path | None, console: Console
+    model: ServedModel, settings: ServedSettings, out: Path | None, console: Console, take_over: bool = False
 ) -> ServedEvaluation:
     """Play the tasks, sampled and greedily, with the baselines, and write the folder.
 
     `out`: a new folder, or that of an interrupted evaluation with the same settings. `None` claims
-    `evals/<environment>-<model>-<n>`. Raises ValueError if `out` holds something else.
+    `evals/<environment>-<model>-<n>`. With `take_over` the lock of a process on another host is taken over. Raises
+    ValueError if `out` holds something else, or if another process is at work there.
     """
-    with isolated(settings.env, settings.env_workers, settings.env_timeout) as env:
-        folder = _folder(model, settings, env.name, out)
+    record = _record(model, settings)
+    if out is not None:
+        _check_same(out, record)  # before the lock, which makes the folder
+    with isolated(settings.env, settings.env_workers, settings.env_timeout) as env, ExitStack() as until_the_end:
+        path = _claimed(model, env.name) if out is None else out
+        until_the_end.enter_context(held(path, console.print, take_over))
+        _check_same(path, record)
+        folder = _begin(model, settings, path, record)
         console.print(f"Writing to {folder.path}. An interrupted evaluation goes on with --out {folder.path}.")
         journal = ReplyJournal(folder.path / "replies.jsonl")
         try:
@@ -142,7 +152,11 @@ class _Evaluating:
         tracker.write(0, [*metrics, *unavailable(behaviour(sampled), missing)])
         tracker.close()
         totals = self.journal.totals
-        sentences = (*self._sentences(metrics, sampled), *spent(totals, self.settings))
+        sentences = (
+            *self._sentences(metrics, sampled),
+            *others(totals, self.model.name),
+            *spent(totals, self.settings),
+        )
         verdict = {"sentences": sentences, "regime": "", "figures": {}}
         write_whole(folder.verdict, json.dumps(verdict, ensure_ascii=False, indent=1) + "\n")
         write_report(folder)
@@ -194,6 +208,20 @@ def spent(totals: Totals, settings: ServedSettings) -> list[str]:
     return found
 
 
+def others(totals: Totals, asked: str) -> list[str]:
+    """A sentence about replies of models with another name than the one that was asked for."""
+    found = [(name, replies) for name, replies in totals.models.items() if name != asked]
+    if not found:
+        return []
+    first = ", ".join(f"{name} ({replies:,})" for name, replies in found[:_MOST_NAMED])
+    more = f", and {len(found) - _MOST_NAMED:,} others" if len(found) > _MOST_NAMED else ""
+    several = " So the figures may mix several models." if len(totals.models) > 1 else ""
+    return [
+        f"Expected replies of {asked}, found other names in the server's answers (replies): {first}{more}."
+        f"{several} Give --model-name the name of the one that you mean."
+    ]
+
+
 def _rate(metric: Metric) -> str:
     if not isinstance(metric.value, int | float):
         return f"unknown ({metric.why})"
@@ -201,16 +229,12 @@ def _rate(metric: Metric) -> str:
     return f"{metric.value:.3f}{interval}"
 
 
-def _folder(model: ServedModel, settings: ServedSettings, env: str, out: Path | None) -> RunFolder:
-    """Claim a new folder, or check that the one named holds this evaluation, interrupted."""
-    record = _record(model, settings)
-    if out is None:
-        name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in model.name).strip("-.")
-        path = claim_folder(Path("evals") / f"{env}-{name}-{number}" for number in count(1))
-    else:
-        path = out
-        _check_same(path, record)
-        path.mkdir(parents=True, exist_ok=True)
+def _claimed(model: ServedModel, env: str) -> Path:
+    name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in model.name).strip("-.")
+    return claim_folder(Path("evals") / f"{env}-{name}-{number}" for number in count(1))
+
+
+def _begin(model: ServedModel, settings: ServedSettings, path: Path, record: Mapping[str, Any]) -> RunFolder:
     folder = RunFolder(path)
     config = {**to_json(settings), "server": model.facts.url, "model_name": model.name}
     write_whole(folder.config, json.dumps(config, indent=1) + "\n")
@@ -241,7 +265,7 @@ def _check_same(path: Path, record: Mapping[str, Any]) -> None:
     """Refuse a folder that is neither new nor that of this evaluation, interrupted."""
     if path.exists() and not path.is_dir():
         raise ValueError(f"Expected a folder for the evaluation at {path}, found a file. Give another --out.")
-    if not path.is_dir() or not any(path.iterdir()):
+    if not path.is_dir() or all(entry.name == LOCK for entry in path.iterdir()):
         return
     stored = _stored(path / RECORD)
     if not stored:

@@ -10,12 +10,14 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from heedful.configuration import ConfigurationError, from_json
 from heedful.configuration.jsontext import parse_json
 from heedful.configuration.open_files import open_file
 from heedful.inference import Usage
@@ -33,6 +35,8 @@ class Totals:
     """Tokens of prompts that the server had in its prefix cache. They are counted in `prompt_tokens`, too."""
     uncounted: int = 0
     """Replies for which the server named no tokens."""
+    models: Mapping[str, int] = field(default_factory=dict)
+    """Name of a model, as the server gives it in its answers -> replies under this name."""
     seconds: float = 0.0
     """Wall time in which replies were asked for."""
 
@@ -52,6 +56,53 @@ class Answering(Protocol):
     def answer(self, conversation: Conversation) -> tuple[Reply, Usage]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Appended:
+    text: str
+    ids: tuple[int, ...]
+    restarts: bool
+    history: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    prompt: _Appended
+    ids: tuple[int, ...]
+    text: str
+    logprobs: tuple[float, ...]
+    entropies: tuple[float, ...]
+    thought: Span
+    answer: Span
+    closed: bool
+    cut: bool
+
+    def __post_init__(self) -> None:
+        if any(not 0 <= span.start <= span.end <= len(self.ids) for span in (self.thought, self.answer)):
+            raise ValueError(f"expected thought and answer within its {len(self.ids)} ids")
+
+    @property
+    def reply(self) -> Reply:
+        prompt = Prompt(self.prompt.text, self.prompt.ids, self.prompt.restarts, self.prompt.history)
+        parts = (getattr(self, part.name) for part in fields(self)[1:])
+        return Reply(prompt, *parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One line of the file. Its name is `at`."""
+
+    at: str
+    reply: _Kept
+    usage: tuple[int | None, int | None, int | None]
+    session: int
+    clock: float
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        if min(self.session, self.clock, *(count or 0 for count in self.usage)) < 0:
+            raise ValueError("expected counts of at least 0")
+
+
 class ReplyJournal:
     """The file `replies.jsonl`: one line per reply. Safe for several threads.
 
@@ -61,11 +112,11 @@ class ReplyJournal:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._entries: dict[str, dict[str, Any]] = {}
+        self._entries: dict[str, _Entry] = {}
         self._session, self._began = 0, time.monotonic()
         for entry in self._read():
-            self._entries[entry["at"]] = entry
-            self._session = max(self._session, entry["session"] + 1)
+            self._entries[entry.at] = entry
+            self._session = max(self._session, entry.session + 1)
         self.found = len(self._entries)
         """Replies of earlier sessions."""
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,19 +126,15 @@ class ReplyJournal:
         """The reply that is written under this name."""
         with self._lock:
             entry = self._entries.get(at)
-        return None if entry is None else _reply(entry["reply"])
+        return None if entry is None else entry.reply.reply
 
     def add(self, at: str, reply: Reply, usage: Usage) -> None:
-        written = asdict(reply)
-        del written["prompt"]["images"]  # none: a served model is asked in text alone
-        entry = {
-            "at": at,
-            "reply": written,
-            "usage": [usage.prompt, usage.sampled, usage.cached],
-            "session": self._session,
-            "clock": round(time.monotonic() - self._began, 3),
-        }
-        line = json.dumps(entry, ensure_ascii=True)
+        # No images: a served model is asked in text alone.
+        prompt = _Appended(reply.prompt.text, reply.prompt.ids, reply.prompt.restarts, reply.prompt.history)
+        kept = _Kept(prompt, *(getattr(reply, part.name) for part in fields(_Kept)[1:]))
+        counts = (usage.prompt, usage.sampled, usage.cached)
+        entry = _Entry(at, kept, counts, self._session, round(time.monotonic() - self._began, 3), usage.model)
+        line = json.dumps(asdict(entry), ensure_ascii=True)
         with self._lock:
             self._entries[at] = entry
             self._stream.write(line + "\n")
@@ -97,12 +144,13 @@ class ReplyJournal:
     def totals(self) -> Totals:
         with self._lock:
             entries = list(self._entries.values())
-        prompt, sampled, cached = (sum(entry["usage"][place] or 0 for entry in entries) for place in range(3))
+        prompt, sampled, cached = (sum(entry.usage[place] or 0 for entry in entries) for place in range(3))
         clocks: dict[int, float] = {}
         for entry in entries:
-            clocks[entry["session"]] = max(entry["clock"], clocks.get(entry["session"], 0.0))
-        uncounted = sum(entry["usage"][1] is None for entry in entries)
-        return Totals(len(entries), prompt, sampled, cached, uncounted, sum(clocks.values()))
+            clocks[entry.session] = max(entry.clock, clocks.get(entry.session, 0.0))
+        uncounted = sum(entry.usage[1] is None for entry in entries)
+        models = dict(Counter(entry.model for entry in entries if entry.model))
+        return Totals(len(entries), prompt, sampled, cached, uncounted, models, sum(clocks.values()))
 
     def close(self) -> None:
         self._stream.close()
@@ -112,7 +160,7 @@ class ReplyJournal:
         self.close()
         self._path.unlink(missing_ok=True)
 
-    def _read(self) -> list[dict[str, Any]]:
+    def _read(self) -> list[_Entry]:
         if not self._path.exists():
             return []
         with open_file(self._path) as stream:
@@ -123,11 +171,11 @@ class ReplyJournal:
         entries = []
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
-                entries.append(parse_json(line))
-                _reply(entries[-1]["reply"])
-            except (ValueError, TypeError, KeyError) as error:
+                entries.append(from_json(_Entry, parse_json(line)))
+            except ValueError as error:
+                why = error.problems[0] if isinstance(error, ConfigurationError) else error
                 raise ValueError(
-                    f"Expected one reply per line in {self._path}, found on line {number} {line[:60]!r} ({error}). "
+                    f"Expected one reply per line in {self._path}, found on line {number} {line[:60]!r} ({why}). "
                     "Delete that line, and the reply is asked for again."
                 ) from error
         return entries
@@ -169,18 +217,3 @@ class JournaledPolicy:
 def _digest(conversation: Conversation) -> str:
     texts = [[message.role, message.content, message.ids] for message in conversation.messages]
     return hashlib.sha256(json.dumps([texts, conversation.restarts]).encode()).hexdigest()[:16]
-
-
-def _reply(tree: dict[str, Any]) -> Reply:
-    prompt = tree["prompt"]
-    return Reply(
-        Prompt(prompt["text"], tuple(prompt["ids"]), prompt["restarts"], prompt["history"]),
-        tuple(tree["ids"]),
-        tree["text"],
-        tuple(tree["logprobs"]),
-        tuple(tree["entropies"]),
-        Span(**tree["thought"]),
-        Span(**tree["answer"]),
-        tree["closed"],
-        tree["cut"],
-    )

@@ -83,8 +83,8 @@ class _CountedTokens:
         self.temperature, self.parallel = self._policy.temperature, self._policy.parallel
 
     def answer(self, conversation: Conversation) -> tuple[Reply, Usage]:
-        (reply,) = self._policy.respond([conversation])
-        usage = Usage(len(self._renderer.context_ids(conversation)), len(reply.ids))
+        reply, said = self._policy.answer(conversation)
+        usage = Usage(len(self._renderer.context_ids(conversation)), len(reply.ids), model=said.model)
         return reply if self._keeps_logprobs else replace(reply, logprobs=()), usage
 
 

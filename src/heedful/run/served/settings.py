@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from heedful import envs
-from heedful.configuration import Choice, NamesSecret, refuse_below
+from heedful.configuration import Choice, NamesSecret, refuse_below, refuse_seconds
 from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
 from heedful.rollout import COLLECTORS, Asynchronous, Collector, Context
@@ -65,8 +65,11 @@ class ServedSettings:
     def __post_init__(self) -> None:
         refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1, connections=1)
         check_timeout(self.env_timeout)
-        if not (self.timeout > 0 and self.patience >= 0):
-            raise ValueError(f"timeout must be above 0, patience at least 0, found {self.timeout} and {self.patience}")
+        refuse_seconds(self, "timeout", least=("patience",))
+        for name in ("price_in", "price_out"):
+            price = getattr(self, name)
+            if price is not None and not 0 <= price < float("inf"):
+                raise ValueError(f"{name} must be a number of at least 0, found {price}")
         if (self.price_in is None) != (self.price_out is None):
             raise ValueError("price_in and price_out belong together: give both prices of a million tokens, or none")
         if self.sampling.greedy:

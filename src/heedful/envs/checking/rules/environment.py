@@ -10,11 +10,12 @@ import pickle
 import re
 from collections import Counter
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from heedful.configuration import from_json, to_json
 from heedful.envs.checking.evidence import Evidence, seeds_of
-from heedful.envs.checking.play import Bench, Broke, made_anew
+from heedful.envs.checking.play import MOST_ACTIONS, MOST_PER_TURN, Bench, Broke, made_anew
 from heedful.envs.checking.report import Finding, absent, broken, holds, in_words, shortened, unchecked
 from heedful.envs.common.contract import missing_from
 from heedful.guarded import Raised, guarded_call
@@ -30,9 +31,7 @@ def open_environment(bench: Bench) -> Finding | None:
     Raises ImportError where a library is missing: that is not a fault of the environment.
     """
     try:
-        asked = guarded_call(lambda: _attributes(bench.env))
-        sentence = str(asked) if isinstance(asked, Raised) else asked.value
-        sentence = sentence or _played_misfit(bench)
+        sentence = bench.demand("members", lambda: _attributes(bench.env), "") or _played_misfit(bench)
     except Broke as broke:
         if isinstance(broke.fault.error, ImportError):
             raise broke.fault.error from None
@@ -69,8 +68,12 @@ def _attributes(env: Any) -> str:
     """What is wrong with the four members. Empty if nothing is."""
     if isinstance(env, type):
         return f"the class {env.__name__} itself; an environment is an object of it, made without arguments"
-    for name in ("actions", "actions_per_turn", "summary"):
-        getattr(env, name, None)  # an environment may lack them, but reading them must not raise
+    # An environment may lack them, but reading them must not raise.
+    listed, most, _ = (getattr(env, name, None) for name in ("actions", "actions_per_turn", "summary"))
+    if isinstance(listed, tuple | list) and len(list(islice(listed, MOST_ACTIONS + 1))) > MOST_ACTIONS:
+        return f"`actions` with more than {MOST_ACTIONS:,} names"
+    if isinstance(most, int) and most > MOST_PER_TURN:
+        return f"actions_per_turn = {in_words(most)}; at most {MOST_PER_TURN:,} was expected"
     missing = missing_from(env)
     if missing:
         return missing

@@ -8,10 +8,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from heedful.envs.checking.evidence import Evidence
-from heedful.envs.checking.play import Bench, Played, scripted
+from heedful.envs.checking.play import MOST_ACTIONS, Bench, Played, scripted
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, in_words, shortened
 from heedful.envs.common.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
 from heedful.envs.common.tools import in_form
@@ -201,9 +202,11 @@ def _answers_misfit(bench: Bench, evidence: Evidence) -> str:
         valid += bool(played.exchanges) and played.exchanges[0].step.valid
     if valid < len(tasks) / 2:
         return f"only {valid} of {len(tasks)} answers of `random_answer` count as valid"
-    blind, fault = bench.ask("blind_answers", lambda: list(env.blind_answers(tasks)))
+    blind, fault = bench.ask("blind_answers", lambda: list(islice(env.blind_answers(tasks), MOST_ACTIONS + 1)))
     if fault is not None:
         return str(fault)
+    if len(blind or ()) > MOST_ACTIONS:
+        return f"`blind_answers` returned more than {MOST_ACTIONS:,} answers"
     if not blind or not all(isinstance(answer, str) for answer in blind):
         return f"`blind_answers` returned {in_words(blind)}; one or more texts were expected"
     return ""
