@@ -203,6 +203,7 @@ class Turn:
 
     reply: Reply
     rewards: Mapping[str, float]
+    """Component -> its value. NaN: it is known to have none, as a reward function that does not apply to a prompt."""
     actions: tuple[str, ...]
     valid: bool
     effect: str
@@ -210,7 +211,8 @@ class Turn:
 
     @property
     def reward(self) -> float:
-        return sum(self.rewards.values())
+        """The sum of the components that have a value."""
+        return sum(value for value in self.rewards.values() if value == value)  # NaN differs from itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,10 @@ class Trajectory:
         return None if unknown else self.outcome == 1.0
 
     def component(self, name: str) -> float | None:
-        """The sum of one reward component over the turns, or `None` if the episode was never scored."""
+        """The sum of one reward component over the turns, NaN if it has no value in one of them.
+
+        `None` if the episode was never scored. A turn that does not name the component adds 0.
+        """
         return None if self.outcome is None else sum(turn.rewards.get(name, 0.0) for turn in self.turns)
 
     def context_ids(self, turn: int) -> tuple[int, ...]:

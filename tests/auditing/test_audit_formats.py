@@ -137,6 +137,18 @@ def test_an_unscored_completion_is_left_out_of_the_reward_not_counted_as_zero(tm
     assert measured(log, steps[0])["reward/mean"].n == 5
 
 
+def test_a_component_that_a_row_lacks_is_no_zero(tmp_path: Path) -> None:
+    rows = logs.trl_rows(1)
+    rows[1] |= {"accuracy": None}
+    log, (step,), _ = read(logs.write_parquet(tmp_path / "a.parquet", rows), AuditSettings(on="accuracy"))
+    members = [member for group in step.groups for member in group.trajectories]
+    known = [float(row["accuracy"]) for row in rows if row["accuracy"] is not None]
+    assert sorted(value for member in members if (value := member.component("accuracy")) == value) == sorted(known)
+    assert sum(member.reward for member in members) == sum(known) + sum(row["format"] for row in rows)
+    mean = measured(log, step)["reward/accuracy"]
+    assert (mean.value, mean.n) == (pytest.approx(sum(known) / len(known)), len(known))
+
+
 def test_prompts_as_lists_of_messages_are_kept_as_messages(tmp_path: Path) -> None:
     rows = [
         {

@@ -178,6 +178,8 @@ def test_a_named_function_that_gave_nothing_gave_no_zero(tiny_model: Path, tmp_p
     )
     _, rollouts = trained(tiny_model, tmp_path, tasks, filtering(TopP(p=1.0, on="right")))
     assert reasons(rollouts) == ["constant", "unscored", "kept"]
+    (line,) = read_metrics(RunFolder(tmp_path / "heedful").metrics)
+    assert (line.metrics["reward/right"].value, line.metrics["reward/right"].n) == (0.75, 4)
 
 
 def test_reward_functions_of_one_name_add_up_and_cannot_be_referred_to(tiny_model: Path, tmp_path: Path) -> None:

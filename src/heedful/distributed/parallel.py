@@ -52,7 +52,7 @@ class ProcessRank:
     def of(environment: Mapping[str, str]) -> ProcessRank:
         """Read the variables that torchrun sets. One process where there are none.
 
-        Raises ValueError when only some of them are set, or one is no number.
+        Raises ValueError when only some of them are set, one is no number, or the ranks are impossible.
         """
         if environment.get("WORLD_SIZE", "1") == "1":
             return ProcessRank()
@@ -70,6 +70,11 @@ class ProcessRank:
                 f"Expected whole numbers in {', '.join(names[:3])}, found "
                 f"{', '.join(environment[name] for name in names[:3])}: start several processes with torchrun."
             ) from error
+        if not 0 <= rank < size or local_rank < 0:
+            raise ValueError(
+                f"Expected RANK from 0 to {size - 1} with WORLD_SIZE {size}, and LOCAL_RANK from 0 on, found RANK {rank} "
+                f"and LOCAL_RANK {local_rank}: start several processes with torchrun, or correct the variables."
+            )
         return ProcessRank(rank, size, local_rank)
 
     @property

@@ -26,7 +26,7 @@ from heedful.auditing.logs.records import (
 )
 from heedful.auditing.logs.values import fitting, integer, mapping, number, shown, step_number, text_of
 from heedful.auditing.readers.columns import columns_of, require
-from heedful.auditing.readers.reader import Hints, RowReader, text_trajectory
+from heedful.auditing.readers.reader import Hints, RowReader, known_rewards, text_trajectory
 from heedful.storage.rollouts import environment_in
 from heedful.types import Task, Verdict
 
@@ -121,7 +121,7 @@ class NumberedCompletions(RowReader):
         total = number(row.get("heedful_reward"), "heedful_reward")
         if self.weights:
             given = _weighted(row, self.weights)
-            return given, bool(given)
+            return known_rewards({name: given.get(name) for name in self.weights}), bool(given)
         return ({} if total is None else {"heedful_reward": total}), total is not None
 
     def _first_thought(self, row: Row, prompt: str) -> str:

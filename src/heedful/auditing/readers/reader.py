@@ -130,6 +130,12 @@ def step_of(row: Row, file: Path) -> int:
     return step_number(row["step"], "step") if row.get("step") is not None else step_of_file(file)
 
 
+def known_rewards(values: Mapping[str, float | None]) -> dict[str, float]:
+    """The rewards of a row, with NaN for those that it lacks. Empty if it lacks all."""
+    lacking = all(value is None for value in values.values())
+    return {} if lacking else {name: math.nan if value is None else value for name, value in values.items()}
+
+
 def rewarded(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tuple[Turn, ...]:
     """The turns with all rewards on the last one, for logs that do not say which turn earned them."""
     return (*turns[:-1], replace(turns[-1], rewards=dict(rewards))) if turns and rewards else turns

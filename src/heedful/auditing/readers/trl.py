@@ -20,7 +20,16 @@ from heedful.auditing.logs.conversations import Messages, messages_of, text_turn
 from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
 from heedful.auditing.logs.values import names, number, text_of
 from heedful.auditing.readers.columns import choose_success, columns_of, numeric, require
-from heedful.auditing.readers.reader import NO_STEP, TEXT_ALONE, Hints, RowReader, prompt_task, step_of, text_trajectory
+from heedful.auditing.readers.reader import (
+    NO_STEP,
+    TEXT_ALONE,
+    Hints,
+    RowReader,
+    known_rewards,
+    prompt_task,
+    step_of,
+    text_trajectory,
+)
 from heedful.statistics.group_statistics import is_constant
 from heedful.types import Turn
 
@@ -59,8 +68,7 @@ class TrlCompletions(RowReader):
     def of_row(self, place: Location, row: Row, faults: Faults) -> Iterable[LoggedEpisode]:
         if not self.fits(row):
             raise Misfit("`prompt` and `completion`", f"columns {names(row)}")
-        rewards = {name: number(row.get(name), name) for name in self.rewards}
-        given = {name: value for name, value in rewards.items() if value is not None}
+        given = known_rewards({name: number(row.get(name), name) for name in self.rewards})
         prompt, messages = self.prompt(row["prompt"])
         turns = self._turns(row["completion"], prompt, messages, given)
         outcome = self.outcome(row)

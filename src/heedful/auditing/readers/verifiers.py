@@ -21,6 +21,7 @@ from heedful.auditing.readers.reader import (
     NO_STEP,
     Hints,
     RowReader,
+    known_rewards,
     prompt_task,
     rewarded,
     step_of_file,
@@ -74,7 +75,7 @@ class VerifiersTraces(RowReader):
         messages = messages_of([node.get("message") for node in path], "nodes", tags) if path else ()
         prompt, turns = messages[:first], _sampled_turns(messages, path, first, tags)
         entries = mapping(trace.get("rewards"), "rewards").items()
-        rewards = {name: value for name, entry in entries if (value := _reward(entry)) is not None}
+        rewards = known_rewards({name: _reward(entry) for name, entry in entries})
         outcome = self.outcome(_named_scores(trace))
         temperature = _temperature(trace)
         group = _group(row, trace)

@@ -32,6 +32,7 @@ from heedful.auditing.readers.reader import (
     TEXT_ALONE,
     Hints,
     RowReader,
+    known_rewards,
     prompt_task,
     rewarded,
     step_of,
@@ -135,7 +136,7 @@ class VerlRollouts(RowReader):
     def _episode(self, held: Sequence[tuple[Location, Row]], group: str, member: int) -> LoggedEpisode:
         """The rows of one episode. Its reward and success are those of the last row."""
         (place, head), last = held[0], held[-1][1]
-        given = {name: value for name in self.rewards if (value := number(last.get(name), name)) is not None}
+        given = known_rewards({name: number(last.get(name), name) for name in self.rewards})
         outcome = self.outcome(last)
         turns = rewarded(tuple(self._turn(row, begins_anew=at > 0) for at, (_, row) in enumerate(held)), given)
         task = prompt_task(self._prompt(head))

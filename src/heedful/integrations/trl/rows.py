@@ -92,12 +92,12 @@ def _first_text(logged: Any) -> str:
 
 
 def _summed(rewards: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """Rewards by function, without NaNs. Functions may share a name."""
+    """Rewards by function, NaN where none of that name gave one; empty if none did. Functions may share a name."""
     found: dict[str, float] = {}
     for name, reward in rewards:
         if not math.isnan(reward):
             found[name] = found.get(name, 0.0) + reward
-    return found
+    return {name: found.get(name, math.nan) for name, _ in rewards} if found else {}
 
 
 def _weighted(trajectory: Any, functions: Sequence[tuple[str, Any, float]]) -> Trajectory | None:

@@ -35,7 +35,7 @@ class Completion:
     sampled: tuple[bool, ...]
     """True = the policy sampled this id. False = a tool or an environment wrote it."""
     rewards: Mapping[str, float]
-    """Reward function -> its weighted reward. A function without a reward for the row is missing."""
+    """Reward function -> its weighted reward. NaN, or missing: it gave none for the row."""
     outcome: float = math.nan
     """Success in [0, 1]; NaN = unknown."""
     environment: str = ""
@@ -188,7 +188,8 @@ def _with_rewards(turns: tuple[Turn, ...], rewards: Mapping[str, float]) -> tupl
         return turns
     merged = dict(turns[-1].rewards)
     for name, value in rewards.items():
-        merged[name] = merged.get(name, 0.0) + value
+        if name not in merged or not math.isnan(value):
+            merged[name] = merged.get(name, 0.0) + value
     return (*turns[:-1], replace(turns[-1], rewards=merged))
 
 
