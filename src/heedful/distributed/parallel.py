@@ -72,8 +72,8 @@ class ProcessRank:
             ) from error
         if not 0 <= rank < size or local_rank < 0:
             raise ValueError(
-                f"Expected RANK from 0 to {size - 1} with WORLD_SIZE {size}, and LOCAL_RANK from 0 on, found RANK {rank} "
-                f"and LOCAL_RANK {local_rank}: start several processes with torchrun, or correct the variables."
+                f"Expected RANK from 0 to {size - 1} with WORLD_SIZE {size}, and LOCAL_RANK from 0 on, "
+                f"found RANK {rank} and LOCAL_RANK {local_rank}: start several processes with torchrun."
             )
         return ProcessRank(rank, size, local_rank)
 
