@@ -52,11 +52,15 @@ def test_the_place_is_read_from_what_torchrun_sets() -> None:
     assert ProcessRank.of(FOUR) == ProcessRank(rank=3, size=4, local_rank=1)
     with pytest.raises(ValueError, match="LOCAL_RANK, MASTER_ADDR, MASTER_PORT is not set: start several"):
         ProcessRank.of({"RANK": "0", "WORLD_SIZE": "2"})
-    with pytest.raises(ValueError, match="Expected whole numbers in RANK, WORLD_SIZE, LOCAL_RANK, found 3, four, 1"):
+    with pytest.raises(
+        ValueError, match="whole numbers in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_PORT, found 3, four, 1, "
+    ):
         ProcessRank.of(FOUR | {"WORLD_SIZE": "four"})
     for impossible in ({"RANK": "4"}, {"RANK": "-1"}, {"LOCAL_RANK": "-1"}, {"WORLD_SIZE": "-4"}):
         with pytest.raises(ValueError, match=r"Expected RANK from 0 to -?\d with WORLD_SIZE -?4, .* found RANK"):
             ProcessRank.of(FOUR | impossible)
+    with pytest.raises(ValueError, match="Expected the number of a port in MASTER_PORT, found 99999"):
+        ProcessRank.of(FOUR | {"MASTER_PORT": "99999"})
 
 
 def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,18 +63,21 @@ class ProcessRank:
                 f"WORLD_SIZE is {environment['WORLD_SIZE']}, but {', '.join(missing)} is not set: start several "
                 "processes with torchrun --nproc-per-node N -m heedful train ..., or unset WORLD_SIZE for one."
             )
+        numbers = [name for name in names if name != "MASTER_ADDR"]
         try:
-            rank, size, local_rank = (int(environment[name]) for name in names[:3])
+            rank, size, local_rank, port = (int(environment[name]) for name in numbers)
         except ValueError as error:
             raise ValueError(
-                f"Expected whole numbers in {', '.join(names[:3])}, found "
-                f"{', '.join(environment[name] for name in names[:3])}: start several processes with torchrun."
+                f"Expected whole numbers in {', '.join(numbers)}, found "
+                f"{', '.join(environment[name] for name in numbers)}: start several processes with torchrun."
             ) from error
         if not 0 <= rank < size or local_rank < 0:
             raise ValueError(
                 f"Expected RANK from 0 to {size - 1} with WORLD_SIZE {size}, and LOCAL_RANK from 0 on, "
                 f"found RANK {rank} and LOCAL_RANK {local_rank}: start several processes with torchrun."
             )
+        if not 0 < port < 2**16:
+            raise ValueError(f"Expected the number of a port in MASTER_PORT, found {port}. Give one from 1 to 65535.")
         return ProcessRank(rank, size, local_rank)
 
     @property
