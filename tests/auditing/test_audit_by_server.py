@@ -16,6 +16,8 @@ from heedful.storage import read_metrics
     ("settings", "sentence"),
     [
         ({"server": "http://x"}, "server, model_name and tokenizer belong together"),
+        ({"server": "", "model_name": ""}, "server, model_name and tokenizer belong together"),
+        ({"server": "http://x", "model_name": "", "tokenizer": "t"}, "give all three, none empty, or none"),
         ({"model_name": "m", "tokenizer": "t"}, "server, model_name and tokenizer belong together"),
         ({"server": "http://x", "model_name": "m", "tokenizer": "t", "model": "other"}, "and not both"),
         ({"api_key_env": "KEY"}, "api_key_env belongs to a server"),

@@ -86,6 +86,16 @@ def test_with_few_prompts_the_judge_is_compared_with_their_chance() -> None:
     assert "among all in 0.900 [0.600, 0.990] of cases at step 0, chance 0.500." in sentences[1]
 
 
+def test_a_judge_without_an_interval_says_why_and_compares_nothing() -> None:
+    judged = Metric("text/judge_accuracy_8way", 1.0, 32, why="no interval: an interval needs at least 9 prompts")
+    assert conclusion([line(0, judged)]) == [
+        "Template collapse: not excluded at step 0.",
+        "A judge of words names the prompt of a thought among 8 in 1.000 of cases at step 0, chance 0.125.",
+        "This is not compared with chance. No interval: an interval needs at least 9 prompts. "
+        "`--join N` reads N steps as one.",
+    ]
+
+
 def test_a_model_that_cannot_decide_says_why_behind_the_words() -> None:
     judged = Metric("text/judge_accuracy", 0.5, 8, 0.1, 0.9, clusters=16)
     few = Metric("retrieval@m/first_turn/p_value", None, 8, why="needs at least 5 prompts, found 3")

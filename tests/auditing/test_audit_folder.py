@@ -87,6 +87,15 @@ def test_what_cannot_be_read_at_all_exits_with_2_and_leaves_no_folder(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_misspelt_on_is_refused_at_the_first_step_and_leaves_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logs.write_parquet(tmp_path / "a.parquet", logs.trl_rows(1))
+    assert cli.run(["audit", str(log), "--on", "acuracy", "--out", str(tmp_path / "out")]) == 2
+    assert "found no reward acuracy (--on) in this step, whose rewards are accuracy, format." in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_interrupted_audit_goes_on_where_it_stopped(tmp_path: Path, witness: Witness) -> None:
     log = logs.verl_log(tmp_path / "dumps", range(1, 7))
     whole = run_audit(log, tmp_path / "whole", witness)
@@ -164,6 +173,11 @@ def test_a_repeated_batch_is_called_no_new_evidence(tmp_path: Path, witness: Wit
     folder = run_audit(logs.trl_log(tmp_path / "log"), tmp_path / "out", witness)
     sentences = json.loads(RunFolder(folder).verdict.read_text())["read"]
     assert any(sentence.startswith("2 steps repeat the texts of the step before") for sentence in sentences)
+    log = logs.write_lines(
+        tmp_path / "two.jsonl", [row | {"step": step} for step in (1, 2) for row in logs.verl_rows(1)]
+    )
+    sentences = json.loads(RunFolder(run_audit(log, tmp_path / "two", witness)).verdict.read_text())["read"]
+    assert any(sentence.startswith("1 step repeats the texts of the step before") for sentence in sentences)
 
 
 def test_tags_lost_in_decoding_are_said_to_be_lost(tmp_path: Path, witness: Witness) -> None:

@@ -1,6 +1,7 @@
 """Typed paths that cannot be used: a sentence of ours in every command, and no number of the system."""
 
 import errno
+import io
 import os
 from pathlib import Path
 
@@ -57,3 +58,28 @@ def test_the_sentence_names_the_path_and_a_remedy() -> None:
     assert sentence_of(ValueError()) == "ValueError"
     quoted = ValueError(f"Expected JSON, found {OSError(errno.ENOENT, 'No such file', 'a.json')}.")
     assert str(sentence_of(quoted)) == "Expected JSON, found No such file: 'a.json'."
+
+
+class Full(io.StringIO):
+    """A stream to a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", "envs", "study"])
+def test_a_full_disk_behind_the_output_is_a_sentence_in_every_command(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout", Full())
+    assert cli.run([words]) == 2
+    said = capsys.readouterr().err.removeprefix(
+        "heedful: Expected room on the disk to write the output, but it is full"
+    )
+    kept = " What its runs have saved is safe, and the same command goes on." if words == "study" else ""
+    assert said == f". Free some space, then go on.{kept}\n"
+
+
+def test_an_error_that_nobody_can_read_keeps_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", Full())
+    assert cli.run(["bogus"]) == 2

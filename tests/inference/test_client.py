@@ -357,6 +357,8 @@ def test_a_redirection_is_named_and_neither_followed_nor_read_as_an_answer(statu
         "ftp://ada:pass@a",
         "http://a:99999",
         "http://[",
+        "http://a/v1?key=pass@",
+        "http://a#pass@",
     ],
 )
 def test_what_is_no_url_of_a_server_is_refused(url: str) -> None:

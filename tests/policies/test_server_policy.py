@@ -265,6 +265,9 @@ def test_what_a_server_cannot_do_is_refused() -> None:
     for wrong in ({"timeout": 0.0}, {"patience": -1.0}, {"tolerance": float("inf")}, {"connections": 0}):
         with pytest.raises(ValueError, match="must be"):
             Vllm(**wrong)  # type: ignore[arg-type]
+    for url in ((), ("file:///tmp/weights",), ("http://a", "http://a/"), ("http://a?key=x",)):
+        with pytest.raises(ValueError, match=r"^Expected the URL of "):
+            Vllm(url)
 
 
 def test_adapters_have_a_name_per_version_and_are_loaded_again_when_they_are_lost(

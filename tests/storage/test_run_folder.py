@@ -40,7 +40,7 @@ def test_the_paths_of_a_run() -> None:
 def test_a_folder_in_use_is_refused_without_resume(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert RunFolder.open(out).path.is_dir()
-    write_whole(out / "config.json", "{}")
+    write_whole(out / "config.json", '{"env": {}, "steps": 4, "algorithm": {}}')
     with pytest.raises(ValueError, match=r"found 1 entries \(config.json\).*--resume"):
         RunFolder.open(out)
     assert RunFolder.open(out, resume=True).path == out
@@ -52,8 +52,21 @@ def test_a_resume_needs_a_run_to_resume(tmp_path: Path) -> None:
     write_whole(tmp_path / "notes.txt", "x")
     with pytest.raises(ValueError, match=r"found only notes\.txt"):
         RunFolder.open(tmp_path, resume=True)
-    with pytest.raises(ValueError, match="found a file"):
+    with pytest.raises(ValueError, match=r"found a file. Give another --out\.$"):
         RunFolder.open(tmp_path / "notes.txt")
+
+
+def test_a_resume_of_something_inside_a_run_names_the_folder_of_the_run(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    write_whole(run.config, '{"env": {}, "steps": 4, "algorithm": {}}')
+    write_whole(run.checkpoint(2) / "config.json", '{"model_type": "llama"}')
+    for inside, found in (
+        (run.config, "found a file"),
+        (run.checkpoint(2), "found the config.json of something else"),
+        (run.checkpoint(2).parent, "found only step_000002"),
+    ):
+        with pytest.raises(ValueError, match=rf"{found}\. Give the folder of its run, {run.path}, to --resume\.$"):
+            RunFolder.open(inside, resume=True)
 
 
 def test_truncating_leaves_nothing_later_and_keeps_the_rest_byte_for_byte(tmp_path: Path) -> None:

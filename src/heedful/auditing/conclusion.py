@@ -102,11 +102,17 @@ def _worded(lines: Sequence[StepMetrics]) -> Answer | None:
         f"A judge of words names the prompt of a thought {ways} in {_shown(after)} of cases at step {last}, chance "
         f"{chance:.3f}{f' ({_shown(before)} at step {first})' if first != last else ''}."
     ]
-    sentences.append(
-        "Words that repeat the prompt count, too. `--model CHECKPOINT` asks the trained model instead."
-        if better
-        else f"That is not clearly above chance. The words may be templates, or the prompts of a step too few. {JOIN}"
-    )
+    if better:
+        sentences.append(
+            "Words that repeat the prompt count, too. `--model CHECKPOINT` asks the trained model instead."
+        )
+    elif after.low is None:
+        why = after.why or "no interval was stored"
+        sentences.append(f"This is not compared with chance. {_ended(f'{why[:1].upper()}{why[1:]}')} {JOIN}")
+    else:
+        sentences.append(
+            f"That is not clearly above chance. The words may be templates, or the prompts of a step too few. {JOIN}"
+        )
     return Answer(f"not {'seen in the words' if better else 'excluded'} at step {last}", sentences, [after])
 
 

@@ -129,6 +129,8 @@ class _Audit:
             for place, step in enumerate(joined(self._noticed(steps), self.settings.join)):
                 if step.number in done:
                     continue
+                if not self.record.lines:
+                    self._refuse_misspelt(step)
                 metrics = self._measure(place, step)
                 seen = self.alarms.observe(step.number, metrics)
                 metrics += seen.metrics
@@ -251,8 +253,8 @@ class _Audit:
             record.found.append(f"Steps are interleaved: {steps.interleaved} episodes came after another step's.")
         if tally.repeated:
             record.found.append(
-                f"{counted(tally.repeated, 'step')} repeat the texts of the step before: the trainer logged a batch "
-                "again, and these readings are no new evidence."
+                f"{counted(tally.repeated, 'step')} {'repeats' if tally.repeated == 1 else 'repeat'} the texts of the "
+                "step before: the trainer logged a batch again, and these readings are no new evidence."
             )
         if tally.single:
             record.assumed.append("No two episodes share a group, so nothing can be said of spread within groups.")
@@ -285,11 +287,24 @@ class _Audit:
         record.save(self.folder)
         _write_verdict(RunFolder(self.folder), record)
 
-    def _refuse_empty(self) -> None:
+    def _refuse_misspelt(self, first: LoggedStep) -> None:
+        """Refuse an --on that the first step that is measured does not hold, before the others cost anything."""
+        why = spread_unknown(first, self.log.on, {}).get("signal/mixed")
+        if self.settings.on is not None and why:
+            self._leave_nothing()
+            raise ValueError(
+                f"Expected --on to name reward, outcome or a reward of {self.log.source}, found {why}. Name one of "
+                "these, or leave --on out."
+            )
+
+    def _leave_nothing(self) -> None:
         for name in ("metrics.jsonl", RECORD, PROGRESS):
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):  # not empty: it was there before
             self.folder.rmdir()
+
+    def _refuse_empty(self) -> None:
+        self._leave_nothing()
         first = "; ".join(map(str, self.faults.kept[:3]))
         raise ValueError(
             f"Expected episodes in {self.log.source} ({self.log.format}), found none that could be read: "

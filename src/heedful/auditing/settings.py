@@ -75,8 +75,8 @@ class AuditSettings:
                 f"temperature must be above 0 (a greedy policy has no distribution), found {self.temperature}"
             )
         of_server = (self.server, self.model_name, self.tokenizer)
-        if any(of_server) and not all(of_server):
-            raise ValueError("server, model_name and tokenizer belong together: give all three, or none")
+        if of_server != (None, None, None) and not all(of_server):
+            raise ValueError("server, model_name and tokenizer belong together: give all three, none empty, or none")
         if self.server and self.model:
             raise ValueError("give a model that scores in this process, or a server that scores, and not both")
         if self.api_key_env and not self.server:

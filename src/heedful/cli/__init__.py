@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from heedful.configuration import clean, complain, cut, tell, trusting
-from heedful.configuration.system_errors import sentence_of
+from heedful.configuration.system_errors import NO_ROOM, sentence_of
 from heedful.stopping import end_at_once, exit_code, exit_code_of
 from heedful.version import __version__
 
@@ -70,6 +70,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str]) -> int:
     """Dispatch to a command. Returns the exit code."""
     name, rest = (argv[0], argv[1:]) if argv else ("--help", [])
+    # A typed or trusted module:Class is looked for in the current folder, too. Nothing else is.
+    with end_at_once(), _cleaned_warnings(), trusting(folder=current_folder()):
+        return _run(name, list(rest))
+
+
+def _command(name: str, rest: list[str]) -> int:
+    """Do what the first word says. Returns the exit code."""
     if name in ("--help", "-h", "help"):
         tell(_overview())
         return 0
@@ -85,15 +92,13 @@ def run(argv: Sequence[str]) -> int:
             f"{os.environ['WORLD_SIZE']}; start it without."
         )
         return 2
-    # A typed or trusted module:Class is looked for in the current folder, too. Nothing else is.
-    with end_at_once(), _cleaned_warnings(), trusting(folder=current_folder()):
-        return _run(name, list(rest))
+    return int(importlib.import_module(COMMANDS[name][0]).main(rest))
 
 
 def _run(name: str, rest: list[str]) -> int:
-    """The exit code of one command."""
+    """The exit code of one command, with every error that the user can fix as a sentence."""
     try:
-        return int(importlib.import_module(COMMANDS[name][0]).main(rest))
+        return _command(name, rest)
     except SystemExit as stop:  # the parser has printed its help, or what is wrong with the line
         if stop.code is None or isinstance(stop.code, int):
             return stop.code or 0
@@ -113,7 +118,10 @@ def _run(name: str, rest: list[str]) -> int:
         # An error that the user can fix is one of these and carries a sentence. HEEDFUL_TRACEBACK shows its place.
         if os.environ.get("HEEDFUL_TRACEBACK"):
             raise
-        complain(f"heedful: {_process()}{sentence_of(error)}")
+        # A full disk that no file is named for is where the output goes. Files name themselves.
+        full = isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None
+        kept = f" {KEPT[name][0].upper()}{KEPT[name][1:]}." if full and name in KEPT else ""
+        complain(f"heedful: {_process()}{sentence_of(error)}{kept}")
         return 2
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from heedful.configuration import CommandLine, Positional, Shown
 from heedful.run.config import TrainConfig
-from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, is_run, read_config
+from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, read_config
 from heedful.run.gradients import GradientsSettings, measure_gradients
-from heedful.storage import RunFolder
+from heedful.storage import RunFolder, is_run
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -60,7 +60,8 @@ class CommandLine(Generic[W]):
         self.helping = any(given.path == ("help",) for given in self._givens)
         typed = [given for given in self._givens if given.path in flags]
         self._rest = [given for given in self._givens if given.path not in flags]
-        for given in [given for given in typed if not given.values and most[given.path]]:
+        # An unset variable of a shell gives an empty value, which must not mean the default or this folder.
+        for given in [given for given in typed if most[given.path] and not "".join(given.values).strip(", ")]:
             setting = flags[given.path]
             value = setting.shown.name if setting.shown else describe(setting.kind)
             problems.append(Problem(given.flag, f"expected {value}, found nothing"))
@@ -85,7 +86,9 @@ class CommandLine(Generic[W]):
             words = left if several else left[:1]
             left = left[len(words) :]
             taken += words
-            if words:
+            if not all(word.strip() for word in words):
+                problems.append(Problem("", f"expected {shown.name}, found an empty word"))
+            elif words:
                 self._said[setting.name] = words if several else words[0]
             elif setting.default() is MISSING and self.helping:
                 self._said[setting.name] = [] if several else shown.example

@@ -11,6 +11,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from typing import TextIO
 
@@ -99,5 +100,6 @@ def tell(text: object, file: TextIO | None = None) -> None:
 
 
 def complain(text: str) -> None:
-    """Print a message of error: cleaned, and not longer than a person reads."""
-    tell(cut(clean(text)), sys.stderr)
+    """Print a message of error: cleaned, and not longer than a person reads. Nobody sees it on a full or closed one."""
+    with suppress(OSError):
+        tell(cut(clean(text)), sys.stderr)

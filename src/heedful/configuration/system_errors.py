@@ -22,8 +22,10 @@ _KNOWN = {
     errno.EROFS: "Expected to write {path}, found a disk that can only be read. Give a path on another disk.",
     errno.ENOSPC: "Expected room on the disk to write {path}, but it is full. Free some space, then go on.",
     errno.EDQUOT: "Expected room on the disk to write {path}, but the quota is full. Free some space, then go on.",
+    errno.EFBIG: "Expected to write {path}, but files may not be so large. Raise it with `ulimit -f`, then go on.",
     errno.EMFILE: "Expected to open {path}, but too many files are open. Raise the limit with `ulimit -n`.",
 }
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NUMBER = re.compile(r"\[Errno -?\d+\] ")
 LONGEST_PATH = 200
 
@@ -35,6 +37,8 @@ def sentence_of(error: BaseException) -> str:
     """
     if not isinstance(error, OSError) or error.errno is None or error.strerror is None:
         return _NUMBER.sub("", str(error)) or type(error).__name__
+    if error.filename is None and error.errno in NO_ROOM:
+        return _KNOWN[error.errno].format(path="the output")
     if error.filename is None:
         return f"The system says: {error.strerror}."
     path = cut(os.fsdecode(error.filename) if not isinstance(error.filename, int) else "a file", LONGEST_PATH)

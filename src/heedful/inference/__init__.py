@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from heedful.inference.client import Client, Limits, Server, read_key
-from heedful.inference.connection import Failed, ServerRefused, ServerUnreachable, parts_of, redirected, without_secret
+from heedful.inference.connection import (
+    Failed,
+    ServerRefused,
+    ServerUnreachable,
+    check_urls,
+    parts_of,
+    redirected,
+    without_secret,
+)
 from heedful.inference.dialects import (
     Call,
     Draw,
@@ -36,6 +44,7 @@ __all__ = [
     "Usage",
     "Vllm",
     "Written",
+    "check_urls",
     "parts_of",
     "read_key",
     "redirected",

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from heedful.inference.connection import Connections, Failed, ServerRefused, ServerUnreachable
+from heedful.inference.connection import Connections, Failed, ServerRefused, ServerUnreachable, check_urls
 from heedful.inference.dialects import HEALTH, Call, ForeignAnswer, OtherWeights, Tree
 
 Answer = TypeVar("Answer")
@@ -102,8 +102,7 @@ class Client:
         key: str = "",
         note: Callable[[str], None] = print,
     ) -> None:
-        if not urls or len(set(urls)) < len(urls):
-            raise ValueError(f"Expected the URL of at least one inference server, each once, found {list(urls)}.")
+        check_urls(urls)
         self.limits = limits or Limits()
         self.servers = [Server(Connections(url, key), self.limits.connections) for url in urls]
         self.restore: Callable[[Server], None] = lambda server: None

@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
@@ -72,11 +73,7 @@ class Connections:
     """
 
     def __init__(self, url: str, key: str = "") -> None:
-        parts = parts_of(
-            url,
-            "an inference server, such as http://127.0.0.1:8000",
-            "Put the key into an environment variable, and name the variable with api_key_env.",
-        )
+        parts = _check_url(url)
         self.url = url.rstrip("/")
         self._parts, self._key = parts, key
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
@@ -253,8 +250,25 @@ def _timed_response(deadline: float) -> type[http.client.HTTPResponse]:
     return TimedResponse
 
 
+def check_urls(urls: Sequence[str]) -> None:
+    """Raise ValueError for what is no URL of an inference server, for none at all, and for one given twice."""
+    for url in urls:
+        _check_url(url)
+    if not urls or len({url.rstrip("/") for url in urls}) < len(urls):
+        raise ValueError(f"Expected the URL of at least one inference server, each once, found {list(urls)}.")
+
+
+def _check_url(url: str) -> SplitResult:
+    """The parts of an inference server's URL. Raises ValueError for what is none."""
+    return parts_of(
+        url,
+        "an inference server, such as http://127.0.0.1:8000",
+        "Put the key into an environment variable, and name the variable with api_key_env.",
+    )
+
+
 def parts_of(url: str, of: str, instead: str) -> SplitResult:
-    """The parts of a server's URL. Raises ValueError for what is none, and for a user or a password in it.
+    """The parts of a server's URL. Raises ValueError for what is none, and for a user, a password or a query in it.
 
     `of`: what server, with an example. `instead`: the last sentence of the error, where a secret belongs. The secret
     is in no message.
@@ -267,6 +281,11 @@ def parts_of(url: str, of: str, instead: str) -> SplitResult:
     if not known:
         found = repr(url) if "@" not in url else "one with a user or a password"
         raise ValueError(f"Expected the URL of {of}, found {found}.")
+    if "?" in url or "#" in url:
+        raise ValueError(
+            f"Expected the URL of {parts.hostname} without a query or a fragment (? or # and what follows), since it "
+            f"is not sent, and URLs are written into files and messages. {instead}"
+        )
     if parts.username or parts.password:
         raise ValueError(
             f"Expected the URL of {parts.hostname} without a user or a password, since URLs are written into files "

@@ -27,6 +27,7 @@ from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout
 from heedful.run.evaluation.held_out import BASELINE_TASKS
 from heedful.run.prompts.coverage import Coverage
 from heedful.seedlings.recipe import Seedling, WarmStart
+from heedful.storage.measurements import MOST_STEP
 from heedful.storage.trackers import TRACKERS
 from heedful.training.critic_config import CriticConfig
 from heedful.training.lora_config import LoraConfig
@@ -62,7 +63,8 @@ class EvaluationConfig:
             return frozenset()
         if self.times == 1:
             return frozenset({steps})
-        return frozenset(round(index * steps / (self.times - 1)) for index in range(self.times))
+        times = min(self.times, steps + 1)
+        return frozenset(round(index * steps / (times - 1)) for index in range(times))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1, env_workers=0)
-        refuse_above(self, threads=MOST_AT_ONCE, env_workers=MOST_AT_ONCE)
+        refuse_above(self, steps=MOST_STEP, threads=MOST_AT_ONCE, env_workers=MOST_AT_ONCE)
         check_timeout(self.env_timeout)
         self._refuse_groups_of_one()
         unknown = [name for name in self.trackers if name not in TRACKERS]

@@ -61,12 +61,8 @@ class Run:
         Raises ValueError, a sentence, where there is no run, or its settings name code that is not trusted.
         """
         folder = RunFolder.open(path, resume=True)
-        try:
-            tree = read_json(folder.config)
-        except ValueError as error:
-            raise ValueError(f"The configuration {folder.config} is not JSON ({error}); restore it.") from error
         with trusting(trust):
-            return cls(folder.path, from_json(TrainConfig, tree))
+            return cls(folder.path, from_json(TrainConfig, read_json(folder.config)))
 
     @property
     def folder(self) -> RunFolder:

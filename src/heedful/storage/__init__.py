@@ -20,7 +20,7 @@ from heedful.storage.gradients import StoredGradients, read_gradients, write_gra
 from heedful.storage.locks import LOCK, held
 from heedful.storage.measurements import MOST_STEP, StepMetrics, metric_from_json, read_metrics
 from heedful.storage.rollouts import Rollouts, read_rollouts, rollout_rows, write_rollouts
-from heedful.storage.run_folder import RunFolder, describe_environment
+from heedful.storage.run_folder import RunFolder, describe_environment, is_run
 from heedful.storage.scores import StoredScores, TokenValues, read_scores, write_scores
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "create",
     "describe_environment",
     "held",
+    "is_run",
     "metric_from_json",
     "naming_a_full_disk",
     "read_gradients",

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from heedful.configuration.jsontext import parse_json
+from heedful.configuration.jsontext import parse_json, read_json
 from heedful.configuration.open_files import open_file
 from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
@@ -60,14 +60,13 @@ class RunFolder:
         """
         path = Path(out)
         if path.exists() and not path.is_dir():
-            raise ValueError(f"Expected a folder for the run at {path}, found a file. Give another --out.")
+            advice = _advice(path) if resume else "Give another --out."
+            raise ValueError(f"Expected a folder for the run at {path}, found a file. {advice}")
         entries = sorted(entry.name for entry in path.iterdir() if entry.name != LOCK) if path.exists() else []
-        if resume and not (path / "config.json").is_file():
+        if resume and not is_run(path):
             found = f"only {', '.join(entries[:5])}" if entries else "nothing"
-            raise ValueError(
-                f"Expected the config.json of a run to resume in {path}, found {found}. Give the folder of a run "
-                "to --resume, or leave it out to begin a new run."
-            )
+            found = "the config.json of something else" if "config.json" in entries else found
+            raise ValueError(f"Expected the config.json of a run to resume in {path}, found {found}. {_advice(path)}")
         if entries and not resume:
             raise ValueError(
                 f"Expected an empty or new folder for the run at {path}, found {len(entries)} entries "
@@ -203,6 +202,31 @@ class RunFolder:
                 f"Expected a JSON object with a `step` on line {number} of {self.metrics}, found {line[:60]!r}. "
                 "Restore the file, or delete that line."
             ) from error
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder holds a run's configuration. (A model's folder has a config.json, too.)
+
+    Raises OSError or ValueError where there is a config.json that cannot be read: it may be that of a run.
+    """
+    try:
+        tree = read_json(path / "config.json")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except ValueError as error:
+        raise ValueError(
+            f"Expected JSON in {path / 'config.json'}, found {error}. Restore the file, or delete it."
+        ) from error
+    return isinstance(tree, dict) and {"env", "steps", "algorithm"} <= tree.keys()
+
+
+def _advice(path: Path) -> str:
+    """What to resume in place of a path, such as that of a checkpoint, which is no run."""
+    for around in path.absolute().parents[:3]:
+        with suppress(OSError, ValueError):
+            if is_run(around):
+                return f"Give the folder of its run, {around}, to --resume."
+    return "Give the folder of a run to --resume, or leave it out to begin a new run."
 
 
 def _step_name(step: int) -> str:

@@ -206,6 +206,7 @@ def test_drawn_problems_take_no_algebra() -> None:
         ({"largest": 11}, "largest must be at least 12"),
         ({"patience": 0.0}, "patience must be"),
         ({"patience": float("inf")}, "patience must be"),
+        ({"patience": 1e18}, "patience must be seconds above 0 and at most 1,000,000, but is 1e"),
         ({"kinds": ()}, "kinds must be different ones of collecting,"),
         ({"kinds": ("bus", "bus")}, "kinds must be"),
         ({"kinds": ("trains",)}, "but are trains"),

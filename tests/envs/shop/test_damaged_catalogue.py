@@ -86,6 +86,7 @@ DAMAGES: dict[str, Damage] = {
     "nouns that are one text": product(nouns="abc"),
     "options that are numbers": product(options=[[1, [2]]]),
     "attributes of goals that are numbers": sql("UPDATE goals SET body = json_set(body, '$.attributes[0]', 1)"),
+    "changes beside the file": lambda folder: (folder / "catalogue.sqlite-wal").write_bytes(b"1"),
     "fewer than no goals": summary(met={"synthetic": -1}),
 }
 

@@ -526,6 +526,11 @@ def refusal(tokenizer: PreTrainedTokenizerFast, tags: Tags | None = None, **opti
     return str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["messages", "conversation", "chat_template", "return_dict", "tools"])
+def test_an_option_that_is_no_variable_of_the_template_is_refused(name):
+    assert f"found ['{name}'], which the renderer sets itself" in refusal(make_tokenizer(CHATML), **{name: "1"})
+
+
 def test_an_injected_empty_thought_is_refused_with_the_name_of_the_option():
     tokenizer = make_tokenizer(FORGETFUL)
     assert "`enable_thinking`" in refusal(tokenizer, enable_thinking=False)

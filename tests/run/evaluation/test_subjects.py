@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from heedful.configuration import to_json
-from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, is_run
+from heedful.run.evaluation.subjects import choose_checkpoint, find_subject
 from heedful.run.presets import preset
-from heedful.storage import RunFolder
+from heedful.storage import RunFolder, is_run
 from heedful.storage.trackers import JsonlTracker
 from heedful.types import Metric
 
@@ -103,3 +103,11 @@ def test_a_damaged_configuration_is_named(tmp_path: Path) -> None:
     folder.config.write_text(json.dumps(tree))
     with pytest.raises(ValueError, match=r"run.config\.json, found 1 problem .*\n.*learning_rate"):
         find_subject(str(folder.path))
+
+
+def test_a_configuration_in_another_encoding_is_told_and_not_taken_for_no_run(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", [10], {})
+    folder.config.write_text(folder.config.read_text(), encoding="utf-16")
+    for name in (folder.path, folder.checkpoint(10)):
+        with pytest.raises(ValueError, match=r"JSON in .*run.config\.json, found bytes that are no UTF-8 text"):
+            find_subject(str(name))

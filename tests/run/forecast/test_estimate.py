@@ -110,6 +110,17 @@ def test_the_time_left_repeats_each_stage_as_often_as_it_is_due() -> None:
     assert time_left(measured, 0, {"diagnose": 5.0}) == pytest.approx(5.0 * (1 + 4 / 5))
     gradients = replace(SMALL, gradients=GradientsConfig(every=5))
     assert time_left(gradients, 0, {"gradients": 2.0}) == 2 * 2.0
+    assert time_left(evaluated, 10, {"collect": 3.0, "evaluate": 7.0}) == 7.0
+
+
+def test_the_time_left_of_a_run_that_never_ends_costs_no_time() -> None:
+    long = replace(SMALL, steps=10**4, diagnostics=DiagnosticsConfig(every=2, full_every=8))
+    seconds = {"collect": 3.0, "diagnose": 5.0}
+    expected = time_left(long, 0, seconds) * 10**11
+    assert time_left(replace(long, steps=10**15), 0, seconds) == pytest.approx(expected, rel=0.01)
+    assert EvaluationConfig(times=10**18).at(3) == {0, 1, 2, 3}
+    with pytest.raises(ValueError, match="steps must be at most 1000000000000000, found"):
+        replace(SMALL, steps=10**20)
 
 
 def test_the_line_after_the_first_step_names_its_stages_and_the_time_left() -> None:

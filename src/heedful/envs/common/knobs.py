@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
+from heedful.configuration import MOST_SECONDS
+
 Instructions = Literal["full", "brief"]
 Thoughts = Literal["terse", "english", "board"]
 
@@ -31,6 +33,12 @@ def check_range(env: str, knob: str, value: int, least: int, most: int | None = 
     if value < least or (most is not None and value > most):
         wanted = f"at least {least}" if most is None else f"between {least} and {most}"
         raise ValueError(f"{env}: {knob} must be {wanted}, but is {value}.")
+
+
+def check_seconds(env: str, knob: str, value: float) -> None:
+    """Raise ValueError unless `value` is a time that the clocks of the system can wait for."""
+    if not 0.0 < value <= MOST_SECONDS:
+        raise ValueError(f"{env}: {knob} must be seconds above 0 and at most {MOST_SECONDS:,}, but is {value}.")
 
 
 def check_penalty(env: str, value: float) -> None:

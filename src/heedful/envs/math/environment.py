@@ -25,7 +25,7 @@ from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment
 from heedful.envs.common.demonstrations import played_through
 from heedful.envs.common.english import template_in, wording
-from heedful.envs.common.knobs import check_range
+from heedful.envs.common.knobs import check_range, check_seconds
 from heedful.envs.common.tasks import split_of
 from heedful.envs.math.answers import MOST_DIGITS, Judgement, judge
 from heedful.envs.math.files import FiledProblem, ProblemFile, check_named, open_problems
@@ -101,8 +101,7 @@ class MathProblems(SolvableEnvironment):
         check_range(self.name, "least", self.least, 1, MOST_STEPS)
         check_range(self.name, "most", self.most, self.least, MOST_STEPS)
         check_range(self.name, "largest", self.largest, LEAST_LARGEST)
-        if not 0.0 < self.patience < float("inf"):
-            raise ValueError(f"math: patience must be a finite number of seconds above 0, but is {self.patience}.")
+        check_seconds(self.name, "patience", self.patience)
         _check_kinds(self.kinds, self.least)
         if self.path:
             check_named(self.path)

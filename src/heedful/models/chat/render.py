@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from heedful.configuration.foreign_text import encodable
+from heedful.models.chat.options import check_options
 from heedful.models.chat.replies import ReplyParser, Tags
 from heedful.models.chat.tool_templates import ResultRole, examine_tools
 from heedful.models.chat.turn_ends import TurnEnds, find_turn_ends
@@ -99,7 +100,7 @@ class Renderer:
         """The role under which the template shows the result of a call."""
         self._start = lru_cache(_CACHED_PROMPTS)(self._make_start)
         self._glue = lru_cache(_CACHED_PROMPTS)(self._make_glue)
-        _check_options(self.template_options)
+        check_options(self.template_options)
         if not tokenizer.chat_template:
             raise ValueError(
                 "Expected a tokenizer with a chat template, but its `chat_template` is empty. Use an instruction-tuned "
@@ -388,12 +389,3 @@ def _images(shown: Sequence[Text] | Sequence[Message] | Sequence[Prompt]) -> tup
 
 def _sampled_positions(messages: Sequence[Message]) -> list[int]:
     return [at for at, message in enumerate(messages) if message.role == "assistant" and message.ids is not None]
-
-
-def _check_options(options: Mapping[str, object]) -> None:
-    reserved = sorted({"tokenize", "add_generation_prompt", "continue_final_message", "tools"} & options.keys())
-    if reserved:
-        raise ValueError(
-            f"Expected template_options to hold variables of the chat template, found {reserved}, which the renderer "
-            f"sets itself. Remove them."
-        )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from heedful.configuration import NamesSecret, refuse_below, refuse_seconds
-from heedful.inference import Client, Limits, Server, ServerUnreachable, read_key
+from heedful.inference import Client, Limits, Server, ServerUnreachable, check_urls, read_key
 from heedful.inference import Vllm as VllmDialect
 from heedful.inference.dialects import WEIGHT_INFO, Call
 from heedful.policies.rows import ReplyRenderer
@@ -56,6 +56,7 @@ class Vllm:
     def __post_init__(self) -> None:
         refuse_below(self, connections=1)
         refuse_seconds(self, "timeout", "patience")
+        check_urls(self.url)
         if not 0 < self.tolerance < float("inf"):
             raise ValueError(f"tolerance must be a number above 0, found {self.tolerance}")
 

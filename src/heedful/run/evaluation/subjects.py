@@ -20,7 +20,7 @@ from heedful.rollout.context import Context
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
 from heedful.seedlings.recipe import WarmStart
-from heedful.storage import RunFolder, read_metrics
+from heedful.storage import RunFolder, is_run, read_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,15 +124,6 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
 
 def _environments() -> str:
     return f"{', '.join(starting_points())} or module:Class"
-
-
-def is_run(path: Path) -> bool:
-    """Whether a folder holds a run's configuration. (A model's folder has a config.json, too.)"""
-    try:
-        tree = read_json(path / "config.json")
-    except (OSError, ValueError):
-        return False
-    return isinstance(tree, dict) and {"env", "steps", "algorithm"} <= tree.keys()
 
 
 def read_config(folder: RunFolder) -> TrainConfig:

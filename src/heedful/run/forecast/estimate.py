@@ -18,6 +18,8 @@ VALUES_PER_STATE = 17
 Korthikanti et al. 2022, equation 1, without the attention scores, which fused attention does not keep."""
 LOGIT_BLOCKS = 3
 """Logits, their log softmax and its gradient, in float32."""
+LOOKED_AT = 10_000
+"""Steps of the future that are looked at one by one after each step. A run may have any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,19 +162,23 @@ def time_left(config: TrainConfig, step: int, seconds: Mapping[str, float]) -> f
 
     Collecting, updating and storing recur at every step. An evaluation recurs where one is due. A measurement recurs
     where one is due: a full one as long as this step's, if that was a full one, and a cheap one in proportion to its
-    part of the share. Other stages, such as gradients, recur at every step in which they are due.
+    part of the share. Other stages, such as gradients, recur at every step in which they are due. The next
+    `LOOKED_AT` steps stand for all that follow.
     """
-    asked, later = config.diagnostics, range(step + 1, config.steps)
+    asked, following = config.diagnostics, range(step + 1, config.steps)
+    later = following[:LOOKED_AT]
+    evaluations = [version for version in config.evaluation.at(config.steps) if version > step]
+    evaluating = seconds.get("evaluate", 0.0) * len(evaluations)
+    if not later:
+        return evaluating
     every = {name: spent for name, spent in seconds.items() if name not in ("evaluate", "diagnose", "gradients")}
     left = sum(every.values()) * len(later)
-    evaluations = [version for version in config.evaluation.at(config.steps) if version > step]
-    left += seconds.get("evaluate", 0.0) * len(evaluations)
     if config.gradients.every:
         left += seconds.get("gradients", 0.0) * sum(number % config.gradients.every == 0 for number in later)
     if asked.enabled:
         paid = [_weight(config, number) for number in (step, *later)]
         left += seconds.get("diagnose", 0.0) / paid[0] * sum(paid[1:]) if paid[0] else 0.0
-    return left
+    return left * (len(following) / len(later)) + evaluating
 
 
 def _weight(config: TrainConfig, step: int) -> float:

@@ -19,7 +19,7 @@ from heedful.envs.adapters.extras import load_library
 from heedful.envs.adapters.options import read_options
 from heedful.envs.common.answers import answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played
-from heedful.envs.common.knobs import Instructions, check_range
+from heedful.envs.common.knobs import Instructions, check_range, check_seconds
 from heedful.envs.common.tasks import task_of
 from heedful.types import Ending, Observation, Task
 
@@ -82,9 +82,9 @@ class OpenEnv(BaseEnvironment):
         read_options(self.name, "reset", self.reset)
         if not self.action_field:
             raise ValueError("openenv: action_field must name the field of the server's action that takes the answer.")
-        for knob in ("full", "timeout"):
-            if not 0 < getattr(self, knob) < math.inf:
-                raise ValueError(f"openenv: {knob} must be a finite number above 0, but is {getattr(self, knob)}.")
+        check_seconds(self.name, "timeout", self.timeout)
+        if not 0 < self.full < math.inf:
+            raise ValueError(f"openenv: full must be a finite number above 0, but is {self.full}.")
         if not self.words:
             raise ValueError("openenv: words must hold at least one answer of a random player, but is empty.")
 

@@ -20,7 +20,7 @@ from heedful.envs.adapters.verifiers.rollout import Rollout, Scored
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT
 from heedful.envs.common.answers import ReadAnswer, answer_fault_line, free_text_rules, read_answer
 from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played
-from heedful.envs.common.knobs import check_choice, check_range
+from heedful.envs.common.knobs import check_choice, check_range, check_seconds
 from heedful.models.chat.calls import Call, CallFault, find_call, read_call
 from heedful.seeds import derive
 from heedful.types import Ending, Task, Tool
@@ -62,9 +62,9 @@ class Verifiers(BaseEnvironment):
         check_range(self.name, "longest", self.longest, 1)
         check_choice(self.name, "completion", self.completion, Completion)
         read_options(self.name, "options", self.options)
-        for knob in ("success", "timeout"):
-            if not 0 < getattr(self, knob) < float("inf"):
-                raise ValueError(f"verifiers: {knob} must be a finite number above 0, but is {getattr(self, knob)}.")
+        check_seconds(self.name, "timeout", self.timeout)
+        if not 0 < self.success < float("inf"):
+            raise ValueError(f"verifiers: success must be a finite number above 0, but is {self.success}.")
 
     @property
     def summary(self) -> str:

@@ -80,6 +80,7 @@ class PreparedShop:
                 stacklevel=2,
             )
         with _whole(folder):
+            _check_finished(folder)
             _check_tables(self._tables)
             self._lengths = Lengths(self._tables)
         self._product = lru_cache(maxsize=512)(self._read)
@@ -188,6 +189,13 @@ def _texts(values: object) -> tuple[str, ...]:
     if not isinstance(values, list):
         raise ValueError(f"{str(values)[:40]!r} in the place of a list of texts")
     return tuple(map(_text, values))
+
+
+def _check_finished(folder: Path) -> None:
+    """Raise ValueError for changes beside the file, which a connection that takes it for unchangeable leaves out."""
+    for beside in (folder / f"{FILE}-wal", folder / f"{FILE}-journal"):
+        if beside.exists() and beside.stat().st_size:
+            raise ValueError(f"changes that were not finished are in {beside.name}")
 
 
 def check_folder(folder: Path) -> None:
