@@ -87,13 +87,18 @@ def test_what_cannot_be_read_at_all_exits_with_2_and_leaves_no_folder(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_misspelt_on_is_refused_at_the_first_step_and_leaves_no_folder(
+def test_a_misspelt_on_is_told_at_the_first_step_and_fails_at_the_end_unless_a_later_step_holds_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = logs.write_parquet(tmp_path / "a.parquet", logs.trl_rows(1))
+    log = logs.trl_log(tmp_path / "log", steps=2)
     assert cli.run(["audit", str(log), "--on", "acuracy", "--out", str(tmp_path / "out")]) == 2
-    assert "found no reward acuracy (--on) in this step, whose rewards are accuracy, format." in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    said = capsys.readouterr()
+    assert "Step 1: no reward acuracy (--on) in this step, whose rewards are accuracy, format." in said.out
+    assert "found it in no step: no reward acuracy (--on) in this step" in said.err
+    assert list(by_step(tmp_path / "out")) == [1, 2]
+    rows = [row | {"step": step} | ({"late": 0.5} if step else {}) for step in (0, 1) for row in logs.trl_rows(1)]
+    late = logs.write_lines(tmp_path / "late.jsonl", rows)
+    assert cli.run(["audit", str(late), "--on", "late", "--rewards", "late", "--out", str(tmp_path / "late")]) == 0
 
 
 def test_an_interrupted_audit_goes_on_where_it_stopped(tmp_path: Path, witness: Witness) -> None:

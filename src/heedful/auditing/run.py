@@ -125,12 +125,15 @@ class _Audit:
             self.faults.add(Location(file, 0), "a file that can be read", sentence)
         steps = StepStream(self._episodes(), self.faults, lambda: self.position)
         tracker = JsonlTracker(run.metrics)
+        lacking: list[str] = []  # of each step: why it does not hold what --on names
         try:
             for place, step in enumerate(joined(self._noticed(steps), self.settings.join)):
                 if step.number in done:
                     continue
-                if not self.record.lines:
-                    self._refuse_misspelt(step)
+                absent = spread_unknown(step, self.log.on, {}).get("signal/mixed", "")
+                if absent and self.settings.on is not None and not (lacking or self.record.lines):
+                    self.watch.note(f"Step {step.number}: {absent}.")
+                lacking.append(absent)
                 metrics = self._measure(place, step)
                 seen = self.alarms.observe(step.number, metrics)
                 metrics += seen.metrics
@@ -146,6 +149,11 @@ class _Audit:
             self._refuse_empty()
         run.refuse_moved("--out")
         self._conclude(steps)
+        if self.settings.on is not None and lacking and all(lacking) and not done:
+            raise ValueError(
+                f"Expected --on to name reward, outcome or a reward of {self.log.source}, found it in no step: "
+                f"{lacking[0]}. Name one of these, or leave --on out. The other readings are in {self.folder}."
+            )
 
     def _load_state(self) -> None:
         """Take up what an interrupted audit knew."""
@@ -287,24 +295,11 @@ class _Audit:
         record.save(self.folder)
         _write_verdict(RunFolder(self.folder), record)
 
-    def _refuse_misspelt(self, first: LoggedStep) -> None:
-        """Refuse an --on that the first step that is measured does not hold, before the others cost anything."""
-        why = spread_unknown(first, self.log.on, {}).get("signal/mixed")
-        if self.settings.on is not None and why:
-            self._leave_nothing()
-            raise ValueError(
-                f"Expected --on to name reward, outcome or a reward of {self.log.source}, found {why}. Name one of "
-                "these, or leave --on out."
-            )
-
-    def _leave_nothing(self) -> None:
+    def _refuse_empty(self) -> None:
         for name in ("metrics.jsonl", RECORD, PROGRESS):
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):  # not empty: it was there before
             self.folder.rmdir()
-
-    def _refuse_empty(self) -> None:
-        self._leave_nothing()
         first = "; ".join(map(str, self.faults.kept[:3]))
         raise ValueError(
             f"Expected episodes in {self.log.source} ({self.log.format}), found none that could be read: "
