@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from heedful.report.drawing import chart
 from heedful.report.drawing.chart import RIGHT, Curve, Frame
 from heedful.report.drawing.panel import DrawnPanel, Panel, draw
 from heedful.report.drawing.standalone import standalone
@@ -63,3 +64,11 @@ def test_a_long_legend_goes_on_in_further_lines_inside_the_picture() -> None:
 def test_without_a_chart_there_is_no_file() -> None:
     with pytest.raises(ValueError, match="Expected a panel with a chart, found none for success"):
         standalone(drawn("a", values=()), chart_style())
+
+
+def test_the_numbers_of_the_axis_fit_beside_it() -> None:
+    for most in (1, 30_000, 300_000, 9_000_000):
+        numbers = [re.sub("<[^>]*>", "", part) for part in chart.grid(0, most, float) if "<text" in part]
+        assert len(set(numbers)) == len(numbers) > 3
+        assert max(map(len, numbers)) <= 6, numbers
+    assert "300k" in "".join(chart.grid(0, 300_000, float))

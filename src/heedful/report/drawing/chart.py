@@ -95,9 +95,15 @@ def grid(low: float, high: float, y: Scale) -> list[Markup]:
     parts = []
     for value in ticks(low, high, 5):
         parts.append(Markup('<path class="grid" d="M{} {:.1f}H{}"/>').format(LEFT, y(value), RIGHT))
-        text = f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:g}"
-        parts.append(tick(LEFT - 6, y(value) + 4, "end", text.replace("-", "−")))
+        parts.append(tick(LEFT - 6, y(value) + 4, "end", _beside_axis(value).replace("-", "−")))
     return parts
+
+
+def _beside_axis(value: float) -> str:
+    """A number that fits to the left of the axis: from 100,000 on in thousands."""
+    if 1e5 <= abs(value) < 1e7:
+        return f"{value / 1e3:,g}k"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e5 else f"{value:g}"
 
 
 def tick(x: float, y: float, anchor: str, text: str) -> Markup:
