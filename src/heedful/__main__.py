@@ -1,5 +1,6 @@
 """`heedful`, `python -m heedful` and `torchrun -m heedful`: the command line, whose import Ctrl-C may interrupt."""
 
+import os
 import sys
 
 
@@ -10,7 +11,7 @@ def main() -> None:
 
         cli.main()
     except KeyboardInterrupt:
-        print("heedful: interrupted at once; nothing was begun.", file=sys.stderr)
+        os.write(2, b"heedful: interrupted at once; nothing was begun.\n")
         sys.exit(130)
 
 

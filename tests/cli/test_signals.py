@@ -271,7 +271,7 @@ def test_a_command_whose_reader_has_ended_says_what_it_leaves(name: str) -> None
 
 
 def test_ctrl_c_while_the_commands_are_imported_is_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
@@ -280,7 +280,7 @@ def test_ctrl_c_while_the_commands_are_imported_is_a_sentence(
     with pytest.raises(SystemExit) as stopped:
         __main__.main()
     assert stopped.value.code == 130
-    assert capsys.readouterr().err == "heedful: interrupted at once; nothing was begun.\n"
+    assert capfd.readouterr().err == "heedful: interrupted at once; nothing was begun.\n"
 
 
 def logged(step: int, thought: str, reward: float) -> str:
