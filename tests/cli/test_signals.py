@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -221,10 +221,14 @@ def test_a_closed_terminal_lets_train_finish_its_step_and_save(model: str, tmp_p
     words = ["train", "waiting_echo:WaitingEcho", "--model", model, "--out", "run", "--env-workers", "1", *SMALL]
     process = WarmProcess(["-c", IN_A_TERMINAL, os.ttyname(theirs), *words], tmp_path, environment(tmp_path, {}))
     os.close(theirs)
-    threading.Thread(target=drained, args=[ours], daemon=True).start()
+    over = threading.Event()
+    reader = threading.Thread(target=drained, args=[ours, over], daemon=True)
+    reader.start()
     wait_for((tmp_path / "at_work").exists, process)
     workers = children_of(process.pid)
     assert workers
+    over.set()
+    reader.join()  # a terminal that is being read is not closed yet
     os.close(ours)
     (tmp_path / "go_on").touch()
     assert process.wait(LIMIT_S) == 129
@@ -233,11 +237,47 @@ def test_a_closed_terminal_lets_train_finish_its_step_and_save(model: str, tmp_p
     wait_until_gone(workers)
 
 
-def drained(terminal: int) -> None:
-    """Read what is printed, so that nobody waits for room, until the terminal is closed."""
-    with suppress(OSError):
-        while os.read(terminal, 4096):
-            pass
+def drained(terminal: int, over: threading.Event) -> None:
+    """Read what is printed, so that nobody waits for room."""
+    while not over.is_set():
+        if select.select([terminal], [], [], 0.05)[0]:
+            os.read(terminal, 4096)
+
+
+WRITES_TO_A_CLOSED_TERMINAL = """
+import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as if it came too late
+ours, theirs = os.openpty()
+for stream in (1, 2):
+    os.dup2(theirs, stream)
+os.close(theirs)
+from heedful import cli
+
+class Printing:
+    @staticmethod
+    def main(argv):
+        print("seen", flush=True)
+        os.read(ours, 100)
+        os.close(ours)
+        for stream in (sys.stdout, sys.stderr):
+            print("seen by nobody", file=stream, flush=True)
+        os.write(told, b"went on")
+        return 5
+
+told = int(sys.argv.pop())
+cli.importlib.import_module = lambda name: Printing
+cli.main(["envs"])
+"""
+
+
+def test_a_line_for_a_closed_terminal_is_no_error(tmp_path: Path) -> None:
+    hear, told = os.pipe()
+    words = [sys.executable, "-c", WRITES_TO_A_CLOSED_TERMINAL, str(told)]
+    process = subprocess.Popen(words, pass_fds=[told], start_new_session=True)
+    os.close(told)
+    with os.fdopen(hear) as heard:
+        assert heard.read() == "went on"
+    assert process.wait(LIMIT_S) == 5
 
 
 WITHOUT_A_READER = """

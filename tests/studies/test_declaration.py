@@ -161,7 +161,7 @@ def test_a_pool_goes_with_any_of_its_arms_and_takes_its_comparisons_along() -> N
         ([{"name": "a", "arms": ["b"]}], "expected distinct arms and pools, found a, b, c, a"),
         ([{"name": "p", "arms": []}], "pool p: expected distinct arms, found none"),
         ([{"name": "p", "arms": ["a", "a"]}], "pool p: expected distinct arms, found a, a"),
-        ([{"name": "p/q", "arms": ["a"]}], "a pool's name is made of letters"),
+        ([{"name": "p/q", "arms": ["a"]}], "a pool's name is made of at most"),
         ([{"name": "p", "arms": ["d"]}], "d is compared or read, but no arm has that name"),
     ],
 )

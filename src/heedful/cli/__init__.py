@@ -12,6 +12,7 @@ terminal: saved, if the command can save. 141: the reader of a long command's ou
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import logging
@@ -21,10 +22,11 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from heedful.configuration import clean, complain, cut, tell, trusting
 from heedful.configuration.system_errors import NO_ROOM, sentence_of
-from heedful.stopping import end_at_once, exit_code, exit_code_of
+from heedful.stopping import end_at_once, exit_code, exit_code_of, leave_the_terminal
 from heedful.version import __version__
 
 COMMANDS = {
@@ -60,6 +62,7 @@ KEPT = {
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `heedful` command."""
     open_closed_streams()
+    outlive_the_terminal()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # For names and letters that it cannot show. Lines of a long job reach a log file when they are written.
@@ -145,6 +148,28 @@ def open_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+class _Terminal(io.FileIO):
+    """A terminal that may be closed while it is written to. What is written then goes nowhere."""
+
+    def write(self, content: Any) -> int:
+        try:
+            return super().write(content)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            leave_the_terminal()
+            return super().write(content)
+
+
+def outlive_the_terminal() -> None:
+    """Let a run whose terminal is closed reach the end of its step: a line that nobody sees is no error."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and stream.isatty():
+            raw = io.BufferedWriter(_Terminal(stream.fileno(), "w", closefd=False))
+            setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True))
 
 
 @contextmanager
