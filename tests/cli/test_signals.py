@@ -205,7 +205,8 @@ def test_a_command_that_ends_at_once_ends_its_workers(
 
 
 IN_A_TERMINAL = """
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 os.setsid()
 terminal = os.open(sys.argv.pop(1), os.O_RDWR)  # of a session without one: from now on it is this session's
 for stream in (0, 1, 2):
@@ -220,7 +221,6 @@ def test_a_closed_terminal_lets_train_finish_its_step_and_save(model: str, tmp_p
     ours, theirs = os.openpty()
     words = ["train", "waiting_echo:WaitingEcho", "--model", model, "--out", "run", "--env-workers", "1", *SMALL]
     process = WarmProcess(["-c", IN_A_TERMINAL, os.ttyname(theirs), *words], tmp_path, environment(tmp_path, {}))
-    os.close(theirs)
     over = threading.Event()
     reader = threading.Thread(target=drained, args=[ours, over], daemon=True)
     reader.start()
@@ -229,6 +229,7 @@ def test_a_closed_terminal_lets_train_finish_its_step_and_save(model: str, tmp_p
     assert workers
     over.set()
     reader.join()  # a terminal that is being read is not closed yet
+    os.close(theirs)
     os.close(ours)
     (tmp_path / "go_on").touch()
     assert process.wait(LIMIT_S) == 129
