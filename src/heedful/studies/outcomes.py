@@ -196,9 +196,7 @@ def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun], by_task: bool)
     missing = {seed: metric.why or "no value" for seed, metric in readings.items() if seed not in by_seed}
     reached = Count(len(by_seed), len(readings)) if measure.level is not None else None
     mean = mean_over(measure.metric, list(by_seed.values()), list(missing.values()))
-    if measure.when != "change" and measure.level is None:
-        mean = within_range(mean)
-    return ArmValue(arm, by_seed, missing, readings, mean, reached, pooled)
+    return ArmValue(arm, by_seed, missing, readings, _possible(measure, mean), reached, pooled)
 
 
 def _pool(measure: Measure, pool: Pool, arms: Sequence[ArmValue]) -> ArmValue:
@@ -210,7 +208,12 @@ def _pool(measure: Measure, pool: Pool, arms: Sequence[ArmValue]) -> ArmValue:
     }
     readings = {seed: Metric(measure.metric, value, len(arms)) for seed, value in by_seed.items()}
     mean = mean_over(measure.metric, list(by_seed.values()), list(missing.values()))
-    return ArmValue(pool.name, by_seed, missing, readings, mean, None, None)
+    return ArmValue(pool.name, by_seed, missing, readings, _possible(measure, mean), None, None)
+
+
+def _possible(measure: Measure, mean: Metric) -> Metric:
+    """The mean with the part of its interval that it can take. A change and the cost of a level have no range."""
+    return mean if measure.when == "change" or measure.level is not None else within_range(mean)
 
 
 def within_range(metric: Metric) -> Metric:
