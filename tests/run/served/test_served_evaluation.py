@@ -13,7 +13,8 @@ from rich.console import Console
 
 from fake_server import FakeServer, Fault, ModelBrain, counting, fake_server
 from heedful import cli
-from heedful.run.served.evaluation import ProgressLine
+from heedful.run.served.evaluation import ProgressLine, others
+from heedful.run.served.journal import Totals
 from heedful.storage import RunFolder, held, read_metrics, read_rollouts
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -70,6 +71,13 @@ def test_other_names_than_the_asked_one_in_answers_are_told(
     assert "cheaper (6), other (3)" in shown
     assert "mix several models" in shown
     assert json.loads(Path("eval/evaluation.json").read_text())["totals"]["models"]["cheaper"] == 6
+
+
+def test_other_names_stand_in_the_order_of_their_replies_whichever_came_first() -> None:
+    several = {"b": 2, "other": 3, "policy": 3, "a": 2, "cheaper": 6}
+    for models in (several, dict(reversed(several.items()))):
+        (line,) = others(Totals(models=models), "policy")
+        assert "cheaper (6), other (3), a (2), b (2)." in line
 
 
 def test_a_folder_in_which_another_evaluation_is_at_work_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -213,6 +213,7 @@ def others(totals: Totals, asked: str) -> list[str]:
     found = [(name, replies) for name, replies in totals.models.items() if name != asked]
     if not found:
         return []
+    found.sort(key=lambda each: (-each[1], each[0]))  # answers come in any order
     first = ", ".join(f"{name} ({replies:,})" for name, replies in found[:_MOST_NAMED])
     more = f", and {len(found) - _MOST_NAMED:,} others" if len(found) > _MOST_NAMED else ""
     several = " So the figures may mix several models." if len(totals.models) > 1 else ""
