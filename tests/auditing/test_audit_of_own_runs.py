@@ -1,6 +1,7 @@
 """An audit of our own run says what the run itself said, and its own checkpoint finds the training-time information."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,13 @@ def test_windows_of_history_are_read_as_they_were_sampled(tmp_path: Path) -> Non
         assert tuple(turn.reply.prompt for turn in trajectory.turns) == prompts
         assert trajectory.context_ids(1) == (20, 3, 4, 30)
         assert observed(trajectory, 1) == ((20, 3, 4), (30,))
+
+
+def test_an_audit_of_a_run_with_an_unreadable_configuration_does_not_guess_its_tags(
+    own_run: Path, tmp_path: Path
+) -> None:
+    rollouts = shutil.copytree(RunFolder(own_run).rollouts(0).parent, tmp_path / "run" / "rollouts")
+    assert open_log(rollouts, AuditSettings()).own is None
+    RunFolder(tmp_path / "run").config.write_text('{"env"')
+    with pytest.raises(ValueError, match=r"Expected JSON in \S+config\.json, found .* Restore the file"):
+        open_log(rollouts, AuditSettings())

@@ -495,6 +495,12 @@ def test_weights_that_find_no_room_say_so_by_the_systems_number(
         ({"micro_batch_tokens": 0}, "micro_batch_tokens must be at least 1"),
         ({"loss_scale": "rho", "filter": KeepAll()}, "rho .* KeepAll asks for none; choose the filter top_p"),
         ({"template_options": ("enable_thinking",)}, "a template option as name=value, found 'enable_thinking'"),
+        ({"template_options": ("a=1", "a=2")}, "each template option once, found a twice"),
+        ({"template_options": ("messages=1",)}, r"found \['messages'\], which the renderer sets itself"),
+        (
+            {"trackers": ("tensorboard", "tensorboard")},
+            "trackers must be different ones, found tensorboard, tensorboard",
+        ),
     ],
 )
 def test_a_configuration_that_cannot_run_is_refused(

@@ -13,7 +13,7 @@ from pathlib import Path
 from heedful.auditing.logs.files import LogFiles, find_files, rows_of
 from heedful.auditing.logs.records import Faults, Knowledge, Row
 from heedful.auditing.readers import FORMATS, Hints, Reader, recognise
-from heedful.auditing.settings import AuditSettings, OwnRun
+from heedful.auditing.settings import AuditSettings, OwnRun, refuse_unreadable_runs
 from heedful.configuration import listed
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.unavailable import SPREAD_METRICS, SUCCESS_METRICS
@@ -57,7 +57,10 @@ def open_log(source: Path, settings: AuditSettings) -> RecognisedLog:
     hints = Hints(tags, settings.temperature or 1.0, settings.rewards, settings.success, weights)
     reader = FORMATS[name].begin(sample, hints)
     knowledge = reader.knowledge
-    own = own if knowledge.own or knowledge.numbered else None
+    ours = knowledge.own or knowledge.numbered
+    if ours and own is None:
+        refuse_unreadable_runs(source)
+    own = own if ours else None
     scored = "success/rate" not in knowledge.unknown and knowledge.own
     on = settings.on or (own.on if own else "outcome" if scored else "reward")
     seed = settings.seed if settings.seed is not None else own.seed if own else 0

@@ -7,7 +7,7 @@ is one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from heedful.configuration import MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below
 from heedful.configuration.jsontext import read_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.storage import is_run
 
 _CHECKPOINT = re.compile(r"step_(\d+)")
 _TRL_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
@@ -103,11 +104,10 @@ class OwnRun:
 
         Of several records in one output folder it is the last: its logs replaced those of the others.
         """
-        for folder in (source, source.parent, source.parent.parent):
-            for place in (folder, *_records(folder)):
-                config = _configuration(place)
-                if config is not None:
-                    return cls(place, config)
+        for place in _places(source):
+            config = _configuration(place)
+            if config is not None:
+                return cls(place, config)
         return None
 
     def version_of(self, model: str) -> int | None:
@@ -150,6 +150,18 @@ class OwnRun:
     def _part(self, name: str) -> Mapping[str, Any]:
         part = self.config.get(name)
         return part if isinstance(part, dict) else {}
+
+
+def refuse_unreadable_runs(source: Path) -> None:
+    """Raise OSError or ValueError for a config.json that cannot be read, where the run of a log of ours may be."""
+    for place in _places(source):
+        is_run(place)
+
+
+def _places(source: Path) -> Iterator[Path]:
+    """Where the configuration of a log's run may be."""
+    for folder in (source, source.parent, source.parent.parent):
+        yield from (folder, *_records(folder))
 
 
 def _records(output: Path) -> list[Path]:

@@ -17,6 +17,7 @@ from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, TopP, check_filter
 from heedful.measuring.diagnostician import DiagnosticsConfig
+from heedful.models.chat.options import read_options
 from heedful.models.chat.replies import Tags
 from heedful.models.sight import VisionConfig
 from heedful.policies import POLICIES, Local, PolicySource, Vllm
@@ -170,6 +171,8 @@ class TrainConfig:
         unknown = [name for name in self.trackers if name not in TRACKERS]
         if unknown:
             raise ValueError(f"trackers are among {', '.join(TRACKERS)}, found {', '.join(unknown)}")
+        if len(set(self.trackers)) < len(self.trackers):
+            raise ValueError(f"trackers must be different ones, found {', '.join(self.trackers)}")
         if self.tasks is not None and self.task_seeds:
             raise ValueError("tasks draws a pool and task_seeds lists one: give one of them")
         size = len(self.task_seeds) or self.tasks
@@ -254,11 +257,5 @@ class TrainConfig:
 
     @property
     def chat_options(self) -> dict[str, str | bool]:
-        """`template_options` as the chat template takes them. Raises a sentence for an entry without `=`."""
-        options: dict[str, str | bool] = {}
-        for entry in self.template_options:
-            name, equals, value = entry.partition("=")
-            if not equals:
-                raise ValueError(f"Expected a template option as name=value, found {entry!r}")
-            options[name] = {"true": True, "false": False}.get(value.lower(), value)
-        return options
+        """`template_options` as the chat template takes them."""
+        return read_options(self.template_options)

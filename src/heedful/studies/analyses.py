@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from heedful.configuration import refuse_below
 from heedful.diagnostics.alarms.rules import AlarmConfig
@@ -32,7 +31,7 @@ class Separation:
 
     def __post_init__(self) -> None:
         refuse_sizes(self, "wanted")
-        refuse_no_steps(self)
+        refuse_no_steps(self.title, self.from_step, self.to_step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +101,7 @@ def refuse_sizes(config: object, *names: str) -> None:
             raise ValueError(f"{name} must be 0, or of a size between {SIZES[0]} and {SIZES[1]}, found {found}")
 
 
-class _OfSteps(Protocol):
-    """What reads the steps of a run from one to another."""
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def from_step(self) -> int: ...
-
-    @property
-    def to_step(self) -> int | None: ...
-
-
-def refuse_no_steps(reading: _OfSteps) -> None:
-    """Raise ValueError for a reading that ends before it begins."""
-    first, last = reading.from_step, reading.to_step
+def refuse_no_steps(title: str, first: int, last: int | None) -> None:
+    """Raise ValueError for a reading of steps that ends before it begins."""
     if last is not None and last < first:
-        raise ValueError(f"{reading.title!r}: expected to_step at or after from_step ({first}), found {last}")
+        raise ValueError(f"{title!r}: expected to_step at or after from_step ({first}), found {last}")

@@ -104,7 +104,7 @@ class Measure:
         if (self.when == "total_until") != bool(self.reaches):
             raise ValueError(f"{self.title!r}: `reaches` belongs to total_until, and to it alone")
         refuse_below(self, window=1)
-        refuse_no_steps(self)
+        refuse_no_steps(self.title, self.from_step, self.to_step)
 
 
 @dataclass(frozen=True, slots=True)

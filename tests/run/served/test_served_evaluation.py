@@ -289,6 +289,7 @@ def test_log_probabilities_of_an_unknown_temperature_are_not_stored(
         (["--timeout", "inf"], "timeout must be a number of seconds above 0 and at most 1,000,000, found inf"),
         (["--patience", "1e18"], "patience must be a number of seconds of at least 0 and at most 1,000,000, found 1e"),
         (["--connections", "0"], "connections must be at least 1"),
+        (["--template-options", "enable_thinking"], "a template option as name=value, found 'enable_thinking'"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_before_anything_is_asked(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from heedful.inference import Client, Limits, OpenAITokens, Usage, read_key
 from heedful.inference.examination import ServerFacts, base_of, check_tokenizer, examine, refuse_unknown
 from heedful.models.chat.calls import tools_of
+from heedful.models.chat.options import read_options
 from heedful.policies.sampling import Sampling
 from heedful.policies.served_text import TextPolicy
 from heedful.policies.vllm.policy import Served, ServerPolicy
@@ -125,13 +126,7 @@ def _renderer(source: str, settings: ServedSettings) -> Renderer:
     from heedful.models.folders import read_tokenizer
 
     found = read_tokenizer(source, "Give --tokenizer the folder or the Hugging Face name of the served model.")
-    options = dict(entry.partition("=")[::2] for entry in settings.template_options)
-    written = {name: _option(value) for name, value in options.items()}
-    return Renderer(found, settings.tags, written, tools=tools_of(settings.env))
-
-
-def _option(value: str) -> str | bool:
-    return {"true": True, "false": False}.get(value.lower(), value)
+    return Renderer(found, settings.tags, read_options(settings.template_options), tools=tools_of(settings.env))
 
 
 def _encoded_by(renderer: Renderer) -> Callable[[str], Sequence[int]]:

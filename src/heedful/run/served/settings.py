@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from heedful import envs
 from heedful.configuration import Choice, NamesSecret, refuse_below, refuse_seconds
+from heedful.models.chat.options import read_options
 from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
 from heedful.rollout import COLLECTORS, Asynchronous, Collector, Context
@@ -76,6 +77,7 @@ class ServedSettings:
             raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")
         if self.sampling.precision != "model":
             raise ValueError(f"sampling.precision is the server's own, found {self.sampling.precision}: leave it out")
+        _ = read_options(self.template_options)
         _ = self.collect.sampling(self.sampling)  # raises where the collector cannot work with it
 
 
