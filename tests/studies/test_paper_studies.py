@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful.algorithms.advantages import GroupRelative
 from heedful.filters import KeepAll, RandomSubset, TopP
 from heedful.run.config import TrainConfig
 from heedful.studies import STUDIES, find_study
@@ -116,6 +117,21 @@ def test_selection_sweeps_the_filters_where_regularisers_pull_and_reads_the_cost
     few = configs(find_study("selection_sokoban"))
     assert few.keys() < found.keys()
     assert {name: config.filter for name, config in few.items()} == {name: found[name].filter for name in few}
+
+
+def test_shaped_changes_the_filter_or_the_advantage_and_nothing_else() -> None:
+    study = find_study("shaped")
+    found = configs(study)
+    first = found["keep_all"]
+    centred = replace(first.algorithm, advantage=GroupRelative(standardize=False))
+    for name, config in found.items():
+        assert config.algorithm == (centred if name.endswith("_centred") else first.algorithm)
+        assert replace(config, filter=first.filter, algorithm=first.algorithm) == first
+        assert getattr(config.filter, "on", "outcome") == ("reward" if name.endswith("_reward") else "outcome")
+    regularised = configs(find_study("regularised"))
+    for name, other in (("keep_all",) * 2, ("random_subset",) * 2, ("top_p_outcome", "top_p")):
+        assert found[name] == regularised[f"sokoban_0_{other}"]
+    assert 0 not in study.seeds  # the seed with which the effect was seen first
 
 
 def test_natural_is_half_of_a_grid_in_which_all_pairs_of_settings_meet_equally_often() -> None:

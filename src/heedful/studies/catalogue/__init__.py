@@ -13,6 +13,7 @@ from heedful.studies.catalogue.pretrained_models import pretrained
 from heedful.studies.catalogue.published_table import matrix, sizes
 from heedful.studies.catalogue.quick import smoke
 from heedful.studies.catalogue.regularisers import regularised
+from heedful.studies.catalogue.shaped_rewards import shaped
 from heedful.studies.catalogue.slips import noise
 from heedful.studies.catalogue.table_of_algorithms import algorithms
 
@@ -32,6 +33,7 @@ __all__ = [
     "selection",
     "selection_sokoban",
     "several_seeds",
+    "shaped",
     "sizes",
     "smoke",
     "visual",
