@@ -7,7 +7,7 @@ import pytest
 from heedful.algorithms.advantages import GroupRelative
 from heedful.algorithms.loss_scale import loss_scale_factor
 from heedful.algorithms.table import Grpo
-from heedful.training.samples import make_samples, merge_rows
+from heedful.training.samples import advantage_without_outcome, make_samples, merge_rows
 from heedful.types import (
     Ending,
     Group,
@@ -215,3 +215,54 @@ def test_a_prompt_that_restarts_begins_a_row_of_its_own() -> None:
     assert rows[1].ids == first.reply.prompt.ids + first.reply.ids
     samples = make_samples([long], [KEPT], GroupRelative())
     assert samples[0].advantages[-1] == samples[1].advantages[-1] != 0
+
+
+def told(*members: tuple[float | None, float | None]) -> Group:
+    """A group of episodes of one token, each with its reward and its outcome."""
+    return Group(
+        Task("t", 0, "train"),
+        tuple(
+            trajectory([turn([1], [2], reward or 0.0)], member, outcome)
+            for member, (reward, outcome) in enumerate(members)
+        ),
+    )
+
+
+MIXED = told((10.0, 1.0), (-0.2, 0.0))
+FAILED = told((-0.1, 0.0), (-0.2, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("standardize", "weight", "share"),
+    [
+        (True, 1.0, 0.5),  # a difference of .1 counts as much as one of 10
+        (False, 1.0, 0.1 / 10.3),
+        (True, 3.0, 0.75),
+    ],
+)
+def test_the_advantage_of_groups_with_one_outcome(standardize: bool, weight: float, share: float) -> None:
+    groups = [MIXED, FAILED]
+    samples = make_samples(groups, [KEPT, Verdict(weight, "kept", 0.25)], GroupRelative(standardize=standardize))
+    metric = advantage_without_outcome(samples, groups)
+    assert (metric.value, metric.n) == (pytest.approx(share), 2)
+    without = make_samples(groups, [KEPT, DROPPED], GroupRelative())
+    assert advantage_without_outcome(without, groups).value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("group", "why"),
+    [
+        (told((1.0, 0.0), (1.0, 0.0)), "every advantage is 0"),
+        (told((1.0, math.nan), (0.0, math.nan)), "the outcome of an episode is unknown"),
+        (told((None, None), (None, None)), "no sample to train on"),
+    ],
+)
+def test_the_advantage_of_groups_with_one_outcome_may_be_unknown(group: Group, why: str) -> None:
+    metric = advantage_without_outcome(make_samples([group], [KEPT], GroupRelative()), [group])
+    assert metric.value is None
+    assert metric.why.startswith(why)
+
+
+def test_an_episode_that_was_never_scored_has_no_outcome_to_differ_in() -> None:
+    groups = [told((-0.1, 0.0), (None, None), (-0.2, 0.0))]
+    assert advantage_without_outcome(make_samples(groups, [KEPT], GroupRelative()), groups).value == 1.0

@@ -41,7 +41,7 @@ from heedful.seeds import derive, stream
 from heedful.stopping import finish_the_step_first
 from heedful.storage import RunFolder, write_rollouts, write_whole
 from heedful.training.critic import value_metrics
-from heedful.training.samples import credit, merge_rows
+from heedful.training.samples import advantage_without_outcome, credit, merge_rows
 from heedful.types import Group, Metric, Task, TrainingSample, Trajectory, Verdict
 
 SAMPLER_ERRORS = (ServerUnreachable, ServerRefused, WrongWeights)
@@ -261,6 +261,7 @@ class _Run:
         kept = sum(verdict.kept for verdict in verdicts)
         scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), config.filter.share)
         budget = self.env.turns * config.sampling.tokens_per_turn
+        metrics.append(advantage_without_outcome(samples, groups))
         return metrics + self.parts.learner.update(samples, scale=scale, token_budget=budget)
 
     def credit(self, groups: Sequence[Group], verdicts: Sequence[Verdict]) -> tuple[list[TrainingSample], list[Metric]]:

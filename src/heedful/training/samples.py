@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from heedful.protocols import CreditsMembers, CreditsTokens, CreditsTurns, Estimator, UsesCritic
-from heedful.types import Group, SampledTrajectory, TrainingSample, Trajectory, Turn, Verdict
+from heedful.statistics import is_constant
+from heedful.types import Group, Metric, SampledTrajectory, TrainingSample, Trajectory, Turn, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,28 @@ def credit(
             advantages = tuple(advantages_K[turn] if turn >= 0 else 0.0 for turn in row.turns)
             samples.append(_sample(row, advantages))
     return samples
+
+
+def advantage_without_outcome(samples: Sequence[TrainingSample], groups: Sequence[Group]) -> Metric:
+    """`policy/advantage_without_outcome`: what the parts of the reward beside the outcome have to say in an update.
+
+    The sum of weight x |advantage| over the trained tokens of groups whose members all have the same outcome, as a part
+    of that sum over all groups. Such a group differs in other parts of the reward alone, such as a cost per step.
+    """
+    name = "policy/advantage_without_outcome"
+    mass: dict[int, float] = {}
+    for sample in samples:
+        mass[sample.group] = mass.get(sample.group, 0.0) + sample.weight * math.fsum(map(abs, sample.advantages))
+    outcomes = {index: [one.outcome for one in groups[index].trajectories if _scored(one)] for index in mass}
+    if not mass:
+        return Metric(name, None, why="no sample to train on: the filter kept nothing, or nothing was scored")
+    if any(outcome is None or math.isnan(outcome) for of_group in outcomes.values() for outcome in of_group):
+        return Metric(name, None, why="the outcome of an episode is unknown")
+    total = math.fsum(mass.values())
+    if not total:
+        return Metric(name, None, why="every advantage is 0")
+    alike = [index for index, of_group in outcomes.items() if is_constant([one for one in of_group if one is not None])]
+    return Metric(name, math.fsum(mass[index] for index in alike) / total, n=len(mass))
 
 
 def of_trajectories(rows: Sequence[Row]) -> list[list[int]]:

@@ -28,6 +28,12 @@ UPDATE = read_entries(
     Estimate (k3) of the divergence from the reference model.
     Missing: no KL penalty, since no reference is held then
 
+    policy/advantage_without_outcome | share
+    Part of the absolute advantage that comes from groups whose episodes all failed, or were all solved. It is summed
+    over the trained tokens, times the weight of their group. Such a group differs in other parts of the reward alone,
+    such as a cost per step. 0 with a filter on the outcome. [Why it matters](results/shaped.md).
+    Missing: an outcome is unknown, or every advantage is 0
+
     policy/entropy_coefficient
     Coefficient of the entropy bonus in this update. An [entropy control](training.md#advantage-and-loss) moves it.
 
