@@ -8,6 +8,8 @@ from heedful.studies.declaration import Arm, Measure, Pair, Study, train
 CENTRED = "--algorithm.advantage.no-standardize"
 """Dr. GRPO's advantage: the reward minus the mean of the group, not divided by the group's standard deviation."""
 
+ONE_OUTCOME = "policy/advantage_without_outcome"
+
 ARMS = {
     "keep_all": "--filter keep_all",
     "random_subset": "--filter random_subset",
@@ -40,13 +42,15 @@ def shaped() -> Study:
         pairs=tuple(pairs),
         measures=(
             *WATCHED,
+            Measure("advantage of groups with one outcome, at the start", ONE_OUTCOME, "first"),
+            Measure("advantage of groups with one outcome", ONE_OUTCOME, "mean"),
             Measure("reward for steps at the start", "reward/step", "first"),
             Measure("reward for steps at the end", "reward/step"),
             Measure("reward at the start", "reward/mean", "first"),
             Measure("reward at the end", "reward/mean"),
             Measure("tokens per reply at the end", "length/response_tokens"),
         ),
-        curves=(*CURVES, "reward/step", "reward/mean"),
+        curves=(*CURVES, ONE_OUTCOME, "reward/step", "reward/mean"),
         minutes=7.0,
         notes=(
             "Sokoban pays -0.1 for each executed action, +1 for a box on a target and +10 for the solution. So the "
