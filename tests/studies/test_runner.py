@@ -167,19 +167,25 @@ def test_a_closed_terminal_stops_a_study_but_not_under_nohup(
         signal.signal(signal.SIGHUP, usual)
 
 
-def test_ctrl_c_reaches_the_runs_and_the_same_command_goes_on(
-    behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str]
-) -> None:
-    behaviours |= {"a/s0": "waits", "b/s0": "waits"}
+def interrupted_at(label: str, console: Console) -> int:
+    """The exit code of the study, which gets a Ctrl-C when this run listens for it."""
 
     def interrupt() -> None:
-        comes(Path("out/a/s0/listening").exists)
+        comes(Path("out", label, "listening").exists)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    assert run_study(request(), console) == 130
+    code = run_study(request(), console)
     thread.join()
+    return code
+
+
+def test_ctrl_c_reaches_the_runs_and_the_same_command_goes_on(
+    behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behaviours |= {"a/s0": "waits", "b/s0": "waits"}
+    assert interrupted_at("a/s0", console) == 130
     assert "interrupted; go on with the same command" in capsys.readouterr().out
     assert [begun(label) for label in ("a/s0", "b/s0")] == [1, 0]
     assert json.loads(Path("out/runs.json").read_text())["a/s0"]["state"] == "interrupted"
@@ -344,6 +350,17 @@ def test_runs_whose_source_failed_are_named_and_not_begun(
     assert run_study(reading(processes=1), console) == 1
     assert [begun(f"{arm}/s0") for arm in ("a", "b", "read")] == [0, 0, 1]
     assert "not begun, since the run that it reads is not over: a/s0, b/s0" in capsys.readouterr().out
+
+
+def test_runs_that_an_interruption_left_waiting_are_not_said_to_wait_for_a_failed_one(
+    behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behaviours |= {"a/s0": "fails", "b/s0": "waits"}
+    assert interrupted_at("b/s0", console) == 1
+    shown = capsys.readouterr().out
+    assert "interrupted; go on with the same command" in shown
+    assert "runs failed: a/s0" in shown
+    assert "not begun" not in shown
 
 
 def test_the_last_words_of_a_log_of_any_size_are_read_from_its_end(tmp_path: Path) -> None:

@@ -229,7 +229,8 @@ def _end(session: _Session, failed: Sequence[Child], interrupted: int) -> int:
         again = resume if flat else f"the same command, which finds {path}"
         console.print(f"interrupted; go on with {again}", style="bold", soft_wrap=True)
     if failed:
-        _show_waiting(session)
+        if not interrupted:
+            _show_waiting(session)
         names = ", ".join(child.label for child in failed)
         console.print(f"{len(failed)} of {len(session.runs)} runs failed: {names}", style="red", soft_wrap=True)
     stopped = flat and _show_stopped(session)
