@@ -263,8 +263,12 @@ def _kinds(run: RunRecord) -> Panel:
 
 
 def _silent(run: RunRecord) -> Panel:
-    curves = some(run, ("kept groups without signal", "filter/kept_without_signal", 2))
-    return Panel("Kept, but without signal", "share of kept groups", curves, axis=Axis.SHARE, optional=True)
+    curves = some(
+        run,
+        ("kept groups without signal", "filter/kept_without_signal", 2),
+        ("advantage of groups with one outcome", "policy/advantage_without_outcome", 1),
+    )
+    return Panel("Kept, but without signal", "share", curves, axis=Axis.SHARE, optional=True)
 
 
 def _filter(run: RunRecord) -> Panel:
