@@ -33,3 +33,13 @@ def test_a_replay_of_recorded_steps_raises_it_at_the_same_steps() -> None:
 def test_runs_without_importance_weights_have_no_such_metric() -> None:
     (step,) = replay([(0, {"success/rate": Metric("success/rate", 0.5, n=10)})])
     assert NAME not in [metric.name for metric in step.metrics]
+
+
+def test_an_update_that_follows_groups_with_one_outcome_is_an_alarm_after_five_steps() -> None:
+    name, metric = "alarm/shaping_dominates", "policy/advantage_without_outcome"
+    shares = [0.3, 0.2, *[0.3] * 5, 0.9, *[0.1] * 5]
+    steps = replay([(step, {metric: Metric(metric, value, n=16)}) for step, value in enumerate(shares)])
+    told = [{each.name: each.value for each in step.metrics}.get(name) for step in steps]
+    assert told == [None, None, None, None, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]
+    (raised,) = (alarm for step in steps for alarm in step.raised)
+    assert "--filter drop_constant --filter.on outcome" in raised.sentence()

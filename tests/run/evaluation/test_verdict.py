@@ -146,6 +146,12 @@ def test_a_greedy_loss_is_said_to_be_the_price(folder: Folder) -> None:
     assert sentences[2].startswith("Sharpening only, and at a price")
 
 
+def test_a_clear_loss_is_said(folder: Folder) -> None:
+    folder.evaluated(0, sampled=16, greedy=12)
+    folder.evaluated(6, sampled=4, greedy=2)
+    assert folder.conclude().sentences[2] == "Training did harm: the sampled success clearly fell."
+
+
 @pytest.mark.parametrize("after", [5, 1])
 def test_without_a_clear_gain_there_is_nothing_to_explain(folder: Folder, after: int) -> None:
     folder.evaluated(0, sampled=4, greedy=10)

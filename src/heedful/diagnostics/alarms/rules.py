@@ -22,6 +22,7 @@ SOLVED_ENTROPY = "policy/solved_entropy_per_token"
 INPUT_TO_ACTION = "grounding/input_to_action"
 TOKEN_ENTROPY = "policy/entropy_per_token"
 IMPORTANCE_KL = "policy/importance_kl"
+ONE_OUTCOME = "policy/advantage_without_outcome"
 SUCCESS = "success/rate"
 PROGRESS = "success/progress"
 
@@ -80,12 +81,17 @@ class AlarmConfig:
     """Share of groups that teach (kept by the filter, or mixed) at or below which a step is starved."""
     starved_steps: int = 5
     """Starved steps in a row."""
+    shaping: float = 0.25
+    """Part of the advantage from groups with one outcome that is accepted. Groups with nothing but a few faults of
+    format stay near .1. See docs/results/shaped.md."""
+    shaping_steps: int = 5
+    """Steps in a row in which it is more."""
     sampler: float = 0.01
     """Mean of k3 between sampler and learner, in nats per token, above which they are not the same policy. Proposed,
     not calibrated: rounding in bfloat16 gives about 0.001."""
 
     def __post_init__(self) -> None:
-        for name in ("baseline", "measured_baseline", "window", "p_readings", "starved_steps"):
+        for name in ("baseline", "measured_baseline", "window", "p_readings", "starved_steps", "shaping_steps"):
             if getattr(self, name) < 2:
                 raise ValueError(f"{name} counts values: expected at least 2, found {getattr(self, name)}")
         for name in ("confirm", "measured_confirm"):
@@ -93,9 +99,13 @@ class AlarmConfig:
                 raise ValueError(f"{name} counts values: expected at least 1, found {getattr(self, name)}")
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, float) and not value > 0 and field.name not in ("correlation", "starved", "blind"):
+            if (
+                isinstance(value, float)
+                and not value > 0
+                and field.name not in ("correlation", "starved", "blind", "shaping")
+            ):
                 raise ValueError(f"{field.name} must be above 0, found {value}")
-        for name in ("correlation", "starved", "blind", "p"):
+        for name in ("correlation", "starved", "blind", "shaping", "p"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), found {getattr(self, name)}")
         if self.window < self.baseline + self.confirm or self.window < self.measured_baseline + self.measured_confirm:
@@ -219,7 +229,8 @@ def _warnings_of_groups(config: AlarmConfig) -> tuple[Rule, ...]:
         Rule(
             "oscillation",
             ((_change(config, "grounding/oscillation_rate", "up", config.oscillation, False, False),),),
-            "More turns repeat or change nothing. Look at trajectories; a cost per step discourages it.",
+            "More turns repeat or change nothing. Look at trajectories. A cost per step discourages it, unless "
+            "shaping_dominates is raised: then it may be the cause.",
         ),
         Rule(
             "starvation",
@@ -232,6 +243,16 @@ def _warnings_of_groups(config: AlarmConfig) -> tuple[Rule, ...]:
             "reward_blind",
             ((Share("signal/blind", config.blind, config.threshold, 2 * config.baseline),),),
             "Episodes that got differently far earn the same: let the reward see progress, or correct it.",
+        ),
+        Rule(
+            "shaping_dominates",
+            ((Beyond(ONE_OUTCOME, config.shaping, True, config.shaping_steps),),),
+            "Much of the update comes from groups whose episodes all failed, or were all solved. They differ in other "
+            "parts of the reward alone. Where that is a cost per step, the policy may learn to do less, and success "
+            "falls. Leave such groups out (--filter drop_constant --filter.on outcome), or do not standardise "
+            "(--algorithm.advantage.no-standardize).",
+            of_update=True,
+            optional=True,
         ),
         Rule(
             "sampler_mismatch",

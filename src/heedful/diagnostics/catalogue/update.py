@@ -165,6 +165,11 @@ ALARMS = read_entries(
     The reward gives the same to episodes that got differently far. `signal/blind`, pooled over ten steps, is 5 standard
     errors above .1.
 
+    shaping_dominates
+    Much of the update comes from groups whose episodes all failed, or were all solved, and that differ in other parts
+    of the reward alone. `policy/advantage_without_outcome` is above .25 at five steps in a row. Judged after the
+    update, and written only where heedful gives the advantages.
+
     sampler_mismatch
     The sampler is not the policy that learns. `policy/importance_kl` is above .01 at two steps in a row. Judged after
     the update, and written only where importance weights are.

@@ -156,6 +156,8 @@ def _sharpening(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[s
             "The greedy policy gained, the sampled policy did not clearly: what it prefers is right on more tasks. "
             "That is not sharpening."
         ]
+    if sampled.high is not None and sampled.high < 0:
+        return ["Training did harm: the sampled success clearly fell."]
     if sampled.low <= 0:
         return ["No gain to explain: the sampled success did not clearly rise."]
     if low > 0:
