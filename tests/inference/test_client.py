@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ from heedful.inference import (
 from heedful.inference import client as client_module
 from heedful.inference.dialects import MODELS
 from patience import PATIENCE, comes
+from ports import nobody_at
 
 QUICK = Limits(timeout=60.0, patience=60.0, pause=0.01)
 DRAW = Draw(temperature=1.0, greedy=False, most=4, seed=7)
@@ -143,10 +143,8 @@ def test_an_absent_server_is_waited_for_within_the_patience_and_a_line_tells_of_
     readings = count(0.0, 0.5)
     monkeypatch.setattr(client_module, "time", SimpleNamespace(monotonic=lambda: next(readings)))
     told: list[str] = []
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else can
-        limits = Limits(patience=3.0, pause=0.02, tell_after=1.0)
-        client = Client([f"http://127.0.0.1:{held.getsockname()[1]}"], limits, note=told.append)
+    with nobody_at() as url:
+        client = Client([url], Limits(patience=3.0, pause=0.02, tell_after=1.0), note=told.append)
         with pytest.raises(ServerUnreachable, match=r"Connection refused\. It was waited for 3 s, .* Start the server"):
             ask(client)
     assert client.repeats == {"away": 3}
