@@ -258,6 +258,20 @@ def test_a_server_that_fails_its_push_is_left_out_until_the_next_one(loaded: Any
         assert len(servers[1].bodies()) > before + 4, "more than its four probes"
 
 
+def test_where_all_servers_fail_the_first_one_is_named_whichever_was_the_first_to_fail(
+    loaded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(loaded, 2) as servers, opened(servers, loaded[0]) as source:
+
+        def push(server: Any) -> None:
+            assert server.url == servers[1].url or comes(lambda: source._client.servers[1].lost)
+            raise ServerUnreachable(f"{server.url} is away")
+
+        monkeypatch.setattr(source, "_push", push)
+        with pytest.raises(ServerUnreachable, match=f"{servers[0].url} is away"):
+            source.weights_changed(Weights(loaded[0], 1))
+
+
 def test_another_runs_push_in_between_ends_in_a_sentence(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, renderer = loaded
     with served(loaded) as [server], opened([server], model) as source:
