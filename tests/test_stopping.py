@@ -14,6 +14,7 @@ import pytest
 
 from heedful import stopping
 from heedful.stopping import STOP_SIGNALS, StoppedBySignal, end_at_once, exit_code, exit_code_of, finish_the_step_first
+from patience import PATIENCE
 
 SIGNALS = (signal.SIGINT, *STOP_SIGNALS)
 
@@ -22,6 +23,7 @@ SIGNALS = (signal.SIGINT, *STOP_SIGNALS)
 def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The system's handlers before each test, and the same after it. The terminal of pytest stays."""
     monkeypatch.setattr(stopping, "leave_the_terminal", lambda: None)
+    monkeypatch.setattr(stopping, "SAME_REQUEST", PATIENCE)  # a busy machine may pause between two signals
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)

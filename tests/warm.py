@@ -10,6 +10,7 @@ a cold start alone can show, such as options of the interpreter, needs a `subpro
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import json
 import os
@@ -75,7 +76,8 @@ class WarmProcess:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended, and its code is under way
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

@@ -8,6 +8,7 @@ import pytest
 
 from fake_server import fake_server
 from heedful import cli
+from ports import nobody_at
 
 
 def test_one_screen_says_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,9 +32,8 @@ def test_a_server_is_shown_with_what_it_lacks(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_server_that_cannot_be_reached_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
-    with fake_server() as server:
-        gone = server.url
-    assert cli.run(["doctor", "--server", gone]) == 1
+    with nobody_at() as gone:
+        assert cli.run(["doctor", "--server", gone]) == 1
     shown = capsys.readouterr().out
     assert f"server    {gone}: not reached" in shown
     assert "wrong: the server at" in shown

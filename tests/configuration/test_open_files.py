@@ -18,6 +18,7 @@ from heedful.models.cache import cache_root
 from heedful.storage import RunFolder, read_rollouts
 from heedful.storage.checksums import write_checksums
 from heedful.storage.scores import read_scores
+from patience import PATIENCE
 
 OLD_RUN = Path(__file__).parents[1] / "fixtures" / "run_of_0_1_0"
 
@@ -30,7 +31,7 @@ def _no_waiting() -> Iterator[None]:
         raise AssertionError("waited for the writer of a pipe")
 
     before = signal.signal(signal.SIGALRM, waited)
-    signal.setitimer(signal.ITIMER_REAL, 30.0)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
     yield
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     signal.signal(signal.SIGALRM, before)

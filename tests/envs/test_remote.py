@@ -158,16 +158,21 @@ def test_what_the_environment_raises_there_reads_the_same_here(word: str) -> Non
         assert ending(remote(server)) == ending(Perilous())
 
 
-def test_an_environment_that_dies_or_hangs_there_ends_with_the_servers_word() -> None:
-    with serving(Perilous(), workers=1, timeout=2.0) as server:
+@pytest.mark.parametrize(
+    ("word", "timeout", "error"),
+    [
+        ("die", PATIENCE, "WorkerDied: the process died over this step (exit status 7)"),
+        ("hang", 2.0, "WorkerTimedOut: this step took longer than 2 s; its process was killed"),
+    ],
+)
+def test_an_environment_that_dies_or_hangs_there_ends_with_the_servers_word(
+    word: str, timeout: float, error: str
+) -> None:
+    with serving(Perilous(), workers=1, timeout=timeout) as server:
         env = remote(server)
-        for word, error in (
-            ("die", "WorkerDied: the process died over this step (exit status 7)"),
-            ("hang", "WorkerTimedOut: this step took longer than 2 s; its process was killed"),
-        ):
-            episode = Player(env.episode(), env.task(0), 0, 5)
-            episode.advance(said(word))
-            assert (episode.ending, episode.trajectory(1.0, 0).error) == (Ending.ERROR, error)
+        episode = Player(env.episode(), env.task(0), 0, 5)
+        episode.advance(said(word))
+        assert (episode.ending, episode.trajectory(1.0, 0).error) == (Ending.ERROR, error)
 
 
 def test_sessions_that_nobody_plays_any_more_are_closed() -> None:
@@ -208,7 +213,7 @@ def test_a_full_server_refuses_an_episode_in_a_sentence() -> None:
 
 def test_a_reply_too_long_for_the_server_is_told_so_and_the_connection_goes_on() -> None:
     with serving(Perilous(), limits=Limits(largest_request=2**20, connections=1)) as server:
-        env = remote(server, wait=1.0)
+        env = remote(server, wait=PATIENCE)
         episode = Player(env.episode(), env.task(0), 0, 5)
         episode.advance(said("x" * 2**23))
         assert "(413): Expected a request of at most 1,048,576 bytes" in episode.trajectory(1.0, 0).error

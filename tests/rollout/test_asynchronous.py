@@ -16,7 +16,7 @@ from heedful.envs.toys.echo import Echo
 from heedful.policies.sampling import Sampling
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.protocols import AnswersSubsets, Episode
-from heedful.rollout import COLLECTORS, Asynchronous, Collector, Context, LockStep, Request
+from heedful.rollout import COLLECTORS, Asynchronous, Collector, Context, LockStep, Request, asynchronous
 from heedful.rollout.workers import isolated
 from heedful.types import Conversation, Ending, Observation, Reply, Step, Task
 from patience import PATIENCE, comes
@@ -47,11 +47,16 @@ def test_windows_of_history_are_the_same_too() -> None:
     assert Asynchronous()(ScriptedPolicy(wander), Request(make, TASKS, 2, LAKE.turns, Context(turns=1))) == play
 
 
+def until(most: int, at_work: AtWork) -> Callable[[random.Random], float]:
+    """Every call lasts until so many have been at work at once, and then a moment more."""
+    return lambda rng: up_to(0.004)(rng) if comes(lambda: at_work.most >= most) else 0.0
+
+
 @pytest.mark.parametrize("threads", [1, 5])
 def test_no_more_environments_work_at_once_than_there_are_threads(threads: int) -> None:
     for collector in (LockStep(threads), Asynchronous(threads)):
         at_work = AtWork()
-        make = slow(LAKE, up_to(0.004), 0, at_work)
+        make = slow(LAKE, until(threads, at_work), 0, at_work)
         collector(ScriptedPolicy(wander), Request(make, TASKS, 4, LAKE.turns))
         assert at_work.most == threads
         assert at_work.starts == 24
@@ -110,19 +115,24 @@ def test_a_slow_start_holds_nobody_either_and_runs_in_the_pool() -> None:
 
 
 class Noting:
-    """A policy that notes who asks it for what, and takes `seconds` for each call."""
+    """A policy that notes who asks it for what, and takes `seconds` for each call.
+
+    The first calls wait until `together` of them are under way.
+    """
 
     temperature = 1.0
     version = 3
     draws_together = False
 
-    def __init__(self, answer: Callable[[Conversation], str], parallel: int = 1, seconds: float = 0.0) -> None:
+    def __init__(
+        self, answer: Callable[[Conversation], str], parallel: int = 1, seconds: float = 0.0, together: int = 0
+    ) -> None:
         self.parallel = parallel
         self.batches: list[list[str]] = []
         self.kept: list[set[str]] = []
         self.threads: set[str] = set()
         self.at_work = AtWork()
-        self._seconds = seconds
+        self._seconds, self._together = seconds, together
         self._scripted = ScriptedPolicy(answer)
 
     def keep(self, keys: Collection[str]) -> None:
@@ -132,6 +142,7 @@ class Noting:
         self.threads.add(threading.current_thread().name)
         self.batches.append([conversation.key for conversation in conversations])
         with self.at_work:
+            comes(lambda: self.at_work.most >= self._together)
             time.sleep(self._seconds)
             return self._scripted.respond(conversations)
 
@@ -144,7 +155,8 @@ def test_the_policy_is_asked_in_the_callers_thread_alone() -> None:
     assert isinstance(policy, AnswersSubsets)
 
 
-def test_whoever_becomes_ready_while_the_policy_answers_is_asked_together() -> None:
+def test_whoever_becomes_ready_while_the_policy_answers_is_asked_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asynchronous, "PATIENCE", 1e6)  # of a call's duration: nobody is late on a busy machine
     done: list[str] = []
 
     class Counted(Gate):
@@ -186,7 +198,7 @@ def test_every_reply_is_asked_for_once_and_open_episodes_are_kept() -> None:
 
 def test_several_calls_of_a_slow_policy_are_under_way_at_once() -> None:
     expected = LockStep()(ScriptedPolicy(wander), Request(LAKE.episode, TASKS, 4, LAKE.turns))
-    policy = Noting(wander, parallel=4, seconds=0.01)
+    policy = Noting(wander, parallel=4, seconds=0.01, together=4)
     assert [
         [trajectory.turns for trajectory in group.trajectories]
         for group in Asynchronous(8)(policy, Request(slow(LAKE, up_to(0.01)), TASKS, 4, LAKE.turns))
@@ -306,7 +318,7 @@ def test_collectors_play_with_the_threads_they_were_given() -> None:
     env = Echo(instructions="brief", turns=2)
     for collector in (LockStep(3), Asynchronous(3)):
         at_work = AtWork()
-        make = slow(env, lambda rng: 0.005, 0, at_work)
+        make = slow(env, until(3, at_work), 0, at_work)
         groups = collector(ScriptedPolicy(wander), Request(make, [env.task(seed) for seed in range(5)], 2, env.turns))
         assert at_work.most == 3
         assert [len(group.trajectories) for group in groups] == [2] * 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -157,7 +158,7 @@ def test_a_program_that_cannot_be_handed_over_leaves_no_descriptor_behind() -> N
     for refused in (lambda: sandbox.run("print(1)"), lambda: sandbox.check("", "f", "")):
         with pytest.raises(SandboxError, match="the sandbox was closed"):
             refused()
-    assert descriptors(os.getpid()) == before
+    assert descriptors(os.getpid()) <= before
 
 
 def test_a_candidate_whose_checker_cannot_be_handed_over_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +176,7 @@ def test_a_candidate_whose_checker_cannot_be_handed_over_is_ended(monkeypatch: p
         before = descriptors(os.getpid())
         with pytest.raises(SandboxError, match="no more"):
             sandbox.check(BEGIN + EXHAUSTING["waiting"], "f", "")
-        assert descriptors(os.getpid()) == before
+        assert descriptors(os.getpid()) <= before
         monkeypatch.undo()
         assert sandbox.run("print(1)").stdout == b"1\n"
         pid = sandbox._supervisor.process.pid
@@ -196,13 +197,18 @@ def served(count: int) -> None:
             assert sandbox.run(f"print({number})").stdout == f"{number}\n".encode()
         # The last program is reported before its descriptors are closed.
         assert comes(lambda: descriptors(pid) == theirs), (descriptors(pid), theirs)
-        assert descriptors(os.getpid()) == ours
-        assert children(pid) == []
+        assert descriptors(os.getpid()) <= ours
+        assert comes(lambda: not children(pid))
         assert sandbox._supervisor.process.pid == pid
 
 
-def descriptors(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
+def descriptors(pid: int) -> set[tuple[str, str]]:
+    """Number and content. A test must add none, and threads of earlier tests may close theirs at any time."""
+    found = set()
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add((number, os.readlink(f"/proc/{pid}/fd/{number}")))
+    return found
 
 
 def children(pid: int) -> list[str]:

@@ -28,6 +28,7 @@ from heedful.serving.retrieval import RetrievalService
 from heedful.serving.server import EnvironmentServer
 from heedful.serving.sessions import Refusal
 from patience import PATIENCE
+from ports import nobody_at
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "search_qa"
 QUESTIONS = str(EXAMPLES / "flashrag.jsonl")
@@ -179,10 +180,8 @@ def test_an_outage_is_an_error_and_neither_an_observation_nor_a_reward(
         assert isinstance(failed.error, ServerUnreachable)
 
 
-def test_a_server_that_is_not_there_is_named(service: RetrievalService) -> None:
-    for address in served(service):
-        gone = address
-    with pytest.raises(ServerUnreachable, match=re.escape(gone)):
+def test_a_server_that_is_not_there_is_named() -> None:
+    with nobody_at() as gone, pytest.raises(ServerUnreachable, match=re.escape(gone)):
         search(SearchQA(questions=QUESTIONS, url=gone, patience=0.2), 0, "river")
 
 

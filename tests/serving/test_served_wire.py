@@ -17,6 +17,7 @@ from heedful.envs.toys.echo import Echo
 from heedful.serving.connections import Connections, Limits
 from heedful.serving.heads import is_named
 from heedful.serving.server import EnvironmentServer
+from patience import comes
 from served import JSON, PATIENCE, Asker, serving
 
 
@@ -153,7 +154,8 @@ def test_a_request_that_drips_is_ended_at_its_deadline() -> None:
                     with contextlib.suppress(OSError):
                         connection.sendall(b"a")
                 assert said.startswith(b"HTTP/1.1 408 "), said
-        assert Asker(server)("GET", "/health")[0] == 200
+        # A request of a busy machine may be late, too.
+        assert comes(lambda: Asker(server)("GET", "/health")[0] == 200)
 
 
 def test_one_address_does_not_take_all_connections() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import socket
@@ -175,7 +176,8 @@ def test_a_request_of_any_other_form_is_refused_and_the_server_goes_on() -> None
             (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", b"431"),
         ):
             with socket.create_connection((str(host), int(port)), timeout=PATIENCE) as connection:
-                connection.sendall(request)
+                with contextlib.suppress(OSError):  # it may answer and close before it has read all of a long one
+                    connection.sendall(request)
                 answer = connection.makefile("rb").read(400)
                 assert status in answer[:100], (request[:40], answer)
                 assert b'{"error":' in answer
@@ -183,7 +185,7 @@ def test_a_request_of_any_other_form_is_refused_and_the_server_goes_on() -> None
 
 
 def test_a_client_that_holds_its_body_back_is_asked_for_it() -> None:
-    with serving(ENV, limits=Limits(request_seconds=2.0)) as server:
+    with serving(ENV, limits=Limits(request_seconds=PATIENCE)) as server:
         host, port = server.server_address[:2]
         with socket.create_connection((str(host), int(port)), timeout=PATIENCE) as connection:
             connection.sendall(

@@ -21,6 +21,7 @@ from heedful.storage import (
     write_whole,
 )
 from heedful.storage.trackers import JsonlTracker
+from patience import PATIENCE
 
 
 def test_a_planted_link_is_replaced_and_its_target_stays_as_it_is(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def append_at_once(path: Path) -> None:
         raise AssertionError("waited for the reader of a pipe")
 
     before = signal.signal(signal.SIGALRM, waited)
-    signal.setitimer(signal.ITIMER_REAL, 5.0)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
     try:
         append(path)
     finally:

@@ -40,7 +40,7 @@ def refuse_pipes(path: Path) -> None:
 
     For what a library opens by its name.
     """
-    for place in path.iterdir() if path.is_dir() else [path]:
+    for place in sorted(path.iterdir()) if path.is_dir() else [path]:
         if place.exists() and not (place.is_file() or place.is_dir()):
             raise _no_file(place)
 

@@ -145,11 +145,11 @@ def _name_ends(model: Any, file: Path) -> None:
 
 def _shards(folder: Path) -> Iterator[Path]:
     """The files that the folder's lists of weights name. They may lie anywhere."""
-    for index in folder.glob("*.index.json"):
+    for index in sorted(folder.glob("*.index.json")):
         tree = read_json(index)
         places = tree.get("weight_map") if isinstance(tree, dict) else None
         named = places.values() if isinstance(places, dict) else ()
-        yield from {folder / name for name in named if isinstance(name, str)}
+        yield from sorted({folder / name for name in named if isinstance(name, str)})
 
 
 def read_tokenizer(source: str | Path, remedy: str) -> PreTrainedTokenizerBase:

@@ -30,6 +30,7 @@ from heedful.envs.math.hub_datasets import load_rows
 from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Ending, Step
 from patience import PATIENCE
+from ports import nobody_at
 
 METAMATH = {
     "query": "Ann has 16 eggs and eats 3. How many are left?",
@@ -272,15 +273,13 @@ def test_a_hub_that_cannot_be_reached_ends_in_a_sentence_within_seconds(
     datasets = pytest.importorskip("datasets", reason='pip install "heedful[math]"')
     import huggingface_hub.constants as hub
 
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     for module in (datasets.config, hub):
         monkeypatch.setattr(module, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hub, "ENDPOINT", nobody)
     began = time.monotonic()
-    with pytest.raises(ValueError, match=r"'somebody/nothing'.*could not be reached.*--env\.path FILE"):
+    unreached = pytest.raises(ValueError, match=r"'somebody/nothing'.*could not be reached.*--env\.path FILE")
+    with nobody_at() as nobody, unreached:
+        monkeypatch.setattr(hub, "ENDPOINT", nobody)
         MathProblems(path="somebody/nothing").task(0)
     assert time.monotonic() - began < PATIENCE
     assert not datasets.config.HF_HUB_OFFLINE

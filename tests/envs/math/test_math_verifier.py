@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,10 +79,19 @@ def test_a_question_that_hangs_is_not_verified_in_its_time_and_the_next_one_is_a
     assert before not in verifier.pids
 
 
-def test_a_worker_that_dies_of_a_question_costs_that_one_and_is_replaced(verifier: Verifier) -> None:
+def test_a_worker_that_dies_of_a_question_costs_that_one_and_is_replaced(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
     verifier.ask("1", "1", PATIENCE)
     (victim,) = verifier.pids
-    threading.Timer(0.5, os.kill, (victim, signal.SIGKILL)).start()
+    hear = Worker._hear
+
+    def killed(worker: Worker, seconds: float) -> dict[str, Any]:
+        if worker.pid == victim:  # it has been asked
+            os.kill(victim, signal.SIGKILL)
+        return hear(worker, seconds)
+
+    monkeypatch.setattr(Worker, "_hear", killed)
     began = time.monotonic()
     assert verifier.ask("7", "9^{9^{9^{9}}}", PATIENCE) is None
     assert time.monotonic() - began < PATIENCE / 2

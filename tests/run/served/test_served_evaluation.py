@@ -16,6 +16,7 @@ from heedful import cli
 from heedful.run.served.evaluation import ProgressLine, others
 from heedful.run.served.journal import Totals
 from heedful.storage import RunFolder, held, read_metrics, read_rollouts
+from ports import nobody_at
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 QUICK = ["--tasks", "6", "--samples", "2", "--search-tasks", "8", "--out", "eval"]
@@ -225,9 +226,8 @@ def test_rate_limits_and_faults_in_between_change_nothing() -> None:
 
 
 def test_a_server_that_is_not_there_is_a_sentence_and_leaves_no_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    with fake_server(Echoes()) as server:
-        gone = server.url
-    assert cli.run(["eval", "echo", "--server", gone, "--model-name", "policy", *QUICK]) == 2
+    with nobody_at() as gone:
+        assert cli.run(["eval", "echo", "--server", gone, "--model-name", "policy", *QUICK]) == 2
     assert gone in capsys.readouterr().err
     assert not Path("eval").exists()
 

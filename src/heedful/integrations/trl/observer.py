@@ -160,7 +160,7 @@ def _check_names(trainer: Any, config: HeedfulConfig, on: str, played: bool) -> 
             f"The filter's `on` names its values: expected reward, outcome or a reward function "
             f"({', '.join(functions)}), found {on!r}."
         )
-    for name in {on, config.outcome} - {None}:
+    for name in filter(None, (on, config.outcome)):
         if functions.count(name) > 1:
             raise ValueError(
                 f"Expected one reward function of the name {name!r}, which HeedfulConfig refers to, found "

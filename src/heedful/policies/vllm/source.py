@@ -179,10 +179,11 @@ class OpenVllm:
         push(self._client.servers[0])
         for thread in threads:
             thread.join()
-        wrong = [error for error in failures.values() if isinstance(error, ValueError)]
-        if wrong or len(failures) == len(self._client.servers):
-            raise [*wrong, *failures.values()][0]
-        for error in failures.values():
+        told = [failures[server.url] for server in self._client.servers if server.url in failures]
+        wrong = [error for error in told if isinstance(error, ValueError)]
+        if wrong or len(told) == len(self._client.servers):
+            raise [*wrong, *told][0]
+        for error in told:
             self._note(f"going on without it: {error}")
 
     def _push(self, server: Server) -> None:
