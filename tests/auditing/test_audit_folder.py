@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import re
 import subprocess
@@ -198,7 +199,8 @@ def test_tags_lost_in_decoding_are_said_to_be_lost(tmp_path: Path, witness: Witn
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    for wrong in ({"every": 0}, {"temperature": 0.0}, {"tags": ("a", "a")}, {"prompts": 0}):
+    heat = {"temperature": math.inf}, {"temperature": 0.0}
+    for wrong in ({"every": 0}, *heat, {"tags": ("a", "a")}, {"tags": "<a>"}, {"rewards": "score"}, {"prompts": 0}):
         with pytest.raises(ValueError, match="must be"):
             AuditSettings(**wrong)  # type: ignore[arg-type]
 
