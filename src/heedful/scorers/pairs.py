@@ -64,8 +64,8 @@ def refuse_malformed(
     """Raise ValueError, in the name of the scorer, for prompts, thoughts or columns that cannot be scored."""
     if not 0 < temperature <= HOTTEST:
         raise ValueError(
-            f"{scorer} expects a temperature above 0 and at most {HOTTEST:,}, found {temperature}: pass the one sampled "
-            "with."
+            f"{scorer} expects a temperature above 0 and at most {HOTTEST:,}, found {temperature}: pass the one "
+            "sampled with."
         )
     if not prompts or not all(prompts):
         raise ValueError(
