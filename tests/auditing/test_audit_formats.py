@@ -1,5 +1,6 @@
 """Each format by itself: the same six episodes come out of it, with what it does not say named as unknown."""
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -89,6 +90,26 @@ def test_a_step_of_an_own_log_without_a_reward_has_none(tmp_path: Path) -> None:
     unknown = [spread_unknown(step, "reward", log.unknown) for step in steps]
     assert [each.get("reward/mean") for each in unknown] == ["no reward is in the log", None]
     assert [each.get("signal/mixed") for each in unknown] == ["no reward is in the log", None]
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "steps"),
+    [
+        ("log.jsonl", {"step": None}, {3: 6}),
+        ("log_7.jsonl", {"step": None}, {3: 6}),
+        ("log.jsonl", {}, {3: 6}),
+        ("log_7.jsonl", {}, {3: 6, 7: 6}),  # written by an older trainer
+    ],
+)
+@pytest.mark.parametrize("rows_of", [logs.plain_rows, logs.trl_rows, logs.verl_rows])
+def test_a_row_without_a_step_among_rows_with_one_is_no_row_of_step_0(
+    tmp_path: Path, rows_of: Callable[[int], list[logs.Row]], name: str, missing: logs.Row, steps: dict[int, int]
+) -> None:
+    rows = rows_of(3)
+    without = [{key: value for key, value in row.items() if key != "step"} | missing for row in rows]
+    _, found, faults = read(logs.write_lines(tmp_path / name, [*rows, *without]))
+    assert {step.number: step.episodes for step in found} == steps
+    assert faults.count == 6 * (2 - len(steps))
 
 
 def test_prompts_that_differ_in_their_pictures_alone_are_two_groups(tmp_path: Path) -> None:

@@ -102,6 +102,8 @@ class Knowledge:
     """Our own rollouts: ids, verdicts and temperature are in the rows."""
     temperature: bool = False
     """The rows name the temperature of sampling."""
+    stepped: bool = False
+    """The first rows name their steps."""
     numbered: bool = False
     """heedful numbered the rows while another trainer trained on them."""
     components: tuple[str, ...] = ()

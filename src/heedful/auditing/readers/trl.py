@@ -75,7 +75,9 @@ class TrlCompletions(RowReader):
         task = prompt_task(prompt)
         scored = self.scored(bool(given) or (not self.rewards and outcome is not None), outcome)
         trajectory = text_trajectory(task, turns, scored, outcome, self.hints.temperature)
-        yield LoggedEpisode(place, step_of(row, place.file), task.id, task, trajectory, messages)
+        yield LoggedEpisode(
+            place, step_of(row, place.file, self.knowledge.stepped), task.id, task, trajectory, messages
+        )
 
     def _turns(self, value: Any, prompt: str, messages: Messages, rewards: dict[str, float]) -> tuple[Turn, ...]:
         if isinstance(value, str):
@@ -114,7 +116,7 @@ def _knowledge(
     assumed += unread_parts([columns["prompt"], columns["completion"]])
     whole = any(isinstance(value, str) for value in columns["completion"])
     unknown = unknown_of(success=success is not None, turns=not whole, reward=bool(rewards))
-    return Knowledge(tuple(found), tuple(assumed), unknown)
+    return Knowledge(tuple(found), tuple(assumed), unknown, stepped=bool(columns.get("step")))
 
 
 def _advantages_agree(rows: Sequence[Row], rewards: tuple[str, ...]) -> bool:
