@@ -158,3 +158,16 @@ def test_measure_takes_scores_from_anywhere() -> None:
     found = heedful.measure(CrossScores([[-1.0, -2.0], [-2.0, -1.0]], [1, 1], [0, 1]))
     assert found["information/first_turn/gap_per_token"].value == pytest.approx(1.0)
     assert found["retrieval/first_turn/accuracy"].value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("scores", "sentence"),
+    [
+        ([[-1.0, -2.0], [-2.0, -1.0]], "Expected heedful.types.CrossScores, found a list. Give CrossScores"),
+        (CrossScores([[1.0, 2.0], [2.0, 1.0]], [1, 1], [0, 1]), "at most 0, found 2. Give log p, and not losses"),
+        (CrossScores([[-1.0]], [1], [0], noise=float("nan")), "at least 0 nats as `noise`, found nan"),
+    ],
+)
+def test_measure_refuses_what_no_log_probabilities_can_be(scores: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        heedful.measure(scores)

@@ -190,6 +190,14 @@ def test_interleaved_steps_are_joined_within_a_bound_and_late_episodes_are_count
     assert "after step 0 was measured: sort the log by step" in str(faults.kept[0])
 
 
+def test_steps_are_handed_on_in_their_order_as_far_as_they_are_held() -> None:
+    held = steps_module.STEPS_HELD
+    first = [2, 0, 1]
+    order = [*first, *range(3, held + 6)]
+    stream = StepStream([episode(step, line) for line, step in enumerate(order, start=1)], Faults())
+    assert [step.number for step in stream] == sorted(order)
+
+
 def test_consecutive_steps_are_read_as_one_and_a_repeated_step_counts_once() -> None:
     replies = ["a", "b", "b", "c", "d", "e"]
     episodes = [episode(number, number, f"go {reply}", reply) for number, reply in enumerate(replies)]

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import re
 import subprocess
@@ -197,8 +198,26 @@ def test_tags_lost_in_decoding_are_said_to_be_lost(tmp_path: Path, witness: Witn
     assert by_step(folder)[1]["format/closed_rate"].value == 1.0
 
 
+def test_a_log_that_runs_backwards_raises_no_alarm_and_says_why(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    rows = [
+        {"step": step, "prompt": f"go {prompt}", "completion": "ok", "success": float(step > 12)}
+        for step in reversed(range(24))
+        for prompt in range(8)
+        for _ in range(2)
+    ]
+    logs.write_lines(log, rows)
+    said = Witness()
+    folder = run_audit(log, tmp_path / "audit", said, AuditSettings(every=100))
+    readings = [pair for metrics in by_step(folder).values() for pair in metrics.items()]
+    assert [name for name, metric in readings if name.startswith("alarm/") and metric.value] == []
+    assert any("Steps are out of order: step" in note and "Sort the log by step." in note for note in said.notes)
+    assert "Steps are out of order" in (folder / "report.html").read_text(encoding="utf-8")
+
+
 def test_settings_that_make_no_sense_are_refused() -> None:
-    for wrong in ({"every": 0}, {"temperature": 0.0}, {"tags": ("a", "a")}, {"prompts": 0}):
+    heat = {"temperature": math.inf}, {"temperature": 0.0}
+    for wrong in ({"every": 0}, *heat, {"tags": ("a", "a")}, {"tags": "<a>"}, {"rewards": "score"}, {"prompts": 0}):
         with pytest.raises(ValueError, match="must be"):
             AuditSettings(**wrong)  # type: ignore[arg-type]
 

@@ -1,5 +1,6 @@
 """Each format by itself: the same six episodes come out of it, with what it does not say named as unknown."""
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -58,6 +59,72 @@ def test_in_a_log_written_by_hand_the_column_reward_is_the_reward(tmp_path: Path
     ]
     _, steps, _ = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
     assert rewards(steps[0]) == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("reward", "found", "mean"),
+    [
+        ({"reward": True}, "Reward columns: reward.", 1.0),
+        ({"reward": "much"}, "No reward column: `reward` holds no numbers (str 'much').", None),
+        ({}, "No reward column.", None),
+    ],
+)
+def test_success_is_read_without_a_reward_and_a_reward_may_be_a_truth_value(
+    tmp_path: Path, reward: dict[str, object], found: str, mean: float | None
+) -> None:
+    rows = [
+        {"prompt": row["prompt"], "completion": row["completion"], "success": row["accuracy"] == 1, **reward}
+        for row in logs.trl_rows(1)
+    ]
+    log, (step,), _ = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
+    assert found in log.reader.knowledge.found
+    metrics = measured(log, step)
+    assert metrics["success/rate"].value == pytest.approx(1 / 3)
+    assert metrics["reward/mean"].value == mean
+    assert (log.on, metrics["signal/mixed"].value) == (("reward", 0.0) if mean else ("outcome", 0.5))
+
+
+def test_a_step_of_an_own_log_without_a_reward_has_none(tmp_path: Path) -> None:
+    rows = [{**row, "reward": row["reward"] if step else None} for step in (0, 1) for row in logs.plain_rows(step)]
+    log, steps, _ = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
+    unknown = [spread_unknown(step, "reward", log.unknown) for step in steps]
+    assert [each.get("reward/mean") for each in unknown] == ["no reward is in the log", None]
+    assert [each.get("signal/mixed") for each in unknown] == ["no reward is in the log", None]
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "steps"),
+    [
+        ("log.jsonl", {"step": None}, {3: 6}),
+        ("log_7.jsonl", {"step": None}, {3: 6}),
+        ("log.jsonl", {}, {3: 6}),
+        ("log_7.jsonl", {}, {3: 6, 7: 6}),  # written by an older trainer
+    ],
+)
+@pytest.mark.parametrize("rows_of", [logs.plain_rows, logs.trl_rows, logs.verl_rows])
+def test_a_row_without_a_step_among_rows_with_one_is_no_row_of_step_0(
+    tmp_path: Path, rows_of: Callable[[int], list[logs.Row]], name: str, missing: logs.Row, steps: dict[int, int]
+) -> None:
+    rows = rows_of(3)
+    without = [{key: value for key, value in row.items() if key != "step"} | missing for row in rows]
+    _, found, faults = read(logs.write_lines(tmp_path / name, [*rows, *without]))
+    assert {step.number: step.episodes for step in found} == steps
+    assert faults.count == 6 * (2 - len(steps))
+
+
+def test_prompts_that_differ_in_their_pictures_alone_are_two_groups(tmp_path: Path) -> None:
+    def prompt(picture: str) -> list[dict[str, object]]:
+        shown = {"type": "image_url", "image_url": {"url": picture}}
+        return [{"role": "user", "content": [shown, {"type": "text", "text": "What is shown?"}]}]
+
+    rows = [
+        {"prompt": prompt(picture), "completion": completion} for picture in ("a.png", "b.png") for completion in "xyz"
+    ]
+    log, (step,), _ = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
+    assert [len(group.trajectories) for group in step.groups] == [3, 3]
+    assert any(
+        "parts of messages that are no text are not read" in sentence for sentence in log.reader.knowledge.assumed
+    )
 
 
 def test_decimals_of_a_data_base_are_numbers(tmp_path: Path) -> None:
@@ -237,7 +304,7 @@ def test_plain_rows_of_other_origin_need_only_texts(tmp_path: Path) -> None:
     log, steps, faults = read(logs.write_lines(tmp_path / "least_5.jsonl", least))
     assert faults.count == 0
     assert [step.number for step in steps] == [5]
-    assert measured(log, steps[0])["reward/mean"].why == "no episode was scored"
+    assert measured(log, steps[0])["reward/mean"].why == "no reward is in the log"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -268,6 +269,7 @@ def test_two_prompts_have_values_but_no_intervals_and_one_prompt_has_entropies_o
         (CrossScores([], [], []), {}, "no thought to score"),
         (cross_scores([[-1.0, math.nan], [-1.0, -1.0]], [0, 1]), {}, "the scores hold NaN or infinite values"),
         (cross_scores([[-1.0, -math.inf], [-1.0, -1.0]], [0, 1]), {}, "the scores hold NaN or infinite values"),
+        (cross_scores([[-1.0, -1e160], [-1.0, -1.0]], [0, 1]), {}, "the scores hold NaN or infinite values"),
     ],
 )
 def test_what_cannot_be_measured_has_the_same_names_no_values_and_a_reason(scores, options, why):
@@ -348,9 +350,18 @@ def test_selecting_rows_drops_prompts_that_lose_their_last_thought():
     ("scores", "sentence"),
     [
         (cross_scores([[0.0, 0.0]], [0]), "No thought was sampled under prompt 1 of 2"),
-        (cross_scores([[0.0], [0.0]], [0, 1]), "columns 0 to 0, found 0 to 1"),
+        (cross_scores([[0.0], [0.0]], [0, 1]), "columns 0 to 0, found 1 for thought 1"),
         (cross_scores([[0.0], [0.0]], [0, 0], [1, 0]), "Thought 1 has 0 tokens"),
         (cross_scores([[0.0], [0.0]], [0, 0], [1]), "found 1 lengths for 2 thoughts"),
+        (cross_scores([[0.0], [0.0]], [0, 0], [1, math.nan]), "Thought 1 has nan tokens"),
+        (cross_scores([[0.0, 0.0]], [0.5]), "columns 0 to 1, found 0.5 for thought 0"),
+        (cross_scores([[0.0] * 4] * 2, [0, 0, 1, 1]), "one row of scores per thought, found 2 rows for the 4 thoughts"),
+        (cross_scores([0.0] * 4, [0, 1]), r"a matrix of numbers as `scores_MN`, found the shape \(4,\)"),
+        (cross_scores([[0.0], ["many"]], [0, 0]), "Expected numbers as `scores_MN`, found a list that holds others"),
+        (cross_scores([[0.0], [0.0]], (own for own in (0, 0)), [1, 1]), "as `own_M`, found a generator"),
+        (replace(TWO, heads={16: [[0.0] * 4]}), r"`heads\[16\]` of the shape \(2, 2\), found \(1, 4\)"),
+        (replace(TWO, heads={"16": [[0.0] * 2] * 2}), r"numbers of tokens to scores, found \['16'\]"),
+        (replace(TWO, tasks_M=["a"]), r"a list of 2 tasks as `tasks_M`, one per thought, found the shape \(1,\)"),
     ],
 )
 def test_inconsistent_scores_are_refused_with_a_sentence(scores, sentence):

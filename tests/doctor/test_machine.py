@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from heedful.doctor import examine_machine, how_to_add
+from heedful.doctor import machine as machine_module
 from heedful.doctor.machine import requirements_of, satisfies, size_of
 
 
@@ -59,6 +60,17 @@ def test_this_machine_is_seen_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert machine.cores >= 1
     seedlings = next(cache for cache in machine.caches if cache.holds == "seedlings")
     assert (seedlings.path, seedlings.bytes) == (str(tmp_path / "seedlings"), 4)
+
+
+@pytest.mark.parametrize("named", ["file", "file/below", "x" * 5000])
+def test_a_cache_that_cannot_be_written_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path / named))
+    monkeypatch.setattr(machine_module, "_torch", lambda: ("", (), ""))
+    machine = examine_machine()
+    assert [cache.bytes for cache in machine.caches if cache.holds == "seedlings"] == [None]
+    closed = [fault for fault in machine.faults if "Name another in HEEDFUL_CACHE." in fault]
+    assert bool(closed) == named.startswith("file")
 
 
 def test_missing_extras_are_no_fault_and_one_command_adds_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import random
 from collections import Counter
@@ -437,7 +438,8 @@ def test_positions_that_turn_with_length_end_the_window_where_they_begin_to(toke
 
 
 def test_sampling_refuses_what_it_cannot_do() -> None:
-    with pytest.raises(ValueError, match="temperature must be above 0, found 0"):
-        Sampling(temperature=0.0)
+    for impossible in (0.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match=f"temperature must be above 0 and at most 1,000,000, found {impossible}"):
+            Sampling(temperature=impossible)
     with pytest.raises(ValueError, match="tokens_per_turn must be at least 1, found 0"):
         Sampling(tokens_per_turn=0)

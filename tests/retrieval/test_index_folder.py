@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful.cli import index as index_command
 from heedful.retrieval import Passage, SmallIndex
 from heedful.retrieval import folder as folders
 from heedful.retrieval.folder import Source, build, find_index, open_index
@@ -108,6 +109,16 @@ def test_what_a_killed_build_left_is_removed_and_a_running_one_is_not(tmp_path: 
     assert find_index(tmp_path).name == name
 
 
+def summarise(folder: Path, **changes: object) -> None:
+    summary = json.loads((folder / "index.json").read_text())
+    (folder / "index.json").write_text(json.dumps(summary | changes))
+
+
+def fill(folder: Path, name: str) -> None:
+    """Put other bytes into a file, as many as before."""
+    (folder / name).write_bytes(b"\xff" * (folder / name).stat().st_size)
+
+
 def test_an_index_that_is_there_is_not_built_again(tmp_path: Path) -> None:
     first = build(SOURCE, iter(drawn(20)), tmp_path, "numpy")
     assert build(SOURCE, broken(0), tmp_path, "numpy") == first
@@ -123,6 +134,16 @@ def test_an_index_that_is_there_is_not_built_again(tmp_path: Path) -> None:
         (lambda folder: (folder / "rows.u32").unlink(), "rows.u32: expected .* bytes, but it is missing"),
         (lambda folder: (folder / "index.json").write_text("{}"), "expected the summary of an index of heedful"),
         (lambda folder: (folder / "index.json").unlink(), "Expected the folder of an index at"),
+        (lambda folder: summarise(folder, files=None), "index.json: expected files, passages, corpus and mean_terms"),
+        (lambda folder: summarise(folder, passages="20"), "index.json: expected files, passages, corpus"),
+        (lambda folder: summarise(folder, corpus="name"), "index.json: expected files, passages, corpus"),
+        (
+            lambda folder: fill(folder, "rows.u32"),
+            "expected the places and weights of 20 passages, found other numbers",
+        ),
+        (lambda folder: fill(folder, "weights.f64"), "expected the places and weights of 20 passages"),
+        (lambda folder: fill(folder, "starts.i64"), "expected the places and weights of 20 passages"),
+        (lambda folder: fill(folder, "term_places.u64"), "expected in term_places.u64 where the terms of terms.txt"),
     ],
 )
 def test_a_damaged_index_is_refused_with_a_sentence(damage, sentence: str, tmp_path: Path) -> None:
@@ -130,6 +151,43 @@ def test_a_damaged_index_is_refused_with_a_sentence(damage, sentence: str, tmp_p
     damage(folder)
     with pytest.raises(ValueError, match=sentence):
         open_index(folder)
+    with pytest.raises(ValueError, match=f"Remove the folder {folder}, and build the index again"):
+        build(SOURCE, iter(drawn(20)), tmp_path, "numpy")
+
+
+@pytest.mark.parametrize("name", ["places.u64", "passages.jsonl"])
+def test_a_passage_that_is_damaged_is_named(name: str, tmp_path: Path) -> None:
+    folder = build(SOURCE, iter(drawn(20)), tmp_path, "numpy")
+    fill(folder, name)
+    with pytest.raises(ValueError, match=r"expected passage \d+ in .*passages.jsonl, found something else"):
+        open_index(folder).search("w1 w2 w30", 9)
+
+
+def test_an_index_of_tantivy_without_its_lengths_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("tantivy")
+    folder = build(SOURCE, iter(drawn(20)), tmp_path, "tantivy")
+    summarise(folder, mean_terms={"title": 3})
+    with pytest.raises(ValueError, match="expected files, passages, corpus and mean_terms"):
+        open_index(folder)
+    summarise(folder, mean_terms={"title": 3, "text": 3})
+    (folder / "tantivy" / "meta.json").write_bytes(b"")
+    summarise(folder, files={})
+    with pytest.raises(ValueError, match=r"Remove the folder .* and build the index again"):
+        open_index(folder)
+
+
+def test_a_corpus_that_changes_while_it_is_read_leaves_no_index(tmp_path: Path, monkeypatch) -> None:
+    corpus, out = tmp_path / "c.jsonl", tmp_path / "out"
+    corpus.write_text('{"text": "one"}\n')
+
+    def read_and_write(path: Path, skip_faulty: bool):
+        yield Passage("1", "", "one")
+        corpus.write_text('{"text": "another one"}\n')
+
+    monkeypatch.setattr(index_command, "passages_of", read_and_write)
+    with pytest.raises(ValueError, match="found that it changed while it was read"):
+        index_command.index_file(corpus, out, "numpy")
+    assert list(out.iterdir()) == []
 
 
 def test_an_index_of_another_version_is_refused(tmp_path: Path) -> None:

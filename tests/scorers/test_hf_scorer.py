@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -248,8 +249,9 @@ def test_what_cannot_be_scored_is_refused_with_a_sentence() -> None:
         score(model, [], [])
     with pytest.raises(ValueError, match="column from 0 to 0 for each of 1 thoughts"):
         score(model, [[1]], [[4]], [1])
-    with pytest.raises(ValueError, match="temperature above 0, found 0"):
-        score(model, [[1]], [[4]], temperature=0.0)
+    for impossible in (0.0, math.inf):
+        with pytest.raises(ValueError, match=f"temperature above 0 and at most 1,000,000, found {impossible}"):
+            score(model, [[1]], [[4]], temperature=impossible)
     with pytest.raises(ValueError, match="ids from 0 to 60, found 1 to 61"):
         score(model, [[1]], [[61]])
     with pytest.raises(ValueError, match="128 positions, found 129 tokens"):

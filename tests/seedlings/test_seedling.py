@@ -191,8 +191,19 @@ def test_an_interrupted_growth_leaves_nothing(cache: Path, error: type[BaseExcep
 
     with pytest.raises(error):
         load(progress=stop)
-    assert not list(cache.rglob("*"))
+    assert not list((cache / "seedlings").iterdir())
     assert load()[2].exists()
+
+
+def test_a_cache_that_cannot_be_written_is_named_before_anything_is_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path / "file"))
+    steps: list[int] = []
+    with pytest.raises(NotADirectoryError):
+        load(progress=lambda step, total, loss: steps.append(step))
+    assert steps == []
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])

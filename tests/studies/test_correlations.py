@@ -202,6 +202,18 @@ def test_runs_are_found_below_folders_and_unfinished_ones_are_named(written: Wri
         find_runs([Path("nowhere")], [SUCCESS])
 
 
+@pytest.mark.parametrize("record", ["audit.json", "evaluation.json"])
+def test_audits_and_evaluations_of_served_models_are_no_runs(written: WrittenRuns, record: str) -> None:
+    written.add("a", 0, {SUCCESS: [0.1, 0.2]})
+    other = written.add("a", 1, {SUCCESS: [0.3]}).folder
+    other.config.unlink()
+    (other.path / record).write_text("{}")
+    found = find_runs([written.folder.path], [SUCCESS])
+    assert ([run.seed for run in found.runs], found.unfinished) == ([0], ())
+    with pytest.raises(ValueError, match=r"Expected finished runs below .*, found 0 without a verdict"):
+        find_runs([other.path], [SUCCESS])
+
+
 def test_a_run_that_was_copied_is_read_once(written: WrittenRuns) -> None:
     for arm, took in (("a", 1.0), ("backup", 2.0)):  # the same run on another machine, too, took another time
         written.add(arm, 0, {SUCCESS: [0.1, 0.2], "time/step": [took]})

@@ -41,18 +41,19 @@ def step_metrics(step: LoggedStep, on: str) -> list[Metric]:
 
 
 def spread_unknown(step: LoggedStep, on: str, unknown: Mapping[str, str]) -> dict[str, str]:
-    """The metrics of spread with the reason, where the log does not hold the values that they would describe.
+    """What is unknown of this step, with the metrics of spread where it does not hold the values that they describe.
 
-    `unknown`: what the whole log lacks.
+    `unknown`: what the whole log lacks. A reward that its first rows lacked may be in later steps.
     """
-    if on == "outcome":
-        why = unknown.get("success/rate", "")
+    turns = (turn for group in step.groups for member in group.trajectories for turn in member.turns)
+    there = sorted({name for turn in turns for name in turn.rewards})
+    missing = {name: why for name, why in unknown.items() if name != "reward/mean" or not there}
+    if on in ("outcome", "reward"):
+        why = missing.get("success/rate" if on == "outcome" else "reward/mean", "")
     else:
-        turns = (turn for group in step.groups for member in group.trajectories for turn in member.turns)
-        there = sorted({name for turn in turns for name in turn.rewards})
-        absent = on != "reward" and on not in there
-        why = f"no reward {on} (--on) in this step, whose rewards are {listed(there) or 'none'}" if absent else ""
-    return dict.fromkeys(SPREAD_METRICS, why) | dict(unknown) if why else dict(unknown)
+        shown = listed(there) or "none"
+        why = "" if on in there else f"no reward {on} (--on) in this step, whose rewards are {shown}"
+    return dict.fromkeys(SPREAD_METRICS, why) | missing if why else missing
 
 
 def _distinct(metrics: Sequence[Metric]) -> list[Metric]:

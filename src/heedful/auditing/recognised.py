@@ -61,11 +61,16 @@ def open_log(source: Path, settings: AuditSettings) -> RecognisedLog:
     if ours and own is None:
         refuse_unreadable_runs(source)
     own = own if ours else None
-    scored = "success/rate" not in knowledge.unknown and knowledge.own
-    on = settings.on or (own.on if own else "outcome" if scored else "reward")
+    by_outcome = knowledge.own or "reward/mean" in knowledge.unknown
+    on = settings.on or (own.on if own else _values(knowledge.unknown, by_outcome))
     seed = settings.seed if settings.seed is not None else own.seed if own else 0
     unknown = _unknown(knowledge, own, on, named=settings.success is not None)
     return RecognisedLog(source, files, name, reader, own, on, tags, seed, unknown)
+
+
+def _values(unknown: Mapping[str, str], by_outcome: bool) -> str:
+    """The values whose spread is described where nobody says so."""
+    return "outcome" if by_outcome and "success/rate" not in unknown else "reward"
 
 
 def _unknown(knowledge: Knowledge, own: OwnRun | None, on: str, named: bool) -> dict[str, str]:

@@ -28,7 +28,7 @@ from heedful.auditing.settings import AuditSettings
 from heedful.auditing.steps import LoggedStep, StepStream, joined
 from heedful.configuration import to_json
 from heedful.diagnostics.actions.strategies import input_to_action
-from heedful.diagnostics.alarms.watch import Alarms
+from heedful.diagnostics.alarms.watch import Alarm, Alarms
 from heedful.diagnostics.unavailable import unavailable
 from heedful.report import write_report
 from heedful.seeds import derive, stream
@@ -60,6 +60,10 @@ class _Tally:
     repeated: int = 0
     single: bool = True
     """No group has had two episodes."""
+    highest: int = -1
+    """The highest step so far."""
+    disorder: str = ""
+    """What is said of the first step that comes after a higher one."""
 
 
 def measure_log(
@@ -135,13 +139,15 @@ class _Audit:
                     self.watch.note(f"Step {step.number}: {absent}.")
                 lacking.append(absent)
                 metrics = self._measure(place, step)
-                seen = self.alarms.observe(step.number, metrics)
-                metrics += seen.metrics
+                raised: Sequence[Alarm] = ()
+                if not self.tally.disorder:  # else what went up seems to fall
+                    seen = self.alarms.observe(step.number, metrics)
+                    metrics, raised = [*metrics, *seen.metrics], seen.raised
                 run.refuse_moved("--out")
                 tracker.write(step.number, metrics)
                 self._save_step()
                 self.watch.step(step, metrics)
-                for alarm in seen.raised:
+                for alarm in raised:
                     self.watch.note(alarm.sentence())
         finally:
             tracker.close()
@@ -196,6 +202,13 @@ class _Audit:
         record.episodes += step.episodes
         tally.repeated += self.log.foreign and step.fingerprint == tally.last_fingerprint
         tally.last_fingerprint = step.fingerprint
+        if step.number < tally.highest and not tally.disorder:
+            tally.disorder = (
+                f"Steps are out of order: step {step.number} comes after step {tally.highest}. From there on no alarm "
+                "is judged. Sort the log by step."
+            )
+            self.watch.note(tally.disorder)
+        tally.highest = max(tally.highest, step.number)
         tally.single = tally.single and all(len(group.trajectories) < 2 for group in step.groups)
         tally.tags_seen = tally.tags_seen or any(
             turn.reply.closed for group in step.groups for member in group.trajectories for turn in member.turns
@@ -259,6 +272,8 @@ class _Audit:
             record.found.append(f"{self.settings.join} steps were read as one, under the number of the first (--join).")
         if steps.interleaved:
             record.found.append(f"Steps are interleaved: {steps.interleaved} episodes came after another step's.")
+        if tally.disorder:
+            record.found.append(tally.disorder)
         if tally.repeated:
             record.found.append(
                 f"{counted(tally.repeated, 'step')} {'repeats' if tally.repeated == 1 else 'repeat'} the texts of the "

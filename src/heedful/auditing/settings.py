@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from heedful.configuration import MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below
+from heedful.configuration import HOTTEST, MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below
 from heedful.configuration.jsontext import read_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.storage import is_run
@@ -71,9 +71,10 @@ class AuditSettings:
     def __post_init__(self) -> None:
         refuse_below(self, every=1, join=1, prompts=1, thoughts=1, threads=1, max_tokens=1, connections=1)
         refuse_above(self, threads=MOST_AT_ONCE)
-        if self.temperature is not None and not self.temperature > 0:
+        if self.temperature is not None and not 0 < self.temperature <= HOTTEST:
             raise ValueError(
-                f"temperature must be above 0 (a greedy policy has no distribution), found {self.temperature}"
+                f"temperature must be above 0 (a greedy policy has no distribution) and at most {HOTTEST:,}, "
+                f"found {self.temperature}"
             )
         of_server = (self.server, self.model_name, self.tokenizer)
         if of_server != (None, None, None) and not all(of_server):
@@ -82,7 +83,9 @@ class AuditSettings:
             raise ValueError("give a model that scores in this process, or a server that scores, and not both")
         if self.api_key_env and not self.server:
             raise ValueError("api_key_env belongs to a server; name it with --server URL")
-        if self.tags is not None and (not all(self.tags) or self.tags[0] == self.tags[1]):
+        if isinstance(self.rewards, str):
+            raise ValueError(f"rewards must be a tuple of columns, such as ('format',), found {self.rewards!r}")
+        if self.tags is not None and (len(self.tags) != 2 or not all(self.tags) or self.tags[0] == self.tags[1]):
             raise ValueError(f"tags must be two different texts, found {self.tags}")
 
     @property

@@ -75,11 +75,11 @@ class StepStream:
                 self.interleaved += 1
             waiting[step].add(episode, self.position())
             while len(waiting) > 1 and _too_much(waiting.values()):
-                number, oldest = waiting.popitem(last=False)
+                number = min(list(waiting)[:-1])
                 done.add(number)
-                yield oldest.finished()
-        for gathering in waiting.values():
-            yield gathering.finished()
+                yield waiting.pop(number).finished()
+        for number in sorted(waiting):
+            yield waiting[number].finished()
 
 
 def joined(steps: Iterable[LoggedStep], count: int) -> Iterator[LoggedStep]:

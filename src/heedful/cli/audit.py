@@ -88,7 +88,7 @@ def _conclude(console: Console, folder: Path) -> None:
         console.print(f"{fault['file']}, line {fault['line']}: expected {fault['expected']}, found {fault['found']}")
     if left_out["count"]:
         console.print(f"lines left out: {left_out['count']} (the first are in {folder / RECORD})", style="bold")
-    lines = read_metrics(folder / "metrics.jsonl")
+    lines = sorted(read_metrics(folder / "metrics.jsonl"), key=lambda line: line.step)
     for name, label in SHOWN.items():
         readings = [metric for line in lines for metric in line.metrics.values() if _is(metric.name, name)]
         if readings:

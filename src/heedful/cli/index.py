@@ -13,8 +13,8 @@ from heedful.configuration import CommandLine, Positional, complain, tell
 from heedful.configuration.open_files import in_home
 from heedful.envs.search_qa.files import FILE_KINDS, QuestionFile, passages_with, rows_of
 from heedful.retrieval import Passage
-from heedful.retrieval.corpora import CORPUS_KINDS, digest_of, is_corpus_name, read_corpus
-from heedful.retrieval.folder import Engine, IndexFolder, Source, build, open_index
+from heedful.retrieval.corpora import CORPUS_KINDS, digest_of, is_corpus_name, read_corpus, read_lines
+from heedful.retrieval.folder import Engine, IndexFolder, Source, build, open_built, open_index
 from heedful.retrieval.large import check_installed
 
 
@@ -61,9 +61,10 @@ def index_file(path: Path, out: Path, engine: Engine, skip_faulty: bool = False)
     """The folder of the index of a file's passages, built if it is not there."""
     if engine == "tantivy":
         check_installed()
+    state = _state(path)
     source = Source(path.name, digest_of(path))
     if (out / source.folder(engine)).exists():
-        _told(open_index(out / source.folder(engine)), "found")
+        _told(open_built(out / source.folder(engine)), "found")
         return out / source.folder(engine)
     began = time.perf_counter()
 
@@ -71,9 +72,26 @@ def index_file(path: Path, out: Path, engine: Engine, skip_faulty: bool = False)
         seconds = time.perf_counter() - began
         complain(f"{passages:,} passages, {seconds:.0f} s")
 
-    folder = build(source, passages_of(path, skip_faulty), out, engine, progress)
+    passages = _of_unchanged(path, state, passages_of(path, skip_faulty))
+    folder = build(source, passages, out, engine, progress)
     _told(open_index(folder), "built")
     return folder
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    """What differs for a file that was replaced or written to."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _of_unchanged(path: Path, state: tuple[int, int, int], passages: Iterator[Passage]) -> Iterator[Passage]:
+    """The passages. Raises ValueError at their end if the file changed, since its hash is the index' name."""
+    yield from passages
+    if _state(path) != state:
+        raise ValueError(
+            f"Expected {path} to stay as it was, found that it changed while it was read. Build the index again when "
+            "nothing writes to it."
+        )
 
 
 def passages_of(path: Path, skip_faulty: bool) -> Iterator[Passage]:
@@ -93,8 +111,11 @@ def _holds_questions(path: Path) -> bool:
         return False
     if path.suffix == ".json" and not _is_list_of_objects(path):
         return False
-    first = next(islice(iter(rows_of(path)), 1), {})
-    return "question" in first and ("context" in first or "paragraphs" in first)
+    if path.suffix == ".json":
+        first = next(islice(iter(rows_of(path)), 1), {})
+    else:  # the first line alone, however long the others are
+        _, first = next(read_lines(path), (0, {}))
+    return isinstance(first, dict) and "question" in first and ("context" in first or "paragraphs" in first)
 
 
 def _is_list_of_objects(path: Path) -> bool:

@@ -33,12 +33,20 @@ The string literal under a field is its documentation.
 from heedful.configuration.command import CommandLine
 from heedful.configuration.command_line import parse
 from heedful.configuration.foreign_text import clean, complain, cut, listed, shown, tell
-from heedful.configuration.limits import MOST_AT_ONCE, MOST_SECONDS, refuse_above, refuse_below, refuse_seconds
+from heedful.configuration.limits import (
+    HOTTEST,
+    MOST_AT_ONCE,
+    MOST_SECONDS,
+    refuse_above,
+    refuse_below,
+    refuse_seconds,
+)
 from heedful.configuration.schema import Choice, Positional, Setting, Shown, settings_of
 from heedful.configuration.tree import ConfigurationError, Problem, from_json, to_json, trust_flags, trust_needed
 from heedful.configuration.trust import GetsSecret, NamesCode, NamesSecret, TakesWallAway, trusting
 
 __all__ = [
+    "HOTTEST",
     "MOST_AT_ONCE",
     "MOST_SECONDS",
     "Choice",

@@ -8,6 +8,9 @@ MOST_AT_ONCE = 1024
 MOST_SECONDS = 10**6
 """Seconds that anything is waited for: 11 days. Very long waits do not fit into the clocks of the system."""
 
+HOTTEST = 10**6
+"""The highest temperature. Far above all logits every token is as likely as any other, whatever the prompt."""
+
 
 def refuse_seconds(config: object, *above: str, least: tuple[str, ...] = ()) -> None:
     """Raise ValueError for the first field that is no wait: seconds above 0, or for those of `least` 0 as well."""

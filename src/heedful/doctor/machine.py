@@ -83,7 +83,7 @@ def examine_machine() -> Machine:
         gpus=gpus,
         extras=tuple(Extra(name, _unmet(of)) for name, of in requirements.items() if name),
         caches=tuple(Cache(str(path), holds, size_of(path)) for path, holds in _cache_folders()),
-        faults=(*faults, *broken, *([fault] if fault else [])),
+        faults=(*faults, *broken, *([fault] if fault else []), *_closed_cache()),
     )
 
 
@@ -102,7 +102,7 @@ def how_to_add(extras: Sequence[str]) -> str:
 
 def size_of(folder: Path) -> int | None:
     """Bytes of all files under a folder, each counted once. `None` if there is no such folder."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return None
     seen: set[tuple[int, int]] = set()
     total = 0
@@ -190,6 +190,17 @@ def _torch() -> tuple[str, tuple[str, ...], str]:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _closed_cache() -> list[str]:
+    """The sentence about a cache into which nothing can be written."""
+    root = cache_root()
+    there = next(place for place in (root, *root.absolute().parents) if os.path.lexists(place))
+    if os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK):
+        return []
+    return [
+        f"Expected a cache that can be written at {root}, found that {there} cannot. Name another in HEEDFUL_CACHE."
+    ]
 
 
 def _cache_folders() -> list[tuple[Path, str]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from heedful.configuration import HOTTEST
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -27,9 +29,10 @@ class Sampling:
     to 1e-7. With double, replies do not depend on the batch, to the byte. It is slower, and mps cannot do it."""
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
+        if not 0 < self.temperature <= HOTTEST:
             raise ValueError(
-                f"temperature must be above 0, found {self.temperature}; use greedy for the likeliest token"
+                f"temperature must be above 0 and at most {HOTTEST:,}, found {self.temperature}; use greedy for the "
+                "likeliest token"
             )
         if self.tokens_per_turn < 1:
             raise ValueError(f"tokens_per_turn must be at least 1, found {self.tokens_per_turn}")

@@ -49,7 +49,7 @@ def read_corpus(path: Path) -> Iterator[Passage]:
             raise ValueError(f"{path}: expected one JSON list of passages, found {type(rows).__name__}.")
         numbered: Iterator[tuple[int, Any]] = enumerate(rows, 1)
     else:
-        numbered = _lines(path)
+        numbered = read_lines(path)
     for line, row in numbered:
         try:
             yield passage_of(row, str(line))
@@ -59,7 +59,8 @@ def read_corpus(path: Path) -> Iterator[Passage]:
             ) from None
 
 
-def _lines(path: Path) -> Iterator[tuple[int, Any]]:
+def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """The JSON lines of a file with their numbers, from 1. Raises ValueError for one that is too long or no JSON."""
     opened: Any = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rb") as file:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -23,7 +24,7 @@ from heedful.retrieval.large import LargeFiles, check_installed, write_large
 from heedful.retrieval.passages import Found, Passage
 from heedful.retrieval.small import MOST_PASSAGES
 from heedful.retrieval.small_files import SmallFiles, write_small
-from heedful.retrieval.store import PassageStore, write_passages
+from heedful.retrieval.store import DamagedIndex, PassageStore, write_passages
 from heedful.retrieval.terms import queried
 
 Engine = Literal["numpy", "tantivy"]
@@ -61,7 +62,7 @@ def build(
     """
     final = out / source.folder(engine)
     if final.exists():
-        open_index(final)
+        open_built(final)
         return final
     if engine == "tantivy":
         check_installed()
@@ -151,7 +152,7 @@ class IndexFolder:
         self._passages = PassageStore(path)
         count = summary["passages"]
         if len(self._passages) != count:
-            raise ValueError(f"{path}: expected {count:,} passages, found {len(self._passages):,}. Build it again.")
+            raise DamagedIndex(f"expected {count:,} passages, found {len(self._passages):,}")
         self._files: LargeFiles | SmallFiles
         if summary["engine"] == "tantivy":
             check_installed()
@@ -181,6 +182,17 @@ def find_index(path: Path) -> Path:
     )
 
 
+def open_built(folder: Path) -> IndexFolder:
+    """The index of a folder that has the name of one. Raises ValueError where it is no whole index."""
+    if not (folder / SUMMARY).is_file():
+        raise ValueError(f"Expected an index at {folder}, found no {SUMMARY} in it. {_anew(folder)}")
+    return open_index(folder)
+
+
+def _anew(folder: Path) -> str:
+    return f"Remove the folder {folder}, and build the index again with heedful index."
+
+
 def open_index(path: Path) -> IndexFolder:
     """The index of a folder, opened once in a process. Raises ValueError for what is no whole index of this version."""
     folder = find_index(path)
@@ -192,15 +204,38 @@ def open_index(path: Path) -> IndexFolder:
 def _opened(folder: Path, modified: int, inode: int) -> IndexFolder:
     summary = read_json(folder / SUMMARY)
     if not isinstance(summary, dict) or summary.get("kind") != "heedful index":
-        raise ValueError(f"{folder / SUMMARY}: expected the summary of an index of heedful, found another file.")
+        raise ValueError(
+            f"{folder / SUMMARY}: expected the summary of an index of heedful, found another. {_anew(folder)}"
+        )
     if summary.get("version") != VERSION or summary.get("engine") not in ("numpy", "tantivy"):
         raise ValueError(
             f"{folder}: expected an index of version {VERSION}, found version {summary.get('version')!r} by "
-            f"{summary.get('engine')!r}. Build it again with heedful index."
+            f"{summary.get('engine')!r}. {_anew(folder)}"
+        )
+    if not _is_whole(summary):
+        raise ValueError(
+            f"{folder / SUMMARY}: expected files, passages, corpus and mean_terms as heedful index writes them, found "
+            f"others. {_anew(folder)}"
         )
     for name, size in summary["files"].items():
         found = (folder / name).stat().st_size if (folder / name).is_file() else None
         if found != size:
             state = "it is missing" if found is None else f"it has {found:,} bytes"
-            raise ValueError(f"{folder / name}: expected {size:,} bytes, but {state}. Build the index again.")
-    return IndexFolder(folder, summary)
+            raise ValueError(f"{folder / name}: expected {size:,} bytes, but {state}. {_anew(folder)}")
+    try:
+        return IndexFolder(folder, summary)
+    except ValueError as error:  # ours, and what tantivy says
+        raise ValueError(f"{folder}: {error}. {_anew(folder)}") from error
+
+
+def _is_whole(summary: dict[str, Any]) -> bool:
+    """Whether the summary has all fields, in their types."""
+    files, corpus, means = (summary.get(name) for name in ("files", "corpus", "mean_terms"))
+    if not isinstance(files, dict) or not isinstance(corpus, dict) or not isinstance(means, dict):
+        return False
+    lengths: list[Any] = [means.get(name) for name in ("title", "text")] if summary["engine"] == "tantivy" else []
+    return (
+        type(summary.get("passages")) is int
+        and isinstance(corpus.get("name"), str)
+        and all(type(length) in (int, float) and 0 <= length < math.inf for length in lengths)
+    )

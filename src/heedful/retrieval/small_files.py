@@ -1,4 +1,4 @@
-"""The arrays of a small index on the disk. They are memory-mapped, so that opening them costs nothing."""
+"""The arrays of a small index on the disk. They are memory-mapped, so that processes share them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from heedful.retrieval.passages import Passage
 from heedful.retrieval.small import Postings, count_terms
+from heedful.retrieval.store import DamagedIndex
 
 TERMS, TERM_PLACES = "terms.txt", "term_places.u64"
 STARTS, ROWS, WEIGHTS = "starts.i64", "rows.u32", "weights.f64"
@@ -45,6 +46,14 @@ class SmallFiles:
         self._passages = passages
         self._terms = _Terms(folder)
         self._postings = Postings(*(_mapped(folder / name) for name in (STARTS, ROWS, WEIGHTS)))
+        rows, weights = self._postings.rows, self._postings.weights
+        fits = (
+            len(rows) == len(weights)
+            and bool(((weights > 0) & (weights < np.inf)).all())
+            and rows.max(initial=0) < passages
+        )
+        if not fits or not _divides(self._postings.starts, len(self._terms) + 1, len(rows)):
+            raise DamagedIndex(f"expected the places and weights of {passages:,} passages, found other numbers")
 
     def best(self, terms: Sequence[str], most: int) -> list[tuple[int, float]]:
         """(place, score) of the best passages, best first."""
@@ -58,6 +67,8 @@ class _Terms:
     def __init__(self, folder: Path) -> None:
         self._text = _mapped(folder / TERMS, "u1")
         self._places = _mapped(folder / TERM_PLACES)
+        if not _divides(self._places, len(self._places), len(self._text)):
+            raise DamagedIndex(f"expected in {TERM_PLACES} where the terms of {TERMS} begin, found other numbers")
 
     def __len__(self) -> int:
         return len(self._places) - 1
@@ -69,6 +80,11 @@ class _Terms:
         wanted = term.encode()
         number = bisect_left(self, wanted)
         return number if number < len(self) and self[number] == wanted else None
+
+
+def _divides(starts: np.ndarray, count: int, end: int) -> bool:
+    """Whether there are so many starts, and they lead from 0 to `end` in order."""
+    return len(starts) == count > 0 and starts[0] == 0 and starts[-1] == end and bool((starts[1:] >= starts[:-1]).all())
 
 
 def _mapped(path: Path, kind: str = "") -> np.ndarray:

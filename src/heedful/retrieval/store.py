@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +39,10 @@ def write_passages(folder: Path, passages: Iterable[Passage]) -> Iterator[Passag
         index.write(places[:count].tobytes())
 
 
+class DamagedIndex(ValueError):
+    """What an index holds, and what it should hold, as a clause."""
+
+
 class PassageStore:
     """The passages of a folder by their places. Safe for several threads."""
 
@@ -44,11 +50,18 @@ class PassageStore:
         self._places = np.memmap(folder / PLACES, "<u8", "r")
         # Read and not mapped: each mapped passage would keep the pages around it in the memory of the process.
         self._lines = (folder / PASSAGES).open("rb")
+        self._size = os.fstat(self._lines.fileno()).st_size
 
     def __len__(self) -> int:
         return len(self._places) - 1
 
     def __getitem__(self, place: int) -> Passage:
         begin, end = int(self._places[place]), int(self._places[place + 1])
-        row = parse_json(os.pread(self._lines.fileno(), end - begin, begin))
-        return Passage(row["id"], row["title"], row["text"])
+        row: Any = None
+        if begin < end <= self._size:
+            with suppress(ValueError):
+                row = parse_json(os.pread(self._lines.fileno(), end - begin, begin))
+        texts: list[Any] = [row.get(name) for name in ("id", "title", "text")] if isinstance(row, dict) else []
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise DamagedIndex(f"expected passage {place} in {self._lines.name}, found something else")
+        return Passage(*texts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from heedful.configuration import HOTTEST
+
 Ids = tuple[int, ...]
 
 
@@ -60,8 +62,11 @@ def refuse_malformed(
     scorer: str, prompts: list[Ids], thoughts: list[Ids], own_M: Sequence[int], temperature: float
 ) -> None:
     """Raise ValueError, in the name of the scorer, for prompts, thoughts or columns that cannot be scored."""
-    if not temperature > 0:
-        raise ValueError(f"{scorer} expects a temperature above 0, found {temperature}: pass the one sampled with.")
+    if not 0 < temperature <= HOTTEST:
+        raise ValueError(
+            f"{scorer} expects a temperature above 0 and at most {HOTTEST:,}, found {temperature}: pass the one "
+            "sampled with."
+        )
     if not prompts or not all(prompts):
         raise ValueError(
             f"{scorer} expects prompts of at least one token, found {len(prompts)} prompts with lengths "

@@ -28,7 +28,7 @@ from heedful.seedlings.fit import Fit, Progress, Schedule
 from heedful.seedlings.recipe import Seedling
 from heedful.seedlings.tokenizer import add_pictures, grow_tokenizer
 from heedful.seeds import derive
-from heedful.storage import naming_a_full_disk
+from heedful.storage import naming_a_full_disk, refuse_unwritable
 from heedful.types import Image
 
 MICRO_BATCH_TOKENS = 1024
@@ -85,8 +85,9 @@ def load_seedling(
     """
     path = seedling_path(recipe, env, knobs, tags, context)
     if not path.exists():
-        grown = grow(recipe, env, tags, progress, context)
         with naming_a_full_disk(path, kept="nothing of this seedling"):
+            refuse_unwritable(path)
+            grown = grow(recipe, env, tags, progress, context)
             keep(path, lambda folder: write_pretrained(folder, *grown))
     remedy = f"Delete the folder {path} to grow the seedling again."
     model, tokenizer = read_model(path, torch.float32, remedy), read_tokenizer(path, remedy)

@@ -1,7 +1,7 @@
 """Chat messages of logs as turns: the text before each reply, and the reply.
 
-No text is invented. Contents made of parts keep their text, other parts are named, and tool calls are written as their
-JSON.
+No text is invented. Contents made of parts keep their text, other parts are named, with a digest of what they hold, and
+tool calls are written as their JSON.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.auditing.logs.records import Misfit
-from heedful.auditing.logs.values import shown, text_of
+from heedful.auditing.logs.values import digest, shown, text_of
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.types import Prompt, Reply, Span, Turn
 
 Messages = tuple[Mapping[str, str], ...]
+
+UNREAD_PARTS = "Pictures and other parts of messages that are no text are not read: they are told apart, and no more."
+"""Assumed of logs that hold such parts."""
 
 
 def messages_of(value: object, what: str, tags: ThoughtTags) -> Messages:
@@ -81,9 +84,26 @@ def _part(part: object, what: str) -> str:
     if isinstance(part, dict) and isinstance(part.get("text"), str):
         return text_of(part["text"], what)
     kind = part.get("type") if isinstance(part, dict) else None
-    if not isinstance(kind, str):
+    if not isinstance(part, dict) or not isinstance(kind, str):
         raise Misfit(f"parts with a `type` in `{what}.content`", _described(part))
-    return f"[{text_of(kind, what)}]"
+    held = {name: value for name, value in part.items() if name != "type" and value is not None}
+    number = f" {digest(json.dumps(held, sort_keys=True, default=str))}" if held else ""
+    return f"[{text_of(kind, what)}{number}]"
+
+
+def unread_parts(value: object) -> tuple[str, ...]:
+    """The sentence about parts that are no text, if a message in `value` holds one."""
+    return (UNREAD_PARTS,) if _unread(value) else ()
+
+
+def _unread(value: object) -> bool:
+    if isinstance(value, list):
+        return any(map(_unread, value))
+    if not isinstance(value, dict):
+        return False
+    parts = value["content"] if isinstance(value.get("content"), list) else ()
+    other = any(isinstance(part, dict) and not isinstance(part.get("text"), str) for part in parts)
+    return other or any(map(_unread, value.values()))
 
 
 def _described(value: object) -> str:

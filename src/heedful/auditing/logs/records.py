@@ -102,6 +102,8 @@ class Knowledge:
     """Our own rollouts: ids, verdicts and temperature are in the rows."""
     temperature: bool = False
     """The rows name the temperature of sampling."""
+    stepped: bool = False
+    """The first rows name their steps."""
     numbered: bool = False
     """heedful numbered the rows while another trainer trained on them."""
     components: tuple[str, ...] = ()
@@ -109,6 +111,7 @@ class Knowledge:
 
 
 SUCCESS = "success is not in the log; name the column that holds it with --success"
+NO_REWARD = "no reward is in the log"
 NO_IDS = "the log holds text, not token ids; --model tokenises it"
 TOKEN_METRICS = ("length/reasoning_tokens", "length/response_tokens")
 NO_VALIDITY = "the log does not say whether a reply could be executed"
@@ -116,9 +119,12 @@ NO_ANSWER = "the log does not say where an answer ends"
 ONE_TEXT = "the log holds an episode as one text, so its turns cannot be counted"
 
 
-def unknown_of(success: bool, turns: bool, ids: bool = False, valid: bool = False) -> dict[str, str]:
+def unknown_of(
+    success: bool, turns: bool, ids: bool = False, valid: bool = False, reward: bool = True
+) -> dict[str, str]:
     """The metrics that a log cannot give, each with the reason, from what it holds."""
     missing = {} if success else dict.fromkeys(SUCCESS_METRICS, SUCCESS)
+    missing |= {} if reward else {"reward/mean": NO_REWARD}
     missing |= {} if ids else dict.fromkeys(TOKEN_METRICS, NO_IDS) | {"format/trailing_tokens": NO_ANSWER}
     missing |= {} if valid else {"format/valid_rate": NO_VALIDITY}
     return missing | ({} if turns else {"length/turns": ONE_TEXT})

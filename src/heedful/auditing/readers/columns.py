@@ -47,5 +47,10 @@ def numeric(values: Sequence[object]) -> bool:
     return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
+def scalar(values: Sequence[object]) -> bool:
+    """Numbers and truth values and nothing else, at least one."""
+    return bool(values) and all(isinstance(value, bool | int | float) for value in values)
+
+
 def _binary(values: Sequence[object]) -> bool:
     return all(isinstance(value, bool | int | float) and value in (0, 1) for value in values)

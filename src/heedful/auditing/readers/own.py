@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from heedful.auditing.logs.conversations import text_turn
 from heedful.auditing.logs.records import (
+    NO_REWARD,
     Episodes,
     Faults,
     Knowledge,
@@ -74,8 +75,12 @@ class OwnRows:
         success = named or next((name for name in ("outcome", "success") if name in there), None)
         ids = {"new_prompt_ids", "reply_ids", *_SPANS} <= there
         unknown = unknown_of(success=success is not None, turns=True, ids=ids, valid="valid" in there)
+        # Rows of ours name their components, also where there are none. In others a step may lack the reward.
+        unknown |= {} if "components" in columns else {"reward/mean": NO_REWARD}
         temperature = "temperature" in there
-        return cls(hints, success, Knowledge(_found(there), _assumed(there, ids), unknown, ids, temperature))
+        return cls(
+            hints, success, Knowledge(_found(there), _assumed(there, ids), unknown, ids, temperature, "step" in there)
+        )
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         held: list[Located] = []
@@ -126,7 +131,9 @@ class OwnRows:
             str(head.get("error") or ""),
         )
         group = key_of(head.get("group"), "group") or key_of(head.get("task_id"), "task_id") or task.id
-        return LoggedEpisode(place, step_of(head, place.file), group, task, trajectory, verdict=_verdict(head))
+        return LoggedEpisode(
+            place, step_of(head, place.file, self.knowledge.stepped), group, task, trajectory, verdict=_verdict(head)
+        )
 
     def _outcome(self, head: Row, turns: Sequence[Turn]) -> float | None:
         if self.success is not None:

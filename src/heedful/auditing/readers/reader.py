@@ -125,9 +125,16 @@ def step_of_file(file: Path) -> int:
     return step_number(int(numbers[-1]), "the last number of the file's name") if numbers else 0
 
 
-def step_of(row: Row, file: Path) -> int:
-    """The row's own step, else that of its file."""
-    return step_number(row["step"], "step") if row.get("step") is not None else step_of_file(file)
+def step_of(row: Row, file: Path, stepped: bool) -> int:
+    """The row's own step, else that of its file. `stepped`: the first rows of the log name steps.
+
+    There a row without one is no row of step 0. Files of an older trainer may have it in their names instead.
+    """
+    if row.get("step") is not None:
+        return step_number(row["step"], "step")
+    if stepped and ("step" in row or not re.search(r"\d", file.stem)):
+        raise Misfit("a whole number as `step`, as the first rows have it", "nothing")
+    return step_of_file(file)
 
 
 def known_rewards(values: Mapping[str, float | None]) -> dict[str, float]:

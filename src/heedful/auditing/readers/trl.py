@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, ClassVar, Self
 
-from heedful.auditing.logs.conversations import Messages, messages_of, text_turn, turns_of
+from heedful.auditing.logs.conversations import Messages, messages_of, text_turn, turns_of, unread_parts
 from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
-from heedful.auditing.logs.values import names, number, text_of
-from heedful.auditing.readers.columns import choose_success, columns_of, numeric, require
+from heedful.auditing.logs.values import names, number, shown, text_of
+from heedful.auditing.readers.columns import choose_success, columns_of, numeric, require, scalar
 from heedful.auditing.readers.reader import (
     NO_STEP,
     TEXT_ALONE,
@@ -59,8 +59,8 @@ class TrlCompletions(RowReader):
         columns = columns_of(rows)
         require(hints.rewards, columns, "rewards")
         numbers = tuple(name for name, values in columns.items() if name not in _NO_REWARDS and numeric(values))
-        if not columns.keys() & _OF_TRL or ("reward" in numbers and "advantage" not in columns):
-            numbers = tuple(name for name in numbers if name == "reward")  # written by hand: others may be anything
+        if not columns.keys() & _OF_TRL or ("reward" in columns and "advantage" not in columns):
+            numbers = ("reward",) if scalar(columns.get("reward", ())) else ()  # by hand: others may be anything
         rewards = hints.rewards or numbers
         success = choose_success(columns, hints)
         return cls(hints, _knowledge(rows, columns, rewards, success, hints), success, rewards)
@@ -73,8 +73,11 @@ class TrlCompletions(RowReader):
         turns = self._turns(row["completion"], prompt, messages, given)
         outcome = self.outcome(row)
         task = prompt_task(prompt)
-        trajectory = text_trajectory(task, turns, self.scored(bool(given), outcome), outcome, self.hints.temperature)
-        yield LoggedEpisode(place, step_of(row, place.file), task.id, task, trajectory, messages)
+        scored = self.scored(bool(given) or (not self.rewards and outcome is not None), outcome)
+        trajectory = text_trajectory(task, turns, scored, outcome, self.hints.temperature)
+        yield LoggedEpisode(
+            place, step_of(row, place.file, self.knowledge.stepped), task.id, task, trajectory, messages
+        )
 
     def _turns(self, value: Any, prompt: str, messages: Messages, rewards: dict[str, float]) -> tuple[Turn, ...]:
         if isinstance(value, str):
@@ -90,7 +93,9 @@ class TrlCompletions(RowReader):
 def _knowledge(
     rows: Sequence[Row], columns: dict[str, list[object]], rewards: tuple[str, ...], success: str | None, hints: Hints
 ) -> Knowledge:
-    found = [f"Reward columns: {names(rewards)}." if rewards else "No reward column."]
+    unread = columns.get("reward") if "reward" not in rewards and not hints.rewards else None
+    none = f"No reward column: `reward` holds no numbers ({shown(unread[0])})." if unread else "No reward column."
+    found = [f"Reward columns: {names(rewards)}." if rewards else none]
     found += [f"Success is read from the column {success}."] if success else []
     assumed = [
         "Completions with the same prompt in one step are one group: the log has no group number.",
@@ -108,8 +113,10 @@ def _knowledge(
     conversational = any(isinstance(value, list) for value in columns["prompt"])
     if not conversational:
         assumed.append(TEXT_ALONE)
+    assumed += unread_parts([columns["prompt"], columns["completion"]])
     whole = any(isinstance(value, str) for value in columns["completion"])
-    return Knowledge(tuple(found), tuple(assumed), unknown_of(success=success is not None, turns=not whole))
+    unknown = unknown_of(success=success is not None, turns=not whole, reward=bool(rewards))
+    return Knowledge(tuple(found), tuple(assumed), unknown, stepped=bool(columns.get("step")))
 
 
 def _advantages_agree(rows: Sequence[Row], rewards: tuple[str, ...]) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from heedful.auditing.logs.conversations import Messages, messages_of, text_turn, turns_of
+from heedful.auditing.logs.conversations import Messages, messages_of, text_turn, turns_of, unread_parts
 from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
 from heedful.auditing.logs.values import digest, fitting, key_of, mapping, names, number, shown, step_number, text_of
 from heedful.auditing.readers.columns import choose_success, columns_of
@@ -52,6 +52,7 @@ class VerifiersTraces(RowReader):
             "Prompts are rendered with the chat template of --model, which need not be the one in training.",
         ]
         assumed += [] if any(step is not None for step in fitting(_work_step, rows)) else [NO_STEP]
+        assumed += unread_parts(traces)
         temperature = any(found is not None for found in fitting(_temperature, traces))
         unknown = unknown_of(success=success is not None, turns=True)
         return cls(hints, Knowledge(tuple(found), tuple(assumed), unknown, temperature=temperature), success)
@@ -106,7 +107,8 @@ class VerifiersResults(RowReader):
         rows = [row for row in sample if cls.fits(row)]
         success = choose_success(columns_of(fitting(_flat_scores, rows)), hints)
         found = [f"Success is read from {success}."] if success else []
-        assumed = (NO_STEP, "Rollouts of one example_id are one group.")
+        parts = unread_parts([[row["prompt"], row["completion"]] for row in rows])
+        assumed = (NO_STEP, "Rollouts of one example_id are one group.", *parts)
         unknown = unknown_of(success=success is not None, turns=True)
         return cls(hints, Knowledge(tuple(found), assumed, unknown), success)
 

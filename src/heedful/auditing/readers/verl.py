@@ -89,7 +89,9 @@ class VerlRollouts(RowReader):
             TEXT_ALONE,
         )
         unknown = unknown_of(success=success is not None, turns=False)
-        return cls(hints, Knowledge(tuple(found), assumed, unknown), success, rewards, keyed)
+        return cls(
+            hints, Knowledge(tuple(found), assumed, unknown, stepped=bool(columns.get("step"))), success, rewards, keyed
+        )
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         """The episodes of one file, in order. With keys, the parts of an episode follow each other."""
@@ -141,7 +143,7 @@ class VerlRollouts(RowReader):
         turns = rewarded(tuple(self._turn(row, begins_anew=at > 0) for at, (_, row) in enumerate(held)), given)
         task = prompt_task(self._prompt(head))
         trajectory = text_trajectory(task, turns, self.scored(bool(given), outcome), outcome, self.hints.temperature)
-        step = step_of(head, place.file)
+        step = step_of(head, place.file, self.knowledge.stepped)
         return LoggedEpisode(place, step, group, task, replace(trajectory, member=member))
 
     def _turn(self, row: Row, begins_anew: bool) -> Turn:

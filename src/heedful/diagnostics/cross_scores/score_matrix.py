@@ -18,6 +18,9 @@ from heedful.types import CrossScores
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
+LARGEST = 1e150
+"""Scores beyond this size count as infinite: their squares are."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreMatrix:
@@ -49,28 +52,43 @@ class ScoreMatrix:
         return values_MN[np.arange(self.rows), self.own_M]
 
     def finite(self) -> bool:
-        return all(bool(np.isfinite(matrix_MN).all()) for matrix_MN in (self.scores_MN, *self.heads.values()))
+        matrices = (self.scores_MN, *self.heads.values())
+        return all(bool((np.abs(matrix_MN) <= LARGEST).all()) for matrix_MN in matrices)
 
 
 def score_matrix(scores: CrossScores) -> ScoreMatrix:
     """Check and convert. Empty scores (no thought at all) give a matrix without rows.
 
-    Raises ValueError if shapes disagree, a thought has no token, or a prompt has no thought of its own (its share of
-    the rows would be 0: leave its column out, as `select_rows` does).
+    Raises ValueError if shapes disagree, values are no numbers, a thought has no token, or a prompt has no thought of
+    its own (its share of the rows would be 0: leave its column out, as `select_rows` does).
     """
-    own_M = np.asarray(scores.own_M, dtype=np.int64)
-    lengths_M = np.asarray(scores.lengths_M, dtype=np.float64)
+    own_M = _numbers("own_M", scores.own_M, 1)
+    lengths_M = _numbers("lengths_M", scores.lengths_M, 1)
     rows = len(own_M)
-    scores_MN = np.asarray(scores.scores_MN, dtype=np.float64).reshape(rows, -1) if rows else np.zeros((0, 0))
+    scores_MN = _numbers("scores_MN", scores.scores_MN, 2) if rows else np.zeros((0, 0))
     prompts = scores_MN.shape[1]
-    heads = {k: np.asarray(head_MN, dtype=np.float64).reshape(scores_MN.shape) for k, head_MN in scores.heads.items()}
+    if len(scores_MN) != rows:
+        raise ValueError(
+            f"Expected one row of scores per thought, found {len(scores_MN)} rows for the {rows} thoughts of `own_M`. "
+            "Give one row per thought and one column per prompt."
+        )
     if len(lengths_M) != rows:
         raise ValueError(f"Expected one length per thought, found {len(lengths_M)} lengths for {rows} thoughts.")
-    if rows and lengths_M.min() < 1:
-        thought = int(lengths_M.argmin())
+    if scores.tasks_M is not None and np.shape(scores.tasks_M) != (rows,):
+        found = np.shape(scores.tasks_M)
+        raise ValueError(f"Expected a list of {rows} tasks as `tasks_M`, one per thought, found the shape {found}.")
+    unmeasured = np.flatnonzero(~((lengths_M >= 1) & (lengths_M < np.inf)))
+    if len(unmeasured):
+        thought = int(unmeasured[0])
         raise ValueError(f"Thought {thought} has {lengths_M[thought]:g} tokens; score only thoughts with at least one.")
-    if rows and not (own_M.min() >= 0 and own_M.max() < prompts):
-        raise ValueError(f"`own_M` must name columns 0 to {prompts - 1}, found {own_M.min()} to {own_M.max()}.")
+    strange = np.flatnonzero(~((own_M >= 0) & (own_M < prompts) & (own_M == np.rint(own_M))))
+    if len(strange):
+        thought = int(strange[0])
+        raise ValueError(
+            f"`own_M` must name columns 0 to {prompts - 1}, found {own_M[thought]:g} for thought {thought}."
+        )
+    own_M = own_M.astype(np.int64)
+    heads = _heads(scores.heads, scores_MN) if rows else {}
     counts_N = np.bincount(own_M, minlength=prompts).astype(np.int64)
     if rows and counts_N.min() < 1:
         raise ValueError(
@@ -78,6 +96,32 @@ def score_matrix(scores: CrossScores) -> ScoreMatrix:
             "(`select_rows` drops thoughts together with the prompts that they leave empty)."
         )
     return ScoreMatrix(scores_MN, lengths_M, own_M, counts_N, heads, scores.noise)
+
+
+def _numbers(name: str, values: Any, dimensions: int) -> npt.NDArray[Any]:
+    """The values as an array. It is never reshaped: numbers that change their places would be other scores."""
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise ValueError(
+            f"Expected numbers as `{name}`, found a {type(values).__name__} that holds others ({error}). "
+            "Give lists of equal lengths or an array, and a tensor as `tensor.detach().cpu().double()`."
+        ) from error
+    if numbers.ndim != dimensions:
+        form = "a list" if dimensions == 1 else "a matrix"
+        raise ValueError(f"Expected {form} of numbers as `{name}`, found the shape {numbers.shape}.")
+    return numbers
+
+
+def _heads(heads: Any, scores_MN: Floats) -> dict[int, Floats]:
+    """The scores of heads, each of the shape of the whole scores."""
+    if not isinstance(heads, Mapping) or any(not isinstance(k, int | np.integer) or k < 1 for k in heads):
+        raise ValueError(f"Expected `heads` to map numbers of tokens to scores, found {list(heads)!r:.100}.")
+    found = {int(k): _numbers(f"heads[{k}]", head_MN, 2) for k, head_MN in heads.items()}
+    for k, head_MN in found.items():
+        if head_MN.shape != scores_MN.shape:
+            raise ValueError(f"Expected `heads[{k}]` of the shape {scores_MN.shape}, found {head_MN.shape}.")
+    return found
 
 
 def select_rows(scores: CrossScores, chosen_M: Sequence[bool]) -> CrossScores:

@@ -66,6 +66,10 @@ class RunSeries:
         return float(np.mean(values[:count])), float(np.mean(values[-count:]))
 
 
+_NO_RUNS = ("audit.json", "audit-progress.json", "evaluation.json")
+"""What only audits and evaluations of served models hold. They have measurements and a verdict, as runs have."""
+
+
 @dataclass(frozen=True, slots=True)
 class FoundRuns:
     """The runs below some folders."""
@@ -88,7 +92,8 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
     for folder in folders:
         if not folder.is_dir():
             raise ValueError(f"Expected folders of studies or of runs, found no folder at {folder}.")
-        here = [RunFolder(path.parent) for path in sorted(folder.rglob("metrics.jsonl"))]
+        measured = [path.parent for path in sorted(folder.rglob("metrics.jsonl"))]
+        here = [RunFolder(path) for path in measured if not any((path / record).exists() for record in _NO_RUNS)]
         over = [run for run in here if run.verdict.exists()]
         if not over:
             raise ValueError(
