@@ -219,7 +219,7 @@ NO_INTERVAL: dict[str, str] = {
         )
         + " "
         + _of("alarm", "thought_bypassed input_blind oscillation starvation reward_blind success_drop sampler_mismatch")
-        + " alarm/picture_ignored alarm/action_uninformed"
+        + " alarm/picture_ignored alarm/action_uninformed alarm/shaping_dominates"
     ),
     "a fact about the step's own groups": (
         _of("signal", "variance_dispersion mixed solved blind failed stale")
@@ -239,7 +239,7 @@ NO_INTERVAL: dict[str, str] = {
         + " "
         + _of("policy", "entropy_coefficient importance_truncated importance_masked explained_variance")
         + " "
-        + _of("policy", "importance_kl importance_ess")
+        + _of("policy", "importance_kl importance_ess advantage_without_outcome")
         + " "
         + _of("critic", "loss gradient_norm clip_fraction value_mean return_mean")
         + " tokens/<stage> time/<stage> time/cpu "

@@ -127,7 +127,9 @@ def by_a_measurement_of_pictures(run: Path) -> set[str]:
 
 def by_the_alarms_of_a_longer_run(run: Path) -> set[str]:
     actions = Metric("grounding/input_to_action", 0.5, 64, 0.4, 0.6)
-    return {metric.name for step in replay((at, {actions.name: actions}) for at in range(5)) for metric in step.metrics}
+    update = Metric("policy/advantage_without_outcome", 0.1, 16)
+    steps = replay((at, {actions.name: actions, update.name: update}) for at in range(5))
+    return {metric.name for step in steps for metric in step.metrics}
 
 
 SOURCES: tuple[Callable[[Path], set[str]], ...] = (
