@@ -50,7 +50,7 @@ def selection() -> Study:
 
 def selection_sokoban() -> Study:
     """Shares of `top_p` and the two controls on Sokoban, with regularisers in force."""
-    return _selection("selection_sokoban", "sokoban", 33, 0.2, _FEW, minutes=5.0)
+    return _selection("selection_sokoban", "sokoban", 33, 0.2, _FEW, minutes=7.0)
 
 
 def _selection(name: str, env: str, steps: int, level: float, filters: tuple[str, ...], minutes: float) -> Study:
