@@ -82,8 +82,8 @@ class AlarmConfig:
     starved_steps: int = 5
     """Starved steps in a row."""
     shaping: float = 0.25
-    """Part of the advantage from groups with one outcome that is accepted. Groups with nothing but a few faults of
-    format stay near .1. See docs/results/shaped.md."""
+    """Part of the advantage from groups with one outcome that is accepted. Proposed, not calibrated: it was chosen on
+    the runs of docs/results/shaped.md."""
     shaping_steps: int = 5
     """Steps in a row in which it is more."""
     sampler: float = 0.01
