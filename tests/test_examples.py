@@ -5,10 +5,9 @@ from __future__ import annotations
 import doctest
 import importlib
 import json
+import os
 import re
 import shlex
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
 from heedful.types import Conversation, Ending
 from patience import PATIENCE
+from warm import WarmProcess
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -103,13 +103,13 @@ def test_the_example_can_be_trained_on_by_name(game: Any) -> None:
     assert len({task.id for task in tasks}) == config.evaluation.tasks
 
 
-def test_the_flat_loop_trains_and_measures() -> None:
+def test_the_flat_loop_trains_and_measures(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    command = [sys.executable, str(ROOT / "examples" / "loop.py"), "2"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-    assert ended.returncode == 0, ended.stderr
+    process = WarmProcess([str(ROOT / "examples" / "loop.py"), "2"], tmp_path, os.environ)
+    printed_all, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, printed_all
     line = r"step {}: success 0\.\d\d, kept \d of 8 groups, mutual information \d\.\d\d of 2\.08 nats, gradient norm \d"
-    for step, printed in enumerate(ended.stdout.splitlines()):
+    for step, printed in enumerate(printed_all.splitlines()):
         assert re.match(line.format(step), printed), printed
     assert step == 1
 
@@ -179,6 +179,7 @@ def relative_links() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("page", "target"), relative_links())
-def test_a_relative_link_leads_somewhere(page: str, target: str) -> None:
-    assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}, which is not there."
+def test_a_relative_link_leads_somewhere() -> None:
+    links = relative_links()
+    assert len(links) > 400
+    assert [(page, target) for page, target in links if not ((ROOT / page).parent / target).exists()] == []

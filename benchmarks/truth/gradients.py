@@ -8,12 +8,12 @@ measurement uses. Buckets have groups of four kinds, each with its own variance 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from benchmarks.truth.simulation import Case, Floats
+from benchmarks.truth.simulation import Case, Floats, Later
 from scipy.stats import binom
 
 from heedful.algorithms.advantages import GroupRelative
@@ -24,6 +24,7 @@ from heedful.gradients.trajectory_gradients import Unit
 from heedful.types import Ending, Metric, Prompt, Reply, Span, Task, Trajectory, Turn
 
 REGULARISERS = ("kl", "entropy")
+ALL = "gradient/all"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,12 @@ class Prompts:
             collection.take(place, _trajectories(place, success_G), units)
         return gradient_metrics(collection.noise(), 4, {"kl": 0.5})
 
-    def truths(self) -> dict[str, float]:
+    def truths(self) -> Mapping[str, float]:
+        """All of them. The one that takes seconds is worked out at the first look at a value."""
+        found, whole = self._enumerated(), f"{ALL}/bound_tightness_prompt"
+        return Later([*found, whole], lambda: {**found, whole: self._prompt_tightness()})
+
+    def _enumerated(self) -> dict[str, float]:
         n, size, noise = self.groups, self.members, float(self.numbers)
         hits = np.arange(size + 1)
         parts = {name: [] for name in ("mean", "square", "divided mean", "divided square", "prompt", "unbiased")}
@@ -113,8 +119,7 @@ class Prompts:
         found["bound_tightness"] = found["task_undivided_norm"] / math.sqrt(mean["deviation2"] * mean["score2"])
         found["bound_tightness2_expected"] = mean["unbiased"] / mean["variance x score2"]
         found["reward_variance"] = mean["std"]
-        found["bound_tightness_prompt"] = self._prompt_tightness()
-        return {f"gradient/all/{name}": value for name, value in found.items()}
+        return {f"{ALL}/{name}": value for name, value in found.items()}
 
     def _prompt_tightness(self, draws: int = 1_000_000) -> float:
         """An integral of the definition: |g| over its bound, mean over groups that vary."""
@@ -131,9 +136,9 @@ class Prompts:
         return float(sum(found[::2]) / sum(found[1::2]))
 
     def case(self) -> Case:
-        truths = self.truths()
         size = f"{self.groups} groups x {self.members}, {self.numbers} directions"
-        return Case(f"{size}, SNR {truths['gradient/all/snr']:.2g}", self.draw, truths, batches=400, small=8)
+        ratio = self._enumerated()[f"{ALL}/snr"]
+        return Case(f"{size}, SNR {ratio:.2g}", self.draw, self.truths(), batches=400, small=8)
 
 
 def _trajectories(place: int, success_G: Floats) -> list[Trajectory]:

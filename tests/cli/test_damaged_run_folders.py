@@ -112,7 +112,7 @@ def cases(base: Path) -> list[tuple[str, Damage, str]]:
 def test_some_damages_of_a_run_folder_end_in_sentences(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = random.Random(7).sample([case for case in cases(base) if case[2] in ("report", "audit", "resume")], 15)
+    chosen = random.Random(7).sample([case for case in cases(base) if case[2] in ("report", "audit", "resume")], 9)
     for number, (file, damage, command) in enumerate(chosen):
         run = copied(base, tmp_path / str(number))
         damage(run / file)

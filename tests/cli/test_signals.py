@@ -364,28 +364,56 @@ wait $job
 """
 
 
-def test_the_script_for_slurm_in_the_docs_saves_is_requeued_and_goes_on(model: str, tmp_path: Path) -> None:
+def slurm_job(folder: Path, train: str, resume: str) -> dict[str, str]:
+    """The script of the docs with these commands in place of heedful's, beside commands of Slurm. Its variables."""
     page = (TESTS.parent / "docs" / "training.md").read_text(encoding="utf-8")
     script = re.search(r"```bash\n(#!/bin/bash\n#SBATCH.*?)```", page, flags=re.DOTALL)
     assert script is not None
+    text = script[1].replace("heedful train frozen_lake", train).replace("heedful train --resume", resume)
+    assert train in text
+    assert resume in text
+    (folder / "job.sh").write_text(text)
+    (folder / "srun").write_text(SRUN)
+    (folder / "scontrol").write_text('#!/bin/bash\necho "$@" >> requeued\n')
+    for name in ("srun", "scontrol"):
+        (folder / name).chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
+
+
+STAND_IN = """#!/bin/bash
+# In place of `heedful train`: it writes down what it was told to do, and ends as that does after SIGUSR1.
+trap 'exit 138' USR1
+echo "$@" >> told
+if [ "$1" = new ]; then
+  mkdir -p "$3"; touch "$3/config.json" at_work
+  while true; do sleep 0.02; done
+fi
+"""
+
+
+def test_the_script_for_slurm_in_the_docs_is_requeued_after_its_signal_and_resumes(tmp_path: Path) -> None:
+    (tmp_path / "stand_in").write_text(STAND_IN)
+    (tmp_path / "stand_in").chmod(0o755)
+    variables = slurm_job(tmp_path, "./stand_in new", "./stand_in again")
+    code, said = ended(bash("job.sh", tmp_path, **variables, SIGNAL_WHEN="at_work"))
+    assert code == 138, said
+    assert (tmp_path / "requeued").read_text() == "requeue 17\n"
+    code, said = ended(bash("job.sh", tmp_path, **variables))
+    assert code == 0, said
+    assert (tmp_path / "told").read_text() == "new --out runs/lake\nagain runs/lake\n"
+    assert (tmp_path / "requeued").read_text() == "requeue 17\n"
+
+
+@pytest.mark.proof
+def test_the_script_for_slurm_in_the_docs_saves_is_requeued_and_goes_on(model: str, tmp_path: Path) -> None:
+    """With heedful itself, which starts cold twice."""
     heedful = f"{sys.executable} -m heedful"
     train = f"{heedful} train waiting_echo:WaitingEcho --model {model} {' '.join(SMALL)}"
-    text = (
-        script[1]
-        .replace("heedful train frozen_lake", train)
-        .replace("heedful train --resume", f"{heedful} train --trust waiting_echo --resume")
-    )
-    assert text.count(heedful) == 2
-    (tmp_path / "job.sh").write_text(text)
-    (tmp_path / "srun").write_text(SRUN)
-    (tmp_path / "scontrol").write_text('#!/bin/bash\necho "$@" >> requeued\n')
-    for name in ("srun", "scontrol"):
-        (tmp_path / name).chmod(0o755)
-    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
-    code, said = ended(bash("job.sh", tmp_path, **path, SIGNAL_WHEN="at_work"))
+    variables = slurm_job(tmp_path, train, f"{heedful} train --trust waiting_echo --resume")
+    code, said = ended(bash("job.sh", tmp_path, **variables, SIGNAL_WHEN="at_work"))
     assert (tmp_path / "requeued").read_text() == "requeue 17\n", said
     assert "interrupted after step 1, saved" in said
-    code, said = ended(bash("job.sh", tmp_path, **path))
+    code, said = ended(bash("job.sh", tmp_path, **variables))
     assert code == 0, said
     assert "after step 1 of 3" in said
     assert (tmp_path / "requeued").read_text() == "requeue 17\n"

@@ -169,6 +169,7 @@ def test_what_pages_and_studies_show_is_in_the_catalogue(run: Path) -> None:
     figures = key_figures(record)
     assert len(drawn) > 40
     assert len(figures) > 5
-    studied = {metric for study in (make() for make in STUDIES.values()) for metric in study.curves}
-    studied |= {measure.metric for study in (make() for make in STUDIES.values()) for measure in study.measures}
+    studies = [make() for make in STUDIES.values()]
+    studied = {metric for study in studies for metric in study.curves}
+    studied |= {measure.metric for study in studies for measure in study.measures}
     assert sorted(name for name in drawn | studied if entry_of(name) is None) == []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -30,10 +32,19 @@ from heedful.types import Conversation, Message  # noqa: E402
 FRANCE = "What is the capital of France? Answer in one sentence."
 
 
+def plain(file: str, mode: Any) -> Any:
+    return np.memmap(file, mode=mode).view(np.ndarray)
+
+
 @pytest.fixture(scope="module")
 def smollm2(_own_cache: None) -> tuple[Any, Any]:
-    """Converted once, into the cache of all tests. The names of tensors are listed once, and not for every module."""
+    """Converted once, into the cache of all tests.
+
+    Two shortcuts save half of the time. The names of tensors are listed once, and not for every module. The file is
+    read as a plain array, since a memory map makes a new map of each of its three million slices.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gguf.gguf_reader, "np", SimpleNamespace(**vars(np) | {"memmap": plain}))
         patch.setattr(gguf, "get_tensor_name_map", functools.cache(gguf.get_tensor_name_map))
         return load_model("smollm2", torch.device("cpu"))
 

@@ -157,6 +157,7 @@ def test_soft_weights_change_the_update_and_a_power_of_zero_is_drop_constant(
     assert not same(weights[0], weights[1])
 
 
+@pytest.mark.proof
 def test_dapo_learns_echo(echo_run: TrainConfig, tmp_path: Path) -> None:
     config = replace(
         echo_run,

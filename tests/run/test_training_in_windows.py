@@ -243,6 +243,7 @@ def short_run(echo_run: TrainConfig) -> TrainConfig:
     )
 
 
+@pytest.mark.proof
 def test_grpo_learns_echo_without_memory(short_run: TrainConfig, tmp_path: Path) -> None:
     adam = OptimizerConfig(lr=1e-3, betas=(0.9, 0.99), warmup_steps=2)
     config = replace(short_run, steps=8, groups=12, group_size=16, optimizer=adam, filter=KeepAll())

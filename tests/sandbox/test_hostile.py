@@ -75,17 +75,12 @@ def test_each_sandbox_is_proved_before_it_is_used(sandbox: Sandbox) -> None:
 
 
 def test_the_proof_names_what_an_open_process_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In an ordinary process the probes break out.
-
-    Tracing is left out: it would stop this process. More time is left out: it is an endless loop, and ends nowhere.
-    """
-    reaching = [each for each in proof.PROBES if each.name not in ("tracing its parent", "more time than allowed")]
-    assert len(reaching) == len(proof.PROBES) - 2
-    monkeypatch.setattr(proof, "PROBES", reaching)
+    """In an ordinary process the probes break out, as far as that does no harm and takes no time to show."""
+    reached = {"reading a file", "writing a file", "a TCP connection", "another process", "another program"}
+    monkeypatch.setattr(proof, "PROBES", [each for each in proof.PROBES if each.name in reached])
     with Sandbox("strict", LIMITS) as sandbox:
         monkeypatch.setattr(sandbox, "run", run_openly)
-        found = set(breaches(sandbox))
-    assert {"reading a file", "writing a file", "a TCP connection", "another process", "another program"} <= found
+        assert set(breaches(sandbox)) >= reached
 
 
 def run_openly(source: str, stdin: str = "", limits: Limits = LIMITS) -> Outcome:

@@ -56,21 +56,22 @@ def test_a_column_of_any_other_type_is_read_or_refused_in_a_sentence(tmp_path: P
     path = stored(tmp_path)
     table = pyarrow.parquet.read_table(path)
     read, refusals = 0, list[str]()
-    for name in table.column_names:
+    for place, name in enumerate(table.column_names):
         own = table.column(name).to_pylist()
-        for odd in ODD:
-            for values in ([odd] * len(own), [odd, *own[1:]]):
-                changed = with_column(table, name, values)
-                if changed is None:
-                    continue
-                pyarrow.parquet.write_table(changed, path)
-                try:
-                    page_of(tmp_path)
-                    read += 1
-                except ValueError as refusal:
-                    refusals.append(str(refusal))
-    assert read > 40
-    assert len(refusals) > 400
+        for number, odd in list(enumerate(ODD))[place % 2 :: 2]:
+            # In the first row alone where a column can hold both kinds of values, or in all rows; in turns.
+            alone = number % 4 < 2 and with_column(table, name, [odd, *own[1:]])
+            changed = alone or with_column(table, name, [odd] * len(own))
+            if changed is None:
+                continue
+            pyarrow.parquet.write_table(changed, path)
+            try:
+                page_of(tmp_path)
+                read += 1
+            except ValueError as refusal:
+                refusals.append(str(refusal))
+    assert read > 10
+    assert len(refusals) > 150
     assert [said for said in refusals if str(path) not in said or not said.startswith("Expected ")] == []
 
 

@@ -225,6 +225,7 @@ def test_ppo_trains_additions_to_the_policy_and_to_its_critic(echo_run: TrainCon
     assert all(line["policy/gradient_norm"].value > 0 for line in lines[:2])
 
 
+@pytest.mark.proof
 def test_the_additions_alone_learn_echo(echo_run: TrainConfig, tmp_path: Path) -> None:
     config = lora_run(
         echo_run,

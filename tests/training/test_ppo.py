@@ -156,7 +156,7 @@ def test_a_group_of_one_needs_a_critic_and_a_filter_that_keeps_it(echo_run: Trai
 
 @pytest.mark.parametrize(
     ("groups", "group_size", "critic"),
-    [(16, 8, CriticConfig(lr=1e-3)), (128, 1, CriticConfig(kind="head", lr=1e-2))],
+    [(16, 8, CriticConfig(lr=1e-3)), pytest.param(128, 1, CriticConfig(kind="head", lr=1e-2), marks=pytest.mark.proof)],
     ids=["groups, a model", "no groups, a head"],
 )
 def test_ppo_learns_echo(
@@ -174,6 +174,7 @@ def test_ppo_learns_echo(
     assert fmean(rates[-4:]) > fmean(rates[:4]) + 0.1, rates
 
 
+@pytest.mark.proof
 def test_per_turn_credit_learns_echo(echo_run: TrainConfig, tmp_path: Path) -> None:
     config = replace(echo_run, **LEARNING, algorithm=Grpo(advantage=TurnReturns(), average="token"))
     rates = trained(config, tmp_path / "run")[1].values["success/rate"]

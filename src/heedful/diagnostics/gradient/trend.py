@@ -44,23 +44,27 @@ def _trends(measured: GradientNoise, part: str) -> Floats | None:
     known_P = ~np.isnan(sorted_by[0]) & ~np.isnan(sorted_by[1])
     norms = [np.sqrt(np.nan_to_num(np.diag(side.grams[part, part])).clip(0)) for side in sides]
     places = np.flatnonzero(known_P)
-    if len(places) < FEWEST:
+    count = len(places)
+    if count < FEWEST:
         return None
-    kept = [places, *(np.delete(places, number) for number in range(len(places)))]
-    trends = np.array([_trend([(v[some], n[some]) for v, n in zip(sorted_by, norms, strict=True)]) for some in kept])
-    return None if np.isnan(trends).any() else trends
+    others = np.stack([np.delete(places, number) for number in range(count)])
+    trends = [
+        _slopes(np.hstack([v[rows] for v in sorted_by]), np.hstack([n[rows] for n in norms]))
+        for rows in (places[None], others)
+    ]
+    return None if np.isnan(found := np.concatenate(trends)).any() else found
 
 
-def _trend(sides: Sequence[tuple[Floats, Floats]]) -> float:
-    """Slope over the rank, over the mean norm, both sides pooled; NaN where ranks or norms do not vary."""
+def _slopes(variance_RN: Floats, norm_RN: Floats) -> Floats:
+    """In each row, slope over the rank, over the mean norm; NaN where ranks or norms do not vary."""
     from scipy.stats import rankdata  # as slow to import as torch, and this module is imported with every command
 
-    ranks = rankdata(np.concatenate([variance_P for variance_P, _ in sides]))
-    norms = np.concatenate([norm_P for _, norm_P in sides])
-    shares = (ranks - 1) / (len(ranks) - 1)
-    deviations = shares - shares.mean()
-    spread, mean = float(deviations @ deviations), float(norms.mean())
-    return float(deviations @ norms) / spread / mean if spread > 0 and mean > 0 else float("nan")
+    ranks_RN = rankdata(variance_RN, axis=1)
+    shares_RN = (ranks_RN - 1) / (ranks_RN.shape[1] - 1)
+    deviations_RN = shares_RN - shares_RN.mean(axis=1, keepdims=True)
+    scale_R = (deviations_RN**2).sum(axis=1) * norm_RN.mean(axis=1)
+    along_R = (deviations_RN * norm_RN).sum(axis=1)
+    return np.divide(along_R, scale_R, out=np.full(len(scale_R), np.nan), where=scale_R > 0)
 
 
 def _metric(name: str, trends: Floats | None) -> Metric:
