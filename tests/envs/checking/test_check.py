@@ -180,8 +180,10 @@ def test_every_environment_of_ours_keeps_the_contract(name: str) -> None:
         pytest.skip("verifiers plays what --env.id names; the tests of the adapter check some")
     if name in LIBRARIES and not is_installed(name):
         pytest.skip(f"the extra {name} is not installed")
-    effort = OF_A_LIBRARY if name in LIBRARIES else QUICK
-    report = check(envs.get(name)(), replace(effort, patience=PATIENCE), origin=envs.REGISTRY[name])
+    effort = OF_A_LIBRARY if name in LIBRARIES else replace(QUICK, processes=2)
+    knobs = {"id": "FrozenLake-v1"} if name == "gymnasium" else {}  # Taxi builds its 500 states in each episode
+    env = envs.get(name)(**knobs)
+    report = check(env, replace(effort, patience=PATIENCE), origin="" if knobs else envs.REGISTRY[name])
     assert report.ok, str(report)
 
 
