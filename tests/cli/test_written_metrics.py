@@ -26,7 +26,7 @@ from pictured_runs import Policy, groups
 
 ECHO = (
     "echo --env.turns 2 --seedling.steps 30 --groups 5 --group-size 4 --diagnostics.every 1 --diagnostics.full-every 1 "
-    "--evaluation.tasks 4 --evaluation.samples 2"
+    "--evaluation.tasks 4 --evaluation.samples 2 --evaluation.search-tasks 8"
 )
 EVERYTHING = (
     f"{ECHO} --steps 2 --evaluation.times 2 --gradients.every 1 --gradients.buckets 2 --tasks 30 --coverage.rate 0.2 "
