@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from heedful import envs
 from heedful.algorithms.loss_scale import LossScale
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
-from heedful.configuration import MOST_AT_ONCE, Choice, refuse_above, refuse_below
+from heedful.configuration import MOST_AT_ONCE, MOST_EPISODES, Choice, refuse_above, refuse_below
 from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, TopP, check_filter
@@ -33,6 +33,9 @@ from heedful.storage.trackers import TRACKERS
 from heedful.training.critic_config import CriticConfig
 from heedful.training.lora_config import LoraConfig
 from heedful.training.optimizer_config import OptimizerConfig
+
+MOST_POOL = 10**7
+"""Tasks of a pool. All of them are drawn before the first step."""
 
 SERVED_CAP = 2.0
 """The importance cap where servers sample and none is set."""
@@ -57,6 +60,7 @@ class EvaluationConfig:
 
     def __post_init__(self) -> None:
         refuse_below(self, tasks=1, samples=1, times=0, at_once=1, search_tasks=0)
+        refuse_above(self, tasks=MOST_EPISODES, samples=MOST_EPISODES, times=MOST_EPISODES, search_tasks=MOST_EPISODES)
 
     def at(self, steps: int) -> frozenset[int]:
         """The numbers of updates after which to evaluate."""
@@ -166,6 +170,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1, env_workers=0)
         refuse_above(self, steps=MOST_STEP, threads=MOST_AT_ONCE, env_workers=MOST_AT_ONCE)
+        refuse_above(self, groups=MOST_EPISODES, group_size=MOST_EPISODES, tasks=MOST_POOL)
         check_timeout(self.env_timeout)
         self._refuse_groups_of_one()
         unknown = [name for name in self.trackers if name not in TRACKERS]

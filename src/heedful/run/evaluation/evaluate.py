@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 
 from heedful import envs
-from heedful.configuration import Choice, refuse_below, trusting
+from heedful.configuration import MOST_EPISODES, Choice, refuse_above, refuse_below, trusting
 from heedful.console import SafeConsole
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
@@ -66,6 +66,7 @@ class EvaluateSettings:
 
     def __post_init__(self) -> None:
         refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1)
+        refuse_above(self, search_tasks=MOST_EPISODES, tasks=MOST_EPISODES, samples=MOST_EPISODES)
         check_timeout(self.env_timeout)
         _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
         if self.sampling.greedy:
