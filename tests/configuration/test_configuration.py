@@ -354,7 +354,7 @@ def test_very_many_unknown_settings_are_counted_and_not_looked_up_one_by_one() -
     ("settings", "names"),
     [
         (TrainConfig, ("groups", "group_size")),
-        (EvaluationConfig, ("tasks", "samples", "times", "search_tasks")),
+        (EvaluationConfig, ("tasks", "samples", "search_tasks")),
         (GradientsSettings, ("groups", "group_size")),
     ],
 )
