@@ -321,3 +321,21 @@ def test_a_checkpoint_that_changed_is_no_model(
     flip(newest / "model.safetensors")
     assert cli.run(command.format(newest, newest).split()) == 2
     assert "has changed since it was written" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ("--steps 1", "Expected --steps of at least 2, the steps that the last checkpoint of"),
+        ("--algorithm ppo", "found one that does not fit it"),
+        ("--tasks 200", "a memory of the pool's tasks was expected, and the run has drawn fresh tasks so far"),
+    ],
+)
+def test_a_resume_that_is_refused_leaves_the_run_as_it_is(
+    flags: str, why: str, echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(echo_run, tmp_path / "run"))
+    before = {name: (run / name).read_bytes() for name in files(run)}
+    assert cli.run(["train", "--resume", str(run), *flags.split()]) == 2
+    assert why in " ".join(capsys.readouterr().err.split())
+    assert {name: (run / name).read_bytes() for name in files(run) if name in before} == before

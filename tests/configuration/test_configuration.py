@@ -16,7 +16,7 @@ from heedful.algorithms.table import ALGORITHMS
 from heedful.auditing import AuditSettings
 from heedful.configuration import Choice, ConfigurationError, from_json, settings_of, to_json, trust, trusting
 from heedful.filters import FILTERS
-from heedful.run.config import TrainConfig
+from heedful.run.config import EvaluationConfig, TrainConfig
 from heedful.run.gradients import GradientsSettings
 
 
@@ -348,6 +348,20 @@ def test_very_many_unknown_settings_are_counted_and_not_looked_up_one_by_one() -
     with pytest.raises(ConfigurationError, match="49,980 more unknown settings"):
         from_json(TrainConfig, tree)
     assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        (TrainConfig, ("groups", "group_size")),
+        (EvaluationConfig, ("tasks", "samples", "search_tasks")),
+        (GradientsSettings, ("groups", "group_size")),
+    ],
+)
+def test_more_episodes_than_memory_has_room_for_are_refused(settings: Any, names: tuple[str, ...]) -> None:
+    for name in names:
+        with pytest.raises(ValueError, match=f"{name} must be at most 1000000, found {10**20}"):
+            settings(**{name: 10**20})
 
 
 @pytest.mark.parametrize("name", ["threads", "env_workers"])

@@ -83,3 +83,21 @@ def test_a_full_disk_behind_the_output_is_a_sentence_in_every_command(
 def test_an_error_that_nobody_can_read_keeps_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", Full())
     assert cli.run(["bogus"]) == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory",
+        "CUDA out of memory. Tried to allocate 20.00 MiB.",
+    ],
+)
+def test_memory_that_ends_is_a_sentence_in_every_command(
+    said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(name: str, rest: list[str]) -> int:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(cli, "_command", full)
+    assert cli.run(["train"]) == 2
+    assert capsys.readouterr().err.startswith("heedful: The memory does not suffice. Choose a smaller model")

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from heedful.configuration import clean, complain, cut, tell, trusting
-from heedful.configuration.system_errors import NO_ROOM, sentence_of
+from heedful.configuration.system_errors import NO_ROOM, is_out_of_memory, sentence_of
 from heedful.stopping import end_at_once, exit_code, exit_code_of, leave_the_terminal
 from heedful.version import __version__
 
@@ -125,6 +125,11 @@ def _run(name: str, rest: list[str]) -> int:
         full = isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None
         kept = f" {KEPT[name][0].upper()}{KEPT[name][1:]}." if full and name in KEPT else ""
         complain(f"heedful: {_process()}{sentence_of(error)}{kept}")
+        return 2
+    except RuntimeError as error:
+        if os.environ.get("HEEDFUL_TRACEBACK") or not is_out_of_memory(error):
+            raise
+        complain(f"heedful: {_process()}{sentence_of(error)}")
         return 2
 
 

@@ -77,7 +77,7 @@ class ModelSettings(ScriptedSettings):
     references: int = 15
     """Evaluation tasks whose prompts each thought's words are compared with. 0 = no comparison."""
     context: Context
-    policy: Annotated[PolicySource, Choice(POLICIES)]
+    policy: Annotated[PolicySource, Choice(POLICIES, PolicySource)]
     """The sampler of replies, typed --sampler NAME as well: local = the model in this process, vllm = servers."""
     sampling: Sampling
     tags: Tags

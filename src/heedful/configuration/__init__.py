@@ -36,6 +36,7 @@ from heedful.configuration.foreign_text import clean, complain, cut, listed, sho
 from heedful.configuration.limits import (
     HOTTEST,
     MOST_AT_ONCE,
+    MOST_EPISODES,
     MOST_SECONDS,
     refuse_above,
     refuse_below,
@@ -48,6 +49,7 @@ from heedful.configuration.trust import GetsSecret, NamesCode, NamesSecret, Take
 __all__ = [
     "HOTTEST",
     "MOST_AT_ONCE",
+    "MOST_EPISODES",
     "MOST_SECONDS",
     "Choice",
     "CommandLine",

@@ -5,6 +5,9 @@ from __future__ import annotations
 MOST_AT_ONCE = 1024
 """Threads, or processes, that a command starts. All are started, and a system has room for a few thousand."""
 
+MOST_EPISODES = 10**6
+"""Tasks of a step or of an evaluation, or episodes of a task. All of them are held in memory."""
+
 MOST_SECONDS = 10**6
 """Seconds that anything is waited for: 11 days. Very long waits do not fit into the clocks of the system."""
 

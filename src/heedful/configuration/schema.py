@@ -18,9 +18,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from heedful.configuration.foreign_text import cut
 from heedful.configuration.trust import NeedsTrust, hold, import_named
 
 MISSING = dataclasses.MISSING
+
+_OF_AN_IMPORT = (
+    *(ImportError, AttributeError, ValueError, TypeError, SyntaxError, NameError),
+    *(RuntimeError, OSError, ArithmeticError, AssertionError),
+)
+"""What the import of a user's own module may raise. LookupError passes: it says what is not trusted."""
 
 RESERVED = ("config", "print_config", "help")
 """Flags of every command line: no top-level setting may have these names, nor those of `TRUST_FLAGS`."""
@@ -44,6 +51,8 @@ class Choice:
 
     table: Mapping[str, type] | Callable[[], Mapping[str, type]]
     """Name -> dataclass, or a function without arguments that returns such a table when it is first needed."""
+    contract: object = None
+    """A protocol or a base class. A class named as `module:Class` must have its public members."""
 
     def names(self) -> list[str]:
         return list(self._classes())
@@ -53,7 +62,7 @@ class Choice:
         if not isinstance(name, str):
             raise LookupError(f"expected one of {', '.join(self.names())}, found {name!r}")
         if ":" in name:
-            return _import_class(name)
+            return self._with_all_members(_import_class(name), name)
         # Asking a lazy table whether it contains a name would load the class.
         names = self.names()
         if name not in names:
@@ -83,6 +92,16 @@ class Choice:
         for name in self.names():
             with contextlib.suppress(LookupError):
                 yield name, self.find(name)
+
+    def _with_all_members(self, cls: type, name: str) -> type:
+        fields = {field.name for field in dataclasses.fields(cls)}
+        missing = [member for member in _public(self.contract) if member not in fields and not hasattr(cls, member)]
+        if missing:
+            raise LookupError(
+                f"expected in {name!r} the members of heedful's {getattr(self.contract, '__name__', '')}, found none "
+                f"of the name {cut(' or '.join(missing), 200)}. Name another class, or one of {', '.join(self.names())}"
+            )
+        return cls
 
     def _classes(self) -> Mapping[str, type]:
         return self.table() if callable(self.table) else self.table
@@ -335,9 +354,21 @@ def _is_config_class(candidate: object) -> bool:
 def _import_class(name: str) -> type:
     try:
         found: Any = import_named(name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise LookupError(f"{name!r} names a class as module:Class, but it cannot be imported: {error}") from error
+    except _OF_AN_IMPORT as error:
+        said = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+        raise LookupError(f"{name!r} names a class as module:Class, but it cannot be imported: {said}") from error
     if not _is_config_class(found):
         raise LookupError(f"{name!r} must name a dataclass, but names {found!r}")
     cls: type = found
+    try:
+        settings_of(cls)
+    except TypeError as error:
+        raise LookupError(f"the settings of {name!r} cannot be read: {error}") from error
     return cls
+
+
+def _public(contract: object) -> list[str]:
+    """The members that a protocol or a base class asks for."""
+    called = isinstance(contract, type) and "__call__" in vars(contract)
+    named = [] if contract is None else [name for name in dir(contract) if not name.startswith("_")]
+    return [*named, *(["__call__"] if called else [])]

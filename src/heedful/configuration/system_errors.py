@@ -28,6 +28,7 @@ _KNOWN = {
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NUMBER = re.compile(r"\[Errno -?\d+\] ")
 LONGEST_PATH = 200
+_NO_MEMORY = re.compile(r"(?:can't allocate memory|not enough memory|[Tt]ried to allocate)")
 
 
 def sentence_of(error: BaseException) -> str:
@@ -35,6 +36,8 @@ def sentence_of(error: BaseException) -> str:
 
     The numbers of system errors that others quote are left out.
     """
+    if is_out_of_memory(error):
+        return "The memory does not suffice. Choose a smaller model or smaller batches, or free some memory."
     if not isinstance(error, OSError) or error.errno is None or error.strerror is None:
         return _NUMBER.sub("", str(error)) or type(error).__name__
     if error.filename is None and error.errno in NO_ROOM:
@@ -44,3 +47,8 @@ def sentence_of(error: BaseException) -> str:
     path = cut(os.fsdecode(error.filename) if not isinstance(error.filename, int) else "a file", LONGEST_PATH)
     known = _KNOWN.get(error.errno, "Expected to use {path}, but the system says: {reason}. Give another path.")
     return known.format(path=path, reason=error.strerror)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether it is torch's error where memory ends: a RuntimeError, on a CPU one like any other."""
+    return isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)) is not None

@@ -173,6 +173,8 @@ def import_named(name: str) -> Any:
 def import_held(name: str) -> Any:
     """The object of a `module:name` that an object of this process holds: its reader has passed the gate."""
     module, _, qualified_name = name.partition(":")
+    if not all(module.split(".")):
+        raise ModuleNotFoundError(f"expected the name of a module before the colon, found {module!r}", name=module)
     return functools.reduce(getattr, qualified_name.split("."), importlib.import_module(module))
 
 

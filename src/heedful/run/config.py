@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal
 from heedful import envs
 from heedful.algorithms.loss_scale import LossScale
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
-from heedful.configuration import MOST_AT_ONCE, Choice, refuse_above, refuse_below
+from heedful.configuration import MOST_AT_ONCE, MOST_EPISODES, Choice, refuse_above, refuse_below
 from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
+from heedful.envs.common.contract import refuse_other
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, TopP, check_filter
 from heedful.measuring.diagnostician import DiagnosticsConfig
@@ -33,6 +34,9 @@ from heedful.storage.trackers import TRACKERS
 from heedful.training.critic_config import CriticConfig
 from heedful.training.lora_config import LoraConfig
 from heedful.training.optimizer_config import OptimizerConfig
+
+MOST_POOL = 10**7
+"""Tasks of a pool. All of them are drawn before the first step."""
 
 SERVED_CAP = 2.0
 """The importance cap where servers sample and none is set."""
@@ -57,6 +61,7 @@ class EvaluationConfig:
 
     def __post_init__(self) -> None:
         refuse_below(self, tasks=1, samples=1, times=0, at_once=1, search_tasks=0)
+        refuse_above(self, tasks=MOST_EPISODES, samples=MOST_EPISODES, search_tasks=MOST_EPISODES)
 
     def at(self, steps: int) -> frozenset[int]:
         """The numbers of updates after which to evaluate."""
@@ -97,7 +102,7 @@ class TrainConfig:
     """Recipe of the seedling (only with --model seedling)."""
     warm_start: WarmStart = field(default_factory=WarmStart)
     """Learning from the environment's demonstrations before training (only with a loaded model)."""
-    algorithm: Annotated[Algorithm, Choice(ALGORITHMS)] = field(default_factory=Grpo)
+    algorithm: Annotated[Algorithm, Choice(ALGORITHMS, Algorithm)] = field(default_factory=Grpo)
     """Advantage, clip, averaging, KL and entropy."""
     filter: Annotated[Filter, Choice(FILTERS)] = field(default_factory=TopP)
     """Chooses prompts by the spread of their members' outcomes."""
@@ -115,14 +120,14 @@ class TrainConfig:
     """Draw tasks from the pool of the tasks of these seeds, all of the training split."""
     coverage: Coverage = field(default_factory=Coverage)
     context: Context = field(default_factory=Context)
-    collect: Annotated[Collector, Choice(COLLECTORS)] = field(default_factory=LockStep)
+    collect: Annotated[Collector, Choice(COLLECTORS, Collector)] = field(default_factory=LockStep)
     """How episodes are played at the same time: lock_step, or async for slow environments."""
     env_workers: int = 0
     """Processes in which episodes are played. If one crashes or hangs, only its own episodes end. 0 = in this process.
     They work at the same time if --collect.threads is at least as many."""
     env_timeout: float = DEFAULT_TIMEOUT
     """Seconds for one start or step of an environment in such a process. 0 = no limit."""
-    policy: Annotated[PolicySource, Choice(POLICIES)] = field(default_factory=Local)
+    policy: Annotated[PolicySource, Choice(POLICIES, PolicySource)] = field(default_factory=Local)
     """The sampler of replies, typed --sampler NAME as well: local = the model in this process, vllm = servers."""
     sampling: Sampling = field(default_factory=Sampling)
     tags: Tags = field(default_factory=Tags)
@@ -159,14 +164,16 @@ class TrainConfig:
     gradient_checkpointing: bool = False
     """Compute the layers' activations a second time in the backward pass instead of keeping them: less memory, more
     time, the same gradients."""
-    parallel: Annotated[Parallel, Choice(PARALLEL)] = field(default_factory=DataParallel)
+    parallel: Annotated[Parallel, Choice(PARALLEL, DataParallel)] = field(default_factory=DataParallel)
     """The part of the model in each of several processes (torchrun --nproc-per-node N -m heedful train ...): data or
     fsdp2."""
 
     def __post_init__(self) -> None:
         refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1, env_workers=0)
         refuse_above(self, steps=MOST_STEP, threads=MOST_AT_ONCE, env_workers=MOST_AT_ONCE)
+        refuse_above(self, groups=MOST_EPISODES, group_size=MOST_EPISODES, tasks=MOST_POOL)
         check_timeout(self.env_timeout)
+        refuse_other(self.env)
         self._refuse_groups_of_one()
         unknown = [name for name in self.trackers if name not in TRACKERS]
         if unknown:

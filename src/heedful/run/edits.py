@@ -1,4 +1,7 @@
-"""Changes of a run's configuration since its checkpoint was written: refused, unless the user typed them."""
+"""Changes of a run's configuration since its checkpoint was written: refused, unless the user typed them.
+
+A typed change that would undo steps is refused as well.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,15 @@ def refuse_edits(written: object, config: TrainConfig, folder: RunFolder, typed:
             f"Expected the settings under which the last checkpoint of {folder.path} was written, found others in "
             f"{folder.config}: {shown}{more}. Change them back. To go on with another setting, type it: heedful train "
             f"--resume {folder.path} {flag} {_shown(edits[0][2])}"
+        )
+
+
+def refuse_fewer_steps(steps: int, done: int, folder: RunFolder) -> None:
+    """Raise ValueError where a run is to end before its last checkpoint: later weights would count as earlier ones."""
+    if steps < done:
+        raise ValueError(
+            f"Expected --steps of at least {done}, the steps that the last checkpoint of {folder.path} has behind it, "
+            f"found {steps}. Give --steps {done} to end the run there, or leave --steps out."
         )
 
 

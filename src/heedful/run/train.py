@@ -20,7 +20,7 @@ from heedful.configuration.jsontext import read_json
 from heedful.distributed.parallel import ProcessRank
 from heedful.distributed.presence import Presence
 from heedful.run.config import TrainConfig
-from heedful.run.edits import refuse_edits
+from heedful.run.edits import refuse_edits, refuse_fewer_steps
 from heedful.run.presets import preset
 from heedful.storage import (
     Rollouts,
@@ -251,6 +251,7 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     if found:
         found[-1].check()
         refuse_edits(found[-1].settings(), config, folder, told.typed)
+        refuse_fewer_steps(config.steps, found[-1].version, folder)
     start = world.broadcast(found[-1] if found else None)
     unseen = NullView()
     if not world.is_rank_0:
@@ -260,7 +261,6 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     if resumed:
         if version and not folder.metrics.exists():
             view.note(f"{folder.metrics} is missing: the measurements of the first {version} steps are lost.")
-        folder.truncate_after(version - 1)
         view.note(f"resuming {folder.path} after step {version} of {config.steps}")
     if world.size > 1:
         held = "each with a shard of the model" if config.parallel.sharded else "each with the whole model"
@@ -268,12 +268,15 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
     if not folder.environment.exists():
         found_here = describe_environment(str(world.device), config.threads, world.size)
         write_whole(folder.environment, json.dumps(found_here, indent=2) + "\n")
-    trackers = [JsonlTracker(folder.metrics), *open_trackers(config.trackers, folder.path, to_json(config)), told]
+    trackers = [*open_trackers(config.trackers, folder.path, to_json(config)), told]
     try:
         with GrowthBar(view.console) if isinstance(view, TerminalView) else nullcontext(unseen.growth) as bar:
             parts = assemble(config, bar, start, world)
-        if resumed and told.typed:  # kept only now that settings and checkpoint have been found to fit
-            write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
+        if resumed:  # the folder changes only now that settings and checkpoint have been found to fit
+            folder.truncate_after(version - 1)
+            if told.typed:
+                write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
+        trackers.insert(0, JsonlTracker(folder.metrics))
         with view if isinstance(view, TerminalView) else nullcontext():
             return train_steps(config, parts, folder, trackers, view, lambda: told.stopped)
     finally:

@@ -10,12 +10,17 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
+from heedful.configuration import refuse_above, refuse_below
 from heedful.training.lora_config import LoraConfig
+from heedful.training.optimizer_config import LARGEST_LR
 
 FORMAT = 1
 """Version of the growing code. It increases when the weights of a recipe change."""
 
 _VISION_HEADS = 2
+
+_MOST_LAYERS = 1_000
+"""As in folders of loaded models. Each layer is built before the first step."""
 
 LEAST_VOCABULARY = 265
 """256 bytes, 5 tokens of the chat template and 4 tags. A tokenizer needs them to write every text."""
@@ -77,8 +82,12 @@ class Seedling:
                 f"vocabulary must hold at least every byte, the chat template's tokens and the tags, "
                 f"{LEAST_VOCABULARY} entries in all, found {self.vocabulary}"
             )
-        if not 0 < self.init < float("inf"):
-            raise ValueError(f"init must be a finite number above 0, found {self.init}")
+        refuse_above(self, layers=_MOST_LAYERS, vision_layers=_MOST_LAYERS)
+        refuse_below(self, steps=0)
+        if not 0 < self.init <= 1:
+            raise ValueError(f"init must be a number above 0 and at most 1, found {self.init}")
+        if not 0 < self.lr <= LARGEST_LR:
+            raise ValueError(f"lr must be a number above 0 and at most {LARGEST_LR:g}, found {self.lr}")
         for name in ("imperfect", "template"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], found {getattr(self, name)}")
@@ -123,8 +132,8 @@ class WarmStart:
         for name, least in (("steps", 0), ("episodes", 1), ("micro_batch_tokens", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"warm_start.{name} must be {least} or more, found {getattr(self, name)}")
-        if not 0 < self.lr < float("inf"):
-            raise ValueError(f"warm_start.lr must be a finite number above 0, found {self.lr}")
+        if not 0 < self.lr <= LARGEST_LR:
+            raise ValueError(f"warm_start.lr must be a number above 0 and at most {LARGEST_LR:g}, found {self.lr}")
         for name in ("imperfect", "template"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"warm_start.{name} must lie in [0, 1], found {getattr(self, name)}")

@@ -109,6 +109,12 @@ def test_a_sampled_gain_alone_is_consistent_with_sharpening(folder: Folder) -> N
     assert sentences[2].startswith("Consistent with sharpening: the sampled policy gained, the greedy policy did not")
 
 
+def test_evaluations_of_different_sizes_are_told_apart(folder: Folder) -> None:
+    folder.evaluated(0, sampled=4, greedy=17)
+    folder.write(6, *(Metric(f"eval/val/{kind}/success", 0.5, 40, 0.4, 0.6) for kind in ("sampled", "greedy")))
+    assert "0.500 [0.400, 0.600] after (of 20 and 40 episodes); gain" in folder.conclude().sentences[0]
+
+
 def test_a_greedy_policy_that_stayed_as_it_was_is_consistent_with_sharpening(folder: Folder) -> None:
     folder.evaluated(0, sampled=4, greedy=20)
     folder.evaluated(6, sampled=16, greedy=20)

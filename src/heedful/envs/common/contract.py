@@ -21,3 +21,13 @@ def missing_from(env: object) -> str:
     if "episode" in missing and callable(getattr(env, "make", None)):
         found += "; it has `make()`, the earlier name of `episode()`: rename that method to `episode`"
     return found
+
+
+def refuse_other(env: object) -> None:
+    """Raise ValueError for a class without an environment's methods. No member is read, since one may ask a server."""
+    missing = [name for name in ("task", "episode") if not hasattr(type(env), name)]
+    if missing:
+        raise ValueError(
+            f"Expected an environment, found a {type(env).__name__} without `{'` and `'.join(missing)}`. "
+            "Name another class, or add what it lacks."
+        )

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 
 from heedful import envs
-from heedful.configuration import Choice, refuse_below, trusting
+from heedful.configuration import MOST_EPISODES, Choice, refuse_above, refuse_below, trusting
 from heedful.console import SafeConsole
+from heedful.envs.common.contract import refuse_other
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Environment, Policy
@@ -44,13 +45,13 @@ class EvaluateSettings:
     env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
     """The environment and its knobs."""
     context: Context
-    collect: Annotated[Collector, Choice(COLLECTORS)]
+    collect: Annotated[Collector, Choice(COLLECTORS, Collector)]
     """How episodes are played at the same time: lock_step, or async for slow environments."""
     env_workers: int
     """Processes in which episodes are played. 0 = in this one."""
     env_timeout: float
     """Seconds for one start or step of an environment in such a process. 0 = no limit."""
-    policy: Annotated[PolicySource, Choice(POLICIES)]
+    policy: Annotated[PolicySource, Choice(POLICIES, PolicySource)]
     """The sampler of replies, typed --sampler NAME as well: local = the model in this process, vllm = servers."""
     sampling: Sampling
     tags: Tags
@@ -66,7 +67,9 @@ class EvaluateSettings:
 
     def __post_init__(self) -> None:
         refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1)
+        refuse_above(self, search_tasks=MOST_EPISODES, tasks=MOST_EPISODES, samples=MOST_EPISODES)
         check_timeout(self.env_timeout)
+        refuse_other(self.env)
         _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
         if self.sampling.greedy:
             raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")

@@ -118,8 +118,10 @@ def _success(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str,
         before, after, gain = readings[0][1], readings[-1][1], gains[kind]
         tasks = f"{gain.n} held-out tasks" if gain.n else "held-out tasks"
         doubt = "" if gain.value is None or _clear(gain) else _doubt(gain)
+        # A resumed run may have been given other numbers of tasks or samples.
+        counts = "" if before.n == after.n else f" (of {before.n} and {after.n} episodes)"
         sentences.append(
-            f"{kind.capitalize()} success on {tasks}: {shown(before)} before, {shown(after)} after; "
+            f"{kind.capitalize()} success on {tasks}: {shown(before)} before, {shown(after)} after{counts}; "
             f"gain {shown(gain, signed=True)}, paired by task{doubt}."
         )
     return sentences

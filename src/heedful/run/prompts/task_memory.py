@@ -91,8 +91,13 @@ class TaskMemory:
             for task, record in self._records.items()
         }
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Load a state that `state` gave, also after it has been JSON. Raises TypeError for a damaged one."""
+    def load_state(self, state: Mapping[str, Any] | None) -> None:
+        """Load a state that `state` gave, also after it has been JSON. Raises TypeError for a damaged one.
+
+        Raises ValueError for `None`, the state of a run without a memory.
+        """
+        if state is None:
+            raise ValueError("a memory of the pool's tasks was expected, and the run has drawn fresh tasks so far")
         records = {
             task: TaskRecord(**{**tree, "earlier": tuple(Visit(*visit) for visit in tree["earlier"])})
             for task, tree in state.items()

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from heedful import envs
-from heedful.configuration import Choice, NamesSecret, refuse_below, refuse_seconds
+from heedful.configuration import MOST_EPISODES, Choice, NamesSecret, refuse_above, refuse_below, refuse_seconds
+from heedful.envs.common.contract import refuse_other
 from heedful.models.chat.options import read_options
 from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
@@ -50,7 +51,7 @@ class ServedSettings:
     env: Annotated[Any, Choice(envs.ENVIRONMENTS)]
     """The environment and its knobs."""
     context: Context
-    collect: Annotated[Collector, Choice(COLLECTORS)] = field(default_factory=Asynchronous)
+    collect: Annotated[Collector, Choice(COLLECTORS, Collector)] = field(default_factory=Asynchronous)
     """How episodes are played at the same time: async asks for each reply as soon as its episode is ready."""
     env_workers: int
     """Processes in which episodes are played. 0 = in this one."""
@@ -65,7 +66,9 @@ class ServedSettings:
 
     def __post_init__(self) -> None:
         refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1, connections=1)
+        refuse_above(self, search_tasks=MOST_EPISODES, tasks=MOST_EPISODES, samples=MOST_EPISODES)
         check_timeout(self.env_timeout)
+        refuse_other(self.env)
         refuse_seconds(self, "timeout", least=("patience",))
         for name in ("price_in", "price_out"):
             price = getattr(self, name)
