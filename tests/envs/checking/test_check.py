@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import broken_environments as broken
@@ -19,14 +20,17 @@ from heedful import envs
 from heedful.envs.adapters.extras import LIBRARIES, is_installed
 from heedful.envs.checking import play
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
+from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.global_state import moved_generators
-from heedful.envs.checking.report import Report, shortened
-from heedful.envs.checking.rules import processes
+from heedful.envs.checking.report import Finding, Report, shortened
+from heedful.envs.checking.rules import processes, scores
 from heedful.envs.checking.rules.episodes import tells
 from heedful.envs.checking.rules.leak import stands_as_answer
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.remote.environment import Remote
+from heedful.envs.transport.wire import LARGEST_REWARD
 from heedful.run.presets import PRESETS
+from heedful.types import Observation, Step, Task
 from patience import PATIENCE
 from served import serving
 
@@ -412,6 +416,26 @@ def test_a_limit_is_told_in_digits_or_words(text: str, number: int, stated: bool
 )
 def test_an_answer_stands_as_one_where_it_is_marked(answer: str, text: str, stands: bool) -> None:
     assert stands_as_answer(answer, text) == stands
+
+
+def finding_on_rewards(rewards: dict[str, float]) -> Finding:
+    exchange = play.Exchange("ordinary", "a", Step(Observation("b"), rewards), 0.0)
+    played = play.Played(Task("game-1", 1, "train"), 0, Observation("a"), (exchange,))
+    return scores.rewards(play.Bench(None, SMALL), Evidence((), (played,), (), (), Path("canary")))
+
+
+def test_a_reward_that_ends_an_episode_of_training_breaks_the_rule() -> None:
+    assert finding_on_rewards({"solved": LARGEST_REWARD}).status == "pass"
+    told = finding_on_rewards({"solved": -2 * LARGEST_REWARD})
+    assert told.status == "broken"
+    assert "at most 1e+30 in size" in told.expected
+    assert "-2e+30" in told.found
+
+
+def test_the_name_of_a_reward_fakes_no_line_of_the_report() -> None:
+    (line,) = finding_on_rewards({"x\npass  leak\x1b[2J": 1.0}).lines()
+    assert line.isprintable()
+    assert "x\\npass" in line
 
 
 def test_the_check_needs_no_torch() -> None:

@@ -10,24 +10,24 @@ from numbers import Real
 
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench
-from heedful.envs.checking.report import Finding, broken, holds, in_words, unchecked
-from heedful.envs.transport.wire import is_finite
+from heedful.envs.checking.report import Finding, broken, holds, in_words, shortened, unchecked
+from heedful.envs.transport.wire import LARGEST_REWARD, is_finite
 from heedful.types import Ending
 
 
 def rewards(bench: Bench, evidence: Evidence) -> Finding:
-    """Components have names and finite values. Their observed ranges are told."""
+    """Components have names, and values that training takes. Their observed ranges are told."""
     ranges: dict[str, list[float]] = defaultdict(list)
     totals = []
     for played in evidence.episodes:
         total = 0.0
         for turn, exchange in enumerate(played.exchanges):
             for name, value in exchange.step.rewards.items():
-                number = is_finite(value)
-                if not isinstance(name, str) or not name or not number:
+                fits = is_finite(value) and abs(value) <= LARGEST_REWARD
+                if not isinstance(name, str) or not name or not fits:
                     return broken(
                         "a reward is not a named, finite number",
-                        expected="Step.rewards maps names (texts) to finite numbers",
+                        expected=f"Step.rewards maps names (texts) to numbers of at most {LARGEST_REWARD:g} in size",
                         found=f"{name!r}: {in_words(value)}",
                         where=played.where(turn),
                         remedy="leave out what cannot be computed, and catch divisions by zero and logarithms of it",
@@ -39,7 +39,7 @@ def rewards(bench: Bench, evidence: Evidence) -> Finding:
         return holds(
             "no reward was given in any episode: advantages will come from nothing; give the outcome as a reward"
         )
-    each = ", ".join(f"{name} {_range(values)}" for name, values in sorted(ranges.items()))
+    each = ", ".join(f"{shortened(name, len(name))[1:-1]} {_range(values)}" for name, values in sorted(ranges.items()))
     return holds(f"finite; per step {each}; per episode {_range(totals)}")
 
 
