@@ -184,6 +184,12 @@ def test_a_start_that_is_no_observation_is_an_error(observation: Any) -> None:
     assert "expected to return an Observation with a text" in trajectory.error
 
 
+def test_an_observation_longer_than_any_prompt_is_an_error() -> None:
+    trajectory = play([Step(Observation("x" * 4_000_001))])
+    assert trajectory.ending is Ending.ERROR
+    assert "gave a text of 4,000,001 characters; expected at most 4,000,000" in trajectory.error
+
+
 def test_an_environment_may_report_an_error_itself() -> None:
     trajectory = play([OK, Step(Observation(""), {"a": 1.0}, Ending.ERROR, effect="server gone")])
     assert (trajectory.ending, trajectory.error, trajectory.outcome) == (Ending.ERROR, "server gone", None)

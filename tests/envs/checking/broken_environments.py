@@ -133,6 +133,12 @@ class StepsWithNothing(Right):
         return changed(lambda step, response, episode: None)(self)  # type: ignore[arg-type,return-value]
 
 
+class SaysMoreThanMemoryHolds(Right):
+    def episode(self) -> Any:
+        endless = Observation("x" * 4_000_001)
+        return changed(lambda step, response, episode: dataclasses.replace(step, observation=endless))(self)
+
+
 def _raise_at_the_end(step: Step, response: str, episode: Attempt) -> Step:
     if step.ending is not None:
         raise RuntimeError("no score today")
@@ -642,7 +648,7 @@ class RepeatsSurrogates(Right):
 @dataclass(frozen=True)
 class RepeatsEverything(Right):
     def episode(self) -> Any:
-        return _quoting(lambda response: "".join(re.findall("[A-Za-z]+", response)))(self)
+        return _quoting(lambda response: "".join(re.findall("[A-Za-z]+", response))[:2_000_000])(self)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ BREAKS: list[tuple[type, set[str], str]] = [
     (broken.MisnamedInFolders, {"protocol"}, "no spaces, no slashes"),
     (broken.StartsWithText, {"protocol"}, "not an Observation"),
     (broken.StepsWithNothing, {"protocol"}, '`step` returned "None", not a Step'),
+    (broken.SaysMoreThanMemoryHolds, {"protocol"}, "has 4,000,001 characters; expected at most 4,000,000"),
     (broken.ActionsInAList, {"protocol"}, "not a tuple of texts"),
     (
         broken.RaisesAtTheStart,

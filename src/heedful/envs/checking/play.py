@@ -25,6 +25,7 @@ from heedful.configuration.limits import refuse_seconds
 from heedful.envs.checking.pixels import appearance
 from heedful.envs.checking.report import in_words, seconds_text, shortened
 from heedful.envs.transport.images import IMAGES_WANTED, images_fault
+from heedful.envs.transport.wire import LONGEST_TEXT
 from heedful.guarded import PassesThrough, Raised, guarded_call
 from heedful.types import Observation, Step, Task
 
@@ -332,6 +333,9 @@ def _misfit(observation: object) -> str:
     for name in ("text", "opening"):
         if not isinstance(getattr(observation, name), str):
             return f"an Observation whose {name} is {in_words(getattr(observation, name))}, not text"
+        if len(getattr(observation, name)) > LONGEST_TEXT:
+            found = len(getattr(observation, name))
+            return f"an Observation whose {name} has {found:,} characters; expected at most {LONGEST_TEXT:,}"
     fault = images_fault(observation.images)
     if fault:
         return f"an Observation with pictures of which one is {fault}; expected {IMAGES_WANTED}"

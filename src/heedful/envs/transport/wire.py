@@ -36,6 +36,10 @@ LARGEST_REWARD = 1e30
 """Sums and squares of rewards have to stay finite, in float32 as well after they were standardized."""
 
 
+LONGEST_TEXT = 4_000_000
+"""Characters of an observation. All observations of a batch are held in memory, and a tokenizer reads them."""
+
+
 MOST_NAMES, LONGEST_NAME = 1000, 1000
 """Names of a task or a step, such as its tags, rewards and actions, and the characters of one. They go into files."""
 
@@ -50,6 +54,9 @@ def checked_observation(observation: object) -> Observation:
         raise ValueError(f"the environment was expected to return an Observation with a text, found {observation!r}")
     if not isinstance(observation.opening, str):
         raise ValueError(f"the environment was expected to give an opening as text, found {observation.opening!r}")
+    longest = max(len(observation.text), len(observation.opening))
+    if longest > LONGEST_TEXT:
+        raise ValueError(f"the environment gave a text of {longest:,} characters; expected at most {LONGEST_TEXT:,}")
     if observation.role not in ("user", "tool"):
         raise ValueError(f"the environment was expected to give a role of user or tool, found {observation.role!r}")
     if observation.images != ():
