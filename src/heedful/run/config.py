@@ -182,6 +182,9 @@ class TrainConfig:
             raise ValueError(f"trackers must be different ones, found {', '.join(self.trackers)}")
         if self.tasks is not None and self.task_seeds:
             raise ValueError("tasks draws a pool and task_seeds lists one: give one of them")
+        for seed in self.task_seeds:
+            if not -(2**63) <= seed < 2**63:
+                raise ValueError(f"task_seeds must fit 64 bits, as the files of episodes store them, found {seed}")
         size = len(self.task_seeds) or self.tasks
         if size is not None and size < self.groups:
             raise ValueError(f"tasks (the pool) must hold at least the {self.groups} groups of one step, found {size}")
