@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from heedful.studies.catalogue.lean_runs import CURVES, LEAN, WATCHED
+from heedful.studies.catalogue.paper.lean_runs import CURVES, LEAN, WATCHED
 from heedful.studies.declaration import Arm, Measure, Pair, Study, settings
 from heedful.studies.jobs import PartJob, RankingJob
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heedful.studies.catalogue.lean_runs import CURVES, LEAN, WATCHED
+from heedful.studies.catalogue.paper.lean_runs import CURVES, LEAN, WATCHED
 from heedful.studies.declaration import Arm, Measure, Pair, Study, train
 
 CENTRED = "--algorithm.advantage.no-standardize"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from heedful.studies.catalogue.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
 from heedful.studies.catalogue.metric_names import SUCCESS
+from heedful.studies.catalogue.paper.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
 from heedful.studies.declaration import Arm, Measure, Study, train
 
 SLIPS = (0.0, 0.1, 0.3, 0.5, 0.8, 1.0)

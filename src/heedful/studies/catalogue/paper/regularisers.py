@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heedful.studies.catalogue.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
+from heedful.studies.catalogue.paper.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
 from heedful.studies.declaration import Arm, Measure, Pair, Study, train
 
 COEFFICIENTS = (0.0, 0.001, 0.01, 0.03)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heedful.studies.catalogue.lean_runs import CURVES, LEAN, WATCHED
+from heedful.studies.catalogue.paper.lean_runs import CURVES, LEAN, WATCHED
 from heedful.studies.declaration import Arm, Measure, Pair, Pool, Study, train
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)

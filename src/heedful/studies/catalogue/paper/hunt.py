@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from heedful.studies.catalogue.lean_runs import CURVES, LEAN, WATCHED
 from heedful.studies.catalogue.metric_names import INFORMATION
+from heedful.studies.catalogue.paper.lean_runs import CURVES, LEAN, WATCHED
 from heedful.studies.declaration import Arm, Hunt, Study, train
 
 _STEPS = 33

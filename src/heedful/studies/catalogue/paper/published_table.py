@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heedful.studies.catalogue.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
+from heedful.studies.catalogue.paper.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
 from heedful.studies.declaration import Arm, Study, train
 
 ALGORITHMS = ("ppo", "grpo", "dapo", "dr_grpo")
