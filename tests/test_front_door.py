@@ -153,6 +153,13 @@ def test_audit_reads_the_runs_own_rollouts(trained: Any, tmp_path: Path) -> None
     assert audit.verdict
 
 
+def test_settings_of_an_audit_that_are_a_mapping_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"Expected settings as heedful\.auditing\.AuditSettings\(\.\.\.\), found a dict"
+    ):
+        heedful.audit(tmp_path, settings={"every": 2})  # type: ignore[arg-type]
+
+
 def test_measure_takes_scores_from_anywhere() -> None:
     # Two prompts, two thoughts; each is e times as probable under its own prompt.
     found = heedful.measure(CrossScores([[-1.0, -2.0], [-2.0, -1.0]], [1, 1], [0, 1]))

@@ -63,7 +63,9 @@ def audit(
 
     Raises ValueError, a sentence, where nothing can be read, or `out` holds another audit.
     """
-    chosen = settings or AuditSettings()
+    chosen = AuditSettings() if settings is None else settings
+    if not isinstance(chosen, AuditSettings):
+        raise ValueError(f"Expected settings as heedful.auditing.AuditSettings(...), found a {type(chosen).__name__}.")
     if model is not None:
         chosen = replace(chosen, model=str(model))
     console = SafeConsole(soft_wrap=True, quiet=not show)

@@ -152,6 +152,12 @@ def test_a_greedy_loss_is_said_to_be_the_price(folder: Folder) -> None:
     assert sentences[2].startswith("Sharpening only, and at a price")
 
 
+def test_a_clear_loss_of_the_sampled_policy_alone_is_said(folder: Folder) -> None:
+    folder.evaluated(0, sampled=16, greedy=4)
+    folder.evaluated(6, sampled=4, greedy=16)
+    assert folder.conclude().sentences[2].startswith("The greedy policy gained, and the sampled policy clearly lost")
+
+
 def test_a_clear_loss_is_said(folder: Folder) -> None:
     folder.evaluated(0, sampled=16, greedy=12)
     folder.evaluated(6, sampled=4, greedy=2)

@@ -153,12 +153,18 @@ def _sharpening(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[s
         return []
     low = greedy.low if greedy.low is not None else float(greedy.value)
     high = greedy.high if greedy.high is not None else float(greedy.value)
+    fell = sampled.high is not None and sampled.high < 0
+    if fell and low > 0:
+        return [
+            "The greedy policy gained, and the sampled policy clearly lost: what it prefers is right on more tasks, but "
+            "it draws other replies more often. Look at the token entropy."
+        ]
     if sampled.low <= 0 and low > 0:
         return [
             "The greedy policy gained, the sampled policy did not clearly: what it prefers is right on more tasks. "
             "That is not sharpening."
         ]
-    if sampled.high is not None and sampled.high < 0:
+    if fell:
         return ["Training did harm: the sampled success clearly fell."]
     if sampled.low <= 0:
         return ["No gain to explain: the sampled success did not clearly rise."]
