@@ -156,8 +156,8 @@ def _sharpening(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[s
     fell = sampled.high is not None and sampled.high < 0
     if fell and low > 0:
         return [
-            "The greedy policy gained, and the sampled policy clearly lost: what it prefers is right on more tasks, but "
-            "it draws other replies more often. Look at the token entropy."
+            "The greedy policy gained, and the sampled policy clearly lost: what it prefers is right on more tasks, "
+            "but it draws other replies more often. Look at the token entropy."
         ]
     if sampled.low <= 0 and low > 0:
         return [
