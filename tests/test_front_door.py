@@ -154,9 +154,7 @@ def test_audit_reads_the_runs_own_rollouts(trained: Any, tmp_path: Path) -> None
 
 
 def test_settings_of_an_audit_that_are_a_mapping_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"Expected settings as heedful\.auditing\.AuditSettings.*, found a dict"
-    ):
+    with pytest.raises(ValueError, match=r"Expected settings as heedful\.auditing\.AuditSettings.*, found a dict"):
         heedful.audit(tmp_path, settings={"every": 2})  # type: ignore[arg-type]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from heedful.studies.catalogue.metric_names import ONE_OUTCOME
 from heedful.studies.catalogue.paper.lean_runs import CURVES, FILTERS, LEAN, WATCHED, against_controls, pools_of_filters
-from heedful.studies.declaration import Arm, Study, train
+from heedful.studies.declaration import Arm, Measure, Study, train
 
 ALGORITHMS = ("ppo", "grpo", "dapo", "dr_grpo")
 
@@ -44,9 +45,9 @@ def matrix() -> Study:
         arms,
         seeds=(0, 1, 2),
         pairs=against_controls((*stems, *pools)),
-        measures=WATCHED,
+        measures=(*WATCHED, Measure("advantage of groups with one outcome", ONE_OUTCOME, "mean")),
         pools=pools_of_filters(pools),
-        curves=CURVES,
+        curves=(*CURVES, ONE_OUTCOME),
         minutes=5.0,
         notes=(
             "An entropy bonus of 0.001 and no KL penalty, as in the paper's main table.",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from heedful.studies.catalogue.metric_names import ONE_OUTCOME
 from heedful.studies.catalogue.paper.lean_runs import CURVES, LEAN, WATCHED
 from heedful.studies.declaration import Arm, Measure, Pair, Study, train
 
 CENTRED = "--algorithm.advantage.no-standardize"
 """Dr. GRPO's advantage: the reward minus the mean of the group, not divided by the group's standard deviation."""
-
-ONE_OUTCOME = "policy/advantage_without_outcome"
 
 ARMS = {
     "keep_all": "--filter keep_all",
