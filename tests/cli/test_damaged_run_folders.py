@@ -339,3 +339,19 @@ def test_a_resume_that_is_refused_leaves_the_run_as_it_is(
     assert cli.run(["train", "--resume", str(run), *flags.split()]) == 2
     assert why in " ".join(capsys.readouterr().err.split())
     assert {name: (run / name).read_bytes() for name in files(run) if name in before} == before
+
+
+def test_a_run_that_is_over_and_lost_its_checkpoints_is_not_begun_anew(
+    echo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a finished run of a study: going on from step 0 would delete its measurements."""
+    run = Path(shutil.copytree(echo_run, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints")))
+    before = {name: (run / name).read_bytes() for name in files(run)}
+    assert cli.run(["train", "--resume", str(run)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"in another folder: heedful train echo --config {run / 'config.json'} --out DIR." in said
+    assert cli.run(["eval", str(run)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "found none, though the work in this folder is over" in said
+    assert "--resume" not in said
+    assert {name: (run / name).read_bytes() for name in files(run)} == before

@@ -175,6 +175,25 @@ def test_what_is_refused_before_any_seed_begins_leaves_no_folder(monkeypatch: py
     assert list(Path("runs").iterdir()) == []
 
 
+def test_the_flags_of_several_seeds_hold_or_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Request] = []
+
+    def remember(request: Request, _: Console) -> int:
+        asked.append(request)
+        return 0
+
+    monkeypatch.setattr(runner, "run_study", remember)
+    assert cli.run(["train", "echo", "--seeds", "0,1", "--out", "out", "--take-over", *NO_SEEDLING]) == 0
+    assert asked[0].take_over
+    Path("out").mkdir()
+    Path("out/study.json").touch()
+    assert cli.run(["train", "--resume", "out", "--steps", "9"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "found also --steps. out holds several runs, whose settings stay: give --resume out alone" in said
+
+
 def test_equal_seeds_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert train("0,0") == 2
     assert "seeds must be distinct, found 0, 0" in capsys.readouterr().err

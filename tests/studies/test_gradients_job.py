@@ -1,6 +1,7 @@
 """A study's measurement of gradients: the checkpoints of another arm's run, as metrics of a run of its own."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,10 @@ def test_the_checkpoints_of_another_arm_are_measured_once_each() -> None:
     before = stored.stat().st_mtime_ns
     assert cli.run(job.command(folders["measured"], 0)) == 0
     assert stored.stat().st_mtime_ns == before
+    # A measurement with other settings is not taken for one of these.
+    other = replace(job, checkpoints=(0,), measurement=replace(job.measurement, groups=2))
+    assert cli.run(other.command(folders["measured"], 0)) == 0
+    assert read_metrics(folders["measured"].metrics)[0].metrics["gradient/all/task_norm"].n == 2
 
 
 def test_a_shorter_study_measures_at_the_same_places() -> None:

@@ -125,6 +125,17 @@ def test_differences_over_tasks_pair_the_evaluated_episodes(written: WrittenRuns
     assert found.high == pytest.approx(0.25 + 0.62103, abs=1e-4)
 
 
+def test_a_run_with_other_settings_than_its_arm_declares_is_named(written: WrittenRuns) -> None:
+    written_study(written)
+    runs = written.folder.runs(study())
+    runs[0].folder.config.write_text(json.dumps({"seed": 7, "of_another_version": 1}))  # of another seed, copied here
+    told = verdict(study(), read_outcomes(study(), runs), len(runs))
+    assert told[0] == (
+        "Runs with other settings than those declared are counted: new/s0 (seed is 7, declared 0). Delete their "
+        "folders, and the study makes them anew."
+    )
+
+
 def test_a_pool_is_the_mean_over_its_arms_seed_by_seed_and_task_by_task(written: WrittenRuns) -> None:
     pooled = study(pools=(Pool("both", ("new", "old")),), pairs=(Pair("both", "old"), Pair("new", "both")))
     written_study(written)

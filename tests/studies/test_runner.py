@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,6 +140,10 @@ def test_a_run_that_its_alarm_stopped_is_over(behaviours: dict[str, str], consol
     assert begun("a/s0") == 1
     results = json.loads(Path("out/results.json").read_text())
     assert results["runs"] == ["a/s0", "b/s0", "a/s1", "b/s1"]
+    shutil.rmtree("out/a/s0")  # to have it made anew
+    behaviours.clear()
+    assert run_study(request(), console) == 0
+    assert begun("a/s0") == 2
 
 
 def test_checkpoints_of_finished_runs_go_unless_they_are_to_be_kept(
@@ -222,6 +227,11 @@ def test_a_run_goes_on_from_its_configuration_and_is_begun_without_one(tmp_path:
     folder.path.mkdir()
     folder.config.write_text("{}")
     assert job.command(folder, 4) == ["train", "--resume", str(folder.path)]
+    folder.config.unlink()
+    (folder.path / "checkpoints").mkdir()  # something was computed: it is not thrown away
+    with pytest.raises(ValueError, match=r"found none\. Copy .*s4\.json there to go on with the run, or delete"):
+        job.command(folder, 4)
+    assert (folder.path / "checkpoints").exists()
 
 
 SMALL = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -62,7 +61,7 @@ def main(argv: list[str]) -> int:
         raise ValueError(f"Expected an environment after `heedful train`: one of {known}, or module:Class.")
     config = line.settings(TrainConfig, preset(words.env or "frozen_lake", line.typed("model")))
     if words.seeds:
-        return _train_seeds(config, words.seeds, words.out, process)
+        return _train_seeds(config, words, process)
     return _code(train(config, out=words.out, take_over=words.take_over))
 
 
@@ -73,18 +72,19 @@ def _resume(line: CommandLine[TrainWords], path: Path, process: ProcessRank) -> 
     own = {"--resume", "--take-over", *(() if several else (f"--{name}" for name in typed))}
     others = [word for word in line.besides("resume") if word.replace("_", "-") not in own]
     if others:
-        raise ValueError(
-            f"--resume takes the run's own configuration, but found also {' '.join(others)}. "
-            "Give --resume RUN alone or with settings to change, or begin a new run."
-        )
+        advice = "Give --resume RUN alone or with settings to change, or begin a new run."
+        if several:
+            advice = f"{path} holds several runs, whose settings stay: give --resume {path} alone, or begin new runs."
+        raise ValueError(f"--resume takes the run's own configuration, but found also {' '.join(others)}. {advice}")
     if several:
         return _resume_seeds(words, path, process)
     config = line.settings(TrainConfig, Run.open(path).config) if typed else None
     return _code(resume(path, take_over=words.take_over, changed=config, typed=typed))
 
 
-def _train_seeds(config: TrainConfig, seeds: Sequence[int], out: Path | None, process: ProcessRank) -> int:
+def _train_seeds(config: TrainConfig, words: TrainWords, process: ProcessRank) -> int:
     """One run per seed, as a study with a single arm."""
+    seeds, out = words.seeds, words.out
     _refuse_torchrun(f"--seeds {','.join(map(str, seeds))}", process)
     from heedful.studies.catalogue import several_seeds
     from heedful.studies.progress import wide_console
@@ -92,7 +92,7 @@ def _train_seeds(config: TrainConfig, seeds: Sequence[int], out: Path | None, pr
 
     folder = out or _free_folder(f"runs/{config.env.name}-{algorithm_name(config)}-seeds")
     try:
-        return run_study(Request(several_seeds(config, seeds), folder), wide_console())
+        return run_study(Request(several_seeds(config, seeds), folder, take_over=words.take_over), wide_console())
     except ValueError:
         if out is None and not any(folder.glob("s[0-9]*")):
             shutil.rmtree(folder)  # refused before anything was computed

@@ -6,10 +6,11 @@ A typed change that would undo steps is refused as well.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from heedful.configuration import from_json, to_json
+from heedful.configuration import from_json, to_json, trust_flags
 from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder
 
@@ -55,6 +56,21 @@ def refuse_fewer_steps(steps: int, done: int, folder: RunFolder) -> None:
         raise ValueError(
             f"Expected --steps of at least {done}, the steps that the last checkpoint of {folder.path} has behind it, "
             f"found {steps}. Give --steps {done} to end the run there, or leave --steps out."
+        )
+
+
+def refuse_to_begin_anew(folder: RunFolder, config: TrainConfig) -> None:
+    """Raise ValueError where a run without a checkpoint has a report: going on from step 0 would delete what it says.
+
+    Studies remove the checkpoints of finished runs, and some of their jobs train nothing.
+    """
+    if folder.report.exists():
+        env = to_json(config)["env"]["type"]
+        again = shlex.join(["heedful", "train", env, "--config", str(folder.config), *trust_flags(config), "--out"])
+        raise ValueError(
+            f"Expected a checkpoint in {folder.path / 'checkpoints'} to go on from, found none, and the report of "
+            "earlier work. To begin at step 0 would delete its measurements. Train these settings in another folder: "
+            f"{again} DIR."
         )
 
 

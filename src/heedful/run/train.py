@@ -20,7 +20,7 @@ from heedful.configuration.jsontext import read_json
 from heedful.distributed.parallel import ProcessRank
 from heedful.distributed.presence import Presence
 from heedful.run.config import TrainConfig
-from heedful.run.edits import refuse_edits, refuse_fewer_steps
+from heedful.run.edits import refuse_edits, refuse_fewer_steps, refuse_to_begin_anew
 from heedful.run.presets import preset
 from heedful.storage import (
     Rollouts,
@@ -252,6 +252,8 @@ def _train(config: TrainConfig, folder: RunFolder, world: World, told: _Reportin
         found[-1].check()
         refuse_edits(found[-1].settings(), config, folder, told.typed)
         refuse_fewer_steps(config.steps, found[-1].version, folder)
+    elif resumed and world.is_rank_0:
+        refuse_to_begin_anew(folder, config)
     start = world.broadcast(found[-1] if found else None)
     unseen = NullView()
     if not world.is_rank_0:

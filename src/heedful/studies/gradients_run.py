@@ -11,7 +11,7 @@ from heedful.report import write_report
 from heedful.report.gradients import write_gradients_page
 from heedful.run.evaluation.subjects import choose_checkpoint, read_config
 from heedful.run.gradients import GradientsSettings, measure_gradients
-from heedful.storage import RunFolder, read_gradients, write_whole
+from heedful.storage import RunFolder, StoredGradients, read_gradients, write_whole
 from heedful.storage.trackers import JsonlTracker
 
 
@@ -23,18 +23,29 @@ def measure_checkpoints(
     Returns 0. Raises ValueError where the run has no such checkpoint.
     """
     config, console = read_config(measured), SafeConsole(soft_wrap=True)
+    found: dict[int, StoredGradients] = {}
     for step in checkpoints:
         if step:
             choose_checkpoint(measured, config, str(step))
-        if not measured.gradients(step).exists():
+        path = measured.gradients(step)
+        # Another arm, or the user, may have measured the run with other settings.
+        if not path.exists() or not _is_of(read_gradients(path), settings):
             measure_gradients(measured, config, step, settings, console)
+        found[step] = read_gradients(path)
     write_gradients_page(measured)
     folder.path.mkdir(parents=True, exist_ok=True)
     write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
     folder.metrics.unlink(missing_ok=True)
     tracker = JsonlTracker(folder.metrics)
     for step in checkpoints:
-        tracker.write(step, list(read_gradients(measured.gradients(step)).metrics.values()))
+        tracker.write(step, list(found[step].metrics.values()))
     tracker.close()
     write_report(folder)
     return 0
+
+
+def _is_of(stored: StoredGradients, settings: GradientsSettings) -> bool:
+    """Whether a measurement was taken with these settings."""
+    return all(
+        stored.facts.get(name) == getattr(settings, name) for name in ("groups", "group_size", "buckets", "seed")
+    )

@@ -96,6 +96,11 @@ class TrainingJob:
     def command(self, folder: RunFolder, seed: int) -> list[str]:
         if folder.config.exists():
             return ["train", "--resume", str(folder.path)]
+        if has_begun(folder):
+            raise ValueError(
+                f"Expected the configuration of a begun run at {folder.config}, found none. Copy "
+                f"{config_beside(folder)} there to go on with the run, or delete {folder.path} to begin it anew."
+            )
         # What a run left behind that was killed before its configuration was written.
         shutil.rmtree(folder.path, ignore_errors=True)
         tree = to_json(self.seeded(seed))
@@ -307,6 +312,11 @@ def job_trust(job: Job) -> list[str]:
 def config_beside(folder: RunFolder) -> Path:
     """Where a run's configuration is written before the run begins: `s0.json` beside `s0`."""
     return folder.path.with_name(f"{folder.path.name}.json")
+
+
+def has_begun(folder: RunFolder) -> bool:
+    """Whether anything was computed in this folder."""
+    return folder.metrics.exists() or (folder.path / "checkpoints").exists()
 
 
 def _run_read(arm: str, folder: RunFolder) -> RunFolder:

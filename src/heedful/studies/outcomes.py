@@ -11,13 +11,16 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeVar
 
+from heedful.configuration import to_json
 from heedful.diagnostics.catalogue import unit_of
-from heedful.report.record import Point, RunRecord, Series, read_run
+from heedful.report.record import Point, RunRecord, Series, flatten, read_run
+from heedful.run.edits import FREE
 from heedful.storage import read_rollouts
 from heedful.studies.declaration import Measure, Pair, Pool, Study
 from heedful.studies.detector.candidates import HuntOutcome, read_hunt
 from heedful.studies.detector.early_warning import LeadOutcome, read_lead
 from heedful.studies.detector.separation import SeparationOutcome, read_separation
+from heedful.studies.jobs import TrainingJob
 from heedful.studies.paired import Count, PairedDifference, mean_over, paired_difference
 from heedful.studies.seed_statistics import over_tasks, task_gains, task_rates
 from heedful.studies.study_folder import StudyRun
@@ -84,6 +87,8 @@ class Outcomes:
     separations: tuple[SeparationOutcome, ...]
     leads: tuple[LeadOutcome, ...]
     hunts: tuple[HuntOutcome, ...] = ()
+    foreign: tuple[str, ...] = ()
+    """Each run that trained with other settings than its arm declares, with a first setting that differs."""
 
     def of_arm(self, arm: str) -> list[FinishedRun]:
         return [each for each in self.runs if each.run.arm == arm]
@@ -102,7 +107,24 @@ def read_outcomes(study: Study, over: Sequence[StudyRun]) -> Outcomes:
         tuple(read_separation(each, records) for each in study.separations),
         tuple(read_lead(each, records) for each in study.leads),
         tuple(read_hunt(each, records, seeds) for each in study.hunts),
+        tuple(filter(None, (_foreign(study, each) for each in runs))),
     )
+
+
+def _foreign(study: Study, each: FinishedRun) -> str:
+    """The run and a setting that is not as its arm declares, as of a run that was copied here; empty without one.
+
+    Settings that either side lacks are those of another version.
+    """
+    job, found = study.arm(each.run.arm).job, each.record.config
+    if not isinstance(job, TrainingJob):
+        return ""
+    declared = flatten(to_json(job.seeded(each.run.seed)))
+    for name, value in declared.items():
+        free = name in (*FREE, "task_seeds") or name.startswith("diagnostics.alarms")
+        if not free and found.get(name, value) != value:
+            return f"{each.run.label} ({name} is {found[name]:.80}, declared {value:.80})"
+    return ""
 
 
 def reading_in(measure: Measure, record: RunRecord) -> Metric:

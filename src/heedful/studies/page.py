@@ -86,6 +86,13 @@ def verdict(study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
             f"Unfinished: {len(outcomes.runs)} of {runs_in_all} runs are over. What follows is of those, without the "
             "arms of which none is over."
         )
+    if outcomes.foreign:
+        rest = len(outcomes.foreign) - MOST_SENTENCES
+        named = ", ".join(outcomes.foreign[:MOST_SENTENCES]) + (f", and {rest} more" if rest > 0 else "")
+        sentences.append(
+            f"Runs with other settings than those declared are counted: {named}. Delete their folders, and the study "
+            "makes them anew."
+        )
     for outcome in outcomes.measures if study.flat else ():
         sentences += _gained(outcome)
     if outcomes.measures:

@@ -21,7 +21,7 @@ from heedful.run.config import TrainConfig
 from heedful.run.terminal import GrowthBar, duration
 from heedful.stopping import exit_code
 from heedful.studies.declaration import Study, narrowed
-from heedful.studies.jobs import TrainingJob, job_trust
+from heedful.studies.jobs import TrainingJob, has_begun, job_trust
 from heedful.studies.processes import Child, at_once, run_children
 from heedful.studies.progress import RunRow, RunsView
 from heedful.studies.study_folder import StudyFolder, StudyRun
@@ -72,7 +72,8 @@ class _Session:
     known: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def is_over(self, run: StudyRun) -> bool:
-        return self.known.get(run.label, {}).get("state") == "stopped" or self.study.arm(run.arm).job.done(run.folder)
+        stopped = self.known.get(run.label, {}).get("state") == "stopped" and has_begun(run.folder)
+        return stopped or self.study.arm(run.arm).job.done(run.folder)
 
 
 def run_study(request: Request, console: Console) -> int:

@@ -137,6 +137,12 @@ def read_config(folder: RunFolder) -> TrainConfig:
 def choose_checkpoint(folder: RunFolder, config: TrainConfig, choice: str) -> tuple[int, tuple[str, ...]]:
     """The step of a run's checkpoint named `last`, `best` or by its number, and notes about the choice."""
     steps = folder.checkpoint_steps()
+    if not steps and folder.report.exists():
+        raise ValueError(
+            f"Expected a checkpoint in {folder.path / _CHECKPOINTS}, found none, though the work in this folder is "
+            "over. A study keeps those of finished runs only with `keep_checkpoints`, and some of its jobs train "
+            f"nothing. The model it started from: heedful eval {config.env.name}."
+        )
     if not steps:
         raise ValueError(
             f"Expected a checkpoint in {folder.path / _CHECKPOINTS}, found none: the run ended before its first one. "
