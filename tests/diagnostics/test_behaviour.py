@@ -21,6 +21,16 @@ def test_rewards_are_means_over_scored_episodes():
     assert (found["success/rate"].value, found["success/rate"].n) == (0.5, 2)
 
 
+def test_a_component_with_the_name_of_the_sum_has_a_metric_of_its_own():
+    rewards = {"mean": 3.0, "component/mean": 2.0, "meaning": 1.0}
+    found = behaviour([group("a", episode(1.0, turn(rewards)), episode(0.0, turn({"mean": 1.0})))])
+    names = [metric.name for metric in found if metric.name.startswith("reward/")]
+    assert sorted(names) == [
+        *("reward/component/component/mean", "reward/component/mean", "reward/mean", "reward/meaning")
+    ]
+    assert [by_name(found)[name].value for name in ("reward/mean", "reward/component/mean")] == [3.5, 2.0]
+
+
 def test_success_of_several_episodes_a_task_has_wilsons_interval_for_as_many_trials_as_the_tasks_agree_on():
     groups = [outcomes("a", 1.0, 1.0, 0.0, 1.0), outcomes("b", 0.0, 0.0, 0.0, 1.0), outcomes("c", 1.0, 1.0, 0.0, 0.0)]
     rate = by_name(behaviour(groups))["success/rate"]

@@ -8,15 +8,18 @@ in `test_trl_two_processes`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[trl]')")
 
+import torch
 from tiny_trl import END, Reward, Rewards, Script, Scripted, arguments, filtering, trainer_of, written
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -25,6 +28,7 @@ from heedful.integrations.trl import HeedfulConfig
 from heedful.integrations.trl.observer import _refuse_replaced, observer_of
 from heedful.integrations.trl.removal import KEPT
 from heedful.integrations.trl.rollouts import _as_rows
+from heedful.integrations.trl.rows import completions_of
 from heedful.storage import Rollouts, RunFolder, read_metrics, read_rollouts
 from heedful.types import Ending, Prompt, Reply, Span, Task, Trajectory, Turn
 
@@ -217,6 +221,17 @@ def test_an_outcome_beyond_its_range_is_a_sentence(tiny_model: Path, tmp_path: P
     tasks = written(named([[(5, 0), (0, 0)]]))
     with pytest.raises(ValueError, match="success from 0 to 1, found 5"):
         trained(tiny_model, tmp_path, tasks, filtering(outcome="right"))
+
+
+def test_an_infinite_reward_names_its_function() -> None:
+    trainer: Any = SimpleNamespace(
+        reward_weights=torch.tensor([1.0, -2.0]),
+        reward_func_names=["form", "score"],
+        reward_funcs=[None, None],
+        processing_class=None,
+    )
+    with pytest.raises(ValueError, match=r"finite reward of the function 'score'.* found -inf. Return"):
+        completions_of(trainer, [{}], [(1,)], [(2,)], None, [(0.0, math.inf)], None, [None])
 
 
 def test_a_context_that_restarts_is_refused_since_a_rollout_is_one_row() -> None:

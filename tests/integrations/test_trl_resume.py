@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +15,16 @@ pytest.importorskip("trl", reason="TRL is not installed (pip install 'heedful[tr
 import datasets
 import torch
 from tiny_trl import arguments, trainer_of, weights_of
+from transformers import TrainerControl, TrainerState
 
-from heedful.filters import RandomSubset, TopP
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
+from heedful.filters import KeepAll, RandomSubset, TopP
 from heedful.integrations.trl import HeedfulConfig
-from heedful.measuring.diagnostician import DiagnosticsConfig
+from heedful.integrations.trl.callback import Bridge
+from heedful.integrations.watching.completions import BatchReader
+from heedful.integrations.watching.observer import Observer
+from heedful.measuring.diagnostician import Diagnostician, DiagnosticsConfig
+from heedful.models.chat.replies import Tags
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -138,8 +145,21 @@ def test_a_checkpoint_of_trl_alone_begins_anew_and_says_so(
     assert [step for step, _ in lines(tmp_path / "heedful")] == [0]
 
 
-def test_a_damaged_state_is_a_sentence(whole: tuple[Path, torch.Tensor], tiny_model: Path, tmp_path: Path) -> None:
-    shutil.copytree(whole[0] / "checkpoint-4", tmp_path / "checkpoint-4")
-    (tmp_path / "checkpoint-4" / "heedful.json").write_text('{"generation": 4')
-    with pytest.raises(ValueError, match="Delete the file to continue with new baselines"):
-        trainer_at(tiny_model, tmp_path).train(resume_from_checkpoint=True)
+@pytest.mark.parametrize(
+    "state",
+    [
+        '{"generation": 4',
+        '{"generation": -4, "folder": null, "diagnostics": {}}',
+        '{"generation": 4, "folder": 3, "diagnostics": {}}',
+        '{"generation": 4, "folder": "../mine", "diagnostics": {}}',
+        '{"generation": 4, "folder": null, "diagnostics": {"zscores": null}}',
+        '{"generation": 4, "folder": null, "diagnostics": {"zscores": {"first_turn": {}}}}',
+    ],
+)
+def test_a_damaged_state_is_a_sentence(state: str, tmp_path: Path) -> None:
+    (tmp_path / "heedful.json").write_text(state)
+    diagnostician = Diagnostician(DiagnosticsConfig(), None, 0, ThoughtTags("<think>", "</think>"), str)
+    observer = Observer(KeepAll(), BatchReader(None, str, Tags()), diagnostician, 1.0, 0)  # type: ignore[arg-type]
+    watching = SimpleNamespace(begin=lambda: None, resumed_from=tmp_path, heedful=HEEDFUL, observer=observer)
+    with pytest.raises(ValueError, match=r"heedful.json, found .*Delete the file to continue with new baselines"):
+        Bridge(watching).on_train_begin(None, TrainerState(global_step=4), TrainerControl())  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ out of rewards and successes. They do not count as zero.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,8 @@ from heedful.statistics.intervals import (
 from heedful.types import Group, Metric, Reply, Span, Trajectory
 
 Cluster = list[Trajectory]
+
+_LIKE_THE_SUM = re.compile("(component/)*mean")
 
 
 def behaviour(groups: Sequence[Group]) -> list[Metric]:
@@ -47,7 +50,7 @@ def behaviour(groups: Sequence[Group]) -> list[Metric]:
     return [
         mean("reward/mean", [scored([episode.reward for episode in task]) for task in tasks], unscored),
         *(
-            mean(f"reward/{name}", [scored([episode.component(name) for episode in task]) for task in tasks], unscored)
+            mean(_component(name), [scored([episode.component(name) for episode in task]) for task in tasks], unscored)
             for name in components
         ),
         success,
@@ -56,6 +59,11 @@ def behaviour(groups: Sequence[Group]) -> list[Metric]:
         *_at_most(success.clusters, [*_format_and_length(tasks), *_entropies(tasks)]),
         _distinct_thoughts(groups),
     ]
+
+
+def _component(name: str) -> str:
+    """The metric of a reward component. `reward/mean` is that of the sum, so `mean` has another name."""
+    return f"reward/component/{name}" if _LIKE_THE_SUM.fullmatch(name) else f"reward/{name}"
 
 
 def _at_most(clusters: float | None, metrics: Sequence[Metric]) -> list[Metric]:

@@ -76,6 +76,7 @@ EPISODES = read_entries(
 
     reward/<component> | reward | lower
     Mean over trajectories of the sum of this component. Scored trajectories only. The sum is over turns.
+    `mean` is `reward/component/mean`.
     Missing: no episode was scored
     Covers: 82% where nearly all tasks are alike and few differ
     Marked: clusters < 3

@@ -13,7 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from heedful.integrations.trl.settings import HeedfulConfig
 from heedful.integrations.watching.observer import Observer
-from heedful.integrations.watching.record import STATE, Record, load_state, save_state
+from heedful.integrations.watching.record import STATE, Record, load_state, reading_state, save_state
 
 
 class Watching(Protocol):
@@ -59,7 +59,8 @@ class Bridge(TrainerCallback):
             )
         observer = trainer.observer
         if resumed is not None:
-            observer.load_state(resumed)
+            with reading_state(checkpoint):
+                observer.load_state(resumed)
         if not trainer.heedful.record:
             return
         folder = checkpoint.parent / resumed["folder"] if resumed and resumed["folder"] else None

@@ -35,7 +35,7 @@ def completions_of(
     """The completions of this process. `rewards`: per row the raw reward of each function, NaN = none. `images`: per
     row the pictures of the prompt, and of what tools wrote, as TRL has them.
 
-    Raises ValueError for an outcome outside 0 to 1.
+    Raises ValueError for an infinite reward and for an outcome outside 0 to 1.
     """
     weights = trainer.reward_weights.tolist()
     functions = list(zip(trainer.reward_func_names, trainer.reward_funcs, weights, strict=True))
@@ -95,6 +95,11 @@ def _summed(rewards: Sequence[tuple[str, float]]) -> dict[str, float]:
     """Rewards by function, NaN where none of that name gave one; empty if none did. Functions may share a name."""
     found: dict[str, float] = {}
     for name, reward in rewards:
+        if math.isinf(reward):
+            raise ValueError(
+                f"Expected a finite reward of the function {name!r}, times its weight and in TRL's float32, found "
+                f"{reward}. Return a smaller number, or None for a completion without a reward."
+            )
         if not math.isnan(reward):
             found[name] = found.get(name, 0.0) + reward
     return {name: found.get(name, math.nan) for name, _ in rewards} if found else {}

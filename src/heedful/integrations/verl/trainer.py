@@ -32,7 +32,7 @@ from heedful.integrations.verl.batch.scorer import WorkerScorer
 from heedful.integrations.verl.play.agent_loop import stop_ids
 from heedful.integrations.verl.settings import MODES, SECTION, read_section
 from heedful.integrations.watching.observer import Observer, Seen
-from heedful.integrations.watching.record import STATE, Record, load_state, save_state
+from heedful.integrations.watching.record import STATE, Record, load_state, reading_state, save_state
 from heedful.integrations.watching.weights import check_weights
 from heedful.models.forward.attention import longest_context_of
 
@@ -111,7 +111,8 @@ class HeedfulMixin(_Trainer):
                 "numbered from 0."
             )
             return
-        self.observer.load_state(state)
+        with reading_state(checkpoint):
+            self.observer.load_state(state)
         self._resumed = {"folder": state["folder"], "parent": checkpoint.parent}
 
     def _save_checkpoint(self) -> None:

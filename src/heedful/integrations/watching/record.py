@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from heedful.configuration.jsontext import read_json
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.storage import RunFolder, claim_folder, describe_environment, held, write_rollouts, write_whole
+from heedful.storage.measurements import MOST_STEP
 from heedful.types import Group, Verdict
 
 _LOG = logging.getLogger("heedful")
@@ -92,10 +93,23 @@ def load_state(checkpoint: Path) -> Mapping[str, Any] | None:
     path = checkpoint / STATE
     if not path.exists():
         return None
-    try:
+    with reading_state(checkpoint):
         state = read_json(path)
-        return {"generation": int(state["generation"]), "folder": state["folder"], "diagnostics": state["diagnostics"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        generation, folder = state["generation"], state["folder"]
+        if isinstance(generation, bool) or not isinstance(generation, int) or not 0 <= generation <= MOST_STEP:
+            raise ValueError(f"the generation {str(generation)[:60]!r}, which is no number of batches")
+        if folder is not None and (not isinstance(folder, str) or Path(folder).name != folder):
+            raise ValueError(f"the folder {str(folder)[:60]!r}, which is no name of a folder")
+        return {"generation": generation, "folder": folder, "diagnostics": state["diagnostics"]}
+
+
+@contextmanager
+def reading_state(checkpoint: Path) -> Iterator[None]:
+    """What is read from the state of a checkpoint. Whatever its parts raise becomes a ValueError with its place."""
+    path = checkpoint / STATE
+    try:
+        yield
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(
             f"Expected the state of heedful's measurements in {path}, found {type(error).__name__}: {error}. Delete "
             "the file to continue with new baselines."
