@@ -37,7 +37,7 @@ def test_runs_without_importance_weights_have_no_such_metric() -> None:
 
 def test_an_update_that_follows_groups_with_one_outcome_is_an_alarm_after_five_steps() -> None:
     name, metric = "alarm/shaping_dominates", "policy/advantage_without_outcome"
-    shares = [0.3, 0.2, *[0.3] * 5, 0.9, *[0.1] * 5]
+    shares = [0.4, 0.3, *[0.4] * 5, 0.9, *[0.1] * 5]
     steps = replay([(step, {metric: Metric(metric, value, n=16)}) for step, value in enumerate(shares)])
     told = [{each.name: each.value for each in step.metrics}.get(name) for step in steps]
     assert told == [None, None, None, None, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]

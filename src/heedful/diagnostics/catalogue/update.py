@@ -167,7 +167,7 @@ ALARMS = read_entries(
 
     shaping_dominates
     Much of the update comes from groups whose episodes all failed, or were all solved, and that differ in other parts
-    of the reward alone. `policy/advantage_without_outcome` is above .25 at five steps in a row. Judged after the
+    of the reward alone. `policy/advantage_without_outcome` is above .35 at five steps in a row. Judged after the
     update, and written only where heedful gives the advantages.
 
     sampler_mismatch

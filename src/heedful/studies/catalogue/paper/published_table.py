@@ -48,7 +48,7 @@ def matrix() -> Study:
         measures=(*WATCHED, Measure("advantage of groups with one outcome", ONE_OUTCOME, "mean")),
         pools=pools_of_filters(pools),
         curves=(*CURVES, ONE_OUTCOME),
-        minutes=5.0,
+        minutes=7.0,
         notes=(
             "An entropy bonus of 0.001 and no KL penalty, as in the paper's main table.",
             "Each algorithm has the settings of its row of the table, at the preset's learning rate and one optimizer "
