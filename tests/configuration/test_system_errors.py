@@ -54,6 +54,8 @@ def test_the_sentence_names_the_path_and_a_remedy() -> None:
         "Expected a folder at log"
     )
     assert sentence_of(ConnectionRefusedError(errno.ECONNREFUSED, "refused")) == "The system says: refused."
+    many = sentence_of(OSError(errno.EMFILE, "Too many open files"))
+    assert many == "Expected to open another file, but too many files are open. Raise the limit with `ulimit -n`."
     assert sentence_of(OSError("a sentence.")) == "a sentence."
     assert sentence_of(ValueError()) == "ValueError"
     quoted = ValueError(f"Expected JSON, found {OSError(errno.ENOENT, 'No such file', 'a.json')}.")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful.protocols import Tracker
 from heedful.storage.measurements import read_metrics
 from heedful.storage.trackers import TRACKERS, JsonlTracker, guarded, open_trackers
 from heedful.types import Metric
@@ -156,6 +157,15 @@ def test_a_missing_extra_is_named_when_the_tracker_is_started(
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ValueError, match=rf'pip install "heedful\[{name}\]"'):
         open_trackers([name], tmp_path, {})
+
+
+def test_a_tracker_that_cannot_start_ends_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Tracker:
+        raise RuntimeError("no key is configured")
+
+    monkeypatch.setitem(TRACKERS, "wandb", refuse)
+    with pytest.raises(ValueError, match=r"tracker wandb to start, found RuntimeError: no key is configured\. Change"):
+        open_trackers(["wandb"], tmp_path, {})
 
 
 def test_tensorboard_gets_the_numbers_and_only_those(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ LEAD = {"title": "t", "induced": ["none"], "healthy": ["bonus"], "success": "suc
         ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "'"}}]}, "flags of arm 'a' as on a command line"),
         ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--help"}}]}, "flags of arm 'a', found --help"),
         ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--print-config"}}]}, "found --print-config"),
+        ({"arms": [{"name": "a", "job": {"preset": "echo", "flags": "--config pipe"}}]}, "as the job's `config`"),
         ({"arms": [{"name": "a", "level": float("nan")}]}, "level must be 0, or of a size"),
         ({"minutes": float("nan")}, "minutes must be 0, or of a size"),
         ({"minutes": -1}, "minutes must be at least 0"),

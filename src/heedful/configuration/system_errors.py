@@ -40,8 +40,8 @@ def sentence_of(error: BaseException) -> str:
         return "The memory does not suffice. Choose a smaller model or smaller batches, or free some memory."
     if not isinstance(error, OSError) or error.errno is None or error.strerror is None:
         return _NUMBER.sub("", str(error)) or type(error).__name__
-    if error.filename is None and error.errno in NO_ROOM:
-        return _KNOWN[error.errno].format(path="the output")
+    if error.filename is None and error.errno in (*NO_ROOM, errno.EMFILE):
+        return _KNOWN[error.errno].format(path="another file" if error.errno == errno.EMFILE else "the output")
     if error.filename is None:
         return f"The system says: {error.strerror}."
     path = cut(os.fsdecode(error.filename) if not isinstance(error.filename, int) else "a file", LONGEST_PATH)

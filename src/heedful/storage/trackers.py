@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from heedful.guarded import Answered, guarded_call
 from heedful.protocols import Tracker
 from heedful.storage.files import append, naming_a_full_disk
 from heedful.types import Metric
@@ -171,18 +172,33 @@ TRACKERS: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
 
 
 def open_trackers(names: Sequence[str], folder: Path, configuration: Mapping[str, Any]) -> list[Tracker]:
-    """Start trackers by name, each guarded. Raises ValueError for an unknown name or an extra that is not installed."""
+    """Start trackers by name, each guarded. Raises ValueError if one is unknown, not installed or cannot start."""
     unknown = [name for name in names if name not in TRACKERS]
     if unknown:
         raise ValueError(f"Expected trackers among {', '.join(TRACKERS)}, found {unknown[0]!r}.")
-    return [guarded(TRACKERS[name](folder, configuration)) for name in names]
+    return [guarded(_started(name, folder, configuration)) for name in names]
+
+
+def _started(name: str, folder: Path, configuration: Mapping[str, Any]) -> Tracker:
+    tracker = guarded_call(lambda: TRACKERS[name](folder, configuration))
+    if isinstance(tracker, Answered):
+        return tracker.value
+    if isinstance(tracker.error, _NotInstalled | OSError):  # sentences of their own
+        raise tracker.error
+    raise ValueError(
+        f"Expected the tracker {name} to start, found {tracker}. Change its settings, or leave it out of --trackers."
+    ) from tracker.error
+
+
+class _NotInstalled(ValueError):
+    """The package of a tracker is missing."""
 
 
 def _optional(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ValueError(
+        raise _NotInstalled(
             f"The tracker {extra!r} needs a package that is not installed ({error}). "
             f'Install it with: pip install "heedful[{extra}]"'
         ) from error

@@ -292,9 +292,11 @@ def _resolved(arm: Any) -> Any:
         words = shlex.split(flags)
     except ValueError as error:
         raise ValueError(f"Expected the flags of arm {arm.get('name')!r} as on a command line: {error}.") from error
-    asking = [given.flag for given in split(words, {})[0] if given.path in (("help",), ("print_config",))]
+    no_settings = (("help",), ("print_config",), ("config",))
+    asking = [given.flag for given in split(words, {})[0] if given.path in no_settings]
     if asking:
-        raise ValueError(f"Expected settings as the flags of arm {arm.get('name')!r}, found {asking[0]}.")
+        advice = " Write its settings as the job's `config`." if asking[0].startswith("--config") else ""
+        raise ValueError(f"Expected settings as the flags of arm {arm.get('name')!r}, found {asking[0]}.{advice}")
     base = from_json(TrainConfig, partial, preset(name))
     config = parse(TrainConfig, base, words, f"arm {arm.get('name')} (heedful train {name})", "")
     rest = {key: value for key, value in job.items() if key not in ("preset", "flags", "config")}
