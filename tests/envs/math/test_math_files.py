@@ -337,6 +337,14 @@ def test_a_large_file_is_read_one_row_at_a_time(tmp_path: Path) -> None:
     assert sys.getsizeof(rows._offsets) < 16 * 3000
 
 
+def test_a_line_without_end_is_refused_before_it_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_rows, "LONGEST_LINE", 1 << 20)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"{}\n\n" + b" " * (1 << 20) + b"{}\n")
+    with pytest.raises(ValueError, match=r"at most 1 MiB in .*a\.jsonl, found a longer one \(line 3\)"):
+        JsonLines(path, "math")
+
+
 def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
     path = written(tmp_path / "rows.jsonl", [GSM])
     env = MathProblems(path=path)
