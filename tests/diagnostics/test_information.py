@@ -25,6 +25,16 @@ def values(scores, state=None):
     return by_name(measure(scores, state).metrics)
 
 
+def test_a_masked_score_is_a_missing_one():
+    scores = np.array([[-1.0, -2.0], [-3.0, -1.0]])
+    masked = np.ma.masked_array(scores, mask=[[False, True], [False, False]])
+    missing = np.where(masked.mask, np.nan, scores)
+    assert score_matrix(cross_scores(scores, [0, 1])).scores_MN[0, 1] == -2.0
+    for given in (masked, missing):
+        assert np.isnan(score_matrix(cross_scores(given, [0, 1])).scores_MN[0, 1])
+    assert values(cross_scores(masked, [0, 1]))["mi"] == values(cross_scores(missing, [0, 1]))["mi"]
+
+
 # Two prompts, one thought each: p(z_0 | x) = 1/2, 1/4 and p(z_1 | x) = 1/8, 1/8.
 TWO = cross_scores([[LOG(1 / 2), LOG(1 / 4)], [LOG(1 / 8), LOG(1 / 8)]], [0, 1], [2, 4])
 
@@ -358,6 +368,10 @@ def test_selecting_rows_drops_prompts_that_lose_their_last_thought():
         (cross_scores([[0.0] * 4] * 2, [0, 0, 1, 1]), "one row of scores per thought, found 2 rows for the 4 thoughts"),
         (cross_scores([0.0] * 4, [0, 1]), r"a matrix of numbers as `scores_MN`, found the shape \(4,\)"),
         (cross_scores([[0.0], ["many"]], [0, 0]), "Expected numbers as `scores_MN`, found a list that holds others"),
+        (
+            cross_scores(np.array([[-1 + 1j], [0]]), [0, 0]),
+            r"Expected numbers as `scores_MN`, .* others \(complex numbers",
+        ),
         (cross_scores([[0.0], [0.0]], (own for own in (0, 0)), [1, 1]), "as `own_M`, found a generator"),
         (replace(TWO, heads={16: [[0.0] * 4]}), r"`heads\[16\]` of the shape \(2, 2\), found \(1, 4\)"),
         (replace(TWO, heads={"16": [[0.0] * 2] * 2}), r"numbers of tokens to scores, found \['16'\]"),

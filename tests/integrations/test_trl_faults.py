@@ -9,7 +9,7 @@ in `test_trl_two_processes`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ from tiny_trl import END, Reward, Rewards, Script, Scripted, arguments, filterin
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from heedful.filters import DropConstant, TopK, TopP
-from heedful.integrations.trl import HeedfulConfig
+from heedful.integrations.trl import HeedfulConfig, Probe
 from heedful.integrations.trl.observer import _refuse_replaced, observer_of
 from heedful.integrations.trl.removal import KEPT
 from heedful.integrations.trl.rollouts import _as_rows
@@ -221,6 +221,34 @@ def test_an_outcome_beyond_its_range_is_a_sentence(tiny_model: Path, tmp_path: P
     tasks = written(named([[(5, 0), (0, 0)]]))
     with pytest.raises(ValueError, match="success from 0 to 1, found 5"):
         trained(tiny_model, tmp_path, tasks, filtering(outcome="right"))
+
+
+def test_a_probe_watches_functions_of_one_name_generators_and_objects_apart() -> None:
+    class Scored:
+        def __call__(self, completions: Sequence[str], **_: Any) -> Iterator[float]:
+            return map(float, map(len, completions))
+
+    probe = Probe()
+    watched = [probe.watch(lambda **_: [1.0]), probe.watch(lambda **_: [2.0]), probe.watch(Scored())]  # type: ignore
+    assert [list(function(completions=["abc"])) for function in watched] == [[1.0], [2.0], [3.0]]
+    assert [function.__name__ for function in watched] == ["<lambda>", "<lambda>", "Scored"]
+    probe._trainer = SimpleNamespace(
+        rollout_func=None,
+        _tokenize_prompts=lambda prompts: ([(1,)], None, None),
+        reward_weights=torch.tensor([1.0, 1.0, 1.0]),
+        reward_func_names=["<lambda>", "<lambda>", "Scored"],
+        reward_funcs=watched,
+        processing_class=None,
+        eos_token_ids=[END],
+        environment_factories=None,
+    )
+    assert probe._completions(["a"], [[2]], {})[0].rewards == {"<lambda>": 3.0, "Scored": 3.0}
+
+
+@pytest.mark.parametrize("reward", ["org/model", torch.nn.Linear(1, 1)])
+def test_a_model_is_not_watched(reward: Any) -> None:
+    with pytest.raises(ValueError, match="Give models and coroutines to TRL without watch"):
+        Probe().watch(reward)
 
 
 def test_an_infinite_reward_names_its_function() -> None:

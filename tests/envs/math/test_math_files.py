@@ -10,6 +10,7 @@ import resource
 import socket
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from heedful.envs.checking.check import Effort, check
 from heedful.envs.common import rows as file_rows
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.rows import JsonLines
-from heedful.envs.math import hub_datasets
+from heedful.envs.math import files, hub_datasets
 from heedful.envs.math import verifier as math_verifier
 from heedful.envs.math.answers import Judgement
 from heedful.envs.math.environment import MathProblems
@@ -203,6 +204,24 @@ def test_sources_that_ask_the_same_question_are_one(tmp_path: Path) -> None:
         assert found["Way 0: what is 0 and 1?"] == found["Way 1: what is 3 and 1?"]
 
 
+def test_a_long_chain_of_joined_sources_takes_steps_in_proportion_to_its_length() -> None:
+    class Counted(dict[int, int]):
+        steps = 0
+
+        def get(self, key: int, default: Any = None) -> Any:
+            Counted.steps += 1
+            return super().get(key, default)
+
+    chain = sorted(map(str, range(500)), key=files._digest, reverse=True)
+    sources = files._Sources()
+    sources._above = Counted()
+    for number, pair in enumerate(pairwise(chain)):
+        for source in pair:  # both ask the same question
+            sources.note(files.FiledProblem(f"What is {number}?", "4", "", source, ""))
+    assert set(sources.joined().values()) == {files._digest(chain[-1])}
+    assert Counted.steps < 20 * len(chain)  # without short cuts more than 100 times its length
+
+
 def test_parquet_and_json_lines_give_the_same_tasks(tmp_path: Path) -> None:
     rows = rephrased(40, 3)
     lines = MathProblems(path=written(tmp_path / "rows.jsonl", rows))
@@ -316,6 +335,14 @@ def test_a_large_file_is_read_one_row_at_a_time(tmp_path: Path) -> None:
     assert len(rows) == 3000
     assert rows[2999]["original_question"] == "What is 2999 + 1?"
     assert sys.getsizeof(rows._offsets) < 16 * 3000
+
+
+def test_a_line_without_end_is_refused_before_it_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_rows, "LONGEST_LINE", 1 << 20)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"{}\n\n" + b" " * (1 << 20) + b"{}\n")
+    with pytest.raises(ValueError, match=r"at most 1 MiB in .*a\.jsonl, found a longer one \(line 3\)"):
+        JsonLines(path, "math")
 
 
 def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:

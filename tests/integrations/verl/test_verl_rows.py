@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 
 from heedful.filters import TopP
@@ -79,6 +80,18 @@ def test_a_filter_may_use_any_number_of_reward_extra_info() -> None:
     assert values_of(sampled.members_PG, groups, "length") == [[7.0, None]]
     assert sampled.measures == {"acc", "length"}
     assert groups[0].trajectories[0].reward == 2.0  # a measure is no part of the reward
+
+
+def test_numbers_of_numpy_count_and_numbers_beyond_a_float_do_not() -> None:
+    info = {"acc": np.float32(1), "solved": np.bool_(True), "steps": np.int64(3), "large": 10**400}
+    sampled = sampled_of([row("a_0_0", extra={"reward_extra_info": info})], 1, "acc", 3)
+    assert sampled.members_PG[0][0].measures == {"acc": 1.0, "solved": 1.0, "steps": 3.0}
+    assert sampled.members_PG[0][0].outcome == 1.0
+
+
+def test_an_infinite_reward_names_its_row() -> None:
+    with pytest.raises(ValueError, match=r"finite reward of verl .* found -inf in the row .*a_0_0.*Return a finite"):
+        sampled_of([row("a_0_0", -math.inf)], 1, None, 3)
 
 
 def test_the_outcome_is_read_from_the_key_that_is_named() -> None:

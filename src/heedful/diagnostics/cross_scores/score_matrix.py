@@ -101,6 +101,10 @@ def score_matrix(scores: CrossScores) -> ScoreMatrix:
 def _numbers(name: str, values: Any, dimensions: int) -> npt.NDArray[Any]:
     """The values as an array. It is never reshaped: numbers that change their places would be other scores."""
     try:
+        if isinstance(values, np.ma.MaskedArray):
+            values = np.ma.filled(values.astype(np.float64), np.nan)  # what is masked is missing
+        if isinstance(values, np.ndarray) and np.iscomplexobj(values):
+            raise TypeError("complex numbers")
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise ValueError(

@@ -27,6 +27,8 @@ from heedful.configuration.parquet_sizes import (
 
 LONGEST_ROW = 64 << 20
 """Bytes of a row of a parquet file."""
+LONGEST_LINE = 256 << 20
+"""Bytes of a line of a JSON lines file."""
 LARGEST_GROUP = 1 << 30
 """Bytes of a row group of a parquet file, which is held whole."""
 
@@ -57,12 +59,11 @@ class JsonLines:
     def __init__(self, path: Path, who: str) -> None:
         self._path, self._who = path, who
         self._offsets = array("Q")
-        with open_file(path) as file:
-            offset = 0
-            for line in file:
-                if line.strip():
-                    self._offsets.append(offset)
-                offset += len(line)
+        offset = 0
+        for line in self._lines():
+            if line.strip():
+                self._offsets.append(offset)
+            offset += len(line)
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -75,11 +76,21 @@ class JsonLines:
     def __getitem__(self, row: int) -> Mapping[str, Any]:
         with open_file(self._path) as file:
             file.seek(self._offsets[row])
-            return self._read(row, file.readline())
+            return self._read(row, file.readline(LONGEST_LINE))
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        yield from (self._read(row, line) for row, line in enumerate(line for line in self._lines() if line.strip()))
+
+    def _lines(self) -> Iterator[bytes]:
+        """All lines. Raises ValueError for one that is too long, before it is read whole."""
         with open_file(self._path) as file:
-            yield from (self._read(row, line) for row, line in enumerate(line for line in file if line.strip()))
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
+                if len(line) > LONGEST_LINE:
+                    raise ValueError(
+                        f"{self._who}: expected lines of at most {LONGEST_LINE >> 20} MiB in {self._path}, found a "
+                        f"longer one (line {number}). Write one row a line, or leave this one out."
+                    )
+                yield line
 
     def _read(self, row: int, line: bytes) -> Mapping[str, Any]:
         try:

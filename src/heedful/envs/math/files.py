@@ -119,9 +119,12 @@ class _Sources:
         return {source: self._root(source) for source in self._above}
 
     def _root(self, source: int) -> int:
-        while self._above.get(source, source) != source:
-            source = self._above[source]
-        return source
+        found = source
+        while self._above.get(found, found) != found:
+            found = self._above[found]
+        while source != found:  # the next look-up is short
+            self._above[source], source = found, self._above[source]
+        return found
 
 
 def _digest(text: str) -> int:

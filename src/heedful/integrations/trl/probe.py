@@ -7,6 +7,7 @@ every row, so it is not part of any reward. It logs through TRL's `log_metric`.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,18 +49,24 @@ class Probe:
         """Observes every generation batch, on rank 0."""
         self.resumed_from: Path | None = None
         """None: TRL does not pass on the path that it resumes from. The output folder is searched instead."""
-        self._watched: dict[str, list[float | None]] = {}
+        self._watched: dict[int, list[float | None]] = {}
+        """The watched function, by its identity, since two may share a name -> what it gave."""
 
     def watch(self, reward: Reward) -> Reward:
-        """The same reward function, with its rewards recorded. Not for models and coroutines."""
-        name = getattr(reward, "__name__", type(reward).__name__)
+        """The same reward function, with its rewards recorded. Raises ValueError for models and coroutines."""
+        if not callable(reward) or hasattr(reward, "parameters") or inspect.iscoroutinefunction(reward):
+            raise ValueError(
+                f"Expected a reward function that is called and answers at once, found {reward!r:.80}. Give models and "
+                "coroutines to TRL without watch."
+            )
 
         @functools.wraps(reward)
         def noted(**fields: Any) -> Sequence[float | None]:
-            given = reward(**fields)
-            self._watched[name] = [None if value is None else float(value) for value in given]
+            given = list(reward(**fields))
+            self._watched[id(noted)] = [None if value is None else float(value) for value in given]
             return given
 
+        noted.__name__ = getattr(reward, "__name__", type(reward).__name__)
         return noted
 
     def attach(self, trainer: Any) -> None:
@@ -124,8 +131,8 @@ class Probe:
         ]
         rewards = [
             [
-                math.nan if (value := self._watched.get(name, [None] * len(prompts))[row]) is None else value
-                for name in trainer.reward_func_names
+                math.nan if (value := self._watched.get(id(function), [None] * len(prompts))[row]) is None else value
+                for function in trainer.reward_funcs
             ]
             for row in range(len(prompts))
         ]

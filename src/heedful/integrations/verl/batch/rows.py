@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from heedful.configuration import listed
 from heedful.integrations.verl.play.episodes import FIELD, read_episode
@@ -67,8 +71,8 @@ def sampled_of(rows: Sequence[Row], group_size: int, outcome: str | None, versio
     """The groups of a batch, in the order in which their first rows stand.
 
     `group_size`: sessions of each prompt (`rollout.n`). `outcome`: the key of `reward_extra_info` that measures
-    success. `version`: that of the present weights. Raises ValueError for keys of another form, and for an outcome that
-    is missing or outside 0 to 1.
+    success. `version`: that of the present weights. Raises ValueError for keys of another form, for an infinite reward,
+    and for an outcome that is missing or outside 0 to 1.
     """
     by_uid: dict[str, dict[int, dict[int, Row]]] = {}
     for row in rows:
@@ -130,7 +134,7 @@ def _member(parts: Mapping[int, Row] | None, outcome: str | None) -> Completion:
         first.prompt_ids,
         first.ids,
         first.sampled,
-        {SCORE: last.score},
+        {SCORE: _score(last)},
         _outcome(outcome, measures),
         last.source,
         measures=measures,
@@ -145,13 +149,22 @@ def _completion(row: Row) -> Completion:
 
 
 def _numbers(row: Row) -> dict[str, float]:
-    """The numbers of `reward_extra_info`."""
-    found = row.extra.get("reward_extra_info") or {}
-    return {
-        str(name): float(value)
-        for name, value in found.items()
-        if isinstance(value, int | float) and not math.isnan(value)
-    }
+    """The numbers of `reward_extra_info`, numpy's included. What is no number, and beyond a float, is left out."""
+    found: dict[str, float] = {}
+    for name, value in (row.extra.get("reward_extra_info") or {}).items():
+        if isinstance(value, Real | np.bool_):
+            with suppress(OverflowError):
+                found[str(name)] = float(value)
+    return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
+def _score(row: Row) -> float:
+    if math.isinf(row.score):
+        raise ValueError(
+            f"Expected a finite reward of verl (rm_scores), found {row.score} in the row {listed([row.key])}. Return a "
+            "finite number from the reward function."
+        )
+    return row.score
 
 
 def _outcome(name: str | None, measures: Mapping[str, float]) -> float:
