@@ -192,7 +192,7 @@ def test_a_reward_column_called_mean_is_kept_apart_from_the_mean_reward(tmp_path
     metrics = step_metrics(steps[0], log.on)
     assert len({metric.name for metric in metrics}) == len(metrics)
     assert measured(log, steps[0])["reward/mean"].value == pytest.approx(3 + 5 / 6)
-    assert measured(log, steps[0])["reward/mean_column"].value == 3.0
+    assert measured(log, steps[0])["reward/component/mean"].value == 3.0
 
 
 def test_an_unscored_completion_is_left_out_of_the_reward_not_counted_as_zero(tmp_path: Path) -> None:

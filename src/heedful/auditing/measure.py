@@ -37,7 +37,7 @@ def step_metrics(step: LoggedStep, on: str) -> list[Metric]:
     values_PG = values_on(groups, on)
     verdicts = [] if step.verdicts is None else verdict_metrics(values_PG, step.verdicts)
     spread = [*spread_metrics(values_PG), *cause_metrics(groups, values_PG)]
-    return [*spread, *verdicts, *_distinct(behaviour(groups)), *strategy_metrics(groups)]
+    return [*spread, *verdicts, *behaviour(groups), *strategy_metrics(groups)]
 
 
 def spread_unknown(step: LoggedStep, on: str, unknown: Mapping[str, str]) -> dict[str, str]:
@@ -54,15 +54,6 @@ def spread_unknown(step: LoggedStep, on: str, unknown: Mapping[str, str]) -> dic
         shown = listed(there) or "none"
         why = "" if on in there else f"no reward {on} (--on) in this step, whose rewards are {shown}"
     return dict.fromkeys(SPREAD_METRICS, why) | missing if why else missing
-
-
-def _distinct(metrics: Sequence[Metric]) -> list[Metric]:
-    """A reward column that is called `mean` must not replace the mean reward."""
-    found: dict[str, Metric] = {}
-    for metric in metrics:
-        name = f"{metric.name}_column" if metric.name in found else metric.name
-        found[name] = replace(metric, name=name)
-    return list(found.values())
 
 
 def judged(groups: Sequence[Group], tags: ThoughtTags, prompts: int | None, rng: np.random.Generator) -> list[Metric]:
