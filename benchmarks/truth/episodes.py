@@ -147,7 +147,7 @@ def _truths(tasks: Tasks) -> dict[str, float]:
 
 
 def _case(label: str, tasks: Tasks) -> Case:
-    return Case(f"{tasks.count} tasks x {tasks.members}, {label}", partial(_read, tasks), _truths(tasks), small=16)
+    return Case(f"{tasks.count} tasks x {tasks.members}, {label}", partial(_read, tasks), _truths(tasks), small=25)
 
 
 CASES = (

@@ -52,7 +52,7 @@ class Case:
     """Name of a metric -> the value of the population. After `#` a name may say which of several truths it means."""
     batches: int = 1000
     """In a full simulation, at least 400."""
-    small: int = 24
+    small: int = 40
     """In the tests."""
 
 

@@ -82,7 +82,7 @@ def _contexts(tasks: int) -> Case:
         "information/any_turn/entropy_conditional": -LEAD,
         "retrieval/any_turn/accuracy_2way": beaten,
     }
-    return Case(f"any_turn, 32 contexts of {tasks} tasks", draw, truths, batches=400, small=16)
+    return Case(f"any_turn, 32 contexts of {tasks} tasks", draw, truths, batches=400, small=25)
 
 
 def _of_pictures(bits: int, prompts: int, members: int, flip: float = 0.2) -> Case:

@@ -57,6 +57,6 @@ class Kinds:
 
 
 CASES = tuple(
-    Case(f"trend: {groups} groups of four kinds", Kinds(groups).draw, Kinds(groups).truths(), batches=500, small=12)
+    Case(f"trend: {groups} groups of four kinds", Kinds(groups).draw, Kinds(groups).truths(), batches=500, small=20)
     for groups in (32, 64)
 )
