@@ -19,7 +19,7 @@ from heedful import cli
 from heedful.run.presets import preset
 from heedful.storage.trackers import JsonlTracker
 from heedful.studies import processes, runner
-from heedful.studies.catalogue import several_seeds
+from heedful.studies.catalogue.one_arm import several_seeds
 from heedful.studies.progress import TAIL_BYTES, RunRow, RunsView, tail, wide_console
 from heedful.studies.runner import Request, run_study
 from heedful.studies.study_folder import StudyFolder

@@ -65,7 +65,7 @@ def _one(path: Path) -> int:
 def _old_seeds(path: Path) -> Study:
     """The study of an older folder of seeds, which has no study.json."""
     from heedful.run.evaluation.subjects import read_config
-    from heedful.studies.catalogue import several_seeds
+    from heedful.studies.catalogue.one_arm import several_seeds
 
     try:
         rows = read_json(path / OLD_SEEDS)["seeds"]

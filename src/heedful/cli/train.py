@@ -86,7 +86,7 @@ def _train_seeds(config: TrainConfig, words: TrainWords, process: ProcessRank) -
     """One run per seed, as a study with a single arm."""
     seeds, out = words.seeds, words.out
     _refuse_torchrun(f"--seeds {','.join(map(str, seeds))}", process)
-    from heedful.studies.catalogue import several_seeds
+    from heedful.studies.catalogue.one_arm import several_seeds
     from heedful.studies.progress import wide_console
     from heedful.studies.runner import Request, run_study
 

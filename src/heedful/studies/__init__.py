@@ -9,26 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from heedful.studies.catalogue import (
-    algorithms,
-    detector,
-    filter_on_collapse,
-    gradients,
-    matrix,
-    natural,
-    noise,
-    planted,
-    pretrained,
-    quartiles,
-    quartiles_sokoban,
-    regularised,
-    selection,
-    selection_sokoban,
-    shaped,
-    sizes,
-    smoke,
-    visual,
-)
+from heedful.studies.catalogue.collapse import detector, filter_on_collapse, planted
+from heedful.studies.catalogue.paper.anatomy import gradients
+from heedful.studies.catalogue.paper.filters import selection, selection_sokoban
+from heedful.studies.catalogue.paper.hunt import natural
+from heedful.studies.catalogue.paper.parts_of_a_pool import quartiles, quartiles_sokoban
+from heedful.studies.catalogue.paper.published_table import matrix, sizes
+from heedful.studies.catalogue.paper.regularisers import regularised
+from heedful.studies.catalogue.paper.shaped_rewards import shaped
+from heedful.studies.catalogue.paper.slips import noise
+from heedful.studies.catalogue.paper.table_of_algorithms import algorithms
+from heedful.studies.catalogue.pictures import visual
+from heedful.studies.catalogue.pretrained_models import pretrained
+from heedful.studies.catalogue.quick import smoke
 from heedful.studies.declaration import Study, read_study
 
 STUDIES: Mapping[str, Callable[[], Study]] = {
