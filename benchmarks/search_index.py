@@ -63,7 +63,7 @@ def cpu() -> float:
 
 
 def build(corpus: Path, out: Path, engine: str) -> dict[str, object]:
-    from heedful.cli.index import index_file
+    from heedful.cli.environments.index import index_file
 
     began, used = time.perf_counter(), cpu()
     folder = index_file(corpus, out, engine)  # type: ignore[arg-type]

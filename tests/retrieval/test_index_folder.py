@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.cli import index as index_command
+from heedful.cli.environments import index as index_command
 from heedful.retrieval import Passage, SmallIndex
 from heedful.retrieval import folder as folders
 from heedful.retrieval.folder import Source, build, find_index, open_index

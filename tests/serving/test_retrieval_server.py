@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from heedful.cli.index import index_file
+from heedful.cli.environments.index import index_file
 from heedful.envs.common.actions import format_reply
 from heedful.envs.search_qa.environment import SearchQA
 from heedful.envs.search_qa.server import read_ragen, read_search_r1

@@ -30,24 +30,24 @@ from heedful.stopping import end_at_once, exit_code, exit_code_of, leave_the_ter
 from heedful.version import __version__
 
 COMMANDS = {
-    "train": ("heedful.cli.train", "train an agent: rollouts, filter, update, diagnostics, report"),
-    "grow": ("heedful.cli.grow", "give a loaded model its warm start from an environment's demonstrations"),
-    "eval": ("heedful.cli.evaluate", "success of a run or a model on held-out tasks, with baselines"),
-    "play": ("heedful.cli.play", "play one episode yourself, or watch a model, the solver or a random policy"),
-    "audit": ("heedful.cli.audit", "measure logged rollouts: ours, TRL's, verl's, verifiers' or RAGEN's"),
-    "study": ("heedful.cli.study", "run a declared study: arms x seeds, tables with intervals, a page"),
-    "correlate": ("heedful.cli.correlate", "what goes with success, over the finished runs of several studies"),
-    "gradients": ("heedful.cli.gradients", "signal and noise of a run's gradient, by reward variance"),
-    "serve-env": ("heedful.cli.serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
-    "index": ("heedful.cli.index", "build an index of passages, for the environment search_qa"),
-    "serve-search": ("heedful.cli.serve_search", "serve an index of passages over HTTP, in two protocols"),
-    "prepare-shop": ("heedful.cli.prepare_shop", "prepare a catalogue for the environment shop, once"),
-    "envs": ("heedful.cli.environments", "list the environments and presets"),
-    "check-env": ("heedful.cli.check_env", "play anyone's environment and say which rules of the contract it breaks"),
-    "doctor": ("heedful.cli.doctor", "what is installed, and what an inference server offers and lacks"),
-    "report": ("heedful.cli.report", "write the page of a run again, or compare runs"),
+    "train": ("train", "train an agent: rollouts, filter, update, diagnostics, report"),
+    "grow": ("grow", "give a loaded model its warm start from an environment's demonstrations"),
+    "eval": ("evaluate", "success of a run or a model on held-out tasks, with baselines"),
+    "play": ("play", "play one episode yourself, or watch a model, the solver or a random policy"),
+    "audit": ("audit", "measure logged rollouts: ours, TRL's, verl's, verifiers' or RAGEN's"),
+    "study": ("study", "run a declared study: arms x seeds, tables with intervals, a page"),
+    "correlate": ("correlate", "what goes with success, over the finished runs of several studies"),
+    "gradients": ("gradients", "signal and noise of a run's gradient, by reward variance"),
+    "serve-env": ("environments.serve_env", "serve an environment's episodes over HTTP, to be played as `remote`"),
+    "index": ("environments.index", "build an index of passages, for the environment search_qa"),
+    "serve-search": ("environments.serve_search", "serve an index of passages over HTTP, in two protocols"),
+    "prepare-shop": ("environments.prepare_shop", "prepare a catalogue for the environment shop, once"),
+    "envs": ("environments.envs", "list the environments and presets"),
+    "check-env": ("environments.check_env", "play anyone's environment and say which rules of the contract it breaks"),
+    "doctor": ("doctor", "what is installed, and what an inference server offers and lacks"),
+    "report": ("report", "write the page of a run again, or compare runs"),
 }
-"""Name -> module with `main(argv) -> exit code`, and one line of help."""
+"""Name -> its module in this package, with `main(argv) -> exit code`, and one line of help."""
 
 
 KEPT = {
@@ -95,7 +95,7 @@ def _command(name: str, rest: list[str]) -> int:
             f"{os.environ['WORLD_SIZE']}; start it without."
         )
         return 2
-    return int(importlib.import_module(COMMANDS[name][0]).main(rest))
+    return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))
 
 
 def _run(name: str, rest: list[str]) -> int:

@@ -14,7 +14,7 @@ from heedful.algorithms.loss_scale import LossScale
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.configuration import MOST_AT_ONCE, MOST_EPISODES, Choice, refuse_above, refuse_below
 from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
-from heedful.envs.common.contract import refuse_other
+from heedful.envs.common.contract import refuse_unless_environment
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.filters import FILTERS, TopP, check_filter
 from heedful.measuring.diagnostician import DiagnosticsConfig
@@ -173,7 +173,7 @@ class TrainConfig:
         refuse_above(self, steps=MOST_STEP, threads=MOST_AT_ONCE, env_workers=MOST_AT_ONCE)
         refuse_above(self, groups=MOST_EPISODES, group_size=MOST_EPISODES, tasks=MOST_POOL)
         check_timeout(self.env_timeout)
-        refuse_other(self.env)
+        refuse_unless_environment(self.env)
         self._refuse_groups_of_one()
         unknown = [name for name in self.trackers if name not in TRACKERS]
         if unknown:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import random
+import subprocess
 import sys
 import threading
 import tomllib
@@ -158,3 +161,30 @@ def test_one_start_state_is_told_in_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not has_one_start("Lake", lambda seed: str(seed // 40))
+
+
+@pytest.mark.parametrize(
+    ("name", "knob", "games"),
+    [
+        ("textarena", "id", ["2048-v0", "LogicPuzzle-v0", "Mastermind-v0", "Sudoku-v0-easy", "Slitherlink-v0"]),
+        ("reasoning_gym", "dataset", ["chain_sum", "mini_sudoku", "word_sorting", "graph_color"]),
+    ],
+)
+def test_tasks_are_the_same_in_every_process(name: str, knob: str, games: list[str]) -> None:
+    if not is_installed(name):
+        pytest.skip(f"the extra {name} is not installed")
+    program = f"""
+import json, sys, warnings
+warnings.simplefilter("ignore")
+from heedful import envs
+print(json.dumps([[envs.get({name!r})({knob}=game).task(seed).id for seed in range(3)] for game in sys.argv[1:]]))
+"""
+    there = subprocess.run(
+        [sys.executable, "-c", program, *games],
+        env=os.environ | {"PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    here = [[envs.get(name)(**{knob: game}).task(seed).id for seed in range(3)] for game in games]
+    assert json.loads(there.stdout) == here

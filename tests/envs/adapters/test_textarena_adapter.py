@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -75,25 +71,6 @@ def test_an_agent_that_makes_no_legal_move_earns_nothing(id: str) -> None:
         steps = play(env, env.task(2), 0, lambda observation, turn: format_reply(["[hello world]"], ""))
         assert steps[-1].outcome == 0.0
         assert sum(step.rewards.get("game", 0.0) for step in steps) == 0.0
-
-
-def test_a_start_is_the_same_in_every_process() -> None:
-    program = """
-import json, sys, warnings
-warnings.simplefilter("ignore")
-from heedful.envs.adapters.textarena.environment import TextArena
-print(json.dumps({id: [TextArena(id=id).task(seed).id for seed in range(3)] for id in sys.argv[1:]}))
-"""
-    games = ["2048-v0", "LogicPuzzle-v0", "Mastermind-v0", "Sudoku-v0-easy", "Slitherlink-v0"]
-    there = subprocess.run(
-        [sys.executable, "-c", program, *games],
-        env=os.environ | {"PYTHONHASHSEED": "7"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    here = {id: [TextArena(id=id).task(seed).id for seed in range(3)] for id in games}
-    assert json.loads(there.stdout) == here
 
 
 def test_the_members_of_a_group_meet_one_start_and_their_own_noise() -> None:

@@ -11,7 +11,7 @@ import invented_files
 import pyarrow.parquet
 import pytest
 
-from heedful.cli.index import index_file
+from heedful.cli.environments.index import index_file
 from heedful.envs.checking.check import QUICK, Effort, check
 from heedful.envs.common.actions import format_reply
 from heedful.envs.common.foreign import cut_at_word, harmless

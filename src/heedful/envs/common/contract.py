@@ -23,7 +23,7 @@ def missing_from(env: object) -> str:
     return found
 
 
-def refuse_other(env: object) -> None:
+def refuse_unless_environment(env: object) -> None:
     """Raise ValueError for a class without an environment's methods. No member is read, since one may ask a server."""
     missing = [name for name in ("task", "episode") if not hasattr(type(env), name)]
     if missing:

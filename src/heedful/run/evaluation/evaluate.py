@@ -15,7 +15,7 @@ from rich.console import Console
 from heedful import envs
 from heedful.configuration import MOST_EPISODES, Choice, refuse_above, refuse_below, trusting
 from heedful.console import SafeConsole
-from heedful.envs.common.contract import refuse_other
+from heedful.envs.common.contract import refuse_unless_environment
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Environment, Policy
@@ -69,7 +69,7 @@ class EvaluateSettings:
         refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1)
         refuse_above(self, search_tasks=MOST_EPISODES, tasks=MOST_EPISODES, samples=MOST_EPISODES)
         check_timeout(self.env_timeout)
-        refuse_other(self.env)
+        refuse_unless_environment(self.env)
         _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it
         if self.sampling.greedy:
             raise ValueError("sampling.greedy has no use here: both the sampled and the greedy policy are evaluated")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from heedful import envs
 from heedful.configuration import MOST_EPISODES, Choice, NamesSecret, refuse_above, refuse_below, refuse_seconds
-from heedful.envs.common.contract import refuse_other
+from heedful.envs.common.contract import refuse_unless_environment
 from heedful.models.chat.options import read_options
 from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
@@ -68,7 +68,7 @@ class ServedSettings:
         refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1, connections=1)
         refuse_above(self, search_tasks=MOST_EPISODES, tasks=MOST_EPISODES, samples=MOST_EPISODES)
         check_timeout(self.env_timeout)
-        refuse_other(self.env)
+        refuse_unless_environment(self.env)
         refuse_seconds(self, "timeout", least=("patience",))
         for name in ("price_in", "price_out"):
             price = getattr(self, name)

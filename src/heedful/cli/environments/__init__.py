@@ -1,0 +1,1 @@
+"""The commands about environments: list, check and serve them, and prepare what they play with."""
