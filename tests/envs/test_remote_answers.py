@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import random
+import re
 import socket
 import threading
 import time
@@ -54,7 +55,11 @@ DEEP = "[" * 900 + "]" * 900
 
 @contextlib.contextmanager
 def hostile(answer: Callable[[bytes, socket.socket], None]) -> Iterator[str]:
-    """A server that reads each request's head and then does what `answer` does. Yields its url."""
+    """A server that reads each request and then does what `answer` does. Yields its url.
+
+    It reads the body, too, which may come later than the head: a socket that is closed with unread bytes resets the
+    connection, and the client loses the answer.
+    """
     listening = socket.create_server(("127.0.0.1", 0))
     listening.settimeout(0.05)
     over = threading.Event()
@@ -62,12 +67,14 @@ def hostile(answer: Callable[[bytes, socket.socket], None]) -> Iterator[str]:
     def serve(connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(PATIENCE)
-            request = b""
-            while b"\r\n\r\n" not in request:
-                part = connection.recv(2**16)
-                if not part:
-                    return
-                request += part
+            with connection.makefile("rb") as file:
+                head = b""
+                while (line := file.readline()) != b"\r\n":
+                    if not line:
+                        return
+                    head += line
+                length = re.search(rb"content-length: *(\d+)", head, flags=re.IGNORECASE)
+                request = head + file.read(int(length[1]) if length else 0)
             answer(request, connection)
 
     def listen() -> None:
