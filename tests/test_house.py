@@ -4,13 +4,13 @@ import ast
 import re
 import subprocess
 import tempfile
-from functools import cache
 from pathlib import Path
 
 import pytest
 
+from source_trees import SOURCES, Nodes, nodes, nodes_of, tree
+
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted((ROOT / "src" / "heedful").rglob("*.py"))
 
 BROAD_EXCEPTS = 2
 """One around calls into an environment, one around a tracker."""
@@ -55,10 +55,10 @@ def machine_paths(text: str, root: Path, home: Path) -> list[str]:
     return [match[0] for pattern in [*found, *homes] for match in re.finditer(pattern, text)]
 
 
-def broad_excepts(tree: ast.AST) -> list[int]:
+def broad_excepts(nodes: Nodes) -> list[int]:
     """The lines of handlers that catch everything, `suppress(Exception)` included."""
     lines = []
-    for node in ast.walk(tree):
+    for node in nodes:
         caught: list[ast.expr | None] = []
         if isinstance(node, ast.ExceptHandler):
             caught = list(node.type.elts) if isinstance(node.type, ast.Tuple) else [node.type]
@@ -77,10 +77,10 @@ def dotted(node: ast.AST) -> str:
     return f"{parent}.{node.attr}" if parent and isinstance(node, ast.Attribute) else ""
 
 
-def global_state(tree: ast.AST) -> list[str]:
+def global_state(nodes: Nodes) -> list[str]:
     """Calls of `hash`, and every mention of a global random generator."""
     full_names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.split(".")[0]
@@ -88,7 +88,7 @@ def global_state(tree: ast.AST) -> list[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             full_names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
     found = []
-    for node in ast.walk(tree):
+    for node in nodes:
         first, dot, rest = dotted(node).partition(".")
         name = f"{full_names.get(first, '')}{dot}{rest}"
         if isinstance(node, ast.Call) and dotted(node.func) == "hash":
@@ -106,11 +106,6 @@ def _is_global_generator(name: str) -> bool:
     return name.startswith("random.") and name not in OWN_GENERATORS
 
 
-@cache
-def parsed(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"))
-
-
 def test_no_file_names_a_place_of_the_machine_it_was_written_on() -> None:
     found = {}
     for file in project_files():
@@ -125,13 +120,13 @@ def test_no_file_names_a_place_of_the_machine_it_was_written_on() -> None:
 
 
 def test_at_most_two_handlers_catch_everything() -> None:
-    found = {str(file.relative_to(ROOT)): broad_excepts(parsed(file)) for file in SOURCES}
+    found = {str(file.relative_to(ROOT)): broad_excepts(nodes(file)) for file in SOURCES}
     found = {file: lines for file, lines in found.items() if lines}
     assert sum(map(len, found.values())) <= BROAD_EXCEPTS, found
 
 
 def test_nothing_hashes_or_draws_from_a_global_generator() -> None:
-    found = {file: global_state(parsed(file)) for file in SOURCES}
+    found = {file: global_state(nodes(file)) for file in SOURCES}
     found = {file: names for file, names in found.items() if names}
     assert found.keys() == {WATCHES_GLOBALS, ISOLATES_GLOBALS, SEEDS_PROGRAMS}, found
 
@@ -140,7 +135,7 @@ def test_every_module_says_what_it_is_for() -> None:
     empty = [
         str(file.relative_to(ROOT))
         for file in SOURCES
-        if file.read_text().strip() and not ast.get_docstring(parsed(file))
+        if file.read_text().strip() and not ast.get_docstring(tree(file))
     ]
     assert empty == []
 
@@ -160,7 +155,7 @@ except: ...
 with contextlib.suppress(Exception): ...
 with contextlib.suppress(OSError): ...
 """
-    assert sorted(broad_excepts(ast.parse(handlers))) == [3, 5, 7, 8]
+    assert sorted(broad_excepts(nodes_of(handlers))) == [3, 5, 7, 8]
     calls = """
 import numpy as np, random, torch
 from random import choice
@@ -168,7 +163,7 @@ hash(1); random.seed(0); choice([1]); np.random.rand(); torch.manual_seed(0)
 map(random.shuffle, [])
 random.Random(0).random(); np.random.default_rng(0); rng.random(); torch.Generator().manual_seed(0)
 """
-    assert sorted(each.split(" ")[0] for each in global_state(ast.parse(calls))) == [
+    assert sorted(each.split(" ")[0] for each in global_state(nodes_of(calls))) == [
         "hash",
         "numpy.random.rand",
         "random.choice",

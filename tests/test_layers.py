@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from patience import PATIENCE
-
-PACKAGE = Path(__file__).parents[1] / "src" / "heedful"
+from source_trees import PACKAGE, SOURCES, tree
 
 PAGE = PACKAGE.parents[1] / "docs" / "architecture.md"
 
@@ -114,7 +113,7 @@ def module_of(file: Path) -> str:
     return ".".join(parts) or "heedful"
 
 
-MODULES = {module_of(file): file for file in sorted(PACKAGE.rglob("*.py"))}
+MODULES = {module_of(file): file for file in SOURCES}
 
 
 def statements(tree: ast.Module) -> Iterator[ast.AST]:
@@ -127,13 +126,13 @@ def statements(tree: ast.Module) -> Iterator[ast.AST]:
             waiting += getattr(node, block, ())
 
 
-def imports_of(module: str, source: str, is_package: bool = False) -> tuple[set[str], set[str]]:
+def imports_of(module: str, source: ast.Module, is_package: bool = False) -> tuple[set[str], set[str]]:
     """What a module imports: (modules of heedful, top-level names of everything else)."""
     own: set[str] = set()
     others: set[str] = set()
     parents = [] if module == "heedful" else module.split(".")
     parents = ["heedful", *(parents if is_package else parents[:-1])]
-    for node in statements(ast.parse(source)):
+    for node in statements(source):
         if isinstance(node, ast.Import):
             targets = [(alias.name, None) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -155,10 +154,7 @@ def imports_of(module: str, source: str, is_package: bool = False) -> tuple[set[
 @cache
 def imports() -> dict[str, tuple[set[str], set[str]]]:
     """What each module of heedful imports. Every file is read once, and not while tests are collected."""
-    return {
-        module: imports_of(module, file.read_text(encoding="utf-8"), file.name == "__init__.py")
-        for module, file in MODULES.items()
-    }
+    return {module: imports_of(module, tree(file), file.name == "__init__.py") for module, file in MODULES.items()}
 
 
 def belongs(module: str, rows: set[str]) -> bool:
@@ -216,7 +212,7 @@ def later():
     from ..envs.common import tasks
     import heedful.models.chat.render
 """
-    own, others = imports_of("policies.load", source)
+    own, others = imports_of("policies.load", ast.parse(source))
     assert own == {"filters", "storage", "policies.hf", "envs.common.tasks", "models.chat.render"}
     assert others == {"torch"}
 

@@ -15,8 +15,7 @@ from rich.text import Text
 
 from heedful.configuration.foreign_text import _VISIBLE_FORMATS, LONGEST_MESSAGE, clean, complain, cut, listed, tell
 from heedful.console import SafeConsole
-
-SOURCE = Path(__file__).parents[2] / "src" / "heedful"
+from source_trees import PACKAGE, SOURCES, nodes
 
 HIDDEN = [
     *map(chr, [*range(9), *range(11, 32), 127, *range(128, 160)]),  # C0 but tab and newline, DEL, C1
@@ -110,13 +109,13 @@ def last_name(called: ast.expr) -> str:
 
 def test_nothing_is_printed_past_the_one_function_that_cleans() -> None:
     found = []
-    for file in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for file in SOURCES:
+        for node in nodes(file):
             if not (isinstance(node, ast.Call) and last_name(node.func) in LAST_NAMES):
                 continue
             called = ast.unparse(node.func)
             past = called in ("print", "Console", "rich.print", "sys.stdout.write", "sys.stderr.write", "pprint")
             if past or called.endswith((".console.Console", "rich.get_console")):
-                found.append(f"{file.relative_to(SOURCE)}: {called}")
+                found.append(f"{file.relative_to(PACKAGE)}: {called}")
     allowed = {"configuration/foreign_text.py: print"}
     assert set(found) <= allowed, "Print with heedful.configuration.tell or a heedful.console.SafeConsole."

@@ -6,6 +6,7 @@ as escapes, for those who print a page in a terminal. A missing value is an erro
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 
 import jinja2
@@ -25,12 +26,17 @@ def _source(name: str) -> str:
 
 def fill(template: str, content: dict[str, object]) -> str:
     """The HTML of one page, with its style and script inline."""
-    environment = jinja2.Environment(
+    own = {"style": Markup(chart_style() + _source("report.css")), "script": Markup(_source("report.js"))}
+    return clean(_environment().get_template(template).render(content | own))
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """One for all pages: it compiles a template once, which takes longer than to fill it."""
+    return jinja2.Environment(
         loader=jinja2.FunctionLoader(_source),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    own = {"style": Markup(chart_style() + _source("report.css")), "script": Markup(_source("report.js"))}
-    return clean(environment.get_template(template).render(content | own))

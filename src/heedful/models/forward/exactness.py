@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -54,11 +55,23 @@ class Probe:
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> Probe:
+        """Reads the model once for the sampler, the learner and the scorer, as long as its weights stay."""
+        known = _LATEST.get(model)
+        if known is None or not known._holds(model):
+            known = _LATEST[model] = cls._read(model)
+        return known
+
+    @classmethod
+    def _read(cls, model: PreTrainedModel) -> Probe:
         prompts, thoughts = _sequences(model)
         logprobs = [[_plain_logprobs(model, prompt, thought) for prompt in prompts] for thought in thoughts]
         sums_MN = np.array([[one.sum() for one in row] for row in logprobs])
         noise = rounding_error(model, sums_MN, list(map(len, thoughts)), at_least=torch.finfo(torch.float32).eps)
         return cls(prompts, thoughts, logprobs, _ALLOWED * noise)
+
+    def _holds(self, model: PreTrainedModel) -> bool:
+        """Whether one plain forward pass still gives, bit for bit, what it gave. NaN never does."""
+        return np.array_equal(_plain_logprobs(model, self.prompts[-1], self.thoughts[-1]), self.logprobs[-1][-1])
 
     @property
     def finite(self) -> bool:
@@ -98,6 +111,10 @@ class Probe:
                     difference_T = np.where(same_T, 0.0, values_T - truth_T[: len(values_T)])
                 largest = max(largest, float(np.nan_to_num(np.abs(difference_T.cumsum()), nan=np.inf).max()))
         return largest
+
+
+_LATEST: WeakKeyDictionary[PreTrainedModel, Probe] = WeakKeyDictionary()
+"""For each model: what it gave when it was last read."""
 
 
 def plain_states(body: nn.Module, ids_BT: torch.Tensor) -> torch.Tensor:

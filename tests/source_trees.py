@@ -1,0 +1,26 @@
+"""The modules of heedful as syntax trees. Each file is parsed and walked once, whatever number of tests reads it."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "src" / "heedful"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+Nodes = list[ast.AST]
+
+
+def nodes_of(source: str) -> Nodes:
+    return list(ast.walk(ast.parse(source)))
+
+
+@cache
+def nodes(file: Path) -> Nodes:
+    """The module first, then all that is in it."""
+    return nodes_of(file.read_text(encoding="utf-8"))
+
+
+def tree(file: Path) -> ast.Module:
+    module = nodes(file)[0]
+    assert isinstance(module, ast.Module)
+    return module
