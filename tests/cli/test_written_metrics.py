@@ -34,7 +34,7 @@ EVERYTHING = (
 )
 IN_NOISE = (
     "frozen_lake --env.slip 0.5 --seedling.hidden 32 --seedling.layers 1 --seedling.heads 2 --seedling.kv-heads 1 "
-    "--seedling.ffn 64 --seedling.steps 30 --groups 4 --group-size 4 --steps 3 --diagnostics.full-every 2 "
+    "--seedling.ffn 64 --seedling.steps 8 --groups 4 --group-size 4 --steps 3 --diagnostics.full-every 2 "
     "--evaluation.times 1 --evaluation.tasks 4 --evaluation.search-tasks 4 --filter keep_all"
 )
 WITH_A_CRITIC = (

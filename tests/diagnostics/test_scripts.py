@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from heedful.diagnostics.text import _template_share as template_share
 from heedful.diagnostics.text import text_metrics
 from heedful.diagnostics.words import words_of
 
@@ -44,8 +45,7 @@ def thoughts(share: float, prompts: int, members: int, seed: int = 0) -> list[li
 
 
 def share_of(groups: list[list[str]]) -> float | None:
-    found = {metric.name: metric.value for metric in text_metrics(groups, np.random.default_rng(0))}
-    value = found["text/template_share"]
+    value = template_share(groups).value
     assert value is None or isinstance(value, float)
     return value
 

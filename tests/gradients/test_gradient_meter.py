@@ -82,6 +82,13 @@ def groups_of(
     return groups
 
 
+@pytest.fixture(scope="module")
+def sampled() -> dict[bool, list[Group]]:
+    """Groups whose trajectories keep their history, and groups that begin anew with each turn."""
+    model = llama(VOCABULARY)
+    return {restarts: groups_of(model, REWARDS, restarts) for restarts in (False, True)}
+
+
 def gradient_of_the_learner(
     model: torch.nn.Module, reference: torch.nn.Module, algorithm: Algorithm, groups: Sequence[Group]
 ) -> torch.Tensor:
@@ -140,14 +147,13 @@ ESTIMATORS = {
     ],
 )
 def test_the_parts_add_up_to_the_gradient_of_the_learner(
-    average: str, estimator: str, ratio: str, monkeypatch: pytest.MonkeyPatch
+    average: str, estimator: str, ratio: str, sampled: dict[bool, list[Group]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, reference, kept = llama(VOCABULARY), llama(VOCABULARY, seed=1), Kept(monkeypatch)
     algorithm = Algorithm(
         advantage=ESTIMATORS[estimator], average=average, ratio=ratio, kl=0.3, kl_kind="k3", entropy=0.2
     )
-    for restarts in (False, True):
-        groups = groups_of(model, REWARDS, restarts)
+    for groups in sampled.values():
         expected = gradient_of_the_learner(model, reference, algorithm, groups)
         gradient_meter(model, reference, algorithm).measure(groups)
         found = kept.mean("task") + 0.3 * kept.mean("kl") + 0.2 * kept.mean("entropy")
