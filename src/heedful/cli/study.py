@@ -98,13 +98,13 @@ def main(argv: list[str]) -> int:
 def _job(words: StudyWords, others: list[str]) -> int:
     """Run one seed of a job that has no command of its own. The runner of a study starts it in this way."""
     from heedful.storage import RunFolder
-    from heedful.studies.jobs import OwnRun, job_from_json
+    from heedful.studies.jobs import JOBS, GrowthJob, OwnRun, job_from_json
 
     path = words.job
     if path is None or words.out is None or words.seed is None or sorted(others) != ["--out", "--seed"]:
         raise ValueError("Expected heedful study --job FILE --out DIR --seed N.")
     try:
-        job = job_from_json(read_json(path))
+        job = job_from_json(read_json(path), {**JOBS, "grow": GrowthJob})
     except OSError as error:
         raise ValueError(f"Expected a job in {path}, which cannot be read: {error.strerror}.") from error
     except ValueError as error:

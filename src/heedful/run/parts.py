@@ -37,8 +37,8 @@ from heedful.run.prompts.task_memory import TaskMemory
 from heedful.scorers.hf import HFScorer
 from heedful.scorers.judge import Judge, judge_name
 from heedful.seedlings.demonstrations import first_images
-from heedful.seedlings.grow import load_seedling
-from heedful.seedlings.warm_start import Beginner, warm_started
+from heedful.seedlings.grow import load_seedling, seedling_path
+from heedful.seedlings.warm_start import Beginner, warm_folder, warm_started
 from heedful.seeds import derive
 from heedful.storage import check_model
 from heedful.training.batch import UpdateSettings
@@ -179,6 +179,13 @@ def _learner(
         reference=reference if config.algorithm.kl > 0 else None,
         critic=load_critic(config, model, settings),
     )
+
+
+def is_stored(config: TrainConfig, device: torch.device) -> bool:
+    """Whether the model that is grown for this run is in the cache. The number of torch's threads decides, too."""
+    if config.model == "seedling":
+        return seedling_path(config.seedling, config.env, to_json(config.env), config.tags, config.context).exists()
+    return warm_folder(config.warm_start, beginner_of(config, device)).exists()
 
 
 def load_policy(

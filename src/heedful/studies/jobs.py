@@ -284,21 +284,41 @@ JOBS: Mapping[str, Any] = {
 """The jobs a study file can name; another one as `module:Class`."""
 
 
+@dataclass(frozen=True, slots=True)
+class GrowthJob:
+    """Put the model that a run begins with into the cache. No arm has it: the runner starts it for several arms."""
+
+    config: TrainConfig = field(default_factory=TrainConfig)
+
+    def run(self, folder: RunFolder, seed: int) -> int:
+        import torch
+
+        from heedful.models.load import pick_device
+        from heedful.run.parts import load_policy
+        from heedful.run.terminal import GrowthBar
+        from heedful.studies.progress import wide_console
+
+        torch.set_num_threads(self.config.threads)
+        with GrowthBar(wide_console()) as bar:
+            load_policy(self.config, pick_device(self.config.device), bar)
+        return 0
+
+
 def job_to_json(job: Job) -> dict[str, Any]:
     """The whole tree of a job; `type` names its kind."""
     kind = Choice(JOBS).name_of(type(job))
     return {"type": kind, **to_json(job)}
 
 
-def job_from_json(tree: Any) -> Job:
-    """A job from its tree. Raises ValueError where the kind is unknown, ConfigurationError for its settings."""
+def job_from_json(tree: Any, kinds: Mapping[str, Any] = JOBS) -> Job:
+    """A job from its tree. Raises ValueError where the kind is none of these, ConfigurationError for its settings."""
     if not isinstance(tree, dict):
         raise ValueError(f"Expected a job as a JSON object, found a {type(tree).__name__}.")
     settings = {name: value for name, value in tree.items() if name != "type"}
     try:
-        kind = Choice(JOBS).find(tree.get("type"))
+        kind = Choice(kinds).find(tree.get("type"))
     except LookupError as error:
-        raise ValueError(f"Expected a job's `type` among {', '.join(JOBS)}: {error}.") from error
+        raise ValueError(f"Expected a job's `type` among {', '.join(kinds)}: {error}.") from error
     job: Job = from_json(kind, settings)
     return job
 

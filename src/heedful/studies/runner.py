@@ -16,11 +16,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from heedful.configuration import to_json
 from heedful.run.config import TrainConfig
-from heedful.run.terminal import GrowthBar, duration
+from heedful.run.terminal import duration
 from heedful.stopping import exit_code
 from heedful.studies.declaration import Study, narrowed
+from heedful.studies.growth import grow_shared, starts
 from heedful.studies.jobs import TrainingJob, has_begun, job_trust
 from heedful.studies.processes import Child, at_once, run_children
 from heedful.studies.progress import RunRow, RunsView
@@ -99,9 +99,10 @@ def run_study(request: Request, console: Console) -> int:
             style="bold",
             soft_wrap=True,
         )
-        _grow_shared(selected, pending, console)
-        children = [_child(session, run, lock, request.take_over) for run in pending]
-        interrupted = _watch(session, children, workers) if children else 0
+        interrupted = grow_shared(_configs(selected, pending), workers, lock, console)
+        children = [] if interrupted else [_child(session, run, lock, request.take_over) for run in pending]
+        if children:
+            interrupted = _watch(session, children, workers)
         failed = [child for child in children if child.state == "failed"]
         for child in failed:
             _show_failure(child, console)
@@ -133,13 +134,17 @@ def estimate(study: Study, processes: int | None = None) -> str:
 
 def growth(study: Study) -> str:
     """How many models the runs begin with, in words; empty where all are loaded."""
-    count = len(_starts(arm.job.seeded(seed) for arm in study.arms for seed in study.seeds))
+    count = len(starts(arm.job.seeded(seed) for arm in study.arms for seed in study.seeds))
     return f"and {count} {'model' if count == 1 else 'models'} to grow, unless stored" if count else ""
 
 
 def _workers(study: Study) -> int:
     configs = [arm.job.seeded(study.seeds[0]) for arm in study.arms]
     return min(at_once(config.device, config.threads) for config in configs)
+
+
+def _configs(study: Study, runs: Iterable[StudyRun]) -> list[TrainConfig]:
+    return [study.arm(run.arm).job.seeded(run.seed) for run in runs]
 
 
 def _child(session: _Session, run: StudyRun, lock: int, take_over: bool) -> Child:
@@ -181,36 +186,6 @@ def _row(study: Study, run: StudyRun) -> RunRow:
     job = study.arm(run.arm).job
     evaluated = f"eval/{job.seeded(run.seed).evaluation.split}/sampled/success"
     return RunRow(run.label, run.folder.metrics, job.steps, evaluated)
-
-
-_DECIDES_A_START = ("env", "model", "seedling", "warm_start", "tags", "context", "template_options", "threads")
-
-
-def _starts(configs: Iterable[TrainConfig]) -> list[list[TrainConfig]]:
-    """The configurations of runs whose model is grown, those of one model together."""
-    grown: dict[str, list[TrainConfig]] = {}
-    for config in configs:
-        if config.model == "seedling" or config.warm_start.steps:
-            tree = to_json(config)
-            grown.setdefault(str([tree[name] for name in _DECIDES_A_START]), []).append(config)
-    return list(grown.values())
-
-
-def _grow_shared(study: Study, pending: Sequence[StudyRun], console: Console) -> None:
-    """Grow now what several runs start from, so that they do not each grow it; a run's own it grows itself."""
-    starts = _starts([study.arm(run.arm).job.seeded(run.seed) for run in pending])
-    shared = [configs[0] for configs in starts if len(configs) > 1]
-    if not shared:
-        return
-    import torch
-
-    from heedful.models.load import pick_device
-    from heedful.run.parts import load_policy
-
-    for config in shared:
-        torch.set_num_threads(config.threads)
-        with GrowthBar(console) as bar:
-            load_policy(config, pick_device(config.device), bar)
 
 
 def _show_failure(child: Child, console: Console) -> None:
