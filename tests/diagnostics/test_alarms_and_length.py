@@ -12,7 +12,7 @@ from heedful.diagnostics.cross_scores.information import information
 from heedful.types import Metric
 
 EVERY, CHANGE, STEPS = 4, 32, 64
-SEEDS = range(10)
+SEEDS = range(4)
 SCOPE = "information/first_turn"
 COLLAPSES = {"template_collapse", "low_entropy_collapse", "noise_collapse"}
 

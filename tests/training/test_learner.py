@@ -558,10 +558,10 @@ def test_each_algorithm_learns_a_bandit_that_must_read_its_prompt(name: str) -> 
     algorithm = ALGORITHMS[name]()
     # Prompt `1 x`; the reply is one token, and only x + 4 pays.
     model = tiny(dtype=torch.float32)
-    learner = Learner(model, algorithm, OptimizerConfig(lr=0.01 / algorithm.minibatches))
+    learner = Learner(model, algorithm, OptimizerConfig(lr=0.02 / algorithm.minibatches))
     generator = torch.Generator().manual_seed(0)
     success = 0.0
-    for _ in range(40):
+    for _ in range(24):
         groups, paid = [], 0
         for x in (2, 3, 4, 5):
             with torch.no_grad():
