@@ -12,6 +12,7 @@ from heedful.algorithms.advantages import GroupRelative
 from heedful.filters import (
     FILTERS,
     DropConstant,
+    FilterFailed,
     KeepAll,
     MinP,
     RandomSubset,
@@ -23,6 +24,7 @@ from heedful.filters import (
     TopPStd,
     check_filter,
     values_on,
+    verdicts_of,
 )
 from heedful.statistics.group_statistics import is_constant, sample_variance, scored
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
@@ -348,6 +350,21 @@ def test_an_own_filter_needs_to_say_what_it_looks_at_and_what_share_it_asks_for(
         check_filter(chosen())
     with pytest.raises(ValueError, match="function is no filter, since it has no on and no share"):
         check_filter(kept)
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (lambda: 1 / 0, r"that it raised ZeroDivisionError: division by zero \(test_filters.py, line \d+\)"),
+        (lambda: None, "that it raised TypeError"),
+        (list, "found 0"),
+        (lambda: [True, True], "found a bool"),
+    ],
+)
+def test_an_own_filter_that_gives_no_verdicts_is_named(monkeypatch, answer, found):
+    monkeypatch.setattr(EveryOther, "__call__", lambda self, values_PG, rng: answer())
+    with pytest.raises(FilterFailed, match=f"Expected 2 verdicts.* of the filter EveryOther at step 7, .*{found}"):
+        verdicts_of(EveryOther(), [[0.0, 1.0]] * 2, RNG, "step 7")
 
 
 def test_only_filters_that_ask_for_a_share_have_one():

@@ -9,9 +9,11 @@ these numbers into verdicts. A group that ties with the last group kept is kept 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
+from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Filter
 from heedful.statistics.group_statistics import sample_variance, scored
 from heedful.types import Verdict
@@ -22,6 +24,10 @@ kept."""
 
 LARGEST = 1e150
 """Squares of larger values overflow."""
+
+
+class FilterFailed(ValueError):
+    """A filter raised an error, or gave no verdicts. The message is a sentence."""
 
 
 def scored_values(values_PG: Sequence[Sequence[float | None]]) -> list[list[float]]:
@@ -123,6 +129,25 @@ def check_filter(filter: object) -> None:
             "with `on` (the name of the values that it looks at) and `share` (what the loss scale rho multiplies by, "
             "or None); see heedful.protocols.Filter."
         )
+
+
+def verdicts_of(
+    filter: Filter, values_PG: Sequence[Sequence[float | None]], rng: random.Random, when: str
+) -> list[Verdict]:
+    """The verdicts of a filter, which may be foreign code. Raises FilterFailed, which names it and `when`."""
+    answer = guarded_call(lambda: list(filter(values_PG, rng)))
+    if isinstance(answer, Raised):
+        found = f"that it raised {answer}{f' ({answer.place})' if answer.place else ''}"
+    elif len(answer.value) != len(values_PG):
+        found = f"{len(answer.value)}"
+    elif not all(isinstance(verdict, Verdict) for verdict in answer.value):
+        found = f"a {next(type(each).__name__ for each in answer.value if not isinstance(each, Verdict))}"
+    else:
+        return answer.value
+    raise FilterFailed(
+        f"Expected {len(values_PG)} verdicts, one per group, of the filter {type(filter).__name__} at {when}, "
+        f"found {found}. Correct the filter."
+    )
 
 
 def check_share(filter: Filter, p: float) -> None:

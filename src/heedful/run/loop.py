@@ -23,6 +23,7 @@ from heedful.diagnostics.luck import luck_metrics
 from heedful.diagnostics.names import CPU
 from heedful.distributed.world import World
 from heedful.envs.common.tasks import evaluation_tasks
+from heedful.filters import FilterFailed
 from heedful.inference import ServerRefused, ServerUnreachable
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
@@ -44,8 +45,8 @@ from heedful.training.critic import value_metrics
 from heedful.training.samples import advantage_without_outcome, credit, merge_rows
 from heedful.types import Group, Metric, Task, TrainingSample, Trajectory, Verdict
 
-SAMPLER_ERRORS = (ServerUnreachable, ServerRefused, WrongWeights)
-"""A server that samples is away for good, refuses, or holds other weights."""
+FOREIGN_ERRORS = (ServerUnreachable, ServerRefused, WrongWeights, FilterFailed)
+"""A server that samples is away for good, refuses, or holds other weights. Or a filter of the user fails."""
 
 
 class Watcher(Tracker, Protocol):
@@ -128,8 +129,8 @@ def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
                 metrics += run.evaluate(step, clock, baselines)
                 with clock.stage("collect"):
                     collection = run.collect(step)
+                verdicts = parts.selection.choose(step, collection, stream(config.seed, "filter", step))
             groups = collection.groups
-            verdicts = parts.selection.choose(step, collection, stream(config.seed, "filter", step))
             metrics += [*collection.metrics(), *parts.selection.metrics(verdicts)]
             if step == 0:
                 watch.first_rollout(groups[0].trajectories[0])
@@ -209,11 +210,11 @@ class _Run:
 
     @contextmanager
     def saving_what_was_learned(self, step: int) -> Iterator[None]:
-        """If the servers that sample fail for good, save the steps so far before the error ends the run."""
+        """If the servers that sample or the filter fail, save the steps so far before the error ends the run."""
         cursor = self.parts.tasks.cursor
         try:
             yield
-        except SAMPLER_ERRORS:
+        except FOREIGN_ERRORS:
             # The other ranks cannot be asked for their shards, since they wait elsewhere.
             if step > self.parts.version and self.world.size == 1:
                 self.parts.tasks.cursor = cursor
