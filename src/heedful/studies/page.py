@@ -78,20 +78,29 @@ def _write_charts(folder: Path, panels: Sequence[DrawnPanel]) -> None:
             write_whole(path, standalone(panel, chart_style()))
 
 
+def _named(runs: Sequence[str]) -> str:
+    rest = len(runs) - MOST_SENTENCES
+    return ", ".join(runs[:MOST_SENTENCES]) + (f", and {rest} more" if rest > 0 else "")
+
+
 def verdict(study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
     """What the study shows, in sentences, and what it cannot show."""
     sentences = []
-    if len(outcomes.runs) < runs_in_all:
+    over = len(outcomes.runs) + len(outcomes.unread)
+    if over < runs_in_all:
         sentences.append(
-            f"Unfinished: {len(outcomes.runs)} of {runs_in_all} runs are over. What follows is of those, without the "
+            f"Unfinished: {over} of {runs_in_all} runs are over. What follows is of those, without the "
             "arms of which none is over."
         )
     if outcomes.foreign:
-        rest = len(outcomes.foreign) - MOST_SENTENCES
-        named = ", ".join(outcomes.foreign[:MOST_SENTENCES]) + (f", and {rest} more" if rest > 0 else "")
         sentences.append(
-            f"Runs with other settings than those declared are counted: {named}. Delete their folders, and the study "
-            "makes them anew."
+            f"Runs with other settings than those declared are counted: {_named(outcomes.foreign)}. Delete their "
+            "folders, and the study makes them anew."
+        )
+    if outcomes.unread:
+        sentences.append(
+            f"Runs that cannot be read are left out: {_named(outcomes.unread)}. Restore the files, or delete the "
+            "folders, and the study makes them anew."
         )
     for outcome in outcomes.measures if study.flat else ():
         sentences += _gained(outcome)
