@@ -49,6 +49,8 @@ class Request:
     """Runs at the same time; none = as many as have their threads."""
     remeasure: bool = False
     take_over: bool = False
+    file: str = ""
+    """The JSON file of the declaration. Empty for a study of ours."""
 
     @property
     def selected(self) -> Study:
@@ -57,7 +59,7 @@ class Request:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        asked = {"arms": list(self.arms), "seeds": list(self.seeds), "steps": self.steps}
+        asked = {"arms": list(self.arms), "seeds": list(self.seeds), "steps": self.steps, "file": self.file}
         return {name: value for name, value in asked.items() if value}
 
 
