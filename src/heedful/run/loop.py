@@ -23,7 +23,7 @@ from heedful.diagnostics.luck import luck_metrics
 from heedful.diagnostics.names import CPU
 from heedful.distributed.world import World
 from heedful.envs.common.tasks import evaluation_tasks
-from heedful.filters import FilterFailed
+from heedful.guarded import OwnPartFailed, of_own_part
 from heedful.inference import ServerRefused, ServerUnreachable
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
@@ -45,8 +45,8 @@ from heedful.training.critic import value_metrics
 from heedful.training.samples import advantage_without_outcome, credit, merge_rows
 from heedful.types import Group, Metric, Task, TrainingSample, Trajectory, Verdict
 
-FOREIGN_ERRORS = (ServerUnreachable, ServerRefused, WrongWeights, FilterFailed)
-"""A server that samples is away for good, refuses, or holds other weights. Or a filter of the user fails."""
+FOREIGN_ERRORS = (ServerUnreachable, ServerRefused, WrongWeights, OwnPartFailed)
+"""A server that samples is away for good, refuses, or holds other weights. Or a class of the user fails."""
 
 
 class Watcher(Tracker, Protocol):
@@ -247,10 +247,10 @@ class _Run:
         config, env, algorithm = self.config, self.env, self.config.algorithm
         seed = derive(config.seed, "rollout", step, *([draw] if draw else []))
         policy, mine = self.policy(config.sampling, seed), self.world.scatter(tasks)
+        request = Request(env.episode, mine, config.group_size, env.turns, config.context)
+        collect = partial(config.collect, policy, request)
         with self.parts.learner.whole():
-            groups = self.world.merge(
-                config.collect(policy, Request(env.episode, mine, config.group_size, env.turns, config.context))
-            )
+            groups = self.world.merge(of_own_part(config.collect, "the collector", f"step {step}", collect))
         if not algorithm.overlong_buffer:
             return groups
         limit = config.sampling.tokens_per_turn
@@ -269,10 +269,12 @@ class _Run:
         """The samples of the kept groups. With a critic also its values for them and how well they predicted."""
         estimator, critic = self.config.algorithm.advantage, self.parts.learner.critic
         rows = merge_rows(groups, verdicts)
+        credited = partial(of_own_part, estimator, "the advantage estimator", "the update")
         if critic is None or not rows or not isinstance(estimator, UsesCritic):
-            return credit(rows, groups, estimator), []
+            return credited(lambda: credit(rows, groups, estimator)), []
         values = critic.values(rows)
-        return credit(rows, groups, estimator, values), value_metrics(rows, groups, values, estimator)
+        samples = credited(lambda: credit(rows, groups, estimator, values))
+        return samples, value_metrics(rows, groups, values, estimator)
 
     def evaluate(self, version: int, clock: Clock, baselines: Baselines | None) -> list[Metric]:
         """Success on held-out tasks after `version` steps, if it is due."""
