@@ -176,3 +176,8 @@ def test_measure_takes_scores_from_anywhere() -> None:
 def test_measure_refuses_what_no_log_probabilities_can_be(scores: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         heedful.measure(scores)
+
+
+def test_measure_needs_a_name_for_its_metrics() -> None:
+    with pytest.raises(ValueError, match="Expected a name as `scope`, the middle part of the metrics' names, found ''"):
+        heedful.measure(CrossScores([[-1.0]], [1], [0]), scope="")

@@ -59,3 +59,24 @@ def guarded_call(call: Callable[[], Answer]) -> Answered[Answer] | Raised:
         if isinstance(error, KeyboardInterrupt | PassesThrough):
             raise
         return Raised(error)
+
+
+class OwnPartFailed(ValueError):
+    """A class of the user, such as a filter or a collector, has failed. The message is a sentence."""
+
+
+def of_own_part(part: object, what: str, when: str, call: Callable[[], Answer]) -> Answer:
+    """The answer of a call into a part of a run. `what` it is and `when` it was called are for people.
+
+    Raises OwnPartFailed for what a class of the user raises. Errors that heedful itself defines pass unchanged.
+    """
+    answer = guarded_call(call)
+    if isinstance(answer, Answered):
+        return answer.value
+    if any(type(each).__module__.partition(".")[0] == "heedful" for each in (part, answer.error)):
+        raise answer.error
+    place = f" ({answer.place})" if answer.place else ""
+    raise OwnPartFailed(
+        f"Expected an answer of {what} {type(part).__name__} at {when}, found that it raised {answer}{place}. "
+        f"Correct {what}."
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import heedful
+from heedful import cli
 from patience import PATIENCE
 
 SOURCE = str(Path(heedful.__file__).parents[1])
@@ -74,6 +75,14 @@ def test_nothing_is_opened_under_the_number_of_a_closed_stream(tmp_path: Path) -
     words = "import os; from heedful.cli import open_closed_streams; [os.close(number) for number in (0, 1, 2)]; "
     words += "open_closed_streams(); file = os.open('kept', os.O_RDWR | os.O_CREAT); os._exit(file)"
     assert _ended(["-P", "-c", words], tmp_path).returncode > 2
+
+
+def test_a_variable_that_a_library_could_not_read_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_DOWNLOAD_TIMEOUT", "abc")
+    assert cli.run(["train", "echo"]) == 2
+    assert "whole number of seconds in the variable HF_HUB_DOWNLOAD_TIMEOUT, found 'abc'" in capsys.readouterr().err
 
 
 def test_a_number_of_processes_that_is_none_ends_in_a_sentence(tmp_path: Path) -> None:

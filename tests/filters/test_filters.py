@@ -23,6 +23,7 @@ from heedful.filters import (
     TopPStd,
     check_filter,
     values_on,
+    verdicts_of,
 )
 from heedful.statistics.group_statistics import is_constant, sample_variance, scored
 from heedful.types import Ending, Group, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
@@ -342,12 +343,35 @@ class EveryOther:
         return [Verdict(float(number % 2 == 0), "odd" if number % 2 else "kept", None) for number in numbers]
 
 
-def test_an_own_filter_needs_to_say_what_it_looks_at_and_what_share_it_asks_for():
+def test_an_own_filter_needs_to_say_what_it_looks_at_and_what_share_it_asks_for(monkeypatch):
     check_filter(EveryOther())
     for chosen in FILTERS.values():
         check_filter(chosen())
     with pytest.raises(ValueError, match="function is no filter, since it has no on and no share"):
         check_filter(kept)
+    monkeypatch.setattr(EveryOther, "on", 5)
+    with pytest.raises(ValueError, match=r"Expected a text as `on` .* of the filter EveryOther, found 5 and None"):
+        check_filter(EveryOther())
+    monkeypatch.setattr(EveryOther, "on", property(lambda self: {}["on"]))
+    with pytest.raises(ValueError, match="EveryOther is no filter, since it has no on"):
+        check_filter(EveryOther())
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (lambda: 1 / 0, r"that it raised ZeroDivisionError: division by zero \(test_filters.py, line \d+\)"),
+        (lambda: None, "that it raised TypeError"),
+        (list, "found 0"),
+        (lambda: [True, True], "found True"),
+        (lambda: [Verdict(math.nan, "kept", None)] * 2, "found Verdict"),
+        (lambda: [Verdict(1.0, "kept", "wide")] * 2, "found Verdict"),
+    ],
+)
+def test_an_own_filter_that_gives_no_verdicts_is_named(monkeypatch, answer, found):
+    monkeypatch.setattr(EveryOther, "__call__", lambda self, values_PG, rng: answer())
+    with pytest.raises(ValueError, match=f"of the filter EveryOther at step 7, .*{found}"):
+        verdicts_of(EveryOther(), [[0.0, 1.0]] * 2, RNG, "step 7")
 
 
 def test_only_filters_that_ask_for_a_share_have_one():

@@ -142,6 +142,7 @@ def test_an_index_that_is_there_is_not_built_again(tmp_path: Path) -> None:
             "expected the places and weights of 20 passages, found other numbers",
         ),
         (lambda folder: fill(folder, "weights.f64"), "expected the places and weights of 20 passages"),
+        (lambda folder: fill(folder, "terms.txt"), "expected the terms and numbers that were written, found others"),
         (lambda folder: fill(folder, "starts.i64"), "expected the places and weights of 20 passages"),
         (lambda folder: fill(folder, "term_places.u64"), "expected in term_places.u64 where the terms of terms.txt"),
     ],

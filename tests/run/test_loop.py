@@ -24,6 +24,7 @@ from heedful.algorithms.table import Cispo, DrGrpo, Grpo  # noqa: E402
 from heedful.configuration import to_json  # noqa: E402
 from heedful.filters import KeepAll, RandomSubset, TopP  # noqa: E402
 from heedful.models.load import load_model  # noqa: E402
+from heedful.rollout import LockStep  # noqa: E402
 from heedful.run import checkpoint  # noqa: E402
 from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig  # noqa: E402
 from heedful.run.loop import Outcome, train_steps  # noqa: E402
@@ -276,6 +277,45 @@ def test_nothing_kept_is_no_update_and_the_run_goes_on(echo_run: TrainConfig, tm
     assert len(set(values["eval/val/greedy/success"])) == 1
     assert run.folder.rollout_steps() == [0, 1, 2, 3]
     assert [entry.version for entry in checkpoint.checkpoints(run.folder.path / "checkpoints")] == [2, 4]
+
+
+def test_a_filter_that_raises_ends_the_run_with_the_steps_before_it_saved(
+    echo_run: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = iter([KeepNothing.__call__])
+    monkeypatch.setattr(KeepNothing, "__call__", lambda *asked: next(calls)(*asked))
+    config = replace(echo_run, filter=KeepNothing(), diagnostics=UNMEASURED, evaluation=NO_EVALUATION, groups=2)
+    with pytest.raises(ValueError, match="KeepNothing at step 1, found that it raised StopIteration"):
+        trained(config, tmp_path / "run")
+    assert [saved.version for saved in checkpoint.checkpoints(tmp_path / "run" / "checkpoints")] == [1]
+
+
+@dataclass(frozen=True)
+class Fails(LockStep):
+    """A collector and an estimator of the user."""
+
+    def __call__(self, policy: Any, request: Any) -> Any:
+        raise KeyError("not today")
+
+    def member_advantages(self, trajectories_G: Sequence[Trajectory]) -> list[float]:
+        raise KeyError("not today")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"collect": Fails()}, "the collector Fails at step 0"),
+        ({"algorithm": Grpo(advantage=Fails())}, "the advantage estimator Fails at the update"),
+    ],
+)
+def test_a_class_of_the_user_that_raises_is_named(
+    echo_run: TrainConfig, tmp_path: Path, change: dict[str, Any], named: str
+) -> None:
+    config = replace(
+        echo_run, diagnostics=UNMEASURED, evaluation=NO_EVALUATION, groups=2, group_size=2, filter=KeepAll(), **change
+    )
+    with pytest.raises(ValueError, match=rf"{named}, found that it raised KeyError: 'not today' \(test_loop\.py, line"):
+        trained(config, tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from heedful.models.cache import cache_root
 from heedful.storage import RunFolder, describe_environment, read_metrics, read_scores, write_scores, write_whole
 from heedful.types import CrossScores, Metric
 
@@ -223,3 +225,14 @@ def test_scores_that_cannot_be_right_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "s.npz", scores=np.zeros((1, 1)))
     with pytest.raises(ValueError, match="no array lengths"):
         read_scores(tmp_path / "s.npz")
+
+
+def test_a_path_of_bytes_that_are_no_letters_is_refused_before_a_model_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    # So Python names a folder called rün in the locale C, with PYTHONUTF8=0.
+    name = os.fsdecode(b"r\xff")
+    for take in (RunFolder.open, lambda path: RunFolder.create(path, "echo", "grpo", 0)):
+        with pytest.raises(ValueError, match="Expected a path of UTF-8 letters for models, found r"):
+            take(name)
+    monkeypatch.setenv("HEEDFUL_CACHE", name)
+    with pytest.raises(ValueError, match="set PYTHONUTF8=1"):
+        cache_root()

@@ -115,6 +115,18 @@ def test_what_a_file_cannot_mean_is_refused_with_a_sentence(change: dict, words:
     assert words in str(caught.value)
 
 
+def test_wrong_flags_of_an_arm_name_a_command_that_explains_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({**MINE, "arms": [{"name": "a", "job": {"preset": "echo", "flags": "--steps x"}}]}))
+    with pytest.raises(SystemExit):
+        read_study(path)
+    told = capsys.readouterr().err
+    assert "arm a (heedful train echo): --steps" in told
+    assert "See `heedful train echo --help`" in told
+
+
 def test_a_file_that_is_no_json_and_a_name_that_nobody_knows_are_refused(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(ValueError, match="Expected a study as JSON"):

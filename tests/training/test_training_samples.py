@@ -179,6 +179,13 @@ def test_an_own_estimator_credits_the_members_of_a_group() -> None:
     assert [set(sample.advantages) - {0.0} for sample in samples] == [{1.0}, set(), {1.0}]
 
 
+@pytest.mark.parametrize("answer", [["x", "y"], [float("nan"), 0.0], [None, None]])
+def test_an_own_estimator_that_gives_no_numbers_is_named(answer: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BestOfGroup, "member_advantages", lambda self, members: answer)
+    with pytest.raises(ValueError, match=r"member 0 of group 0, found .*Correct the advantage estimator BestOfGroup"):
+        make_samples([group(1, 0)], [KEPT], BestOfGroup())
+
+
 def test_a_kind_of_estimator_that_nobody_foresaw_needs_no_line_outside_its_class() -> None:
     two_turns = trajectory([turn([1, 2], [3, 4]), turn([5], [6])])
     unscored = trajectory([turn([1, 2], [6])], member=1, outcome=None)

@@ -95,7 +95,20 @@ def _command(name: str, rest: list[str]) -> int:
             f"{os.environ['WORLD_SIZE']}; start it without."
         )
         return 2
+    _check_variables()
     return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))
+
+
+def _check_variables() -> None:
+    """Refuse what the library of the Hugging Face Hub would raise while it is imported."""
+    for variable in ("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT"):
+        try:
+            int(os.environ.get(variable, "0"))
+        except ValueError:
+            raise ValueError(
+                f"Expected a whole number of seconds in the variable {variable}, found "
+                f"{clean(os.environ[variable])!r:.80}. Correct it, or unset it."
+            ) from None
 
 
 def _run(name: str, rest: list[str]) -> int:

@@ -54,8 +54,8 @@ def _one(path: Path) -> int:
         from heedful.studies.progress import wide_console
         from heedful.studies.runner import reread_study
 
-        reread_study(path, wide_console(), None if (path / "study.json").exists() else _old_seeds(path))
-        return 0
+        declared = None if (path / "study.json").exists() else _old_seeds(path)
+        return 0 if reread_study(path, wide_console(), declared) else 1
     from heedful.report import write_report
 
     tell(write_report(path))

@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
     if words.name is None:
         tell(_listing())
         return 0
-    from heedful.studies import find_study
+    from heedful.studies import STUDIES, find_study
     from heedful.studies.declaration import study_to_json
     from heedful.studies.progress import wide_console
     from heedful.studies.runner import Request, run_study
@@ -85,6 +85,7 @@ def main(argv: list[str]) -> int:
         words.processes,
         words.remeasure,
         words.take_over,
+        "" if words.name in STUDIES else words.name,
     )
     if line.helping:
         tell(f"{_about(request)}\n\n{line.help()}")

@@ -69,16 +69,20 @@ class Naming:
     """What to add `--help` to for an explanation."""
 
 
-def parse(cls: type[T], default: T | None, argv: Sequence[str], prog: str, description: str) -> T:
+def parse(
+    cls: type[T], default: T | None, argv: Sequence[str], prog: str, description: str, line: str | None = None
+) -> T:
     """Read a command line (without the program's name) into a configuration.
 
     Later wins: the default, then each `--config FILE` (JSON, may be partial), then the flags. `--help` and
     `--print-config` print to standard output and exit with code 0; problems go to standard error, with code 2.
+    `line`: what `--help` is added to, where that is not `prog`.
     """
     givens, bare = split(argv, {})
     problems = [stray(word) for word in bare]
+    naming = Naming(prog, line or prog)
     return read_settings(
-        cls, default, givens, problems, Naming(prog, prog), lambda tree: help_text(prog, description, None, (cls, tree))
+        cls, default, givens, problems, naming, lambda tree: help_text(prog, description, None, (cls, tree))
     )
 
 

@@ -35,6 +35,20 @@ def in_home(path: Path | str) -> Path:
     return Path(os.path.expanduser(path))
 
 
+def refuse_other_bytes(path: Path) -> None:
+    """Raise ValueError for a path with bytes that Python could not read as letters.
+
+    Python itself uses such paths. The libraries that write models do not, and would fail after the work.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"Expected a path of UTF-8 letters for models, found {path}. Give a path of plain letters, or set "
+            "PYTHONUTF8=1 where the locale has no such letters."
+        ) from error
+
+
 def refuse_pipes(path: Path) -> None:
     """Raise OSError for a pipe, a socket or a device, at `path` or directly in a folder there.
 

@@ -23,7 +23,7 @@ that needs only one variance per group. What is not in `__all__` is private.
 """
 
 from heedful.filters.ranked import DropConstant, KeepAll, MinP, Ranked, Ranking, Softmax, TopK, TopP, TopPStd
-from heedful.filters.ranking import check_filter
+from heedful.filters.ranking import check_filter, verdicts_of
 from heedful.filters.shrinkage import Visit
 from heedful.filters.weighted import SoftWeight
 from heedful.filters.wrappers import FILTERS, RandomSubset, Remembering, Shrunken
@@ -48,4 +48,5 @@ __all__ = [
     "check_filter",
     "is_constant",
     "values_on",
+    "verdicts_of",
 ]

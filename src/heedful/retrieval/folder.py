@@ -23,7 +23,7 @@ from heedful.configuration.jsontext import read_json
 from heedful.retrieval.large import LargeFiles, check_installed, write_large
 from heedful.retrieval.passages import Found, Passage
 from heedful.retrieval.small import MOST_PASSAGES
-from heedful.retrieval.small_files import SmallFiles, write_small
+from heedful.retrieval.small_files import SmallFiles, checksums, write_small
 from heedful.retrieval.store import DamagedIndex, PassageStore, write_passages
 from heedful.retrieval.terms import queried
 
@@ -93,6 +93,7 @@ def _write(
         count, means = write_large(part, counted)
     else:
         count = write_small(part, counted)
+    checks = checksums(part) if engine == "numpy" else {}
     if not count:
         raise ValueError(f"Expected passages in {source.name}, found none.")
     files = {str(path.relative_to(part)): path.stat().st_size for path in _files(part) if path.name != _LOCK}
@@ -107,6 +108,7 @@ def _write(
         "corpus": {"name": source.name, "sha256": source.digest},
         "mean_terms": means,
         "files": files,
+        "checksums": checks,
     }
     with (part / SUMMARY).open("w", encoding="utf-8") as file:
         json.dump(summary, file, indent=2)
@@ -159,6 +161,8 @@ class IndexFolder:
             self._files = LargeFiles(path, self._passages, summary["mean_terms"])  # type: ignore[arg-type]
         else:
             self._files = SmallFiles(path, count)
+            if summary.get("checksums", found := checksums(path)) != found:  # an older version wrote none
+                raise DamagedIndex("expected the terms and numbers that were written, found others")
 
     def __len__(self) -> int:
         return len(self._passages)

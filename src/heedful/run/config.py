@@ -16,7 +16,7 @@ from heedful.configuration import MOST_AT_ONCE, MOST_EPISODES, Choice, refuse_ab
 from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
 from heedful.envs.common.contract import refuse_unless_environment
 from heedful.envs.frozen_lake.environment import FrozenLake
-from heedful.filters import FILTERS, TopP, check_filter
+from heedful.filters import FILTERS, TopP, check_filter, verdicts_of
 from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.models.chat.options import read_options
 from heedful.models.chat.replies import Tags
@@ -243,7 +243,7 @@ class TrainConfig:
                 f"group_size must be at least 2 (a group of one has no spread, and {type(estimator).__name__} gives it "
                 f"no advantage; 1 is for algorithms with a critic, such as ppo), found {self.group_size}"
             )
-        if not self.filter([[1.0]], random.Random(0))[0].kept:
+        if not verdicts_of(self.filter, [[1.0]], random.Random(0), "a group of one")[0].kept:
             raise ValueError(
                 f"group_size 1 needs a filter that keeps groups of one, but {type(self.filter).__name__} drops them, "
                 "since they have no spread; choose the filter keep_all, or a group_size of at least 2"

@@ -23,6 +23,7 @@ from heedful.diagnostics.luck import luck_metrics
 from heedful.diagnostics.names import CPU
 from heedful.distributed.world import World
 from heedful.envs.common.tasks import evaluation_tasks
+from heedful.guarded import OwnPartFailed, of_own_part
 from heedful.inference import ServerRefused, ServerUnreachable
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
@@ -44,8 +45,8 @@ from heedful.training.critic import value_metrics
 from heedful.training.samples import advantage_without_outcome, credit, merge_rows
 from heedful.types import Group, Metric, Task, TrainingSample, Trajectory, Verdict
 
-SAMPLER_ERRORS = (ServerUnreachable, ServerRefused, WrongWeights)
-"""A server that samples is away for good, refuses, or holds other weights."""
+FOREIGN_ERRORS = (ServerUnreachable, ServerRefused, WrongWeights, OwnPartFailed)
+"""A server that samples is away for good, refuses, or holds other weights. Or a class of the user fails."""
 
 
 class Watcher(Tracker, Protocol):
@@ -128,8 +129,8 @@ def _train(run: _Run, watch: Watcher, stop: Callable[[], bool]) -> Outcome:
                 metrics += run.evaluate(step, clock, baselines)
                 with clock.stage("collect"):
                     collection = run.collect(step)
+                verdicts = parts.selection.choose(step, collection, stream(config.seed, "filter", step))
             groups = collection.groups
-            verdicts = parts.selection.choose(step, collection, stream(config.seed, "filter", step))
             metrics += [*collection.metrics(), *parts.selection.metrics(verdicts)]
             if step == 0:
                 watch.first_rollout(groups[0].trajectories[0])
@@ -209,11 +210,11 @@ class _Run:
 
     @contextmanager
     def saving_what_was_learned(self, step: int) -> Iterator[None]:
-        """If the servers that sample fail for good, save the steps so far before the error ends the run."""
+        """If the servers that sample or the filter fail, save the steps so far before the error ends the run."""
         cursor = self.parts.tasks.cursor
         try:
             yield
-        except SAMPLER_ERRORS:
+        except FOREIGN_ERRORS:
             # The other ranks cannot be asked for their shards, since they wait elsewhere.
             if step > self.parts.version and self.world.size == 1:
                 self.parts.tasks.cursor = cursor
@@ -246,10 +247,10 @@ class _Run:
         config, env, algorithm = self.config, self.env, self.config.algorithm
         seed = derive(config.seed, "rollout", step, *([draw] if draw else []))
         policy, mine = self.policy(config.sampling, seed), self.world.scatter(tasks)
+        request = Request(env.episode, mine, config.group_size, env.turns, config.context)
+        collect = partial(config.collect, policy, request)
         with self.parts.learner.whole():
-            groups = self.world.merge(
-                config.collect(policy, Request(env.episode, mine, config.group_size, env.turns, config.context))
-            )
+            groups = self.world.merge(of_own_part(config.collect, "the collector", f"step {step}", collect))
         if not algorithm.overlong_buffer:
             return groups
         limit = config.sampling.tokens_per_turn
@@ -268,10 +269,12 @@ class _Run:
         """The samples of the kept groups. With a critic also its values for them and how well they predicted."""
         estimator, critic = self.config.algorithm.advantage, self.parts.learner.critic
         rows = merge_rows(groups, verdicts)
+        credited = partial(of_own_part, estimator, "the advantage estimator", "the update")
         if critic is None or not rows or not isinstance(estimator, UsesCritic):
-            return credit(rows, groups, estimator), []
+            return credited(lambda: credit(rows, groups, estimator)), []
         values = critic.values(rows)
-        return credit(rows, groups, estimator, values), value_metrics(rows, groups, values, estimator)
+        samples = credited(lambda: credit(rows, groups, estimator, values))
+        return samples, value_metrics(rows, groups, values, estimator)
 
     def evaluate(self, version: int, clock: Clock, baselines: Baselines | None) -> list[Metric]:
         """Success on held-out tasks after `version` steps, if it is due."""

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 
 from heedful.configuration.jsontext import parse_json, read_json
-from heedful.configuration.open_files import open_file
+from heedful.configuration.open_files import open_file, refuse_other_bytes
 from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
 
@@ -48,6 +48,7 @@ class RunFolder:
     @classmethod
     def create(cls, root: Path | str, environment: str, algorithm: str, seed: int) -> RunFolder:
         """Claim `<root>/<environment>-<algorithm>-s<seed>-<n>` with the first free n from 1. Process-safe."""
+        refuse_other_bytes(Path(root))
         path = claim_folder(Path(root) / f"{environment}-{algorithm}-s{seed}-{number}" for number in count(1))
         return cls(path, path.stat())
 
@@ -56,9 +57,11 @@ class RunFolder:
         """Use the folder `out` that the user named.
 
         Raises:
-            ValueError: it is a file, or it is not empty without a resume, or a resume finds no run in it.
+            ValueError: it is a file, or it is not empty without a resume, or a resume finds no run in it. Or its path
+                has bytes that are no letters.
         """
         path = Path(out)
+        refuse_other_bytes(path)
         if path.exists() and not path.is_dir():
             advice = _advice(path) if resume else "Give another --out."
             raise ValueError(f"Expected a folder for the run at {path}, found a file. {advice}")

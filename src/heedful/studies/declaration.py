@@ -298,7 +298,8 @@ def _resolved(arm: Any) -> Any:
         advice = " Write its settings as the job's `config`." if asking[0].startswith("--config") else ""
         raise ValueError(f"Expected settings as the flags of arm {arm.get('name')!r}, found {asking[0]}.{advice}")
     base = from_json(TrainConfig, partial, preset(name))
-    config = parse(TrainConfig, base, words, f"arm {arm.get('name')} (heedful train {name})", "")
+    line = f"heedful train {name}"
+    config = parse(TrainConfig, base, words, f"arm {arm.get('name')} ({line})", "", line)
     rest = {key: value for key, value in job.items() if key not in ("preset", "flags", "config")}
     return {**arm, "job": {**rest, "config": to_json(config)}}
 

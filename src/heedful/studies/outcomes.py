@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from heedful.configuration import to_json
+from heedful.configuration.system_errors import sentence_of
 from heedful.diagnostics.catalogue import unit_of
 from heedful.report.record import Point, RunRecord, Series, flatten, read_run
 from heedful.run.edits import FREE
@@ -89,25 +90,33 @@ class Outcomes:
     hunts: tuple[HuntOutcome, ...] = ()
     foreign: tuple[str, ...] = ()
     """Each run that trained with other settings than its arm declares, with a first setting that differs."""
+    unread: tuple[str, ...] = ()
+    """Each run that cannot be read and is left out, with the reason."""
 
     def of_arm(self, arm: str) -> list[FinishedRun]:
         return [each for each in self.runs if each.run.arm == arm]
 
 
 def read_outcomes(study: Study, over: Sequence[StudyRun]) -> Outcomes:
-    """Read the runs that are over. Raises ValueError where one of their files is malformed."""
-    runs = tuple(FinishedRun(run, read_run(run.folder)) for run in over)
+    """Read the runs that are over. A run without measurements, or with a malformed file, is named and left out."""
+    runs, unread = [], []
+    for run in over:
+        try:
+            runs.append(FinishedRun(run, read_run(run.folder)))
+        except (OSError, ValueError) as error:
+            unread.append(f"{run.label} ({sentence_of(error).rstrip('.')})")
     records = {
         arm.name: {each.run.label: each.record for each in runs if each.run.arm == arm.name} for arm in study.arms
     }
     seeds = {each.run.label: each.run.seed for each in runs}
     return Outcomes(
-        runs,
+        tuple(runs),
         tuple(_measure(study, measure, runs) for measure in study.measures),
         tuple(read_separation(each, records) for each in study.separations),
         tuple(read_lead(each, records) for each in study.leads),
         tuple(read_hunt(each, records, seeds) for each in study.hunts),
         tuple(filter(None, (_foreign(study, each) for each in runs))),
+        tuple(unread),
     )
 
 

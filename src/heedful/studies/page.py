@@ -78,20 +78,33 @@ def _write_charts(folder: Path, panels: Sequence[DrawnPanel]) -> None:
             write_whole(path, standalone(panel, chart_style()))
 
 
+def _many(number: int | None, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _named(runs: Sequence[str]) -> str:
+    rest = len(runs) - MOST_SENTENCES
+    return ", ".join(runs[:MOST_SENTENCES]) + (f", and {rest} more" if rest > 0 else "")
+
+
 def verdict(study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
     """What the study shows, in sentences, and what it cannot show."""
     sentences = []
-    if len(outcomes.runs) < runs_in_all:
+    over = len(outcomes.runs) + len(outcomes.unread)
+    if over < runs_in_all:
         sentences.append(
-            f"Unfinished: {len(outcomes.runs)} of {runs_in_all} runs are over. What follows is of those, without the "
+            f"Unfinished: {over} of {runs_in_all} runs are over. What follows is of those, without the "
             "arms of which none is over."
         )
     if outcomes.foreign:
-        rest = len(outcomes.foreign) - MOST_SENTENCES
-        named = ", ".join(outcomes.foreign[:MOST_SENTENCES]) + (f", and {rest} more" if rest > 0 else "")
         sentences.append(
-            f"Runs with other settings than those declared are counted: {named}. Delete their folders, and the study "
-            "makes them anew."
+            f"Runs with other settings than those declared are counted: {_named(outcomes.foreign)}. Delete their "
+            "folders, and the study makes them anew."
+        )
+    if outcomes.unread:
+        sentences.append(
+            f"Runs that cannot be read are left out: {_named(outcomes.unread)}. Restore the files, or delete the "
+            "folders, and the study makes them anew."
         )
     for outcome in outcomes.measures if study.flat else ():
         sentences += _gained(outcome)
@@ -114,14 +127,14 @@ def _gained(outcome: MeasureOutcome) -> list[str]:
         return [f"{title}: unknown ({arm.mean.why})"]
     lowest, highest = (signed(Metric(title, find(arm.by_seed.values()))) for find in (min, max))
     sentences = [
-        f"{title} over {arm.mean.n} seeds (would another seed gain as much?): {signed(arm.mean)}"
+        f"{title} over {_many(arm.mean.n, 'seed')} (would another seed gain as much?): {signed(arm.mean)}"
         f"{f' ({arm.mean.why})' if arm.mean.why else ''}; from {lowest} to {highest}"
     ]
     tasks = arm.over_tasks
     if tasks is not None:
         over = f"{signed(tasks)} ({tasks.why})" if tasks.why else signed(tasks)
         question = "would these seeds gain as much on other tasks?"
-        sentences.append(f"{title} over {tasks.n} tasks ({question}): {over}")
+        sentences.append(f"{title} over {_many(tasks.n, 'task')} ({question}): {over}")
     return sentences
 
 
@@ -150,10 +163,10 @@ def _compared(outcome: MeasureOutcome, value: PairValue) -> str:
     if difference.clear:
         said = "higher" if difference.mean.value > 0 else "lower"
     tasks = value.over_tasks
-    over_tasks = "" if tasks is None or tasks.value is None else f"; over {tasks.n} tasks {signed(tasks)}"
+    over_tasks = "" if tasks is None or tasks.value is None else f"; over {_many(tasks.n, 'task')} {signed(tasks)}"
     return (
         f"{outcome.measure.title}, {names}: {said}. Difference {signed(difference.mean)} over "
-        f"{difference.mean.n} seeds{_p(difference.p_value)}{over_tasks}."
+        f"{_many(difference.mean.n, 'seed')}{_p(difference.p_value)}{over_tasks}."
     )
 
 
@@ -235,7 +248,8 @@ def command(study: Study, outcomes: Outcomes, starts: Sequence[Mapping[str, Any]
     if study.flat and seeds:  # the configuration of each seed is in the study's folder
         environment = to_json(study.arms[0].job.seeded(seeds[0]))["env"]["type"]
         return f"heedful train {environment} --config s{seeds[0]}.json --seeds {','.join(map(str, seeds))}"
-    words = ["heedful", "study", study.name, "--seeds", ",".join(map(str, seeds))]
+    files = [str(start["file"]) for start in starts if start.get("file")]
+    words = ["heedful", "study", files[-1] if files else study.name, "--seeds", ",".join(map(str, seeds))]
     asked = [start.get("arms", ()) for start in starts]
     if asked and all(asked):
         named = dict.fromkeys(itertools.chain.from_iterable(asked))

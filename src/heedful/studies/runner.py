@@ -49,6 +49,8 @@ class Request:
     """Runs at the same time; none = as many as have their threads."""
     remeasure: bool = False
     take_over: bool = False
+    file: str = ""
+    """The JSON file of the declaration. Empty for a study of ours."""
 
     @property
     def selected(self) -> Study:
@@ -57,7 +59,7 @@ class Request:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        asked = {"arms": list(self.arms), "seeds": list(self.seeds), "steps": self.steps}
+        asked = {"arms": list(self.arms), "seeds": list(self.seeds), "steps": self.steps, "file": self.file}
         return {name: value for name, value in asked.items() if value}
 
 
@@ -107,19 +109,20 @@ def run_study(request: Request, console: Console) -> int:
         for child in failed:
             _show_failure(child, console)
         _remove_checkpoints(session)
-        _conclude(session)
-    return _end(session, failed, interrupted)
+        unread = _conclude(session)
+    return _end(session, failed, interrupted) or (1 if unread else 0)
 
 
-def reread_study(path: Path, console: Console, declared: Study | None = None) -> None:
-    """Write the results of a study's folder again, from its runs as they are now; no run is started.
+def reread_study(path: Path, console: Console, declared: Study | None = None) -> bool:
+    """Write the results of a study's folder again, from its runs as they are now; whether all could be read.
 
+    No run is started.
     `declared` is for a folder that holds runs and no declaration. Raises ValueError where the folder cannot be read.
     """
     folder = StudyFolder(path)
     study = declared or folder.read_study()
     with folder.locked():
-        _conclude(_Session(study, folder, folder.runs(study), console, folder.read_states()))
+        return not _conclude(_Session(study, folder, folder.runs(study), console, folder.read_states()))
 
 
 def estimate(study: Study, processes: int | None = None) -> str:
@@ -249,8 +252,8 @@ def _remove_checkpoints(session: _Session) -> None:
             shutil.rmtree(run.folder.path / "checkpoints", ignore_errors=True)
 
 
-def _conclude(session: _Session) -> None:
-    """Write and print what the runs that are over say."""
+def _conclude(session: _Session) -> tuple[str, ...]:
+    """Write and print what the runs that are over say. Returns those that cannot be read."""
     from heedful.studies.outcomes import read_outcomes
     from heedful.studies.page import write_results
     from heedful.studies.tables import run_rows
@@ -258,7 +261,7 @@ def _conclude(session: _Session) -> None:
     over = [run for run in session.runs if session.is_over(run)]
     if not over:
         session.console.print("No run is over: there is nothing to read yet.")
-        return
+        return ()
     begun = {run.arm for run in over}
     study = narrowed(session.study, tuple(arm.name for arm in session.study.arms if arm.name in begun))
     outcomes = read_outcomes(study, over)
@@ -270,6 +273,7 @@ def _conclude(session: _Session) -> None:
     if study.flat:
         for run in over:
             session.console.print(f"Report of seed {run.seed}: {run.folder.report}", soft_wrap=True)
+    return outcomes.unread
 
 
 def _print_table(rows: list[list[str]], console: Console) -> None:

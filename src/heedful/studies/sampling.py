@@ -13,6 +13,7 @@ from collections.abc import Callable
 from heedful.configuration import to_json
 from heedful.console import SafeConsole
 from heedful.envs.common.tasks import TaskStream
+from heedful.filters import values_on, verdicts_of
 from heedful.models.load import pick_device
 from heedful.policies import OpenPolicySource, Weights, open_with
 from heedful.report import write_report
@@ -21,7 +22,6 @@ from heedful.run.config import TrainConfig
 from heedful.run.parts import Parts, assemble
 from heedful.run.terminal import GrowthBar
 from heedful.seeds import derive, stream
-from heedful.statistics.group_statistics import values_on
 from heedful.stopping import exit_code, finish_the_step_first
 from heedful.storage import RunFolder, describe_environment, read_metrics, write_rollouts, write_whole
 from heedful.storage.trackers import JsonlTracker
@@ -100,7 +100,8 @@ def _sample(config: TrainConfig, parts: Parts, source: OpenPolicySource, folder:
     noise = derive(config.seed, "rollout", batch)
     policy = source.policy(parts.renderer, config.asked(config.sampling), noise)
     groups = config.collect(policy, Request(env.episode, tasks, config.group_size, env.turns, config.context))
-    verdicts = config.filter(values_on(groups, config.filter.on), stream(config.seed, "filter", batch))
+    values_PG = values_on(groups, config.filter.on)
+    verdicts = verdicts_of(config.filter, values_PG, stream(config.seed, "filter", batch), f"batch {batch}")
     diagnosis = parts.diagnostician.measure(batch, groups, verdicts, config.filter.on)
     if config.keep_rollouts == "all":
         write_rollouts(folder.rollouts(batch), batch, "train", groups, verdicts, env.name)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from heedful.guarded import OwnPartFailed
 from heedful.protocols import CreditsMembers, CreditsTokens, CreditsTurns, Estimator, UsesCritic
 from heedful.statistics import is_constant
 from heedful.types import Group, Metric, SampledTrajectory, TrainingSample, Trajectory, Turn, Verdict
@@ -69,12 +70,33 @@ def credit(
     """One sample per row, in order. Advantages come from the rewards of the whole group.
 
     `values`: a critic's, one per token of each row. Raises ValueError where the estimator uses a critic but `values` is
-    `None`.
+    `None`, and where it gives no finite numbers.
     """
     if not rows:
         return []
     if isinstance(estimator, CreditsTokens):
-        return _credit_tokens(rows, groups, estimator, values)
+        samples = _credit_tokens(rows, groups, estimator, values)
+    else:
+        samples = _credit_turns(rows, groups, estimator)
+    for sample in samples:
+        if not _are_finite(sample.advantages):
+            raise OwnPartFailed(
+                f"Expected finite numbers as advantages of member {sample.member} of group {sample.group}, found "
+                f"{str(sample.advantages)[:80]}. Correct the advantage estimator {type(estimator).__name__}."
+            )
+    return samples
+
+
+def _are_finite(numbers: Sequence[float]) -> bool:
+    try:
+        return all(map(math.isfinite, numbers))
+    except TypeError:  # an estimator of the user may give anything
+        return False
+
+
+def _credit_turns(
+    rows: Sequence[Row], groups: Sequence[Group], estimator: CreditsMembers | CreditsTurns
+) -> list[TrainingSample]:
     samples: list[TrainingSample] = []
     for index, rows_of_group in groupby(rows, key=lambda row: row.group):
         trajectories = groups[index].trajectories

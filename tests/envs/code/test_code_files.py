@@ -100,7 +100,23 @@ FAULTY: dict[str, tuple[Mapping[str, Any], str]] = {
     ),
     "fewer outputs than inputs": (
         {"question": "Add.", "input_output": {"inputs": ["1", "2"], "outputs": ["3"]}},
-        "its tests cannot be read",
+        "it has 2 inputs of tests and 1 outputs",
+    ),
+    "no outputs": (
+        {"question": "Add.", "input_output": {"inputs": ["1", "2"]}},
+        "its tests cannot be read: there is no 'outputs'",
+    ),
+    "tests that are a number": (
+        {"problem": "Add.", "tests": "7"},
+        "its tests cannot be read: they have another form than their columns say",
+    ),
+    "code that is no Python": (
+        {"text": "Add.", "code": "def add(a, b:", "test_list": ["assert add(1, 2) == 3"]},
+        "its tests cannot be read: its code is no Python (line 1)",
+    ),
+    "private tests that are no text": (
+        {"question_content": "Flip.", "public_test_cases": "[]", "private_test_cases": "abc"},
+        "its private tests cannot be read: they are neither JSON nor a compressed text",
     ),
     "another language": (
         {"prompt": "Add.", "verification_info": {"language": "rust", "test_cases": SCRIPTS}},

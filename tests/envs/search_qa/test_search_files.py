@@ -174,6 +174,15 @@ def test_a_list_that_is_broken_is_refused(text: str, tmp_path: Path) -> None:
         QuestionFile(path, skip_faulty=False)
 
 
+def test_a_list_of_any_size_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.envs.common.rows.LARGEST", 1 << 20)
+    path = tmp_path / "q.json"
+    with path.open("wb") as stream:
+        stream.truncate(1 << 40)  # a hole, which takes no room
+    with pytest.raises(ValueError, match=r"at most 1 MiB in .*q\.json.*ends in \.jsonl"):
+        QuestionFile(path, skip_faulty=False)
+
+
 def test_a_list_with_bytes_that_are_no_text_is_refused_with_its_row(tmp_path: Path) -> None:
     path = tmp_path / "q.json"
     path.write_bytes(b'[{"question": "Q?", "answer": "x"}, {"question": "\xe9", "answer": "x"}]')

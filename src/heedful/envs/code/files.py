@@ -72,8 +72,15 @@ def read_row(row: Mapping[str, Any]) -> Problem:
                 break
         else:
             raise Faulty(f"its columns ({', '.join(sorted(row)) or 'none'}) belong to no known form")
-    except (KeyError, TypeError, AttributeError, RecursionError, SyntaxError, MemoryError) as error:
-        raise Faulty(f"its tests cannot be read: {type(error).__name__}: {error}") from None
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        found = (
+            f"there is no {error}" if isinstance(error, KeyError) else "they have another form than their columns say"
+        )
+        raise Faulty(f"its tests cannot be read: {found}") from None
+    except (RecursionError, MemoryError):
+        raise Faulty("its tests cannot be read: they are nested too deeply") from None
+    except SyntaxError as error:
+        raise Faulty(f"its tests cannot be read: its code is no Python (line {error.lineno})") from None
     except Faulty:
         raise
     except ValueError as error:
@@ -183,7 +190,10 @@ def _cases(tests: Any, entry: str | None) -> tuple[Form, str, tuple[Case, ...]]:
     """The tests of the forms that hold inputs and outputs."""
     if isinstance(tests, dict):
         name = tests.get("fn_name") or ""
-        pairs = zip(tests["inputs"], tests["outputs"], strict=True)
+        inputs, outputs = tests["inputs"], tests["outputs"]
+        if len(inputs) != len(outputs):
+            raise Faulty(f"it has {len(inputs)} inputs of tests and {len(outputs)} outputs")
+        pairs = zip(inputs, outputs, strict=True)
         return _form(name), name, tuple(_case(bool(name), given, expected, False) for given, expected in pairs)
     kinds = {str(test.get("type") or test.get("testtype") or "stdin") for test in tests}
     if len(kinds) != 1:
@@ -273,7 +283,9 @@ def _private(data: Any) -> list[Any]:
         return list(parse_json(_pickled_text(unpacked)))
     except Faulty:
         raise
-    except (binascii.Error, zlib.error, ValueError, TypeError) as error:
+    except (binascii.Error, zlib.error):
+        raise Faulty("its private tests cannot be read: they are neither JSON nor a compressed text") from None
+    except (ValueError, TypeError) as error:
         raise Faulty(f"its private tests cannot be read: {error}") from None
 
 

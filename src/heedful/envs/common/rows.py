@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from heedful.configuration.foreign_text import clean
-from heedful.configuration.jsontext import parse_json
+from heedful.configuration.jsontext import LARGEST, parse_json
 from heedful.configuration.open_files import open_file
 from heedful.configuration.parquet_sizes import (
     MOST_EXPANSION,
@@ -197,7 +197,12 @@ class JsonList:
         self._offsets = array("Q")
         # Every byte is a character of this encoding, so that places in the text are places in the file.
         with open_file(path) as file:
-            text = file.read().decode("latin-1")
+            text = file.read(LARGEST + 1).decode("latin-1")
+        if len(text) > LARGEST:
+            raise ValueError(
+                f"{who}: expected at most {LARGEST >> 20} MiB in {path}, which is one JSON list, found more. Write one "
+                "row a line, in a file that ends in .jsonl."
+            )
         decoder = json.JSONDecoder()
         place = _next(text, 3 if text.startswith("\xef\xbb\xbf") else 0)
         if text[place : place + 1] != "[":

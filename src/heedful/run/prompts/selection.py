@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from heedful.filters import Remembering
+from heedful.filters import Remembering, verdicts_of
 from heedful.protocols import Filter
 from heedful.rollout.refill import Collection
 from heedful.run.prompts.coverage import Coverage, readmit
@@ -37,9 +37,9 @@ class Selection:
         groups = collection.groups
         values_PG = values_on(groups, self.filter.on)
         if collection.ending == "off":
-            verdicts = self._filtered(groups, values_PG, rng)
+            verdicts = self._filtered(step, groups, values_PG, rng)
         else:
-            verdicts = self._of_varying(collection, values_PG, rng)
+            verdicts = self._of_varying(step, collection, values_PG, rng)
         if self.memory is not None:
             records = [self.memory.of(group.task.id) for group in groups]
             verdicts = readmit(
@@ -64,21 +64,22 @@ class Selection:
         ]
 
     def _filtered(
-        self, groups: Sequence[Group], values_PG: Sequence[Sequence[float | None]], rng: random.Random
+        self, step: int, groups: Sequence[Group], values_PG: Sequence[Sequence[float | None]], rng: random.Random
     ) -> list[Verdict]:
-        if self.memory is None or not isinstance(self.filter, Remembering):
-            return self.filter(values_PG, rng)
-        return self.filter.after([self.memory.of(group.task.id).earlier for group in groups])(values_PG, rng)
+        chooses = self.filter
+        if self.memory is not None and isinstance(chooses, Remembering):
+            chooses = chooses.after([self.memory.of(group.task.id).earlier for group in groups])
+        return verdicts_of(chooses, values_PG, rng, f"step {step}")
 
     def _of_varying(
-        self, collection: Collection, values_PG: Sequence[Sequence[float | None]], rng: random.Random
+        self, step: int, collection: Collection, values_PG: Sequence[Sequence[float | None]], rng: random.Random
     ) -> list[Verdict]:
         verdicts = [_without_filter(scored(values_G)) for values_G in values_PG]
         varying = [group for group, verdict in enumerate(verdicts) if verdict.reason == "surplus"]
         judged = varying[: collection.wanted]
         for group, verdict in zip(
             judged,
-            self._filtered([collection.groups[i] for i in judged], [values_PG[i] for i in judged], rng),
+            self._filtered(step, [collection.groups[i] for i in judged], [values_PG[i] for i in judged], rng),
             strict=True,
         ):
             verdicts[group] = verdict
