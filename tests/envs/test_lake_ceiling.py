@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -76,3 +77,11 @@ def test_what_would_take_long_is_unknown_and_without_slip_every_task_can_be_solv
     sure = measure_baselines(FrozenLake(), "val", 50, search_tasks=0).best
     assert sure is not None
     assert (sure.name, sure.value, sure.n) == ("eval/val/best/success", 1.0, 50)
+
+
+@pytest.mark.parametrize("given", ["0.5", 5.0, float("nan"), [1]])
+def test_a_best_success_that_is_no_share_is_unknown(given: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FrozenLake, "best_success", lambda self, task: given)
+    found = measure_baselines(FrozenLake(), "val", 2, search_tasks=0).best
+    assert found is not None
+    assert (found.value, found.why) == (None, "the environment does not know it for every task")

@@ -18,8 +18,12 @@ transformers = pytest.importorskip("transformers")
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
 
 from heedful import cli  # noqa: E402
+from heedful.auditing import AuditSettings  # noqa: E402
+from heedful.auditing.judges import model_judge  # noqa: E402
+from heedful.diagnostics.cross_scores.thoughts import ThoughtTags  # noqa: E402
 from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.chat.stop_ids import named_stop_ids  # noqa: E402
+from heedful.models.folders import read_model  # noqa: E402
 from heedful.models.load import load_model, pick_device, stop_ids  # noqa: E402
 from heedful.storage import read_metrics, read_rollouts  # noqa: E402
 from heedful.types import Message  # noqa: E402
@@ -265,6 +269,27 @@ def test_settings_that_are_read_when_the_model_computes_are_refused_when_it_is_l
     (copied / "config.json").write_text(json.dumps(config | change))
     with pytest.raises(ValueError, match=found):
         load_model(str(copied), CPU)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"intermediate_size": 8}, r"loaded: its weights have other sizes than its config\.json asks for\. Give"),
+        ({"rms_norm_eps": "small"}, r"'rms_norm_eps': TypeError: .*expected float, got str \(value: 'small'\)\. Give"),
+    ],
+)
+def test_what_is_wrong_with_a_setting_is_told(copied: Path, change: dict[str, Any], found: str) -> None:
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(ValueError, match=found):
+        read_model(copied, torch.float32, "Give another.")
+
+
+def test_an_audit_refuses_a_model_that_fails_when_it_computes(copied: Path) -> None:
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | {"return_dict": False}))
+    with pytest.raises(ValueError, match="gives logits, but it fails at two tokens: AttributeError"):
+        model_judge(str(copied), AuditSettings(device="cpu"), ThoughtTags(), seed=0)
 
 
 def test_ends_of_a_reply_beyond_the_embeddings_are_refused(copied: Path) -> None:

@@ -245,7 +245,11 @@ def _read(load: Callable[[], Answer], source: str | Path, expected: str, remedy:
     where = f"in {source}" if Path(source).exists() else f"at {str(source)!r} (no such folder, so a Hugging Face name)"
     known = isinstance(error, OSError | ValueError | RuntimeError)
     lines = (str(error) if known else str(answer)).splitlines()
-    reason = lines[0].rstrip(".:") if lines and lines[0] else type(error).__name__
+    # What ends in a colon announces the line after it.
+    told = " ".join(line.strip() for line in lines[: 2 if lines[0].endswith(":") else 1]) if lines else ""
+    reason = told.rstrip(".:") or type(error).__name__
+    if "ignore_mismatched_sizes" in reason:  # transformers speaks of a report that it has only logged
+        reason = "its weights have other sizes than its config.json asks for"
     if "custom code" in reason:
         reason = (
             "it brings code of its own, which is not run. If you trust that code, add --trust-model-code "

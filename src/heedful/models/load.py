@@ -42,7 +42,7 @@ def load_model(
     _refuse_ids_beyond(model, tokenizer, name)
     cast(torch.nn.Module, model).to(device)
     quicken(model)
-    _refuse_unreadable(model, name)
+    refuse_unreadable(model, name)
     open_eyes(model, tokenizer, name, remedy, vision)
     return model, tokenizer
 
@@ -71,7 +71,7 @@ def _refuse_ids_beyond(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
         )
 
 
-def _refuse_unreadable(model: PreTrainedModel, name: str) -> None:
+def refuse_unreadable(model: PreTrainedModel, name: str) -> None:
     """Refuse a model that gives no logits for two tokens. Settings may be read only when it computes."""
 
     def read() -> torch.Tensor:

@@ -157,7 +157,8 @@ def measure_baselines(env: Environment, split: str, tasks: int, search_tasks: in
 def _best(name: str, env: KnowsCeiling, tasks: Sequence[Task]) -> Metric:
     """The mean over these tasks of the best possible success: exact, so it has no interval."""
     answers = [guarded_call(lambda task=task: env.best_success(task)) for task in tasks]  # type: ignore[misc]
-    found = [each.value for each in answers if isinstance(each, Answered) and each.value is not None]
+    values = [each.value for each in answers if isinstance(each, Answered)]
+    found = [value for value in values if isinstance(value, int | float) and 0 <= value <= 1]  # foreign, and may be any
     if len(found) < len(answers) or not found:
         return Metric(name, None, len(found), why="the environment does not know it for every task")
     return Metric(name, sum(found) / len(found), len(found))
