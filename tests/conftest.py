@@ -132,7 +132,7 @@ def echo_run(_own_cache: None) -> TrainConfig:
         group_size=4,
         sampling=Sampling(tokens_per_turn=24),
         optimizer=OptimizerConfig(lr=1e-3, warmup_steps=2),
-        evaluation=EvaluationConfig(tasks=16, samples=2, times=3),
+        evaluation=EvaluationConfig(tasks=8, samples=2, times=3),
         diagnostics=DiagnosticsConfig(share=None, every=2, full_every=4),
         checkpoint_every=2,
     )

@@ -356,7 +356,7 @@ def test_rollouts_are_stored_as_they_were_judged(echo_run: TrainConfig, tmp_path
     assert run.watch.first == [stored.groups[0].trajectories[0]]
     evaluated = read_rollouts(run.folder.rollouts(2, "val_sampled"))
     assert (evaluated.split, evaluated.environment, evaluated.verdicts) == ("val", "echo", None)
-    assert [len(group.trajectories) for group in evaluated.groups] == [2] * 16
+    assert [len(group.trajectories) for group in evaluated.groups] == [2] * 8
     assert {trajectory.policy_version for group in evaluated.groups for trajectory in group.trajectories} == {2}
 
 
