@@ -93,6 +93,40 @@ class Hunt:
         refuse_below(self, window=1)
 
 
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A setting of two levels."""
+
+    name: str
+    """The level whose effect is told, such as `top_p`."""
+    against: str
+    """The other level."""
+    arms: tuple[str, ...]
+    """The arms at the first of the two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factorial:
+    """What each of several settings does on average over the others: their levels are crossed in these arms."""
+
+    title: str
+    arms: tuple[str, ...]
+    factors: tuple[Factor, ...]
+    measures: tuple[str, ...] = ()
+    """Titles of the measures that are read; empty = all. The verdict tells the effects on the first one."""
+
+    def __post_init__(self) -> None:
+        if not self.factors:
+            raise ValueError(f"{self.title!r}: expected factors, found none")
+        for factor in self.factors:
+            beyond = [name for name in factor.arms if name not in self.arms]
+            if beyond:
+                raise ValueError(
+                    f"{self.title!r}: expected the arms of factor {factor.name!r} among those of the design, found "
+                    f"{', '.join(beyond)}"
+                )
+
+
 def refuse_sizes(config: object, *names: str) -> None:
     """Raise ValueError for the first field that is no number, or one that no chart can draw."""
     for name in names:

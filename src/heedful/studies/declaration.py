@@ -18,7 +18,7 @@ from heedful.configuration.jsontext import read_json
 from heedful.configuration.trust import untrusted
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
-from heedful.studies.analyses import Hunt, Lead, Separation, refuse_no_steps, refuse_sizes
+from heedful.studies.analyses import Factorial, Hunt, Lead, Separation, refuse_no_steps, refuse_sizes
 from heedful.studies.jobs import JOBS, Job, TrainingJob, refuse_name
 
 When = Literal["last", "first", "change", "mean", "highest", "lowest", "first_at_least", "first_at_most", "total_until"]
@@ -128,6 +128,7 @@ class Study:
     separations: tuple[Separation, ...] = ()
     leads: tuple[Lead, ...] = ()
     hunts: tuple[Hunt, ...] = ()
+    factorials: tuple[Factorial, ...] = ()
     minutes: float | None = None
     """Minutes of one run on one core, about; none = unknown."""
     notes: tuple[str, ...] = ()
@@ -155,6 +156,13 @@ class Study:
                 raise ValueError(f"study {self.name}: expected distinct {what}, found {', '.join(map(str, values))}")
         if self.flat and len(names) > 1:
             raise ValueError(f"study {self.name}: flat is for a single arm, found {', '.join(names)}")
+        titles = [measure.title for measure in self.measures]
+        unread = [title for each in self.factorials for title in each.measures if title not in titles]
+        if unread:
+            raise ValueError(
+                f"study {self.name}: expected titles of measures in factorials, found {', '.join(unread)}; the "
+                f"measures are {', '.join(titles)}"
+            )
         unknown = [name for name in self._arms_named() if name not in names]
         if unknown:
             raise ValueError(
@@ -172,7 +180,8 @@ class Study:
         named += [name for pool in self.pools for name in pool.arms]
         named += [arm.after for arm in self.arms if arm.after is not None]
         named += [name for each in self.separations for name in (*each.collapsed, *each.healthy)]
-        return named + [name for each in self.leads for name in (*each.induced, *each.healthy)]
+        named += [name for each in self.leads for name in (*each.induced, *each.healthy)]
+        return named + [name for each in self.factorials for arms in _crossed(each) for name in arms]
 
     def read_by(self, name: str) -> set[str]:
         """The arms whose runs this arm's runs read, and those that these read in turn."""
@@ -225,6 +234,14 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
     leads = (
         replace(each, induced=_only(each.induced, names), healthy=_only(each.healthy, names)) for each in study.leads
     )
+    factorials = (
+        replace(
+            each,
+            arms=_only(each.arms, names),
+            factors=tuple(replace(factor, arms=_only(factor.arms, names)) for factor in each.factors),
+        )
+        for each in study.factorials
+    )
     return replace(
         study,
         arms=kept,
@@ -234,7 +251,12 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
         pairs=tuple(pair for pair in study.pairs if {pair.arm, pair.control} <= compared),
         separations=tuple(each for each in separations if each.collapsed and each.healthy),
         leads=tuple(each for each in leads if each.induced or each.healthy),
+        factorials=tuple(each for each in factorials if each.arms),
     )
+
+
+def _crossed(each: Factorial) -> list[tuple[str, ...]]:
+    return [each.arms, *(factor.arms for factor in each.factors)]
 
 
 def _only(named: tuple[str, ...], kept: set[str]) -> tuple[str, ...]:

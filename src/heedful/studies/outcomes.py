@@ -17,10 +17,12 @@ from heedful.diagnostics.catalogue import unit_of
 from heedful.report.record import Point, RunRecord, Series, flatten, read_run
 from heedful.run.edits import FREE
 from heedful.storage import read_rollouts
+from heedful.studies.analyses import Factorial
 from heedful.studies.declaration import Measure, Pair, Pool, Study
 from heedful.studies.detector.candidates import HuntOutcome, read_hunt
 from heedful.studies.detector.early_warning import LeadOutcome, read_lead
 from heedful.studies.detector.separation import SeparationOutcome, read_separation
+from heedful.studies.factorial import FactorialOutcome, read_factorial
 from heedful.studies.jobs import TrainingJob
 from heedful.studies.paired import Count, PairedDifference, mean_over, paired_difference
 from heedful.studies.seed_statistics import over_tasks, task_gains, task_rates
@@ -88,6 +90,7 @@ class Outcomes:
     separations: tuple[SeparationOutcome, ...]
     leads: tuple[LeadOutcome, ...]
     hunts: tuple[HuntOutcome, ...] = ()
+    factorials: tuple[FactorialOutcome, ...] = ()
     foreign: tuple[str, ...] = ()
     """Each run that trained with other settings than its arm declares, with a first setting that differs."""
     unread: tuple[str, ...] = ()
@@ -109,15 +112,27 @@ def read_outcomes(study: Study, over: Sequence[StudyRun]) -> Outcomes:
         arm.name: {each.run.label: each.record for each in runs if each.run.arm == arm.name} for arm in study.arms
     }
     seeds = {each.run.label: each.run.seed for each in runs}
+    measures = tuple(_measure(study, measure, runs) for measure in study.measures)
+    repeated = {seed for hunt in study.hunts for seed in hunt.fresh_seeds}
     return Outcomes(
         tuple(runs),
-        tuple(_measure(study, measure, runs) for measure in study.measures),
+        measures,
         tuple(read_separation(each, records) for each in study.separations),
         tuple(read_lead(each, records) for each in study.leads),
         tuple(read_hunt(each, records, seeds) for each in study.hunts),
+        tuple(read_factorial(each, _by_arm(each, measures), repeated) for each in study.factorials),
         tuple(filter(None, (_foreign(study, each) for each in runs))),
         tuple(unread),
     )
+
+
+def _by_arm(spec: Factorial, measures: Sequence[MeasureOutcome]) -> dict[str, dict[str, Mapping[int, float]]]:
+    """Title -> arm -> seed -> value of the measures that a factorial reads."""
+    return {
+        each.measure.title: {arm.arm: arm.by_seed for arm in each.arms}
+        for each in measures
+        if not spec.measures or each.measure.title in spec.measures
+    }
 
 
 def _foreign(study: Study, each: FinishedRun) -> str:

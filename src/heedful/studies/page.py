@@ -27,6 +27,7 @@ from heedful.studies.declaration import Study
 from heedful.studies.detector.candidates import HuntOutcome, counted
 from heedful.studies.detector.early_warning import LeadOutcome
 from heedful.studies.detector.separation import SeparationOutcome
+from heedful.studies.factorial import FactorialOutcome, is_clear
 from heedful.studies.figures import areas_over_the_dial, curves, legend_of, over_the_dial, roc_figures
 from heedful.studies.outcomes import MeasureOutcome, Outcomes, PairValue
 from heedful.studies.paired import Count
@@ -36,6 +37,7 @@ from heedful.studies.tables import (
     alarm_rows,
     area_rows,
     area_text,
+    factorial_rows,
     hunt_rows,
     lead_rows,
     markdown_rows,
@@ -115,6 +117,8 @@ def verdict(study: Study, outcomes: Outcomes, runs_in_all: int) -> list[str]:
         sentences += _warned(lead)
     for hunt in outcomes.hunts:
         sentences += _hunted(study, hunt)
+    for crossed in outcomes.factorials:
+        sentences += _crossed(crossed)
     return sentences or ["No comparison was declared, or none of its runs is over: the tables show what was measured."]
 
 
@@ -232,6 +236,25 @@ def _hunted(study: Study, outcome: HuntOutcome) -> list[str]:
     return sentences
 
 
+def _crossed(outcome: FactorialOutcome) -> list[str]:
+    """How many effects are clear, and those on the first measure."""
+    effects = [effect for each in outcome.effects.values() for effect in each if effect.value is not None]
+    clear = sum(map(is_clear, effects))
+    if not effects:
+        return [f"{outcome.spec.title}: unknown, too few arms are over."]
+    first, found = next(iter(outcome.effects.items()))
+    told = [
+        f"{factor.name} against {factor.against} {signed(effect)}"
+        for factor, effect in zip(outcome.spec.factors, found, strict=True)
+        if is_clear(effect)
+    ]
+    by_chance = f"about {len(effects) / 20:.2g} would be, by chance"
+    return [
+        f"{outcome.spec.title}: {clear} of {len(effects)} effects are clear. Where nothing matters, {by_chance}.",
+        f"{outcome.spec.title}, {first}: {'; '.join(told) or 'no effect is clear'}.",
+    ]
+
+
 def markdown(study: Study, outcomes: Outcomes, sentences: Sequence[str], again: str) -> str:
     """The tables as Markdown, for docs/results/. `again`: the command that makes them."""
     lines = [f"# Study: {study.name}", "", study.question, "", f"    {again}", ""]
@@ -301,6 +324,14 @@ def _tables(study: Study, outcomes: Outcomes) -> Iterator[_Table]:
             "candidate if it has lost the declared part, and more than noise, while its replies were valid."
         )
         yield _Table(hunt.spec.title, lead, f"{hunt.spec.title}: each run.", hunt_rows(hunt))
+    for crossed in outcomes.factorials:
+        lead = (
+            "The mean of the arms with a setting minus that of the arms with the other one, by least squares on all "
+            "settings at once. The noise of the 95% intervals is what they leave unexplained. What two settings do "
+            "together counts as noise."
+        )
+        title = crossed.spec.title
+        yield _Table(title, lead, f"{title}: effects with 95% intervals.", factorial_rows(crossed))
     for warning in outcomes.leads:
         title = warning.spec.title
         lead = (
@@ -381,6 +412,7 @@ def _tree(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> dict[st
         "separations": [_plain(outcome) for outcome in outcomes.separations],
         "leads": [_plain(outcome) for outcome in outcomes.leads],
         "hunts": [_plain(outcome) for outcome in outcomes.hunts],
+        "factorials": [_plain(outcome) for outcome in outcomes.factorials],
     }
 
 

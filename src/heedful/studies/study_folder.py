@@ -233,8 +233,8 @@ def _are_states(states: Any) -> bool:
 
 def _reading(declared: Mapping[str, Any]) -> dict[str, Any]:
     """What a declaration reads out of its runs, and that is not a matter of words, seeds or arms."""
-    kept = ("measures", "separations", "leads", "hunts")
-    return {name: declared.get(name) for name in kept}
+    kept = ("measures", "separations", "leads", "hunts", "factorials")
+    return {name: declared.get(name) or [] for name in kept}  # an earlier version knew fewer of them
 
 
 def _without_alarms(job: Mapping[str, Any]) -> dict[str, Any]:

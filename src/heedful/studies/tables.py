@@ -12,6 +12,7 @@ from heedful.studies.detector.candidates import HuntOutcome
 from heedful.studies.detector.early_warning import LeadOutcome
 from heedful.studies.detector.roc import Area
 from heedful.studies.detector.separation import SeparationOutcome
+from heedful.studies.factorial import FactorialOutcome
 from heedful.studies.outcomes import Outcomes
 from heedful.types import Metric
 
@@ -84,6 +85,14 @@ def hunt_rows(outcome: HuntOutcome) -> Rows:
             figures = numeral(fall.start), numeral(fall.lowest), f"{fall.lost:.0%}", str(fall.step)
             cells = [fall.metric, *figures, f"{fall.valid:.0%}"]
         rows.append([run.run, *cells, "yes" if run.candidate else "no" if fall else "not judged"])
+    return rows
+
+
+def factorial_rows(outcome: FactorialOutcome) -> Rows:
+    """Every measure, with the effect of every factor."""
+    rows = [["measure", "arms", *(f"{factor.name} against {factor.against}" for factor in outcome.spec.factors)]]
+    for title, effects in outcome.effects.items():
+        rows.append([title, str(effects[0].n or 0), *map(signed, effects)])
     return rows
 
 

@@ -151,7 +151,7 @@ def test_every_run_of_the_declared_hunt_can_be_judged(written: WrittenRuns, fall
     if fallen is None:
         assert count.hits == 0
         said = verdict(study, read_outcomes(study, written.folder.runs(study)), 48)
-        assert said[-1] == "No candidate: in runs like these there is one in at most 7.4%."
+        assert "No candidate: in runs like these there is one in at most 7.4%." in said
     else:
         assert count.hits >= 40
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from heedful.studies.analyses import Factor, Factorial
 from heedful.studies.catalogue.metric_names import INFORMATION
 from heedful.studies.catalogue.paper.lean_runs import CURVES, LEAN, WATCHED
 from heedful.studies.declaration import Arm, Hunt, Study, train
@@ -23,7 +24,7 @@ _LEVELS = (0, 1)
 def natural() -> Study:
     """Half of a grid of two levels: regulariser x learning rate x difficulty x group size x filter, on three."""
     arms = tuple(
-        _arm(env, entropy, rate, difficulty, group, (entropy + rate + difficulty + group) % 2)
+        _arm(env, entropy, rate, difficulty, group)
         for env in _ENVIRONMENTS
         for entropy, rate, difficulty, group in itertools.product(_LEVELS, repeat=4)
     )
@@ -41,6 +42,7 @@ def natural() -> Study:
                 fresh_seeds=(11, 12, 13, 14),
             ),
         ),
+        factorials=tuple(map(_factorial, _ENVIRONMENTS)),
         minutes=4.0,
         notes=(
             "Names: entropy bonus 0.001 or 0.03 (e), the preset's learning rate or four times it (l), the preset's "
@@ -56,13 +58,39 @@ def natural() -> Study:
     )
 
 
-def _arm(env: str, entropy: int, rate: int, difficulty: int, group: int, filter: int) -> Arm:
+def _factorial(env: str) -> Factorial:
+    """The five settings on one environment."""
+    levels = {_name(env, *found): found for found in itertools.product(_LEVELS, repeat=4)}
+
+    def at(place: int) -> tuple[str, ...]:
+        return tuple(name for name, found in levels.items() if (*found, sum(found) % 2)[place])
+
+    return Factorial(
+        f"What the settings do on {env}",
+        tuple(levels),
+        (
+            Factor("entropy bonus 0.03", "0.001", at(0)),
+            Factor("four times the learning rate", "the preset's", at(1)),
+            Factor("harder tasks", "the preset's", at(2)),
+            Factor("8 groups of 16", "32 of 4", at(3)),
+            Factor("top_p", "keep_all", at(4)),
+        ),
+    )
+
+
+def _name(env: str, entropy: int, rate: int, difficulty: int, group: int) -> str:
+    """The filter is on where an odd number of the other four settings is."""
+    return f"{env}_e{entropy}_l{rate}_d{difficulty}_g{group}_f{(entropy + rate + difficulty + group) % 2}"
+
+
+def _arm(env: str, entropy: int, rate: int, difficulty: int, group: int) -> Arm:
     """One setting, from the level of each factor."""
     easy, hard, slow, fast = _ENVIRONMENTS[env]
     groups, members = ((32, 4), (8, 16))[group]
+    filter = (entropy + rate + difficulty + group) % 2
     flags = (
         f"{(easy, hard)[difficulty]} --algorithm.entropy {(0.001, 0.03)[entropy]} --optimizer.lr {(slow, fast)[rate]} "
         f"--groups {groups} --group-size {members} --filter {('keep_all', 'top_p')[filter]} --steps {_STEPS} {LEAN} "
         "--diagnostics.full-every 8"
     )
-    return Arm(f"{env}_e{entropy}_l{rate}_d{difficulty}_g{group}_f{filter}", train(env, flags))
+    return Arm(_name(env, entropy, rate, difficulty, group), train(env, flags))
