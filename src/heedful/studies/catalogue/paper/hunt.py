@@ -1,4 +1,4 @@
-"""A hunt for a collapse that nobody planted."""
+"""A hunt for a collapse that nobody planted, and its candidates again on fresh seeds, with their controls."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import itertools
 
 from heedful.studies.analyses import Factor, Factorial
 from heedful.studies.catalogue.metric_names import INFORMATION
-from heedful.studies.catalogue.paper.lean_runs import CURVES, LEAN, WATCHED
-from heedful.studies.declaration import Arm, Hunt, Study, train
+from heedful.studies.catalogue.paper.lean_runs import CURVES, FILTERS, LEAN, WATCHED
+from heedful.studies.declaration import Arm, Hunt, Pair, Pool, Study, train
 
 _STEPS = 33
 
@@ -19,6 +19,12 @@ _ENVIRONMENTS = {
 """Environment -> flags of the preset's difficulty and of a harder one, the preset's learning rate and four times it."""
 
 _LEVELS = (0, 1)
+
+_FRESH = (11, 12, 13, 14)
+"""Seeds on which candidates are repeated."""
+
+_CANDIDATES = ("l0_d1_g0", "l1_d0_g0", "l1_d1_g1")
+"""The settings on Chain that collapsed in the hunt: all with the higher entropy bonus and without a filter."""
 
 
 def natural() -> Study:
@@ -39,7 +45,7 @@ def natural() -> Study:
             Hunt(
                 "Collapse that nobody planted",
                 (f"{INFORMATION}/mi", "grounding/thought_influence"),
-                fresh_seeds=(11, 12, 13, 14),
+                fresh_seeds=_FRESH,
             ),
         ),
         factorials=tuple(map(_factorial, _ENVIRONMENTS)),
@@ -54,6 +60,42 @@ def natural() -> Study:
             "No KL penalty, which would hold the policy at the start. Every task is rewarded, and no demonstrated "
             "thought is a template.",
             "The share of candidates is that of this grid, not of all runs that people make.",
+        ),
+    )
+
+
+def natural_repeated() -> Study:
+    """The candidates of the hunt on fresh seeds, beside the filter, as many random prompts, and a lower bonus."""
+    arms = [
+        Arm(f"{stem}_{control}", train("chain", f"{_flags('chain', entropy, *levels)} --filter {filter}"))
+        for stem, levels in zip(_CANDIDATES, ((0, 1, 0), (1, 0, 0), (1, 1, 1)), strict=True)
+        for control, entropy, filter in (
+            *((name, 1, name) for name in FILTERS),
+            ("lower_bonus", 0, "keep_all"),
+        )
+    ]
+    return Study(
+        "natural_repeated",
+        "Do the collapses that the hunt found come again on fresh seeds, and what prevents them?",
+        tuple(arms),
+        seeds=_FRESH,
+        pairs=tuple(
+            Pair(f"{stem}_{arm}", f"{stem}_{control}")
+            for stem in _CANDIDATES
+            for arm, control in (("top_p", "keep_all"), ("top_p", "random_subset"), ("lower_bonus", "keep_all"))
+        ),
+        measures=WATCHED,
+        pools=tuple(
+            Pool(control, tuple(f"{stem}_{control}" for stem in _CANDIDATES)) for control in (*FILTERS, "lower_bonus")
+        ),
+        curves=CURVES,
+        hunts=(Hunt("Collapse on fresh seeds", (f"{INFORMATION}/mi", "grounding/thought_influence")),),
+        minutes=3.5,
+        notes=(
+            "Three settings of Chain, named as in `natural`: learning rate (l), difficulty (d), groups (g). Entropy "
+            "bonus 0.03, and 0.001 in the arms lower_bonus, which have no filter.",
+            "The settings were chosen by the hunt on seed 0. These seeds were not.",
+            "No KL penalty. Every task is rewarded, and no demonstrated thought is a template.",
         ),
     )
 
@@ -85,12 +127,15 @@ def _name(env: str, entropy: int, rate: int, difficulty: int, group: int) -> str
 
 def _arm(env: str, entropy: int, rate: int, difficulty: int, group: int) -> Arm:
     """One setting, from the level of each factor."""
+    filter = ("keep_all", "top_p")[(entropy + rate + difficulty + group) % 2]
+    flags = f"{_flags(env, entropy, rate, difficulty, group)} --filter {filter}"
+    return Arm(_name(env, entropy, rate, difficulty, group), train(env, flags))
+
+
+def _flags(env: str, entropy: int, rate: int, difficulty: int, group: int) -> str:
     easy, hard, slow, fast = _ENVIRONMENTS[env]
     groups, members = ((32, 4), (8, 16))[group]
-    filter = (entropy + rate + difficulty + group) % 2
-    flags = (
+    return (
         f"{(easy, hard)[difficulty]} --algorithm.entropy {(0.001, 0.03)[entropy]} --optimizer.lr {(slow, fast)[rate]} "
-        f"--groups {groups} --group-size {members} --filter {('keep_all', 'top_p')[filter]} --steps {_STEPS} {LEAN} "
-        "--diagnostics.full-every 8"
+        f"--groups {groups} --group-size {members} --steps {_STEPS} {LEAN} --diagnostics.full-every 8"
     )
-    return Arm(_name(env, entropy, rate, difficulty, group), train(env, flags))
