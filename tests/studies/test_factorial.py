@@ -160,3 +160,16 @@ def test_the_hunt_reads_each_of_its_settings() -> None:
                 assert {name for name, config in configs.items() if read[factor.name](config)} == set(factor.arms)
         rates = {name: config.optimizer.lr for name, config in configs.items()}
         assert {rates[name] for name in crossed.factors[1].arms} == {4 * min(rates.values())}
+
+
+def test_candidates_are_repeated_with_the_settings_of_the_hunt() -> None:
+    hunt, again = find_study("natural"), find_study("natural_repeated")
+    assert again.seeds == hunt.hunts[0].fresh_seeds
+    for stem in ("l0_d1_g0", "l1_d0_g0", "l1_d1_g1"):
+        settings = {arm: again.arm(f"{stem}_{arm}").job.config for arm in ("keep_all", "top_p", "random_subset")}
+        found = hunt.arm(f"chain_e1_{stem}_f0").job.config
+        assert settings["keep_all"] == found
+        assert settings["top_p"] == replace(found, filter=settings["top_p"].filter)
+        assert settings["random_subset"] == replace(found, filter=settings["random_subset"].filter)
+        weaker = again.arm(f"{stem}_lower_bonus").job.config
+        assert weaker == replace(found, algorithm=replace(found.algorithm, entropy=0.001))
