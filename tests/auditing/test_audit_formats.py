@@ -299,7 +299,9 @@ def test_plain_rows_of_other_origin_need_only_texts(tmp_path: Path) -> None:
     metrics = measured(log, steps[0])
     assert metrics["success/rate"].value == pytest.approx(1 / 3)
     assert metrics["length/reasoning_tokens"].why.startswith("the log holds text")
-    assert "name no group" in " ".join(log.reader.knowledge.assumed)
+    assumed = " ".join(log.reader.knowledge.assumed)
+    assert "name no group" in assumed
+    assert "each row is an episode of one turn" in assumed
     least = [{key: row[key] for key in ("new_prompt_text", "reply_text")} for row in logs.plain_rows()]
     log, steps, faults = read(logs.write_lines(tmp_path / "least_5.jsonl", least))
     assert faults.count == 0

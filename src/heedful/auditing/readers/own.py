@@ -207,6 +207,8 @@ def _assumed(there: set[str], ids: bool) -> tuple[str, ...]:
         assumed.append("The rows name no step: each file is one step, the number in its name, or 0.")
     if not {"group", "task_id"} & there:
         assumed.append("The rows name no group: episodes with the same first prompt in one step are one group.")
+    if "turn" not in there:
+        assumed.append("The rows name no turn: each row is an episode of one turn.")
     if not ids:
         assumed.append("The rows hold no token ids: prompts and replies are known as text alone.")
     return tuple(assumed)
