@@ -356,6 +356,15 @@ def test_a_row_that_does_not_fit_is_named_and_the_rest_goes_on(
     assert sentence in str(faults.kept[0])
 
 
+def test_turns_that_are_floats_are_numbers(tmp_path: Path) -> None:
+    """As pandas writes them beside a missing one."""
+    rows = [
+        {**row, "member": number, "turn": turn} for number, row in enumerate(logs.plain_rows()) for turn in (1.0, 2.0)
+    ]
+    _, [step], faults = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
+    assert (step.episodes, faults.count) == (6, 0)
+
+
 def test_an_episode_that_lost_one_of_its_turns_is_left_out_as_a_whole(tmp_path: Path) -> None:
     rows = [
         {**row, "member": number, "turn": turn, "group": 0}

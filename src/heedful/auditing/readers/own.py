@@ -186,7 +186,7 @@ def _begins_another(row: Row, previous: Row) -> bool:
     if any(row.get(name) != previous.get(name) for name in _IDENTITY):
         return True
     turns = row.get("turn"), previous.get("turn")
-    return not all(isinstance(turn, int) for turn in turns) or turns[0] <= turns[1]  # type: ignore[operator]
+    return not all(isinstance(turn, int | float) for turn in turns) or turns[0] <= turns[1]  # type: ignore[operator]
 
 
 def _found(there: set[str]) -> tuple[str, ...]:
