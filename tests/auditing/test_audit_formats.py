@@ -340,6 +340,7 @@ def test_turns_of_other_origin_tell_success_in_the_last_row_validity_and_states(
         (logs.trace_rows(), {"traces": [{"nodes": [{"parent": 0}]}]}, "expected `parent` to name an earlier node"),
         (logs.trace_rows(), {"run": {"work": 3}}, "expected an object as `run.work`"),
         (logs.result_rows(), {"completion": 5}, "expected a list of messages as `completion`"),
+        (logs.plain_rows(), {"progress": 75}, "expected `progress` from 0 to 1, 1 = success, found 75"),
         (logs.plain_rows(), {"valid": "false"}, "expected true or false as `valid`, found str 'false'"),
         (logs.plain_rows(), {"components": [1]}, "expected named numbers as `components`"),
         (logs.plain_rows(), {"turn": 2}, "expected the turns of one episode, 1 and on, in order, found turns [2]"),

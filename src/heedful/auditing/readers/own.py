@@ -133,7 +133,7 @@ class OwnRows:
             turns,
             _ENDINGS.get(str(last.get("ending")), Ending.OUT_OF_TURNS),
             outcome,
-            number(last.get("progress"), "progress"),
+            outcome_of(last.get("progress"), "progress"),
             integer(head.get("policy_version") or 0, "policy_version"),
             self._temperature(head),
             str(last.get("error") or ""),
