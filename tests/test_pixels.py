@@ -83,3 +83,10 @@ def test_a_picture_of_the_largest_size_is_read() -> None:
     rows = chunk(b"IDAT", zlib.compress(bytes(2048 * (1 + 8 * 2048)), 1))
     assert decoded(BEGIN[:8] + header(2048, 2048, depth=16, kind=6) + rows + chunk(b"IEND")).size == (2048, 2048)
     assert decoded(BEGIN + ROWS + chunk(b"IEND")).getpixel((7, 7)) == (1, 1, 1)
+
+
+def test_grey_of_sixteen_bits_keeps_its_shades() -> None:
+    shades = (0, 255, 256, 4096, 30_000, 65_279, 65_535)
+    rows = chunk(b"IDAT", zlib.compress(b"\0" + struct.pack(">7H", *shades)))
+    picture = decoded(BEGIN[:8] + header(7, 1, depth=16, kind=0) + rows + chunk(b"IEND"))
+    assert [picture.getpixel((place, 0)) for place in range(7)] == [(shade >> 8,) * 3 for shade in shades]

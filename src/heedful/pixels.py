@@ -26,7 +26,9 @@ def decoded(png: bytes) -> Pixels:
         with pillow.open(io.BytesIO(_plain(png)), formats=("PNG",)) as file:
             if file.size != _size_in_header(png):
                 raise ValueError(f"a second size, {file.size[0]} x {file.size[1]}")
-            return file.convert("RGB")
+            # Pillow makes every grey of 16 bits above 255 white.
+            eight_bits = file.convert("I").point(lambda grey: grey / 256).convert("L") if file.mode[0] == "I" else file
+            return eight_bits.convert("RGB")
     except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
         raise ValueError(
             f"Expected a picture in a PNG file that can be read, found {type(error).__name__}: {error}. "

@@ -299,12 +299,32 @@ def test_plain_rows_of_other_origin_need_only_texts(tmp_path: Path) -> None:
     metrics = measured(log, steps[0])
     assert metrics["success/rate"].value == pytest.approx(1 / 3)
     assert metrics["length/reasoning_tokens"].why.startswith("the log holds text")
-    assert "name no group" in " ".join(log.reader.knowledge.assumed)
+    assumed = " ".join(log.reader.knowledge.assumed)
+    assert "name no group" in assumed
+    assert "each row is an episode of one turn" in assumed
     least = [{key: row[key] for key in ("new_prompt_text", "reply_text")} for row in logs.plain_rows()]
     log, steps, faults = read(logs.write_lines(tmp_path / "least_5.jsonl", least))
     assert faults.count == 0
     assert [step.number for step in steps] == [5]
     assert measured(log, steps[0])["reward/mean"].why == "no reward is in the log"
+
+
+def test_turns_of_other_origin_tell_success_in_the_last_row_validity_and_states(tmp_path: Path) -> None:
+    turn = {"step": 0, "group": 0, "new_prompt_text": "a", "reply_text": "b", "actions": ["Up"], "state": "s"}
+    one = [{**turn, "member": 0, "turn": at, "reward": 0.5, "success": at == 2, "valid": at == 2} for at in (1, 2)]
+    two = {**turn, "member": 1, "turn": 1, "reward": 0.25, "success": False, "valid": True}
+    three = {**turn, "member": 2, "turn": 1, "reward": 0.75, "success": False, "valid": False}
+    log, [step], faults = read(logs.write_lines(tmp_path / "turns.jsonl", [*one, two, three]))
+    assert (log.on, faults.count, rewards(step)) == ("reward", 0, [[1.0, 0.25, 0.75]])
+    metrics = measured(log, step)
+    wanted = {
+        "success/rate": 1 / 3,
+        "format/valid_rate": 1 / 2,
+        "grounding/oscillation_rate": 1 / 4,
+        "signal/mixed": 1.0,
+        "signal/reward_variance": (1 / 9 + 25 / 144 + 1 / 144) / 2,
+    }
+    assert {name: metrics[name].value for name in wanted} == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(
@@ -320,6 +340,8 @@ def test_plain_rows_of_other_origin_need_only_texts(tmp_path: Path) -> None:
         (logs.trace_rows(), {"traces": [{"nodes": [{"parent": 0}]}]}, "expected `parent` to name an earlier node"),
         (logs.trace_rows(), {"run": {"work": 3}}, "expected an object as `run.work`"),
         (logs.result_rows(), {"completion": 5}, "expected a list of messages as `completion`"),
+        (logs.plain_rows(), {"progress": 75}, "expected `progress` from 0 to 1, 1 = success, found 75"),
+        (logs.plain_rows(), {"valid": "false"}, "expected true or false as `valid`, found str 'false'"),
         (logs.plain_rows(), {"components": [1]}, "expected named numbers as `components`"),
         (logs.plain_rows(), {"turn": 2}, "expected the turns of one episode, 1 and on, in order, found turns [2]"),
     ],
@@ -333,6 +355,15 @@ def test_a_row_that_does_not_fit_is_named_and_the_rest_goes_on(
     assert faults.count == 1
     assert str(faults.kept[0]).startswith("log_1.jsonl, line 4: ")
     assert sentence in str(faults.kept[0])
+
+
+def test_turns_that_are_floats_are_numbers(tmp_path: Path) -> None:
+    """As pandas writes them beside a missing one."""
+    rows = [
+        {**row, "member": number, "turn": turn} for number, row in enumerate(logs.plain_rows()) for turn in (1.0, 2.0)
+    ]
+    _, [step], faults = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
+    assert (step.episodes, faults.count) == (6, 0)
 
 
 def test_an_episode_that_lost_one_of_its_turns_is_left_out_as_a_whole(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from heedful.report.record import Losses, Point, Series, read_run
 from heedful.report.retrieval_map import posterior_NN, retrieval_frames
 from heedful.report.trajectories import SIZE_BUDGET, Tags, pieces, trajectory_sample
 from heedful.storage import RunFolder, StoredScores, read_rollouts, write_rollouts, write_whole
-from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory
+from heedful.types import Ending, Group, Metric, Prompt, Reply, Span, Task, Trajectory, Turn
 
 
 class _Page(HTMLParser):
@@ -236,7 +236,7 @@ def test_the_sample_of_trajectories_is_bounded_and_says_of_how_many(page: str) -
 def test_a_sample_of_long_texts_is_cut_to_its_budget(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     turn = read_rollouts(run.rollouts(0)).groups[0].trajectories[0].turns[0]
-    long_turn = dataclasses.replace(turn, state="<漢字>" * 5_000)
+    long_turn = dataclasses.replace(turn, state="<漢字>" * 5_000, actions=("Up" * 50_000,))
     task = Task("t", 1, "train")
     members = tuple(Trajectory(task, member, (long_turn,) * 9, Ending.FAILED, 0.0) for member in range(4))
     write_rollouts(run.rollouts(0), 0, "train", [Group(task, members)] * 8, None)
@@ -244,6 +244,18 @@ def test_a_sample_of_long_texts_is_cut_to_its_budget(tmp_path: Path) -> None:
     assert 100_000 < len(inert_json(sample)) <= SIZE_BUDGET
     assert [len(step["groups"]) for step in sample] == [8, 8, 8]
     assert write_report(run).stat().st_size < 6_000_000
+
+
+def test_a_sample_of_many_turns_is_cut_to_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.report.trajectories.SIZE_BUDGET", 40_000)
+    run, task = RunFolder(tmp_path), Task("t", 1, "train")
+    turn = Turn(_reply("a", "b", Span(0, 1), tokens=1), {}, ("Up",), True, "", "")
+    episode = Trajectory(task, 0, (turn,) * 300, Ending.FAILED, 0.0)
+    write_rollouts(run.rollouts(0), 0, "train", [Group(task, (episode,))], None)
+    [step] = trajectory_sample(run, Tags(), Losses()).steps
+    [member] = step["groups"][0]["members"]  # type: ignore[index]
+    assert len(inert_json(step)) <= 40_000
+    assert len(member["turns"]) < member["turns_in_all"] == 300
 
 
 def _reply(prompt: str, text: str, thought: Span, closed: bool = True, tokens: int = 6) -> Reply:

@@ -87,6 +87,11 @@ def test_an_object_is_not_sent() -> None:
             encode_value(value)
 
 
+def test_dictionaries_of_the_standard_library_are_sent_as_their_items(sandbox: Sandbox) -> None:
+    code = "from collections import *\ndef f(x): return Counter(x), OrderedDict(a=1), defaultdict(list, {(1, 2): [x]})"
+    assert sandbox.call(code, "f", ["aab"]).value() == ({"a": 2, "b": 1}, {"a": 1}, {(1, 2): ["aab"]})
+
+
 def test_a_function_that_is_missing_or_raises_gives_no_value(sandbox: Sandbox) -> None:
     outcome = sandbox.call("def g(x): return x", "f", [1])
     assert outcome.ending == "error"

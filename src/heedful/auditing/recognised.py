@@ -61,7 +61,7 @@ def open_log(source: Path, settings: AuditSettings) -> RecognisedLog:
     if ours and own is None:
         refuse_unreadable_runs(source)
     own = own if ours else None
-    by_outcome = knowledge.own or "reward/mean" in knowledge.unknown
+    by_outcome = knowledge.own or ("reward/mean" in knowledge.unknown and not knowledge.rewarded)
     on = settings.on or (own.on if own else _values(knowledge.unknown, by_outcome))
     seed = settings.seed if settings.seed is not None else own.seed if own else 0
     unknown = _unknown(knowledge, own, on, named=settings.success is not None)

@@ -269,7 +269,9 @@ class _Audit:
             f"{counted(record.episodes, 'episode')} in {counted(record.groups, 'group')}."
         )
         if self.settings.join > 1:
-            record.found.append(f"{self.settings.join} steps were read as one, under the number of the first (--join).")
+            record.found.append(
+                f"Up to {self.settings.join} steps were read as one, under the number of the first (--join)."
+            )
         if steps.interleaved:
             record.found.append(f"Steps are interleaved: {steps.interleaved} episodes came after another step's.")
         if tally.disorder:

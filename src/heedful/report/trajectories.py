@@ -27,14 +27,16 @@ class Bounds:
     members: int
     characters: int
     """Most characters of one text."""
+    turns: int
+    """Most turns of one episode."""
 
 
 BOUNDS = (
-    *(Bounds(8, 4, characters) for characters in (8000, 4000, 2000, 1000, 500)),
-    Bounds(8, 2, 500),
-    Bounds(4, 2, 500),
-    Bounds(4, 1, 500),
-    Bounds(2, 1, 250),
+    *(Bounds(8, 4, characters, 1000) for characters in (8000, 4000, 2000, 1000, 500)),
+    Bounds(8, 2, 500, 1000),
+    Bounds(4, 2, 500, 500),
+    Bounds(4, 1, 500, 200),
+    Bounds(2, 1, 250, 100),
 )
 """Tried in this order until the sample fits its budget."""
 _OPENING_TAG = re.compile(r"(<[A-Za-z_][\w-]*>|\[[A-Z_]+\])\s*\Z")
@@ -110,19 +112,20 @@ def _group(number: int, group: Group, verdict: Verdict | None, tags: Tags, bound
         if verdict is None
         else {"weight": verdict.weight, "reason": verdict.reason, "spread": verdict.spread},
         "outcomes": [trajectory.outcome for trajectory in group.trajectories],
-        "members": [_member(trajectory, tags, bounds.characters) for trajectory in shown],
+        "members": [_member(trajectory, tags, bounds) for trajectory in shown],
     }
 
 
-def _member(trajectory: Trajectory, tags: Tags, most: int) -> dict[str, object]:
+def _member(trajectory: Trajectory, tags: Tags, bounds: Bounds) -> dict[str, object]:
     return {
         "member": trajectory.member,
         "ending": trajectory.ending.value,
         "outcome": trajectory.outcome,
         "reward": trajectory.reward,
         "progress": trajectory.progress,
-        "error": shortened(trajectory.error, most),
-        "turns": [_turn(turn, tags, most) for turn in trajectory.turns],
+        "error": shortened(trajectory.error, bounds.characters),
+        "turns": [_turn(turn, tags, bounds.characters) for turn in trajectory.turns[: bounds.turns]],
+        "turns_in_all": len(trajectory.turns),
     }
 
 
@@ -132,7 +135,7 @@ def _turn(turn: Turn, tags: Tags, most: int) -> dict[str, object]:
     return pictures | {
         "pieces": [(role, shortened(text, most, keep_end=role == "prompt")) for role, text in pieces(turn.reply, tags)],
         "restarts": turn.reply.prompt.restarts,
-        "actions": list(turn.actions),
+        "actions": shortened(" · ".join(turn.actions), most),
         "valid": turn.valid,
         "effect": shortened(turn.effect, most),
         "state": shortened(turn.state, most),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -87,9 +88,9 @@ class Report:
 
 
 def to_plain(value: Any, depth: int = 0) -> Any:
-    """A value as JSON data with tags. Only exact builtin types are read, so no method of a program's class is called.
+    """A value as JSON data with tags. No method of a program's class is called: only exact builtin types are read.
 
-    Raises NotPlain.
+    And the dictionaries of `collections`, which equal those of their items. Raises NotPlain.
     """
     kind = type(value)
     if value is None or kind in (bool, int, str):
@@ -102,8 +103,9 @@ def to_plain(value: Any, depth: int = 0) -> Any:
         return [to_plain(each, depth + 1) for each in value]
     if kind in (tuple, set, frozenset):
         return {kind.__name__: [to_plain(each, depth + 1) for each in value]}
-    if kind is dict:
-        return {"dict": [[to_plain(key, depth + 1), to_plain(each, depth + 1)] for key, each in value.items()]}
+    if kind in (dict, Counter, OrderedDict, defaultdict):
+        items = dict.items(value)
+        return {"dict": [[to_plain(key, depth + 1), to_plain(each, depth + 1)] for key, each in items]}
     if kind is complex:
         return {"complex": [to_plain(value.real), to_plain(value.imag)]}
     if kind in (bytes, bytearray):

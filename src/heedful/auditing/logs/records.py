@@ -108,6 +108,8 @@ class Knowledge:
     """heedful numbered the rows while another trainer trained on them."""
     components: tuple[str, ...] = ()
     """The parts of the reward that the rows of such a log hold."""
+    rewarded: bool = False
+    """The first rows hold a reward that some later step may lack."""
 
 
 SUCCESS = "success is not in the log; name the column that holds it with --success"

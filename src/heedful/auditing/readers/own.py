@@ -77,10 +77,16 @@ class OwnRows:
         unknown = unknown_of(success=success is not None, turns=True, ids=ids, valid="valid" in there)
         # Rows of ours name their components, also where there are none. In others a step may lack the reward.
         unknown |= {} if "components" in columns else {"reward/mean": NO_REWARD}
-        temperature = "temperature" in there
-        return cls(
-            hints, success, Knowledge(_found(there), _assumed(there, ids), unknown, ids, temperature, "step" in there)
+        known = Knowledge(
+            _found(there),
+            _assumed(there, ids),
+            unknown,
+            own=ids,
+            temperature="temperature" in there,
+            stepped="step" in there,
+            rewarded="reward" in there,
         )
+        return cls(hints, success, known)
 
     def episodes(self, rows: LocatedRows, faults: Faults) -> Episodes:
         held: list[Located] = []
@@ -118,26 +124,28 @@ class OwnRows:
             raise Misfit("the turns of one episode, 1 and on, in order", f"turns {numbers}")
         turns = () if numbers == [0] else tuple(_turn(row, self.hints, pictures.of(row)) for row in rows)
         task = _task(head)
-        outcome = self._outcome(head, turns)
+        # Rows of ours repeat how the episode ended. Others may know it in the last turn only.
+        last = rows[-1]
+        outcome = self._outcome(last, turns)
         trajectory = Trajectory(
             task,
             integer(head.get("member") or 0, "member"),
             turns,
-            _ENDINGS.get(str(head.get("ending")), Ending.OUT_OF_TURNS),
+            _ENDINGS.get(str(last.get("ending")), Ending.OUT_OF_TURNS),
             outcome,
-            number(head.get("progress"), "progress"),
+            outcome_of(last.get("progress"), "progress"),
             integer(head.get("policy_version") or 0, "policy_version"),
             self._temperature(head),
-            str(head.get("error") or ""),
+            str(last.get("error") or ""),
         )
         group = key_of(head.get("group"), "group") or key_of(head.get("task_id"), "task_id") or task.id
         return LoggedEpisode(
             place, step_of(head, place.file, self.knowledge.stepped), group, task, trajectory, verdict=_verdict(head)
         )
 
-    def _outcome(self, head: Row, turns: Sequence[Turn]) -> float | None:
+    def _outcome(self, last: Row, turns: Sequence[Turn]) -> float | None:
         if self.success is not None:
-            logged = head.get(self.success)
+            logged = last.get(self.success)
             unknown = isinstance(logged, float) and math.isnan(logged)
             return SCORED_ONLY if unknown else outcome_of(logged, self.success)
         return SCORED_ONLY if any(turn.rewards for turn in turns) else None
@@ -178,7 +186,7 @@ def _begins_another(row: Row, previous: Row) -> bool:
     if any(row.get(name) != previous.get(name) for name in _IDENTITY):
         return True
     turns = row.get("turn"), previous.get("turn")
-    return not all(isinstance(turn, int) for turn in turns) or turns[0] <= turns[1]  # type: ignore[operator]
+    return not all(isinstance(turn, int | float) for turn in turns) or turns[0] <= turns[1]  # type: ignore[operator]
 
 
 def _found(there: set[str]) -> tuple[str, ...]:
@@ -199,6 +207,8 @@ def _assumed(there: set[str], ids: bool) -> tuple[str, ...]:
         assumed.append("The rows name no step: each file is one step, the number in its name, or 0.")
     if not {"group", "task_id"} & there:
         assumed.append("The rows name no group: episodes with the same first prompt in one step are one group.")
+    if "turn" not in there:
+        assumed.append("The rows name no turn: each row is an episode of one turn.")
     if not ids:
         assumed.append("The rows hold no token ids: prompts and replies are known as text alone.")
     return tuple(assumed)
@@ -219,13 +229,14 @@ def _verdict(head: Row) -> Verdict | None:
 
 
 def _turn(row: Row, hints: Hints, images: tuple[Image, ...]) -> Turn:
-    rewards = _rewards(row)
+    rewards, actions, state = _rewards(row), _strings(row, "actions"), str(row.get("state") or "")
+    valid = _truth(row, "valid", missing=True)
     if row.get("reply_ids") is None or any(row.get(name) is None for name in _SPANS):
         prompt = text_of(row.get("new_prompt_text"), "new_prompt_text")
         turn = text_turn(prompt, text_of(row.get("reply_text"), "reply_text"), hints.tags, rewards)
         if images:
             raise Misfit("token ids beside the pictures of a prompt", "text alone")
-        return Turn(turn.reply, rewards, _strings(row, "actions"), bool(row.get("valid", True)), "", "")
+        return Turn(turn.reply, rewards, actions, valid, "", state)
     ids = _integers(row, "reply_ids")
     thought, answer = (
         Span(integer(row[f"{of}_start"], f"{of}_start"), integer(row[f"{of}_end"], f"{of}_end"))
@@ -239,17 +250,17 @@ def _turn(row: Row, hints: Hints, images: tuple[Image, ...]) -> Turn:
         raise Misfit(f"a history within the {len(prompt_ids)} tokens of the prompt", str(history))
     text = text_of(row.get("new_prompt_text"), "new_prompt_text")
     reply = Reply(
-        Prompt(text, prompt_ids, bool(row.get("restarts")), history, images),
+        Prompt(text, prompt_ids, _truth(row, "restarts"), history, images),
         ids,
         text_of(row.get("reply_text"), "reply_text"),
         (),  # Log-probabilities are half of such a row's size and no metric reads them.
         _numbers(row, "entropies"),
         thought,
         answer,
-        bool(row.get("closed")),
-        bool(row.get("cut")),
+        _truth(row, "closed"),
+        _truth(row, "cut"),
     )
-    return Turn(reply, rewards, _strings(row, "actions"), bool(row.get("valid", True)), "", str(row.get("state") or ""))
+    return Turn(reply, rewards, actions, valid, "", state)
 
 
 def _rewards(row: Row) -> dict[str, float]:
@@ -265,6 +276,15 @@ def _rewards(row: Row) -> dict[str, float]:
     if not all(type(value) in (int, float) for value in named.values()):
         raise Misfit("named numbers as `components`", shown(named))
     return {str(name): math.nan if (of := number(value, name)) is None else of for name, value in named.items()}
+
+
+def _truth(row: Row, name: str, missing: bool = False) -> bool:
+    value = row.get(name)
+    if value is None:
+        return missing
+    if not isinstance(value, bool | int | float) or value not in (0, 1):
+        raise Misfit(f"true or false as `{name}`", shown(value))
+    return bool(value)
 
 
 def _integers(row: Row, name: str, least: int = 0) -> tuple[int, ...]:

@@ -228,7 +228,7 @@ function showTurn(turn, number) {
   const flags = [turn.valid ? "" : "not executable as written", turn.closed ? "" : "thought not closed", turn.cut ? "cut at the token limit" : ""]
     .filter(Boolean).join(", ");
   const facts = element("table", {},
-    row("actions", turn.actions.join(" · ") || "none"), row("effect", turn.effect),
+    row("actions", turn.actions || "none"), row("effect", turn.effect),
     row("reward", `${numeral(turn.reward)}${parts ? ` (${parts})` : ""}`),
     turn.tokens ? row("tokens", `${turn.tokens[2]}: thought ${turn.tokens[0]}, answer ${turn.tokens[1]}`) : null,
     flags ? row("fault", element("span", { class: "flag" }, flags)) : null);
@@ -262,6 +262,8 @@ function showTrajectory() {
     `Member ${member.member}: ${member.ending.replaceAll("_", " ")}, outcome ${numeral(member.outcome)}, reward ${numeral(member.reward)}` +
     `${member.progress === null ? "" : `, progress ${numeral(member.progress)}`}.${member.error ? ` Error: ${member.error}` : ""}`;
   const turns = member.turns.map((turn, index) => showTurn(turn, index + 1));
+  const leftOut = member.turns_in_all - turns.length;
+  if (leftOut) turns.push(element("p", { class: "absent" }, `${leftOut} more turns are left out.`));
   document.getElementById("turns").replaceChildren(
     ...(turns.length ? turns : [element("p", { class: "absent" }, "This episode broke before its first turn.")]));
 }
