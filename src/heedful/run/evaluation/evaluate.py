@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 
 from heedful import envs
-from heedful.configuration import MOST_EPISODES, Choice, refuse_above, refuse_below, trusting
+from heedful.configuration import MOST_EPISODES, Choice, refuse_above, refuse_below, to_json, trusting
 from heedful.console import SafeConsole
 from heedful.envs.common.contract import refuse_unless_environment
 from heedful.models.chat.replies import Tags
@@ -133,6 +133,7 @@ def evaluate(
         if temperature is not None:
             given["sampling"] = replace(settings.sampling, temperature=temperature)
         settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
+        to_json(settings)  # raises for values that a setting cannot hold, such as half a task
         return evaluate_subject(with_settings(found, settings), settings, SafeConsole(quiet=not show))
 
 
