@@ -150,11 +150,11 @@ def test_a_mistake_is_a_sentence_and_leaves_nothing_behind(tmp_path: Path) -> No
         (lambda: untyped(heedful).preset(Path("echo")), r"Expected the name of a preset, .*, found a .*Path"),
         (
             lambda: untyped(heedful).train({"steps": 3}),
-            r"Expected a heedful\.TrainConfig or the name of a preset, found a dict",
+            r"Expected a heedful\.TrainConfig .*, found a dict",
         ),
         (
             lambda: untyped(heedful).train(replace(untyped(small()), device="tpu")),
-            "device: expected one of auto, .*, but it holds 'tpu'",
+            "device: expected .* but it holds 'tpu'",
         ),
         (lambda: untyped(heedful).train(small(), on_step=3), "Expected a function as on_step, found a int"),
         (lambda: replace(untyped(small()), steps="3"), "steps must be a number, found '3'"),
