@@ -18,6 +18,7 @@ from heedful.console import SafeConsole
 from heedful.envs.common.contract import refuse_unless_environment
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
+from heedful.policies.source import replies_of, sampling_of
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Environment, Policy
 from heedful.rollout import COLLECTORS, Collector, Context, isolated
 from heedful.rollout.workers import check_timeout
@@ -76,7 +77,7 @@ class EvaluateSettings:
 
     def asked(self, sampling: Sampling) -> Sampling:
         """The sampling settings of the policy for the collector. Raises ValueError where one of them cannot work."""
-        return self.collect.sampling(self.policy.sampling(sampling))
+        return self.collect.sampling(sampling_of(self.policy, sampling))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,8 +213,7 @@ class _Told:
 
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
         self._say(conversations)
-        replies: list[Reply] = self._policy.respond(conversations)
-        return replies
+        return replies_of(self._policy, conversations)
 
     def _say(self, conversations: Sequence[Conversation]) -> None:
         if conversations:
