@@ -11,7 +11,7 @@ import pytest
 from heedful.guarded import OwnPartFailed
 from heedful.policies import Sampling
 from heedful.policies.scripted import ScriptedPolicy
-from heedful.policies.source import handed_over, opened, replies_of, sampling_of
+from heedful.policies.source import handed_over, opened, policy_of, replies_of, sampling_of
 from heedful.types import Conversation
 
 
@@ -44,6 +44,10 @@ REPLY = ScriptedPolicy(lambda _: "x").respond([Conversation("k", ())])[0]
             r"the sampler Wrong at open\(\), found .*int' object",
         ),
         (lambda: handed_over(Wrong(lambda: None), WEIGHTS), r"at weights_changed\(\), found .*not iterable"),
+        (
+            lambda: policy_of(Wrong(fails), WEIGHTS, Sampling(), 0),
+            r"the sampler Wrong at policy\(\), found .*Exit",
+        ),
         (lambda: replies_of(Wrong(fails), []), r"the policy Wrong at respond\(\), found .* SystemExit: 0"),
         (
             lambda: replies_of(Wrong(lambda: [3, REPLY]), PAIR),

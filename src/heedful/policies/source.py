@@ -99,6 +99,11 @@ def handed_over(source: OpenPolicySource, weights: Weights) -> list[Metric]:
     return of_own_part(source, "the sampler", "weights_changed()", lambda: list(source.weights_changed(weights)))
 
 
+def policy_of(source: OpenPolicySource, renderer: ReplyRenderer, sampling: Sampling, seed: int) -> Policy:
+    """A policy for one collection."""
+    return of_own_part(source, "the sampler", "policy()", lambda: source.policy(renderer, sampling, seed))
+
+
 def replies_of(policy: Policy, conversations: Sequence[Conversation]) -> list[Reply]:
     """The policy's replies. Raises OwnPartFailed for a class of the user that fails or gives no complete replies."""
     found: list[object] = of_own_part(policy, "the policy", "respond()", lambda: list(policy.respond(conversations)))

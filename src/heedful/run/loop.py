@@ -27,7 +27,7 @@ from heedful.guarded import OwnPartFailed, of_own_part
 from heedful.inference import ServerRefused, ServerUnreachable
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
-from heedful.policies.source import handed_over, opened
+from heedful.policies.source import handed_over, opened, policy_of
 from heedful.policies.vllm import WrongWeights
 from heedful.protocols import Environment, Policy, SaysNoise, Tracker, UsesCritic
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
@@ -228,8 +228,7 @@ class _Run:
         # conversation depends on its key, and no two ranks play the same key.
         shared = self.world.is_rank_0 or sampling.noise == "conversation"
         own = seed if shared else derive(seed, "process", self.world.rank)
-        source, renderer = self.source, self.parts.renderer
-        return of_own_part(source, "the sampler", "policy()", lambda: source.policy(renderer, sampling, own))
+        return policy_of(self.source, self.parts.renderer, sampling, own)
 
     def collect(self, step: int) -> Collection:
         """The groups of a step: one draw of tasks, or several under dynamic sampling."""
