@@ -11,9 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import heedful
+from heedful.configuration import trust_flags, trusting
+from heedful.run.train import _Reporting
 from heedful.types import CrossScores, Metric
 from patience import PATIENCE
 
@@ -29,6 +32,11 @@ def small(seed: int = 0) -> heedful.TrainConfig:
         seed=seed,
         evaluation=replace(config.evaluation, tasks=8, samples=2, times=2),
     )
+
+
+def untyped(anything: Any) -> Any:
+    """The same for mypy as for a user without mypy."""
+    return anything
 
 
 def without_times(path: Path) -> list[dict[str, Any]]:
@@ -134,6 +142,45 @@ def test_a_mistake_is_a_sentence_and_leaves_nothing_behind(tmp_path: Path) -> No
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match=r"Expected the config\.json of a run to resume"):
         heedful.Run.open(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: untyped(heedful).preset(Path("echo")), r"Expected the name of a preset, .*, found a .*Path"),
+        (
+            lambda: untyped(heedful).train({"steps": 3}),
+            r"Expected a heedful\.TrainConfig .*, found a dict",
+        ),
+        (
+            lambda: untyped(heedful).train(replace(untyped(small()), device="tpu")),
+            "device: expected .* but it holds 'tpu'",
+        ),
+        (lambda: untyped(heedful).train(small(), on_step=3), "Expected a function as on_step, found a int"),
+        (lambda: replace(untyped(small()), steps="3"), "steps must be a number, found '3'"),
+        (lambda: untyped(heedful).evaluate("echo", tasks=1.5), "tasks: expected a whole number, but it holds 1.5"),
+        (lambda: untyped(heedful).evaluate("echo", temperature="0.7"), "temperature must be a number, found '0.7'"),
+    ],
+)
+def test_an_argument_of_another_type_is_named_before_anything_is_computed(
+    call: Any, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=sentence):
+        call()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_trusted_models_may_be_paths() -> None:
+    with trusting(untyped([Path("models/mine")])):
+        assert trust_flags(small()) == ["--trust-model-code", "models/mine"]
+
+
+@pytest.mark.parametrize(("answer", "stops"), [(False, True), (np.bool_(False), True), (0, False), (None, False)])
+def test_a_run_is_stopped_by_false_and_by_that_of_numpy(answer: Any, stops: bool) -> None:
+    told = _Reporting(lambda step, metrics: answer, show=False)
+    told.write(0, [])
+    assert told.stopped is stops
 
 
 def test_evaluate_gives_the_numbers_of_the_runs_own_evaluation(trained: Any) -> None:

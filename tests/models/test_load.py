@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.chat.stop_ids import named_stop_ids  # noqa: E402
 from heedful.models.folders import read_model  # noqa: E402
 from heedful.models.load import load_model, pick_device, stop_ids  # noqa: E402
+from heedful.models.writing import making_a_model  # noqa: E402
 from heedful.storage import read_metrics, read_rollouts  # noqa: E402
 from heedful.types import Message  # noqa: E402
 from tiny_models import llama, qwen2  # noqa: E402
@@ -327,6 +329,22 @@ def test_a_folder_with_an_adapter_is_refused_by_name(copied: Path, beside_a_mode
     adapted.save_pretrained(copied)
     with pytest.raises(ValueError, match=r"it holds an adapter \(adapter_config\.json\)\. Merge it"):
         load_model(str(copied), CPU)
+
+
+def test_one_thread_reads_a_model_at_a_time(qwen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers replaces methods of all models while it reads one, so two threads lost tied weights for good."""
+    kind, free = transformers.AutoModelForCausalLM, list[bool]()
+    read = kind.from_pretrained
+
+    def watched(*arguments: Any, **named: Any) -> Any:
+        other = threading.Thread(target=lambda: free.append(making_a_model.acquire(blocking=False)))
+        other.start()
+        other.join()
+        return read(*arguments, **named)
+
+    monkeypatch.setattr(kind, "from_pretrained", watched)
+    load_model(str(qwen), CPU)
+    assert free == [False]
 
 
 def test_missing_weights_are_not_replaced_by_random_ones(copied: Path) -> None:

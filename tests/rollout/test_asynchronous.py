@@ -13,6 +13,7 @@ import pytest
 
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
+from heedful.guarded import OwnPartFailed
 from heedful.policies.sampling import Sampling
 from heedful.policies.scripted import ScriptedPolicy
 from heedful.protocols import AnswersSubsets, Episode
@@ -262,8 +263,17 @@ def threads_left() -> list[str]:
 
 
 @pytest.mark.parametrize("parallel", [1, 3])
-@pytest.mark.parametrize("error", [RuntimeError("no memory"), KeyboardInterrupt(), SystemExit(2)])
-def test_what_the_policy_raises_ends_the_collection_and_its_threads(error: BaseException, parallel: int) -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RuntimeError("no memory"), OwnPartFailed),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (SystemExit(2), OwnPartFailed),
+    ],
+)
+def test_what_the_policy_raises_ends_the_collection_and_its_threads(
+    error: BaseException, told: type[BaseException], parallel: int
+) -> None:
     def answer(conversation: Conversation) -> str:
         if conversation.turn == 1:
             raise error
@@ -271,7 +281,7 @@ def test_what_the_policy_raises_ends_the_collection_and_its_threads(error: BaseE
 
     at_work = AtWork()
     make = slow(LAKE, lambda rng: 0.05, 0, at_work)
-    with pytest.raises(type(error)):
+    with pytest.raises(told):
         Asynchronous(2)(Noting(answer, parallel), Request(make, TASKS, 4, LAKE.turns))
     begun = at_work.starts + at_work.steps
     assert comes(lambda: not threads_left())

@@ -187,7 +187,7 @@ def test_an_evaluation_that_tells_its_progress_offers_what_the_policy_offers(
         def keep(self, keys: Collection[str]) -> None: ...
 
         def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
-            return []
+            return ScriptedPolicy(lambda conversation: "x").respond(conversations)
 
     model, _ = load_model(str(seedling_folder), torch.device("cpu"))
     renderer = assemble(config, lambda *given: None, None).renderer

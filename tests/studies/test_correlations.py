@@ -272,6 +272,21 @@ def test_a_run_whose_configuration_does_not_say_what_it_is_compared_with_is_refu
         find_runs([written.folder.path], [SUCCESS])
 
 
+def test_runs_that_cannot_be_read_are_named_and_the_others_are_read(
+    written: WrittenRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arm in "abc":
+        written.add(arm, 0, {SUCCESS: [0.1, 0.2]} if arm == "a" else {SUCCESS: [0.3]})
+    (written.folder.path / "b" / "s0" / "config.json").write_text("{")
+    (written.folder.path / "c" / "s0" / "metrics.jsonl").write_text("[]\n[]\n")
+    assert cli.run(["correlate", str(written.folder.path), "--out", "out"]) == 1
+    shown, complaints = capsys.readouterr()
+    assert "1 finished runs: " in shown
+    assert "2 could not be read." in shown
+    assert [line.partition(": ")[2][:18] for line in complaints.splitlines()] == ["left out: Expected"] * 2
+    assert len(json.loads(Path("out/correlations.json").read_text())["unreadable"]) == 2
+
+
 def test_seeds_may_be_of_any_size() -> None:
     runs = [RunSeries("a", "lake", {SUCCESS: {0: 0.1}, MI: {0: 1.0}}, seed) for seed in (2**70, 2**70, -1)]
     assert read_correlations(runs, SUCCESS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from heedful.configuration import CommandLine, Positional, Shown, tell
+from heedful.configuration import CommandLine, Positional, Shown, complain, tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class CorrelateWords:
     """
 
     folders: Annotated[tuple[Path, ...], Positional("FOLDER")]
-    """Folders of studies or of runs. Every finished run below them is read once."""
+    """Folders of studies or of runs. Every finished run below them is read once. One that cannot be read is named and
+    left out, with exit code 1."""
     out: Annotated[Path, Shown("DIR")] = Path("runs/correlations")
     """Where correlations.json and correlations.md are written."""
     success: Annotated[str, Shown("METRIC")] = "eval/val/sampled/success"
@@ -42,4 +43,6 @@ def main(argv: list[str]) -> int:
     found = find_runs(words.folders, [words.success, *metrics, *COURSES.values()])
     tell(write_correlations(words.out, found, words.success))
     tell(f"written to {words.out}")
-    return 0
+    for sentence in found.unreadable:
+        complain(f"heedful: left out: {sentence}")
+    return 1 if found.unreadable else 0

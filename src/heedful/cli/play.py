@@ -15,6 +15,7 @@ from heedful.configuration import Choice, CommandLine, Positional, Shown, shown
 from heedful.envs.common.demonstrated import demonstrated
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
+from heedful.policies.source import replies_of, sampling_of
 from heedful.protocols import Demonstrates, Environment, Episode
 from heedful.rollout.context import Context
 from heedful.run.evaluation.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
@@ -271,11 +272,11 @@ def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, conso
     from heedful.run.terminal import episode_text
     from heedful.seeds import derive
 
-    env, sampling = settings.env, settings.policy.sampling(settings.sampling)
+    env, sampling = settings.env, sampling_of(settings.policy, settings.sampling)
     policy = loaded.policy(sampling, derive(settings.seed, "play", settings.member))
     player = Player(made(env.episode), task, settings.member, env.turns, settings.context)
     while player.ending is None:
-        player.advance(policy.respond([player.conversation])[0])
+        player.advance(replies_of(policy, [player.conversation])[0])
     trajectory = player.trajectory(policy.temperature, policy.version)
     legend = "cyan: prompt, magenta: forced tag, green: thought, yellow: answer, blue: appended between"
     console.print(legend, soft_wrap=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Real
+from typing import Any
+
 MOST_AT_ONCE = 1024
 """Threads, or processes, that a command starts. All are started, and a system has room for a few thousand."""
 
@@ -18,7 +21,7 @@ HOTTEST = 10**6
 def refuse_seconds(config: object, *above: str, least: tuple[str, ...] = ()) -> None:
     """Raise ValueError for the first field that is no wait: seconds above 0, or for those of `least` 0 as well."""
     for name in (*above, *least):
-        found = getattr(config, name)
+        found = number_of(name, getattr(config, name))
         if not 0 <= found <= MOST_SECONDS or (name in above and not found):
             bound = "above 0" if name in above else "of at least 0"
             raise ValueError(f"{name} must be a number of seconds {bound} and at most {MOST_SECONDS:,}, found {found}")
@@ -28,7 +31,7 @@ def refuse_below(config: object, **least: int) -> None:
     """Raise ValueError for the first field of `config` that is below its least value; a field that is None is not."""
     for name, value in least.items():
         found = getattr(config, name)
-        if found is not None and found < value:
+        if found is not None and number_of(name, found) < value:
             raise ValueError(f"{name} must be at least {value}, found {found}")
 
 
@@ -36,5 +39,12 @@ def refuse_above(config: object, **most: int) -> None:
     """Raise ValueError for the first field of `config` that is above its most; a field that is None is not."""
     for name, value in most.items():
         found = getattr(config, name)
-        if found is not None and found > value:
+        if found is not None and number_of(name, found) > value:
             raise ValueError(f"{name} must be at most {value}, found {found}")
+
+
+def number_of(name: str, value: Any) -> Any:
+    """The number that a field holds. Raises ValueError for anything else: Python's error would not name the field."""
+    if not isinstance(value, Real):
+        raise ValueError(f"{name} must be a number, found {value!r:.100}")
+    return value

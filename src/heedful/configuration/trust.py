@@ -105,7 +105,7 @@ def trusting(names: Iterable[str] = (), *, folder: str | None = None) -> Iterato
     run code of its own. It covers no other module of the same package. It may also be the word that a sentence of
     refusal names: a secret, a server that gets one, or `sandbox=off`. `folder`: where modules are searched as well.
     """
-    names = frozenset([names] if isinstance(names, str) else names)
+    names = frozenset(map(str, [names] if isinstance(names, str | Path) else names))
     before = _trust.get()
     token = _trust.set(_Trust(before.modules | names, before.models | names, folder or before.folder))
     try:

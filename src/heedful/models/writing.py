@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,12 @@ from typing import Protocol
 from safetensors import SafetensorError
 from transformers import PreTrainedModel
 from transformers.utils import logging
+
+making_a_model = threading.RLock()
+"""Held while transformers makes, reads or writes a model: it replaces methods of all models meanwhile.
+
+Two threads at the same time would lose tied weights, and so would all models of the process from then on.
+"""
 
 
 class Saveable(Protocol):
@@ -40,12 +47,13 @@ def errors_of_the_disk(path: Path) -> Iterator[None]:
 
 @contextmanager
 def quiet(source: str | Path) -> Iterator[None]:
-    """No progress bars of transformers for a local folder. A download keeps its own."""
-    if not Path(source).exists() or not logging.is_progress_bar_enabled():
-        yield
-        return
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.enable_progress_bar()
+    """One thread at a time, and no progress bars of transformers for a local folder. A download keeps its own."""
+    with making_a_model:
+        if not Path(source).exists() or not logging.is_progress_bar_enabled():
+            yield
+            return
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.enable_progress_bar()

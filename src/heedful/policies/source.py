@@ -6,15 +6,16 @@ before the first policy of each version is made, and then makes a policy for eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from heedful.guarded import OwnPartFailed, of_own_part
 from heedful.policies.rows import ReplyRenderer
 from heedful.policies.sampling import Sampling
 from heedful.protocols import Policy
-from heedful.types import Metric
+from heedful.types import Conversation, Metric, Reply
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -73,11 +74,58 @@ class PolicySource(Protocol):
         ...
 
 
+def sampling_of(source: PolicySource, sampling: Sampling) -> Sampling:
+    """The settings with which the policies of this source sample. Raises ValueError where they cannot work."""
+    found: object = of_own_part(source, "the sampler", "sampling()", lambda: source.sampling(sampling))
+    if not isinstance(found, Sampling):
+        raise OwnPartFailed(
+            f"Expected Sampling from sampling() of the sampler {type(source).__name__}, found {found!r:.100}. Correct "
+            "the sampler."
+        )
+    return found
+
+
+@contextmanager
+def opened(source: PolicySource, *, rank: int = 0, note: Callable[[str], None] = print) -> Iterator[OpenPolicySource]:
+    """The source, opened. A class of the user that cannot be opened is named."""
+    with ExitStack() as until_the_end:
+        yield of_own_part(
+            source, "the sampler", "open()", lambda: until_the_end.enter_context(source.open(rank=rank, note=note))
+        )
+
+
+def handed_over(source: OpenPolicySource, weights: Weights) -> list[Metric]:
+    """The metrics of `weights_changed`."""
+    return of_own_part(source, "the sampler", "weights_changed()", lambda: list(source.weights_changed(weights)))
+
+
+def policy_of(source: OpenPolicySource, renderer: ReplyRenderer, sampling: Sampling, seed: int) -> Policy:
+    """A policy for one collection."""
+    return of_own_part(source, "the sampler", "policy()", lambda: source.policy(renderer, sampling, seed))
+
+
+def replies_of(policy: Policy, conversations: Sequence[Conversation]) -> list[Reply]:
+    """The policy's replies. Raises OwnPartFailed for a class of the user that fails or gives no complete replies."""
+    found: list[object] = of_own_part(policy, "the policy", "respond()", lambda: list(policy.respond(conversations)))
+    replies = [each for each in found if isinstance(each, Reply)]
+    wrong = "" if len(replies) == len(found) == len(conversations) else f"{len(found)} values, {len(replies)} replies"
+    sizes = of_own_part(policy, "the policy", "respond()", lambda: [(len(r.ids), len(r.logprobs)) for r in replies])
+    for ids, logprobs in sizes:
+        if ids != logprobs:
+            wrong = wrong or f"{ids} ids and {logprobs} log-probabilities"
+    if wrong:
+        raise OwnPartFailed(
+            f"Expected {len(conversations)} replies with a log-probability per id from the policy "
+            f"{type(policy).__name__}, found {wrong}. Correct respond()."
+        )
+    return replies
+
+
 @contextmanager
 def open_with(
     source: PolicySource, weights: Weights, note: Callable[[str], None] = print
 ) -> Iterator[OpenPolicySource]:
     """The source, opened in a single process for weights that do not change."""
-    with source.open(note=note) as opened:
-        opened.weights_changed(weights)
-        yield opened
+    with opened(source, note=note) as its:
+        handed_over(its, weights)
+        yield its

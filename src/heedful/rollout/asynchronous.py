@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 
 from heedful.configuration import refuse_below
 from heedful.policies.sampling import Sampling
+from heedful.policies.source import replies_of
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Policy
 from heedful.rollout.player import Player
 from heedful.rollout.request import Request
@@ -181,7 +182,7 @@ class _Rollout:
         self._samplers_at_work += calls
 
     def _answer(self, players: Sequence[Player]) -> _Answered:
-        return _Answered(players, self._policy.respond([player.conversation for player in players]))
+        return _Answered(players, replies_of(self._policy, [player.conversation for player in players]))
 
     def _hand_out(self, answered: _Answered) -> None:
         """Give every environment its reply."""

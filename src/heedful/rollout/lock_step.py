@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from heedful.configuration import refuse_below
 from heedful.policies.sampling import Sampling
+from heedful.policies.source import replies_of
 from heedful.protocols import Policy
 from heedful.rollout.request import Request
 from heedful.types import Group
@@ -44,7 +45,7 @@ class LockStep:
             players = _each(pool, request.player, request.seats())
             live = [player for player in players if player.ending is None]
             while live:
-                replies = policy.respond([player.conversation for player in live])
+                replies = replies_of(policy, [player.conversation for player in live])
                 _each(pool, lambda pair: pair[0].advance(pair[1]), zip(live, replies, strict=True))
                 live = [player for player in live if player.ending is None]
         return request.groups(policy, players)

@@ -23,6 +23,7 @@ from heedful.models.chat.replies import Tags
 from heedful.models.sight import VisionConfig
 from heedful.policies import POLICIES, Local, PolicySource, Vllm
 from heedful.policies.sampling import Sampling
+from heedful.policies.source import sampling_of
 from heedful.protocols import CreditsTokens, Filter, UsesCritic
 from heedful.rollout import COLLECTORS, Collector, Context, LockStep
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout
@@ -263,7 +264,7 @@ class TrainConfig:
 
     def asked(self, sampling: Sampling) -> Sampling:
         """The sampling settings of this run's policy for its collector. Raises ValueError where they cannot work."""
-        return self.collect.sampling(self.policy.sampling(sampling))
+        return self.collect.sampling(sampling_of(self.policy, sampling))
 
     @property
     def chat_options(self) -> dict[str, str | bool]:

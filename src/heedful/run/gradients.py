@@ -90,6 +90,7 @@ def _play(
     """Play fresh episodes with rewards shaped as in training, on the run's pool of tasks if it has one."""
     from heedful.envs.common.tasks import TaskStream
     from heedful.policies import Weights, open_with
+    from heedful.policies.source import policy_of
     from heedful.rollout import Request, isolated, shape_overlong
     from heedful.seeds import derive
 
@@ -105,7 +106,7 @@ def _play(
     ):
         for start in range(0, len(tasks), size):
             seed = derive(config.seed, "gradients", settings.seed, step, start)
-            policy = source.policy(parts.renderer, config.asked(config.sampling), seed)
+            policy = policy_of(source, parts.renderer, config.asked(config.sampling), seed)
             chunk = tasks[start : start + size]
             groups += config.collect(
                 policy, Request(played.episode, chunk, settings.group_size, env.turns, config.context)

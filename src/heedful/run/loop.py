@@ -27,6 +27,7 @@ from heedful.guarded import OwnPartFailed, of_own_part
 from heedful.inference import ServerRefused, ServerUnreachable
 from heedful.measuring.diagnostician import Diagnosis
 from heedful.policies import OpenPolicySource, Sampling, Weights
+from heedful.policies.source import handed_over, opened, policy_of
 from heedful.policies.vllm import WrongWeights
 from heedful.protocols import Environment, Policy, SaysNoise, Tracker, UsesCritic
 from heedful.rollout import Collection, Request, collect_until_enough, isolated, shape_overlong
@@ -112,7 +113,7 @@ def train_steps(
     """
     with (
         isolated(parts.env, config.env_workers, config.env_timeout) as env,
-        config.policy.open(rank=parts.learner.world.rank, note=watch.note) as source,
+        opened(config.policy, rank=parts.learner.world.rank, note=watch.note) as source,
     ):
         return _train(_Run(config, parts, folder, [*trackers, watch], env, source), watch, stop)
 
@@ -204,7 +205,7 @@ class _Run:
     def hand_over_weights(self, version: int, clock: Clock) -> list[Metric]:
         """Hand the weights after `version` steps to the source of policies, on every rank."""
         with clock.stage("collect"):
-            metrics = self.source.weights_changed(Weights(self.parts.model, version, self.parts.saveable))
+            metrics = handed_over(self.source, Weights(self.parts.model, version, self.parts.saveable))
             self.world.gather(None)  # no rank samples before all have handed over
         return metrics
 
@@ -227,7 +228,7 @@ class _Run:
         # conversation depends on its key, and no two ranks play the same key.
         shared = self.world.is_rank_0 or sampling.noise == "conversation"
         own = seed if shared else derive(seed, "process", self.world.rank)
-        return self.source.policy(self.parts.renderer, sampling, own)
+        return policy_of(self.source, self.parts.renderer, sampling, own)
 
     def collect(self, step: int) -> Collection:
         """The groups of a step: one draw of tasks, or several under dynamic sampling."""

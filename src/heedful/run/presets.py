@@ -245,6 +245,8 @@ def preset(name: str, model: str | None = None) -> TrainConfig:
     Raises:
         ValueError: there is no such preset, or the module or class cannot be found.
     """
+    if not isinstance(name, str):
+        raise ValueError(f"Expected the name of a preset, such as 'echo', found a {type(name).__name__}.")
     if name in PRESETS:
         config = PRESETS[name]()
     else:

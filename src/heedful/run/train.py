@@ -130,13 +130,19 @@ def train(
             files are left behind.
     """
     chosen = preset(config) if isinstance(config, str) else config
+    if not isinstance(chosen, TrainConfig):
+        raise ValueError(
+            f"Expected a heedful.TrainConfig or the name of a preset, found a {type(chosen).__name__}. Begin with "
+            'heedful.preset("echo"), and change it with dataclasses.replace.'
+        )
+    tree = to_json(chosen)  # raises for values that a setting cannot hold, before they are used
 
     def new_folder(hold: Hold) -> RunFolder:
         name = chosen.env.name, algorithm_name(chosen)
         folder = RunFolder.open(out) if out else RunFolder.create("runs", *name, chosen.seed)
         hold(folder)
         RunFolder.open(folder.path)  # still empty, now that nobody else can begin here
-        write_whole(folder.config, json.dumps(to_json(chosen), indent=2) + "\n")
+        write_whole(folder.config, json.dumps(tree, indent=2) + "\n")
         return folder
 
     with trusting(trust):
@@ -190,9 +196,16 @@ class _Reporting:
     """The settings that the user changed for the rest of the run, such as `optimizer.learning_rate`."""
     stopped: bool = False
 
+    def __post_init__(self) -> None:
+        if self.on_step is not None and not callable(self.on_step):
+            raise ValueError(f"Expected a function as on_step, found a {type(self.on_step).__name__}.")
+
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
-        if self.on_step is not None and self.on_step(step, {metric.name: metric for metric in metrics}) is False:
-            self.stopped = True
+        if self.on_step is not None:
+            import numpy as np
+
+            answer = self.on_step(step, {metric.name: metric for metric in metrics})
+            self.stopped |= isinstance(answer, bool | np.bool_) and not answer  # numpy's comparisons have their own
 
     def note(self, sentence: str) -> None:
         if self.show:

@@ -20,6 +20,7 @@ from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
 from heedful.models.folders import open_eyes, read_model, read_tokenizer, write_pretrained
 from heedful.models.vision import vision_of
+from heedful.models.writing import making_a_model
 from heedful.protocols import Demonstrates, Environment, PlayedElsewhere
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.seedlings.demonstrations import batches, corpus, first_images, teacher
@@ -143,7 +144,7 @@ def _initial_model(recipe: Seedling, tokenizer: PreTrainedTokenizerBase, images:
         pad_token_id=tokenizer.pad_token_id,
     )
     # Initialisation draws from torch's global generator, so it is forked to leave other users unaffected.
-    with torch.random.fork_rng(devices=[]):
+    with making_a_model, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive(recipe.seed, "weights"))
         if not recipe.vision_width:
             return LlamaForCausalLM(config)

@@ -13,11 +13,12 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 
 from heedful import envs
-from heedful.configuration import MOST_EPISODES, Choice, refuse_above, refuse_below, trusting
+from heedful.configuration import MOST_EPISODES, Choice, refuse_above, refuse_below, to_json, trusting
 from heedful.console import SafeConsole
 from heedful.envs.common.contract import refuse_unless_environment
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
+from heedful.policies.source import replies_of, sampling_of
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Environment, Policy
 from heedful.rollout import COLLECTORS, Collector, Context, isolated
 from heedful.rollout.workers import check_timeout
@@ -76,7 +77,7 @@ class EvaluateSettings:
 
     def asked(self, sampling: Sampling) -> Sampling:
         """The sampling settings of the policy for the collector. Raises ValueError where one of them cannot work."""
-        return self.collect.sampling(self.policy.sampling(sampling))
+        return self.collect.sampling(sampling_of(self.policy, sampling))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,7 @@ def evaluate(
         if temperature is not None:
             given["sampling"] = replace(settings.sampling, temperature=temperature)
         settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
+        to_json(settings)  # raises for values that a setting cannot hold, such as half a task
         return evaluate_subject(with_settings(found, settings), settings, SafeConsole(quiet=not show))
 
 
@@ -211,8 +213,7 @@ class _Told:
 
     def respond(self, conversations: Sequence[Conversation]) -> list[Reply]:
         self._say(conversations)
-        replies: list[Reply] = self._policy.respond(conversations)
-        return replies
+        return replies_of(self._policy, conversations)
 
     def _say(self, conversations: Sequence[Conversation]) -> None:
         if conversations:

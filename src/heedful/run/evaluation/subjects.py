@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.configuration import from_json, trust_flags
 from heedful.configuration.jsontext import read_json
 from heedful.policies import OpenPolicySource, Sampling, Weights, open_with
+from heedful.policies.source import policy_of
 from heedful.protocols import Policy
 from heedful.rollout.context import Context
 from heedful.run.config import TrainConfig
@@ -79,7 +80,7 @@ class LoadedModel:
 
     def policy(self, sampling: Sampling, seed: int) -> Policy:
         """The model as a policy. `seed` is the seed of the sampling noise."""
-        return self.source.policy(self.renderer, sampling, seed)
+        return policy_of(self.source, self.renderer, sampling, seed)
 
 
 def find_subject(name: str, environment: str | None = None, checkpoint: str | None = None) -> Subject:

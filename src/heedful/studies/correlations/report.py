@@ -210,6 +210,7 @@ def markdown(found: FoundRuns, entries: Sequence[Entry], success: str) -> str:
         "",
         f"{len(found.runs)} finished runs: {listed}. Left out: {len(found.unfinished)} without a verdict, "
         f"{len(found.copies)} with the numbers of another run.",
+        *(f"{len(found.unreadable)} could not be read." for _ in found.unreadable[:1]),
         f"Success is `{success}`. Intervals are 95%. They rest on {sets} sets of runs, since runs of one environment "
         "and seed meet the same tasks. The bootstrap draws whole sets within their environment.",
         "",
@@ -262,6 +263,7 @@ def write_correlations(out: Path, found: FoundRuns, success: str) -> str:
         "runs": [{"run": run.name, "environment": run.stratum, "seed": run.seed} for run in found.runs],
         "unfinished": list(found.unfinished),
         "copies": list(found.copies),
+        "unreadable": list(found.unreadable),
         "correlations": [asdict(entry) for entry in entries],
         "courses": course_rows(found.runs),
     }

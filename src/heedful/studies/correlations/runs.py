@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.configuration.jsontext import read_json
+from heedful.configuration.system_errors import sentence_of
 from heedful.report.record import flatten
 from heedful.storage import RunFolder, StepMetrics, read_metrics
 
@@ -79,12 +80,15 @@ class FoundRuns:
     """Folders of runs without a verdict: they go on, were stopped, or do not train."""
     copies: tuple[str, ...] = ()
     """Folders with the numbers of a run that is read already: a copy, or the same run in another study."""
+    unreadable: tuple[str, ...] = ()
+    """A sentence for each finished run that cannot be read."""
 
 
 def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
     """Every run below the folders, each once. Raises ValueError for a folder without a finished run, or that is none.
 
-    Only the named metrics are kept. A run that was copied is no second run: intervals would be too narrow.
+    One that cannot be read is named, and the others are read. If none can be, its sentence is raised. Only the named
+    metrics are kept. A run that was copied is no second run: intervals would be too narrow.
     """
     wanted = set(metrics)
     runs: dict[Path, RunFolder] = {}
@@ -102,17 +106,24 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
             )
         runs |= {run.path.resolve(): run for run in over}
         unfinished |= {run.path.resolve(): str(run.path) for run in here if not run.verdict.exists()}
-    configs = [_config(run) for run in runs.values()]
+    read: list[tuple[RunFolder, Mapping[str, Any], list[StepMetrics]]] = []
+    unreadable = []
+    for run in runs.values():
+        try:
+            read.append((run, _config(run), read_metrics(run.metrics)))
+        except (OSError, ValueError) as error:
+            unreadable.append(sentence_of(error))
+    if not read:
+        raise ValueError(unreadable[0])
     found: dict[object, RunSeries] = {}
     copies = []
-    for run, stratum, config in zip(runs.values(), _strata(configs), configs, strict=True):
-        lines = read_metrics(run.metrics)
+    for (run, config, lines), stratum in zip(read, _strata([config for _, config, _ in read]), strict=True):
         same = (stratum, config["seed"], _signature(lines))
         if same in found:
             copies.append(str(run.path))
         else:
             found[same] = RunSeries(str(run.path), stratum, _series(lines, wanted), config["seed"])
-    return FoundRuns(tuple(found.values()), tuple(unfinished.values()), tuple(copies))
+    return FoundRuns(tuple(found.values()), tuple(unfinished.values()), tuple(copies), tuple(unreadable))
 
 
 def _signature(lines: Sequence[StepMetrics]) -> bytes:
