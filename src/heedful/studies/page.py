@@ -399,7 +399,8 @@ def _remeasured(folder: StudyFolder) -> list[str]:
     if not folder.declaration.exists():
         return []
     changes: list[str] = read_json(folder.declaration).get("remeasured", [])
-    return changes
+    rest = len(changes) - MOST_SENTENCES
+    return changes if rest <= 0 else [*changes[:MOST_SENTENCES], f"and {rest} more, in {folder.declaration.name}"]
 
 
 def _tree(study: Study, outcomes: Outcomes, sentences: Sequence[str]) -> dict[str, Any]:
