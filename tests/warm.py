@@ -166,7 +166,7 @@ def main(descriptor: int) -> None:
     import heedful.report
     import heedful.run.loop
     import heedful.run.train
-    import heedful.studies.runner  # noqa: F401
+    import heedful.studies.running.runner  # noqa: F401
     from heedful.diagnostics.text import load_text_judge
 
     load_text_judge()

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from heedful import cli
-from heedful.studies import STUDIES, processes
+from heedful.studies import STUDIES
 from heedful.studies.declaration import study_from_json
+from heedful.studies.running import processes
 
 MINE = {
     "name": "mine",

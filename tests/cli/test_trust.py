@@ -137,7 +137,7 @@ def test_every_setting_that_chooses_a_class_is_guarded(
 
 
 @pytest.mark.parametrize(
-    "name", ["heedful.filters.wrappers:OnCollapse", "heedful.studies.runner:Request", "pathlib:Path"]
+    "name", ["heedful.filters.wrappers:OnCollapse", "heedful.studies.running.runner:Request", "pathlib:Path"]
 )
 def test_data_names_no_class_of_heedful_or_python_either(
     name: str, friends_run: Path, capsys: pytest.CaptureFixture[str]

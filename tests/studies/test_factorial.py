@@ -16,8 +16,9 @@ from heedful.studies.analyses import Factor, Factorial
 from heedful.studies.declaration import Arm, Measure, Study, narrowed, study_from_json, study_to_json, train
 from heedful.studies.factorial import main_effects, read_factorial
 from heedful.studies.outcomes import read_outcomes
-from heedful.studies.page import _remeasured, markdown, verdict
+from heedful.studies.page import _remeasured, markdown
 from heedful.studies.study_folder import StudyFolder
+from heedful.studies.verdict import verdict
 from heedful.types import Metric
 
 HALF = [(*levels, sum(levels) % 2 == 1) for levels in itertools.product((False, True), repeat=4)]

@@ -16,11 +16,11 @@ pytest.importorskip("transformers")
 from heedful.cli.study import main
 from heedful.configuration import to_json
 from heedful.run.config import TrainConfig
-from heedful.studies import growth, processes, runner
 from heedful.studies.declaration import Arm, Study, settings, train
-from heedful.studies.growth import grow_shared
-from heedful.studies.processes import Child
-from heedful.studies.runner import Request, run_study
+from heedful.studies.running import growth, processes, runner
+from heedful.studies.running.growth import grow_shared
+from heedful.studies.running.processes import Child
+from heedful.studies.running.runner import Request, run_study
 from warm import in_place_of_popen
 
 TINY = "--seedling.hidden 32 --seedling.layers 1 --seedling.heads 2 --seedling.ffn 32"

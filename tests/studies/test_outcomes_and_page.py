@@ -15,8 +15,9 @@ from heedful.storage import write_rollouts
 from heedful.studies.declaration import Arm, Lead, Measure, Pair, Pool, Separation, Study, train
 from heedful.studies.figures import over_the_dial
 from heedful.studies.outcomes import Outcomes, read_outcomes, reading_of, total_until
-from heedful.studies.page import command, markdown, verdict, write_results
+from heedful.studies.page import command, markdown, write_results
 from heedful.studies.tables import measure_rows
+from heedful.studies.verdict import verdict
 from heedful.types import Ending, Group, Metric, Task, Trajectory
 
 SUCCESS = "eval/val/sampled/success"

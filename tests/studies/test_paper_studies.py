@@ -14,7 +14,7 @@ from heedful.filters import KeepAll, RandomSubset, TopP
 from heedful.run.config import TrainConfig
 from heedful.studies import STUDIES, find_study
 from heedful.studies.declaration import Arm, Pair, Study, train
-from heedful.studies.runner import growth
+from heedful.studies.running.runner import growth
 
 PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
 

@@ -16,12 +16,12 @@ from rich.console import Console
 
 from heedful import cli
 from heedful.storage import RunFolder, read_metrics
-from heedful.studies import processes
 from heedful.studies.declaration import Arm, Measure, Pair, Study, settings, train
 from heedful.studies.jobs import PartJob, SamplingJob
-from heedful.studies.processes import Child
-from heedful.studies.progress import HELD_OUT, RunRow
-from heedful.studies.runner import Request, estimate, run_study
+from heedful.studies.running import processes
+from heedful.studies.running.processes import Child
+from heedful.studies.running.progress import HELD_OUT, RunRow
+from heedful.studies.running.runner import Request, estimate, run_study
 from heedful.studies.study_folder import StudyFolder
 from patience import comes
 from warm import in_place_of_popen

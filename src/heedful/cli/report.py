@@ -51,8 +51,8 @@ def main(argv: list[str]) -> int:
 
 def _one(path: Path) -> int:
     if (path / "study.json").exists() or (path / OLD_SEEDS).exists():
-        from heedful.studies.progress import wide_console
-        from heedful.studies.runner import reread_study
+        from heedful.studies.running.progress import wide_console
+        from heedful.studies.running.runner import reread_study
 
         declared = None if (path / "study.json").exists() else _old_seeds(path)
         return 0 if reread_study(path, wide_console(), declared) else 1

@@ -12,7 +12,7 @@ from heedful.configuration.jsontext import read_json
 
 if TYPE_CHECKING:
     from heedful.studies.declaration import Study
-    from heedful.studies.runner import Request
+    from heedful.studies.running.runner import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,8 @@ def main(argv: list[str]) -> int:
         return 0
     from heedful.studies import STUDIES, find_study
     from heedful.studies.declaration import study_to_json
-    from heedful.studies.progress import wide_console
-    from heedful.studies.runner import Request, run_study
+    from heedful.studies.running.progress import wide_console
+    from heedful.studies.running.runner import Request, run_study
 
     study = find_study(words.name)
     folder = f"runs/study-{study.name}{f'-{words.steps}-steps' if words.steps else ''}"
@@ -126,7 +126,7 @@ def _listing() -> str:
 
 
 def _cost(study: Study, processes: int | None = None) -> str:
-    from heedful.studies.runner import estimate, growth
+    from heedful.studies.running.runner import estimate, growth
 
     return ", ".join(filter(None, (estimate(study, processes), growth(study))))
 

@@ -87,8 +87,8 @@ def _train_seeds(config: TrainConfig, words: TrainWords, process: ProcessRank) -
     seeds, out = words.seeds, words.out
     _refuse_torchrun(f"--seeds {','.join(map(str, seeds))}", process)
     from heedful.studies.catalogue.one_arm import several_seeds
-    from heedful.studies.progress import wide_console
-    from heedful.studies.runner import Request, run_study
+    from heedful.studies.running.progress import wide_console
+    from heedful.studies.running.runner import Request, run_study
 
     folder = out or _free_folder(f"runs/{config.env.name}-{algorithm_name(config)}-seeds")
     try:
@@ -101,8 +101,8 @@ def _train_seeds(config: TrainConfig, words: TrainWords, process: ProcessRank) -
 
 def _resume_seeds(words: TrainWords, path: Path, process: ProcessRank) -> int:
     _refuse_torchrun(f"--resume {path}, the folder of several runs,", process)
-    from heedful.studies.progress import wide_console
-    from heedful.studies.runner import Request, run_study
+    from heedful.studies.running.progress import wide_console
+    from heedful.studies.running.runner import Request, run_study
     from heedful.studies.study_folder import StudyFolder
 
     return run_study(Request(StudyFolder(path).read_study(), path, take_over=words.take_over), wide_console())

@@ -296,7 +296,7 @@ class GrowthJob:
         from heedful.models.load import pick_device
         from heedful.run.parts import load_policy
         from heedful.run.terminal import GrowthBar
-        from heedful.studies.progress import wide_console
+        from heedful.studies.running.progress import wide_console
 
         torch.set_num_threads(self.config.threads)
         with GrowthBar(wide_console()) as bar:

@@ -13,8 +13,9 @@ from heedful.studies import find_study
 from heedful.studies.declaration import Arm, Hunt, Study, study_from_json, study_to_json, train
 from heedful.studies.detector.candidates import counted
 from heedful.studies.outcomes import read_outcomes
-from heedful.studies.page import markdown, verdict, write_results
+from heedful.studies.page import markdown, write_results
 from heedful.studies.study_folder import StudyFolder
+from heedful.studies.verdict import verdict
 from heedful.types import Metric
 
 HUNT = Hunt("Hunt", ("mi", "influence"), fresh_seeds=(7, 8))

@@ -20,10 +20,10 @@ from heedful.run.config import TrainConfig
 from heedful.run.terminal import duration
 from heedful.stopping import exit_code
 from heedful.studies.declaration import Study, narrowed
-from heedful.studies.growth import grow_shared, starts
 from heedful.studies.jobs import TrainingJob, has_begun, job_trust
-from heedful.studies.processes import Child, at_once, run_children
-from heedful.studies.progress import RunRow, RunsView
+from heedful.studies.running.growth import grow_shared, starts
+from heedful.studies.running.processes import Child, at_once, run_children
+from heedful.studies.running.progress import RunRow, RunsView
 from heedful.studies.study_folder import StudyFolder, StudyRun
 
 LAST_LINES = 12

@@ -13,7 +13,7 @@ from heedful.configuration import to_json, trust_flags
 from heedful.run.config import TrainConfig
 from heedful.run.terminal import GrowthBar
 from heedful.storage import write_whole
-from heedful.studies.processes import Child, run_children
+from heedful.studies.running.processes import Child, run_children
 
 _DECIDES_A_START = ("env", "model", "seedling", "warm_start", "tags", "context", "template_options", "threads")
 
