@@ -1,9 +1,15 @@
 """Every test of a study runs in a folder of its own."""
 
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from written_runs import WrittenRuns
+
+from heedful.studies.running import processes
+from heedful.studies.running.processes import Child
+from warm import in_place_of_popen
 
 
 @pytest.fixture
@@ -14,3 +20,20 @@ def written(tmp_path: Path) -> WrittenRuns:
 @pytest.fixture(autouse=True)
 def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
+    """The processes that the runner starts. They have torch loaded; `tests/cli/test_several_seeds.py` starts cold."""
+    children: list[Child] = []
+    start = Child.start
+
+    def remember(child: Child) -> None:
+        start(child)
+        children.append(child)
+
+    warm = SimpleNamespace(Popen=in_place_of_popen, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
+    monkeypatch.setattr(processes, "subprocess", warm)
+    monkeypatch.setattr(Child, "start", remember)
+    monkeypatch.setattr(processes, "POLL_SECONDS", 0.1)
+    return children

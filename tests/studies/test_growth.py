@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -17,11 +15,10 @@ from heedful.cli.study import main
 from heedful.configuration import to_json
 from heedful.run.config import TrainConfig
 from heedful.studies.declaration import Arm, Study, settings, train
-from heedful.studies.running import growth, processes, runner
+from heedful.studies.running import growth, runner
 from heedful.studies.running.growth import grow_shared
 from heedful.studies.running.processes import Child
 from heedful.studies.running.runner import Request, run_study
-from warm import in_place_of_popen
 
 TINY = "--seedling.hidden 32 --seedling.layers 1 --seedling.heads 2 --seedling.ffn 32"
 TWO = [settings("echo", f"{TINY} --seedling.steps {steps}") for steps in (2, 3)]
@@ -34,23 +31,6 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The processes that were started. They have torch loaded."""
-    labels: list[str] = []
-    start = Child.start
-
-    def remember(child: Child) -> None:
-        start(child)
-        labels.append(child.label)
-
-    warm = SimpleNamespace(Popen=in_place_of_popen, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
-    monkeypatch.setattr(processes, "subprocess", warm)
-    monkeypatch.setattr(Child, "start", remember)
-    monkeypatch.setattr(processes, "POLL_SECONDS", 0.05)
-    return labels
-
-
-@pytest.fixture
 def console() -> Console:
     return Console(highlight=False, width=160)
 
@@ -60,10 +40,10 @@ def grown(configs: list[TrainConfig], workers: int, console: Console) -> int:
 
 
 def test_several_models_are_grown_at_the_same_time_and_once(
-    empty_cache: Path, started: list[str], console: Console, capsys: pytest.CaptureFixture[str]
+    empty_cache: Path, started: list[Child], console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert grown(TWO, 2, console) == 0
-    assert started == ["model 1, echo", "model 2, echo"]
+    assert [child.label for child in started] == ["model 1, echo", "model 2, echo"]
     shown = capsys.readouterr().out
     assert "growing 2 models, 2 at a time" in shown
     together = {folder.name: (folder / "model.safetensors").read_bytes() for folder in empty_cache.iterdir()}
@@ -78,7 +58,7 @@ def test_several_models_are_grown_at_the_same_time_and_once(
     assert {name: (empty_cache / name / "model.safetensors").read_bytes() for name in together} == together
 
 
-def test_a_model_of_one_run_is_left_to_it(empty_cache: Path, started: list[str], console: Console) -> None:
+def test_a_model_of_one_run_is_left_to_it(empty_cache: Path, started: list[Child], console: Console) -> None:
     assert grow_shared(TWO, 2, 0, console) == 0
     assert grow_shared([replace(TWO[0], model="some/model")] * 2, 2, 0, console) == 0
     assert started == []
@@ -86,12 +66,12 @@ def test_a_model_of_one_run_is_left_to_it(empty_cache: Path, started: list[str],
 
 
 def test_what_cannot_be_grown_is_told_after_the_others_are(
-    empty_cache: Path, started: list[str], console: Console
+    empty_cache: Path, started: list[Child], console: Console
 ) -> None:
     blind = settings("frozen_lake", "--env.observation image")
     with pytest.raises(ValueError, match="Expected a seedling that sees"):
         grown([blind, TWO[1]], 2, console)
-    assert started == ["model 1, frozen_lake", "model 2, echo"]
+    assert [child.label for child in started] == ["model 1, frozen_lake", "model 2, echo"]
     assert [folder.name.partition("-")[0] for folder in empty_cache.iterdir()] == ["echo"]
 
 

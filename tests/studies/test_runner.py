@@ -4,11 +4,9 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +22,6 @@ from heedful.studies.running.progress import HELD_OUT, RunRow
 from heedful.studies.running.runner import Request, estimate, run_study
 from heedful.studies.study_folder import StudyFolder
 from patience import comes
-from warm import in_place_of_popen
 
 STAND_IN = """
 import json, os, signal, sys, time
@@ -256,23 +253,6 @@ SMALL = (
     "--evaluation.samples 2 --evaluation.times 2 --diagnostics.every 2 --diagnostics.full-every 4 "
     "--keep-rollouts evaluations"
 )
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
-    """The processes that the runner starts. They have torch loaded; `tests/cli/test_several_seeds.py` starts cold."""
-    children: list[Child] = []
-    start = Child.start
-
-    def remember(child: Child) -> None:
-        start(child)
-        children.append(child)
-
-    warm = SimpleNamespace(Popen=in_place_of_popen, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
-    monkeypatch.setattr(processes, "subprocess", warm)
-    monkeypatch.setattr(Child, "start", remember)
-    monkeypatch.setattr(processes, "POLL_SECONDS", 0.1)
-    return children
 
 
 KILLED_MIDWAY = """
