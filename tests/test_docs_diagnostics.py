@@ -89,7 +89,7 @@ def test_the_judge_of_pure_templates_is_at_chance(result):
 
 
 def test_a_small_simulation_of_every_kind_reads_like_the_stored_one(coverage, result):
-    small = coverage.simulate(batches=8, nulls=20, seeds=2)
+    small = coverage.simulate(batches=4, nulls=10, seeds=2)
     assert small.keys() == result.keys()
     for rows in ("channels", "nulls", "planted"):
         assert [row.keys() for row in small[rows]] == [row.keys() for row in result[rows]]

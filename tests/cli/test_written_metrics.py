@@ -26,7 +26,7 @@ from pictured_runs import Policy, groups
 
 ECHO = (
     "echo --env.turns 2 --seedling.steps 30 --groups 5 --group-size 4 --diagnostics.every 1 --diagnostics.full-every 1 "
-    "--evaluation.tasks 4 --evaluation.samples 2 --evaluation.search-tasks 8"
+    "--evaluation.tasks 4 --evaluation.samples 2 --evaluation.search-tasks 8 --sampling.tokens-per-turn 16"
 )
 EVERYTHING = (
     f"{ECHO} --steps 2 --evaluation.times 2 --gradients.every 1 --gradients.buckets 2 --tasks 30 --coverage.rate 0.2 "
@@ -35,7 +35,8 @@ EVERYTHING = (
 IN_NOISE = (
     "frozen_lake --env.slip 0.5 --seedling.hidden 32 --seedling.layers 1 --seedling.heads 2 --seedling.kv-heads 1 "
     "--seedling.ffn 64 --seedling.steps 8 --groups 4 --group-size 4 --steps 3 --diagnostics.full-every 2 "
-    "--evaluation.times 1 --evaluation.tasks 4 --evaluation.search-tasks 4 --filter keep_all"
+    "--evaluation.times 1 --evaluation.tasks 4 --evaluation.search-tasks 4 --filter keep_all "
+    "--sampling.tokens-per-turn 8"
 )
 WITH_A_CRITIC = (
     f"{ECHO} --steps 1 --evaluation.times 0 --algorithm ppo --critic.clip 0.2 --filter keep_all --diagnostics.share 1"

@@ -35,9 +35,8 @@ def covered(tasks: int, batches: int) -> float:
     return float(np.mean([gap.low <= LEAD <= gap.high for gap in gaps]))
 
 
-@pytest.mark.parametrize("tasks", [16, 8])
-def test_the_gap_is_covered_where_contexts_share_their_tasks(tasks: int) -> None:
-    assert covered(tasks, 40) >= 0.9
+def test_the_gap_is_covered_where_contexts_share_their_tasks() -> None:
+    assert covered(8, 40) >= 0.9
 
 
 @pytest.mark.proof

@@ -28,7 +28,7 @@ from heedful.policies.sampling import Sampling  # noqa: E402
 from heedful.rollout import LockStep, Request  # noqa: E402
 from heedful.training.samples import make_samples  # noqa: E402
 from heedful.types import Conversation, Ending, Group, Message, Reply, Trajectory, Verdict  # noqa: E402
-from tiny_models import llama, qwen2  # noqa: E402
+from tiny_models import llama, narrow, qwen2  # noqa: E402
 
 LAKE = FrozenLake(instructions="brief", turns=4)
 MODELS: dict[str, Callable[[int], Any]] = {
@@ -204,7 +204,7 @@ def test_a_compiled_pass_of_one_token_is_one_graph_for_all_lengths_and_weights(
     tokenizer: Any, renderer: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Growing caches, fewer rows and new weights compile nothing again. The pass is taken whole: no graph breaks."""
-    model = llama(len(tokenizer))
+    model = narrow(len(tokenizer), dtype=torch.float64, num_hidden_layers=1, max_position_embeddings=1024)
     passes: list[int] = []
 
     def counted(graph: Any, inputs: Any) -> Any:

@@ -76,7 +76,7 @@ def test_the_best_sequence_beats_the_random_policy_in_seconds() -> None:
     env = FrozenLake()
     held_out = evaluation_tasks(env, "test", 256)
     before = time.process_time()
-    sequence = best_fixed_sequence(env, evaluation_tasks(env, "train", 512))
+    sequence = best_fixed_sequence(env, evaluation_tasks(env, "train", 128))
     assert time.process_time() - before < 10
     assert (
         fixed_sequence_success(env, held_out, sequence).rate

@@ -272,6 +272,7 @@ def test_evaluating_and_playing_a_run_show_what_it_was_trained_on(
     config = replace(
         short_run,
         steps=1,
+        seedling=replace(short_run.seedling, steps=90),
         evaluation=EvaluationConfig(tasks=16, samples=2, times=1, search_tasks=16),
         diagnostics=DiagnosticsConfig(share=None, full_every=1, every=1),
     )
