@@ -24,9 +24,6 @@ ISOLATES_GLOBALS = ROOT / "src" / "heedful" / "envs" / "adapters" / "global_rand
 SEEDS_PROGRAMS = ROOT / "src" / "heedful" / "sandbox" / "program.py"
 """Seeds the shared generator of a process that runs one foreign program, and ends with it."""
 
-COUNTS_HASHES = ROOT / "src" / "heedful" / "sandbox" / "messages.py"
-"""Counts how many items of a foreign program have one hash. No hash is kept."""
-
 OWN_GENERATORS = {"random.Random", "random.SystemRandom"}
 NUMPY_GENERATORS = {"default_rng", "Generator", "SeedSequence", "PCG64", "BitGenerator"}
 TORCH_SEEDING = {
@@ -131,7 +128,7 @@ def test_at_most_two_handlers_catch_everything() -> None:
 def test_nothing_hashes_or_draws_from_a_global_generator() -> None:
     found = {file: global_state(nodes(file)) for file in SOURCES}
     found = {file: names for file, names in found.items() if names}
-    assert found.keys() == {WATCHES_GLOBALS, ISOLATES_GLOBALS, SEEDS_PROGRAMS, COUNTS_HASHES}, found
+    assert found.keys() == {WATCHES_GLOBALS, ISOLATES_GLOBALS, SEEDS_PROGRAMS}, found
 
 
 def test_every_module_says_what_it_is_for() -> None:
