@@ -366,6 +366,17 @@ def test_turns_that_are_floats_are_numbers(tmp_path: Path) -> None:
     assert (step.episodes, faults.count) == (6, 0)
 
 
+def test_turns_of_episodes_that_are_mixed_are_refused(tmp_path: Path) -> None:
+    """All first turns, then all second ones: the first turns alone would be counted as the episodes."""
+    rows = [
+        {**row, "member": number, "turn": turn, "group": 0}
+        for turn in (1, 2)
+        for number, row in enumerate(logs.plain_rows())
+    ]
+    with pytest.raises(ValueError, match=r"found turn 2 at mine\.jsonl, line 7 after rows of other episodes\. Sort"):
+        read(logs.write_lines(tmp_path / "mine.jsonl", rows))
+
+
 def test_an_episode_that_lost_one_of_its_turns_is_left_out_as_a_whole(tmp_path: Path) -> None:
     rows = [
         {**row, "member": number, "turn": turn, "group": 0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import itertools
 import json
 import random
@@ -19,12 +20,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful import cli
+from heedful.envs.remote import server_calls
 from heedful.envs.remote.answers import checked_description
 from heedful.envs.remote.environment import Remote
 from heedful.envs.remote.server_calls import ServerCalls, ServerRefused, ServerUnreachable
 from heedful.envs.transport import deadline
 from heedful.envs.transport.wire import WireError, generator_tree, read_generator, read_step, read_task, shown
 from heedful.guarded import RaisedElsewhere
+from heedful.inference import Call, Failed, has_spoken
+from heedful.inference.connection import Connections
 from served import PATIENCE
 
 GOOD = {
@@ -122,6 +126,50 @@ def test_an_answer_that_drips_ends_at_the_deadline(begun: bytes) -> None:
 
     with hostile(drip) as url, pytest.raises(ServerUnreachable, match=r"gave no answer within 0\.3 s"):
         ServerCalls(url, 0.3, 0.0, "").call("GET", "/environment")
+
+
+def test_a_chunk_of_a_length_below_zero_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python reads it as all that comes."""
+    monkeypatch.setattr(server_calls, "LARGEST_FRAME", 100)
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n" + b" " * 300
+    with (
+        hostile(lambda request, connection: connection.sendall(chunked)) as url,
+        pytest.raises(WireError, match="it has no end"),
+    ):
+        ServerCalls(url, PATIENCE, 0.0, "").call("GET", "/environment")
+
+
+def test_an_interim_status_is_no_answer_and_its_connection_is_not_used_again() -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+    with hostile(lambda request, connection: connection.sendall(early)) as url:
+        calls, connections = ServerCalls(url, PATIENCE, 0.0, ""), Connections(url)
+        with pytest.raises(ServerUnreachable, match="broke off the connection: status 103 in the place of an answer"):
+            calls.call("GET", "/environment")
+        with pytest.raises(Failed, match="broke off the connection: status 103 in the place of an answer"):
+            connections.exchange(Call("/health"), PATIENCE)
+        assert not calls._idle
+        assert not connections._idle
+
+
+def test_what_a_server_says_unasked_is_not_read_as_the_next_answer() -> None:
+    """A proxy that gives up an idle connection may say 408 before it closes it."""
+    here, there = socket.socketpair()
+    with here, there:
+        kept = http.client.HTTPConnection("127.0.0.1")
+        kept.sock = here
+        calls, connections = ServerCalls("http://127.0.0.1:1", PATIENCE, 0.0, ""), Connections("http://127.0.0.1:1")
+        calls._idle.append(kept)
+        connections._idle.append(kept)
+        assert calls._take() is connections._take() is kept
+        there.sendall(b"HTTP/1.1 408 Request Time-out\r\n\r\n")
+        assert has_spoken(kept)
+        connections._idle.append(kept)
+        assert connections._take() is None
+        again = http.client.HTTPConnection("127.0.0.1")
+        again.sock = there
+        here.close()
+        calls._idle.append(again)
+        assert calls._take() is None
 
 
 TOKEN = "a-token-of-somebody-0123456789"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from heedful.inference import (
     read_key,
 )
 from heedful.inference import client as client_module
+from heedful.inference.connection import _timed_response, _TooLarge
 from heedful.inference.dialects import MODELS
 from patience import PATIENCE, comes
 from ports import nobody_at
@@ -135,6 +137,18 @@ def test_an_answer_that_is_larger_than_what_was_asked_for_is_not_read() -> None:
             ServerUnreachable, match=r"with too much: an answer of more than 4,218,880 bytes\. This was"
         ):
             ask(one(server))
+
+
+def test_a_chunk_of_a_length_below_zero_fills_no_memory() -> None:
+    """Python reads it as all that comes."""
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n" + b" " * 30_000)
+        there.shutdown(socket.SHUT_WR)
+        response = _timed_response(time.monotonic() + PATIENCE, 9000)(here, method="GET")
+        response.begin()
+        with pytest.raises(_TooLarge):
+            response.read(50)
 
 
 def test_an_absent_server_is_waited_for_within_the_patience_and_a_line_tells_of_it(

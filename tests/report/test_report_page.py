@@ -127,6 +127,12 @@ def test_a_page_holds_no_character_that_a_terminal_obeys(tmp_path: Path) -> None
     assert "\\x1b[2J\\x9b\\u202e" in page
 
 
+def test_a_chart_says_how_many_components_of_the_reward_it_draws(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    write_whole(run.metrics, json.dumps({"step": 0, "metrics": {f"reward/part_{n}": 1.0 for n in range(7)}}) + "\n")
+    assert "5 of 7 components are drawn" in write_report(run).read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [({}, "still going"), ({"trainer": "verl 0.9.1"}, "verl 0.9.1 trained this run. Only heedful's own trainer")],

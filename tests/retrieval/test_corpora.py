@@ -85,3 +85,11 @@ def test_a_line_that_a_small_file_makes_endless_is_refused_before_it_is_read_who
     assert next(passages).text == "b"
     with pytest.raises(ValueError, match=r"a\.jsonl\.gz:2: .* found a line of more than 1 MiB"):
         next(passages)
+
+
+@pytest.mark.parametrize("text", ['{"text": "a"}\n{"text": "b"}\n', "[" * 300 + "]" * 300, "{"])
+def test_a_list_that_cannot_be_read_is_named_with_its_file(text: str, tmp_path: Path) -> None:
+    """Lines under the name of a list, above all."""
+    (tmp_path / "corpus.json").write_text(text)
+    with pytest.raises(ValueError, match=r"corpus\.json: expected one JSON list of passages, found .*\.jsonl\."):
+        list(read_corpus(tmp_path / "corpus.json"))

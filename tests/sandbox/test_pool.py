@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -77,6 +78,19 @@ BEYOND = b'{"complex": [1%s, 0]}' % (b"0" * 400)
 def test_a_line_that_holds_no_value_is_refused_whatever_it_is(line: bytes) -> None:
     with pytest.raises(NotPlain):
         decode_value(line)
+
+
+@pytest.mark.parametrize("tag", ["set", "frozenset", "dict"])
+def test_numbers_of_one_hash_cost_the_reader_no_time(tag: str) -> None:
+    """50,000 of them took half a minute, in the process of the trainer."""
+
+    def line(count: int) -> bytes:
+        alike = [number * (2**61 - 1) for number in range(count)]
+        return json.dumps({tag: [[each, 0] for each in alike] if tag == "dict" else alike}).encode()
+
+    assert len(decode_value(line(100))) == 100
+    with pytest.raises(NotPlain):
+        decode_value(line(1001))
 
 
 def test_an_object_is_not_sent() -> None:

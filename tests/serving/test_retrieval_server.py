@@ -23,6 +23,7 @@ from heedful.envs.search_qa.server import read_ragen, read_search_r1
 from heedful.guarded import Raised, guarded_call
 from heedful.inference import ForeignAnswer, ServerRefused, ServerUnreachable
 from heedful.retrieval.folder import open_index
+from heedful.serving import retrieval
 from heedful.serving.connections import Limits
 from heedful.serving.retrieval import RetrievalService
 from heedful.serving.server import EnvironmentServer
@@ -121,6 +122,16 @@ def test_a_request_of_another_form_is_refused(body: Any, sentence: str, service:
     with pytest.raises(Refusal, match=sentence) as refused:
         service.answer("POST", "/retrieve", body)
     assert refused.value.status == 400
+
+
+def test_many_queries_for_large_passages_are_refused(
+    service: RetrievalService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """512 queries for 100 passages of a megabyte each took all memory."""
+    body = {"queries": ["the"] * 512, "topk": 100}
+    monkeypatch.setattr(retrieval, "LARGEST_ANSWER", 1000)
+    with pytest.raises(Refusal, match=r"at most 1,000 characters together, found more after \d of 512 queries"):
+        service.answer("POST", "/retrieve", body)
 
 
 def test_other_paths_are_told_what_there_is(service: RetrievalService) -> None:

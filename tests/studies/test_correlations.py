@@ -1,6 +1,7 @@
 """Correlations over runs: numbers by hand, known truths, and what is read out of run folders."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -292,12 +293,15 @@ def test_seeds_may_be_of_any_size() -> None:
     assert read_correlations(runs, SUCCESS)
 
 
-def test_a_success_that_no_run_has_and_a_file_for_a_folder_are_refused(
+def test_a_single_run_a_success_that_no_run_has_and_a_file_for_a_folder_are_refused(
     written: WrittenRuns, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written.add("a", 0, {SUCCESS: [0.1]})
+    assert cli.run(["correlate", str(written.folder.path)]) == 2
+    assert re.search(r"Expected at least two finished runs, found \S+ alone\.", capsys.readouterr().err)
+    written.add("a", 1, {SUCCESS: [0.2]})
     assert cli.run(["correlate", str(written.folder.path), "--success", "success/rat"]) == 2
-    assert "Expected readings of success/rat in the runs, found none in all 1." in capsys.readouterr().err
+    assert "Expected readings of success/rat in the runs, found none in all 2." in capsys.readouterr().err
     Path("file").touch()
     assert cli.run(["correlate", str(written.folder.path), "--out", "file"]) == 2
     assert "Expected a folder for the correlations at file, found a file." in capsys.readouterr().err

@@ -12,6 +12,7 @@ from heedful.auditing.run import measure_log
 from heedful.auditing.settings import AuditSettings
 from heedful.configuration import trusting
 from heedful.configuration.jsontext import read_json
+from heedful.configuration.open_files import path_of
 from heedful.console import SafeConsole
 from heedful.storage import RunFolder, StepMetrics, read_metrics
 
@@ -70,5 +71,5 @@ def audit(
         chosen = replace(chosen, model=str(model))
     console = SafeConsole(soft_wrap=True, quiet=not show)
     with trusting(trust), AuditProgress(console) as progress:
-        folder = None if out is None else Path(out)
-        return Audit(measure_log(open_log(Path(log), chosen), chosen, folder, progress, take_over))
+        folder = None if out is None else path_of(out, "out")
+        return Audit(measure_log(open_log(path_of(log, "log"), chosen), chosen, folder, progress, take_over))

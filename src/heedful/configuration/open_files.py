@@ -27,6 +27,13 @@ def open_file(path: Path) -> BufferedReader:
     raise _no_file(path)
 
 
+def path_of(value: Path | str, name: str) -> Path:
+    """The path that a caller names. Raises ValueError for a value of another type."""
+    if not isinstance(value, str | os.PathLike):
+        raise ValueError(f"Expected a path as {name}, found a {type(value).__name__}, {value!r:.40}.")
+    return Path(value)
+
+
 def in_home(path: Path | str) -> Path:
     """The path with `~` and `~name` as home folders. A name that this machine does not know stays as it is.
 

@@ -11,6 +11,7 @@ import email.utils
 import http.client
 import io
 import json
+import select
 import socket
 import threading
 import time
@@ -124,10 +125,11 @@ class Connections:
     def _send(
         self, connection: http.client.HTTPConnection, call: Call, body: bytes | None, deadline: float
     ) -> tuple[int, Any, bytes]:
-        connection.response_class = _timed_response(deadline)
+        largest = _ANSWER + _ANSWER_PER_TOKEN * call.tokens
+        connection.response_class = _timed_response(deadline, 2 * largest)
         connection.request(call.method, self._parts.path.rstrip("/") + call.path, body, self._headers)
         response = connection.getresponse()
-        largest = _ANSWER + _ANSWER_PER_TOKEN * call.tokens
+        refuse_interim(response.status)
         answer = response.read(largest + 1)
         if len(answer) > largest:
             raise _TooLarge(f"an answer of more than {largest:,} bytes")
@@ -185,10 +187,14 @@ class Connections:
         return text.replace(self._key, "(the key)") if self._key else text
 
     def _take(self) -> http.client.HTTPConnection | None:
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            return None
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if not has_spoken(connection):
+                break
+            connection.close()
         with self._lock:
             self._open.add(connection)
         return connection
@@ -224,10 +230,13 @@ class Connections:
 
 
 class _Timed(io.RawIOBase):
-    """The bytes of a socket until a deadline. A server that sends a byte now and then is too slow, too."""
+    """The bytes of a socket until a deadline. A server that sends a byte now and then is too slow, too.
 
-    def __init__(self, connected: socket.socket, deadline: float) -> None:
-        self._socket, self._deadline = connected, deadline
+    `most`: bytes with heads and the lengths of chunks, where `http.client` believes a length below 0.
+    """
+
+    def __init__(self, connected: socket.socket, deadline: float, most: int) -> None:
+        self._socket, self._deadline, self._most = connected, deadline, most
 
     def readable(self) -> bool:
         return True
@@ -237,17 +246,34 @@ class _Timed(io.RawIOBase):
         if left <= 0:
             raise TimeoutError
         self._socket.settimeout(left)
-        return self._socket.recv_into(buffer)
+        count = self._socket.recv_into(buffer)
+        self._most -= count
+        if self._most < 0:
+            raise _TooLarge("an answer without an end")
+        return count
 
 
-def _timed_response(deadline: float) -> type[http.client.HTTPResponse]:
+def _timed_response(deadline: float, most: int) -> type[http.client.HTTPResponse]:
     class TimedResponse(http.client.HTTPResponse):
         def __init__(self, sock: socket.socket, *given: Any, **named: Any) -> None:
             super().__init__(sock, *given, **named)
             self.fp.close()
-            self.fp = io.BufferedReader(_Timed(sock, deadline))
+            self.fp = io.BufferedReader(_Timed(sock, deadline, most))
 
     return TimedResponse
+
+
+def refuse_interim(status: int) -> None:
+    """Raise HTTPException for a status with which no answer has come yet. The answer would be read as the next one."""
+    if status < 200:
+        raise http.client.HTTPException(f"status {status} in the place of an answer")
+
+
+def has_spoken(connection: http.client.HTTPConnection) -> bool:
+    """Whether a kept connection holds what nobody asked for: its end, or a proxy's 408, which is no answer to us."""
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def check_urls(urls: Sequence[str]) -> None:

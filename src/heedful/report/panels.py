@@ -12,6 +12,9 @@ from heedful.report.record import RunRecord
 
 SCOPES = {"first_turn": "first turn", "any_turn": "any turn", "observation": "last observation swapped"}
 
+MOST_COMPONENTS = 5
+"""Components of the reward that a chart draws: as many as there are colours beside that of the sum."""
+
 
 def sections(run: RunRecord) -> list[Section]:
     """The charts of one run, in reading order."""
@@ -247,8 +250,12 @@ def _text(run: RunRecord) -> Panel:
 
 def _reward(run: RunRecord) -> Panel:
     components = [name for name in run.series if name.startswith("reward/") and name != "reward/mean"]
-    choices = [(name.removeprefix("reward/"), name, hue) for hue, name in enumerate(components[:5], start=2)]
-    return Panel("Reward", "per trajectory", some(run, ("sum", "reward/mean", 1), *choices))
+    drawn = components[:MOST_COMPONENTS]
+    choices = [(name.removeprefix("reward/"), name, hue) for hue, name in enumerate(drawn, start=2)]
+    unit = "per trajectory"
+    if len(components) > len(drawn):
+        unit += f"; {len(drawn)} of {len(components)} components are drawn, metrics.jsonl holds all"
+    return Panel("Reward", unit, some(run, ("sum", "reward/mean", 1), *choices))
 
 
 def _kinds(run: RunRecord) -> Panel:

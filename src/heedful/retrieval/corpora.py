@@ -44,7 +44,13 @@ def read_corpus(path: Path) -> Iterator[Passage]:
     if not is_corpus_name(path):
         raise ValueError(f"Expected a corpus as a file of {', '.join(CORPUS_KINDS)}, found {path.name!r}.")
     if path.suffix == ".json":
-        rows = read_json(path)
+        try:
+            rows = read_json(path)
+        except ValueError as error:
+            raise ValueError(
+                f"{path}: expected one JSON list of passages, found {error}. Name a file of one JSON object a line "
+                ".jsonl."
+            ) from None
         if not isinstance(rows, list):
             raise ValueError(f"{path}: expected one JSON list of passages, found {type(rows).__name__}.")
         numbered: Iterator[tuple[int, Any]] = enumerate(rows, 1)

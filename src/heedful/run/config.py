@@ -89,6 +89,17 @@ class GradientsConfig:
         refuse_below(self, every=0, buckets=2, memory_mb=1)
 
 
+_PARTS = {
+    "warm_start": WarmStart,
+    "algorithm": Algorithm,
+    "coverage": Coverage,
+    "sampling": Sampling,
+    "lora": LoraConfig,
+    "gradients": GradientsConfig,
+}
+"""Parts whose settings are read as soon as a configuration is made, and what each of them is."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
     """Everything that decides a run's numbers. `heedful train ENV` starts from the environment's preset."""
@@ -170,6 +181,11 @@ class TrainConfig:
     fsdp2."""
 
     def __post_init__(self) -> None:
+        for name, kind in _PARTS.items():
+            if not isinstance(found := getattr(self, name), kind):
+                raise ValueError(
+                    f"Expected a {kind.__name__} as {name}, found a {type(found).__name__}, {found!r:.40}."
+                )
         refuse_below(self, steps=1, groups=1, checkpoint_every=1, threads=1, micro_batch_tokens=1, env_workers=0)
         refuse_above(self, steps=MOST_STEP, threads=MOST_AT_ONCE, env_workers=MOST_AT_ONCE)
         refuse_above(self, groups=MOST_EPISODES, group_size=MOST_EPISODES, tasks=MOST_POOL)

@@ -33,6 +33,9 @@ LARGEST_REQUEST = 4096
 _DEEPEST = 200
 """Nested containers in one value."""
 
+_MOST_ALIKE = 1000
+"""Different items of one hash in one set or dictionary. Each is compared with all before it."""
+
 
 class NotPlain(ValueError):
     """A value that cannot be sent: an object, a cycle, or containers nested too deeply."""
@@ -128,12 +131,25 @@ def from_plain(data: Any) -> Any:
         raise NotPlain(f"a value that cannot be read: {type(error).__name__}") from None
 
 
+def _hashed(items: list[Any]) -> list[Any]:
+    """Items that a set or a dictionary can hold in a short time. A program can choose thousands of one hash.
+
+    Raises TypeError for what has no hash, and NotPlain.
+    """
+    counted = Counter(map(hash, items))
+    if counted and max(counted.values()) > _MOST_ALIKE:
+        raise NotPlain(f"more than {_MOST_ALIKE:,} items of one hash")
+    return items
+
+
 _TAGS: dict[str, Callable[[Any], Any]] = {
     "float": lambda text: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[text],
     "tuple": lambda items: tuple(map(from_plain, items)),
-    "set": lambda items: set(map(from_plain, items)),
-    "frozenset": lambda items: frozenset(map(from_plain, items)),
-    "dict": lambda pairs: {from_plain(key): from_plain(value) for key, value in pairs},
+    "set": lambda items: set(_hashed([from_plain(item) for item in items])),
+    "frozenset": lambda items: frozenset(_hashed([from_plain(item) for item in items])),
+    "dict": lambda pairs: dict(
+        zip(_hashed([from_plain(key) for key, _ in pairs]), [from_plain(value) for _, value in pairs], strict=True)
+    ),
     "complex": lambda parts: complex(from_plain(parts[0]), from_plain(parts[1])),
     "bytes": bytes.fromhex,
 }

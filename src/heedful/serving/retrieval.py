@@ -19,6 +19,9 @@ MOST_QUERIES = 512
 MOST_RESULTS = 100
 USUAL_TOPK, USUAL_TOP_K = 3, 5
 
+LARGEST_ANSWER = 32 << 20
+"""Characters of passages in one answer. A short request could ask for all of a large index many times."""
+
 
 class RetrievalService:
     """Answers searches in one index. As thread-safe as the index."""
@@ -47,7 +50,17 @@ class RetrievalService:
         scored = body.get("return_scores", False)
         if scored not in (True, False, None):
             raise Refusal(400, 'Expected "return_scores" as true or false.')
-        found = [self._index.search(query, most) for query in queries]
+        found: list[list[Found]] = []
+        left = LARGEST_ANSWER
+        for query in queries:
+            found.append(self._index.search(query, most))
+            left -= sum(len(each.passage.title) + len(each.passage.text) for each in found[-1])
+            if left < 0:
+                raise Refusal(
+                    400,
+                    f"Expected queries whose passages have at most {LARGEST_ANSWER:,} characters together, found more "
+                    f"after {len(found)} of {len(queries)} queries. Ask fewer at once, or a smaller topk.",
+                )
         return {"result": [[_scored(each) if scored else _document(each) for each in row] for row in found]}
 
     def _one(self, body: Mapping[str, Tree]) -> Tree:

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 
 from heedful.configuration.jsontext import parse_json, read_json
-from heedful.configuration.open_files import open_file, refuse_other_bytes
+from heedful.configuration.open_files import open_file, path_of, refuse_other_bytes
 from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
 
@@ -60,7 +60,7 @@ class RunFolder:
             ValueError: it is a file, or it is not empty without a resume, or a resume finds no run in it. Or its path
                 has bytes that are no letters.
         """
-        path = Path(out)
+        path = path_of(out, "the folder of a run")
         refuse_other_bytes(path)
         if path.exists() and not path.is_dir():
             advice = _advice(path) if resume else "Give another --out."

@@ -230,3 +230,9 @@ def test_a_file_is_played_and_its_hidden_tests_are_never_shown(tmp_path: Path) -
     assert (over.outcome, over.progress, over.effect) == (0.0, 0.5, "attempt 2: failed test 2: the output is wrong")
     assert over.observation.text == "Your program failed a hidden test.\n"
     assert "4711" not in opening + wrong.observation.text + over.observation.text
+
+
+def test_a_long_word_in_an_assertion_takes_no_time() -> None:
+    """The square of its length before: minutes for this one."""
+    row = {"text": "t", "code": "def f(x): return 1", "test_list": ["assert f(1) == 1", "x" * 300_000]}
+    assert read_row(row).entry == "f"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import random
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from heedful.envs.shop.catalogue import stream
 from heedful.envs.shop.catalogue.nouns import check_spacy, nouns_of
 from heedful.envs.shop.catalogue.prepare import Sources, find_sources, prepare, prepare_drawn
 from heedful.envs.shop.catalogue.prepared import FILE, goal_of, open_shop
@@ -94,7 +96,30 @@ def test_an_item_comes_with_its_line_and_a_bad_one_as_its_error(tmp_path: Path) 
     assert [value for _, value in found if not isinstance(value, ValueError)] == [{"a": 1}, {"a": 3}, 4]
 
 
-@pytest.mark.parametrize(("text", "sentence"), [('{"a": 1}', "Expected a list"), ('[{"a": 1},\n {"b"', "of line 2")])
+def test_a_text_without_an_end_is_read_in_ever_larger_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is searched from the beginning of the text."""
+    sizes: list[int] = []
+
+    class Counted(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            sizes.append(size or 0)
+            return super().read(size)
+
+    monkeypatch.setattr(stream, "_CHUNK", 7)
+    monkeypatch.setattr(stream, "open_file", lambda path: Counted(b'["' + b"x" * 70_000))
+    with pytest.raises(ValueError, match="Expected the end of a list"):
+        list(listed(tmp_path / "a.json"))
+    assert len(sizes) < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"a": 1}', "Expected a list"),
+        ('[{"a": 1},\n {"b"', "of line 2"),
+        ("[1,\n2]\n[3]\n", r"a list that ends in line 2, found b'\[3\]'\. Keep one list"),
+    ],
+)
 def test_another_file_or_one_that_was_cut_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(ValueError, match=sentence):

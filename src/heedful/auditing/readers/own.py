@@ -7,8 +7,9 @@ only `new_prompt_text` and `reply_text`. Everything else that is missing is repo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Self
 
 from heedful.auditing.logs.conversations import text_turn
@@ -92,10 +93,13 @@ class OwnRows:
         held: list[Located] = []
         pictures = _Pictures()
         before, several = faults.count, False
+        ended: dict[bytes, object] = {}
         for place, row in rows:
             if held and _begins_another(row, held[-1][1]):
                 yield from self._episode(held, faults, pictures, lost=several and faults.count > before)
+                ended[_identity(held[-1][1])] = held[-1][1].get("turn")
                 held = []
+                _refuse_scattered(place, row, ended)
             pictures.add(place, row)
             if not held:
                 before = faults.count
@@ -187,6 +191,22 @@ def _begins_another(row: Row, previous: Row) -> bool:
         return True
     turns = row.get("turn"), previous.get("turn")
     return not all(isinstance(turn, int | float) for turn in turns) or turns[0] <= turns[1]  # type: ignore[operator]
+
+
+def _identity(row: Row) -> bytes:
+    """Equal for rows of one episode; short, since a log may have many."""
+    return blake2b(repr([row.get(name) for name in _IDENTITY]).encode(), digest_size=8).digest()
+
+
+def _refuse_scattered(place: Location, row: Row, ended: Mapping[bytes, object]) -> None:
+    """Raise ValueError for the next turn of an episode that has ended: its first turns were read as all of it."""
+    turn, last = row.get("turn"), ended.get(_identity(row))
+    if isinstance(turn, int | float) and isinstance(last, int | float) and last > 0 and turn == last + 1:
+        raise ValueError(
+            "Expected the turns of an episode to follow each other, found turn "
+            f"{turn:g} at {place.file.name}, line {place.line} after rows of other episodes. Sort the rows by step, "
+            "group, member and turn. Rows of several members need the column `member`."
+        )
 
 
 def _found(there: set[str]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from urllib.parse import SplitResult
 from heedful.configuration.open_files import in_home
 from heedful.envs.transport.deadline import DeadlineReader
 from heedful.envs.transport.wire import LARGEST_FRAME, Tree, WireError, decode, encode, shown
-from heedful.inference import parts_of, redirected, without_secret
+from heedful.inference import has_spoken, parts_of, redirected, refuse_interim, without_secret
 
 TOKEN_VARIABLE = "HEEDFUL_ENV_TOKEN"
 
@@ -62,7 +62,9 @@ class _Response(http.client.HTTPResponse):
         seconds = sock.gettimeout()
         super().__init__(sock, *arguments, **named)
         self.fp.close()
-        self.fp = io.BufferedReader(DeadlineReader(sock, float("inf") if seconds is None else seconds))
+        self.fp = io.BufferedReader(
+            DeadlineReader(sock, float("inf") if seconds is None else seconds, 2 * LARGEST_FRAME)
+        )
 
 
 class ServerCalls:
@@ -155,6 +157,7 @@ class ServerCalls:
         connection.request(method, self._parts.path.rstrip("/") + path, body, self._headers)
         try:
             response = connection.getresponse()
+            refuse_interim(response.status)
             answer = response.read(LARGEST_FRAME + 1)
         except ValueError as error:
             connection.close()
@@ -174,10 +177,14 @@ class ServerCalls:
         return response.status, where, without_secret(answer, self._token)
 
     def _take(self) -> http.client.HTTPConnection | None:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return None
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if not has_spoken(connection):
+                return connection
+            connection.close()
 
     def _connect(self) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection

@@ -6,16 +6,20 @@ A time-out of a socket is for one read. A peer that sends one byte a minute neve
 from __future__ import annotations
 
 import io
+import math
 import socket
 import time
 from typing import Any
 
 
 class DeadlineReader(io.RawIOBase):
-    """The incoming bytes of a socket. Reading past the deadline raises TimeoutError."""
+    """The incoming bytes of a socket. Reading past the deadline raises TimeoutError.
 
-    def __init__(self, connection: socket.socket, seconds: float) -> None:
-        self._connection = connection
+    `most`: bytes of the whole message. Beyond them ValueError is raised.
+    """
+
+    def __init__(self, connection: socket.socket, seconds: float, most: float = math.inf) -> None:
+        self._connection, self._most = connection, most
         # Keeps the socket open until this is closed, as every file of a socket does.
         self._file = connection.makefile("rb", 0)
         self.allow(seconds)
@@ -41,4 +45,8 @@ class DeadlineReader(io.RawIOBase):
         if left <= 0:
             raise TimeoutError("the time for this message is over")
         self._connection.settimeout(left)
-        return self._connection.recv_into(buffer)
+        count = self._connection.recv_into(buffer)
+        self._most -= count
+        if self._most < 0:
+            raise ValueError("it has no end")
+        return count

@@ -246,8 +246,13 @@ def markdown(found: FoundRuns, entries: Sequence[Entry], success: str) -> str:
 def write_correlations(out: Path, found: FoundRuns, success: str) -> str:
     """Write `correlations.json` and `correlations.md` into the folder; returns the page.
 
-    Raises ValueError where no run has the named success, or a file is in the place of the folder.
+    Raises ValueError for a single run, where no run has the named success, or a file is in the place of the folder.
     """
+    if len(found.runs) < 2 and not found.unreadable:
+        raise ValueError(
+            f"Expected at least two finished runs, found {found.runs[0].name} alone. Correlations are over runs. Name "
+            "further folders, or read this run with `heedful report`."
+        )
     if not any(success in run.series for run in found.runs):
         raise ValueError(
             f"Expected readings of {success} in the runs, found none in all {len(found.runs)}. Name a metric of their "

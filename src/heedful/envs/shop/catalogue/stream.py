@@ -72,8 +72,15 @@ def _items(path: Path, opening: bytes) -> Iterator[tuple[int, bytes]]:
             else:
                 place = len(buffer)
             if closed:
+                rest = (buffer[place:] + file.read(_CHUNK)).strip()
+                if rest:
+                    raise ValueError(
+                        f"Expected the end of {path} after {what} that ends in line {line}, found {rest[:40]!r}. Keep "
+                        "one list or object in a file."
+                    )
                 break
-            more = file.read(_CHUNK)
+            # As much again as is held, so that a text without an end is not searched once for each part of it.
+            more = file.read(max(_CHUNK, len(buffer) - start))
             open_at = line + buffer[start:].count(b"\n", 0, len(buffer[start:]) - len(buffer[start:].lstrip()))
             if not more:
                 raise ValueError(
