@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from heedful.auditing.logs.conversations import text_turn
 from heedful.auditing.logs.records import (
@@ -47,6 +47,8 @@ Located = tuple[Location, Row]
 @dataclass(frozen=True, slots=True)
 class OwnRows:
     """Rows of the rollout format, one per turn."""
+
+    SUMS: ClassVar[bool] = False
 
     hints: Hints
     success: str | None
