@@ -279,6 +279,17 @@ def test_ragen_success_is_read_where_it_is_right(tmp_path: Path) -> None:
     assert steps[0].messages["user: go to 3"] == ({"role": "user", "content": "go to 3"},)
 
 
+def test_ragen_success_that_is_always_false_is_read_where_it_is_named_alone(tmp_path: Path) -> None:
+    rows = logs.ragen_rows()
+    for row in rows[1:]:
+        row["metadata"] = {name: value for name, value in row["metadata"].items() if not name.endswith("/success")}
+    path = logs.write_lines(tmp_path / "a.jsonl", rows)
+    log, (step,), _ = read(path)
+    assert measured(log, step)["success/rate"].n == 1
+    log, (step,), _ = read(path, AuditSettings(success="success"))
+    assert measured(log, step)["success/rate"].value == 0.0
+
+
 def test_verifiers_traces_give_weighted_rewards_the_last_branch_and_the_agents_in_training(tmp_path: Path) -> None:
     log, steps, faults = read(logs.write_lines(tmp_path / "traces.jsonl", logs.trace_rows()))
     assert (log.format, faults.count) == ("verifiers traces", 0)

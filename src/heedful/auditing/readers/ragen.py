@@ -3,7 +3,7 @@
 Source: RAGEN, `ragen/llm_agent/agent_proxy.py`. One line per trajectory: `custom_id`, `messages`, `metadata` with
 `env_id`, `group_id`, `total_reward`, `num_turns`, `success` and metrics named `<tag>/<metric>`.
 Success is read from `<tag>/success`. RAGEN's own field `success` is looked up under a name that the metrics do not
-have, so it is always false.
+have, so it is always false: it is read only where the user names it.
 """
 
 from __future__ import annotations
@@ -69,4 +69,4 @@ def _success_key(metadata: dict[str, Any], hints: Hints) -> str | None:
     if hints.success is not None:
         return hints.success if hints.success in metadata else None
     tagged = sorted(name for name in metadata if name.endswith("/success"))
-    return tagged[0] if tagged else "success" if "success" in metadata else None
+    return tagged[0] if tagged else None
