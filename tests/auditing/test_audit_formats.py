@@ -175,6 +175,27 @@ def test_a_trl_column_that_is_no_reward_is_noticed_by_the_advantages_and_can_be_
         read(tmp_path, AuditSettings(rewards=("speed",)))
 
 
+@pytest.mark.parametrize("early", [{"late": None}, {}])
+def test_a_trl_column_that_begins_without_values_is_told(tmp_path: Path, early: dict[str, None]) -> None:
+    for step in (0, 1):
+        rows = [row | ({"late": 5.0} if step else early) for row in logs.trl_rows(step)]
+        logs.write_lines(tmp_path / f"completions_{step}.jsonl", rows)
+    log, _, _ = read(tmp_path)
+    assert "Columns without a value in the first rows are not read: late." in " ".join(log.reader.knowledge.assumed)
+    log, steps, _ = read(tmp_path, AuditSettings(rewards=("late",)))
+    assert "are not read" not in " ".join(log.reader.knowledge.assumed)
+    assert rewards(steps[1])[0] == [5.0] * 3
+
+
+@pytest.mark.parametrize("rows", [logs.plain_rows(), logs.ragen_rows(), logs.trace_rows(), logs.result_rows()])
+def test_columns_that_a_format_does_not_read_are_refused(tmp_path: Path, rows: list[logs.Row]) -> None:
+    log = logs.write_lines(tmp_path / "a.jsonl", rows)
+    with pytest.raises(ValueError, match=r"Expected no --rewards for .*, found speed for"):
+        read(log, AuditSettings(rewards=("speed",)))
+    with pytest.raises(ValueError, match="Expected --success to name columns of the log, found no speed"):
+        read(log, AuditSettings(success="speed"))
+
+
 def test_a_column_named_by_the_user_is_success(tmp_path: Path) -> None:
     log, steps, _ = read(logs.trl_log(tmp_path), AuditSettings(success="accuracy"))
     metrics = measured(log, steps[0])
@@ -256,6 +277,17 @@ def test_ragen_success_is_read_where_it_is_right(tmp_path: Path) -> None:
     turns = steps[0].groups[0].trajectories[0].turns
     assert turns[1].reply.prompt.text == "user: you moved (reward: 0.1)"
     assert steps[0].messages["user: go to 3"] == ({"role": "user", "content": "go to 3"},)
+
+
+def test_ragen_success_that_is_always_false_is_read_where_it_is_named_alone(tmp_path: Path) -> None:
+    rows = logs.ragen_rows()
+    for row in rows[1:]:
+        row["metadata"] = {name: value for name, value in row["metadata"].items() if not name.endswith("/success")}
+    path = logs.write_lines(tmp_path / "a.jsonl", rows)
+    log, (step,), _ = read(path)
+    assert measured(log, step)["success/rate"].n == 1
+    log, (step,), _ = read(path, AuditSettings(success="success"))
+    assert measured(log, step)["success/rate"].value == 0.0
 
 
 def test_verifiers_traces_give_weighted_rewards_the_last_branch_and_the_agents_in_training(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from heedful.models.chat.render import Renderer  # noqa: E402
 from heedful.models.chat.stop_ids import named_stop_ids  # noqa: E402
 from heedful.models.folders import read_model  # noqa: E402
 from heedful.models.load import load_model, pick_device, stop_ids  # noqa: E402
-from heedful.models.writing import making_a_model  # noqa: E402
+from heedful.models.writing import making_a_model, write_weights  # noqa: E402
 from heedful.storage import read_metrics, read_rollouts  # noqa: E402
 from heedful.types import Message  # noqa: E402
 from tiny_models import llama, qwen2  # noqa: E402
@@ -70,6 +70,11 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = qwen2(len(tokenizer) + 5, window=2048)
     model.generation_config.eos_token_id = tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"])
     return save(tmp_path_factory.mktemp("models") / "qwen", model, tokenizer)
+
+
+def test_who_reads_the_settings_of_a_written_model_reads_its_weights(tmp_path: Path) -> None:
+    write_weights(tmp_path, llama(8))
+    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "config.json").stat().st_mode
 
 
 def test_a_foreign_model_is_trained_by_path_end_to_end(

@@ -53,6 +53,11 @@ def open_log(source: Path, settings: AuditSettings) -> RecognisedLog:
     own = OwnRun.of(source)
     tags = ThoughtTags(*settings.tags) if settings.tags else own.tags if own else ThoughtTags()
     name, sample, files = _one_format(source, files)
+    if settings.rewards and not FORMATS[name].SUMS:
+        raise ValueError(
+            f"Expected no --rewards for {name}, whose reward is that of the log, found {listed(settings.rewards)} for "
+            f"{source}. Leave it out."
+        )
     weights = own.reward_weights if own else {}
     hints = Hints(tags, settings.temperature or 1.0, settings.rewards, settings.success, weights)
     reader = FORMATS[name].begin(sample, hints)
@@ -85,9 +90,14 @@ def _unknown(knowledge: Knowledge, own: OwnRun | None, on: str, named: bool) -> 
 
 
 def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles]:
-    """The format that all files share, the first rows of the first of them, and the files without strangers."""
+    """The format that all files share, its first rows, and the files without strangers.
+
+    The rows are those of the first file. Columns of later files are named in them, without values: a trainer may get
+    another reward when it goes on.
+    """
     formats: dict[str, list[Path]] = {}
     sample: list[Row] = []
+    columns: dict[str, None] = {}
     faults, strangers = Faults(), []
     for file in files.files:
         rows = [row for _, row in islice(rows_of(file, faults, _nobody), SAMPLE)]
@@ -97,6 +107,7 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
             continue
         formats.setdefault(name, []).append(file)
         sample = sample or rows
+        columns |= {column: None for row in rows for column in row}
     if len(formats) > 1:
         shown = " and ".join(f"{name} ({counted(len(of), 'file')}: {of[0].name})" for name, of in formats.items())
         raise ValueError(f"Expected one log in {source}, found {shown}. Name one file, or a folder that holds one log.")
@@ -110,6 +121,7 @@ def _one_format(source: Path, files: LogFiles) -> tuple[str, list[Row], LogFiles
         )
     ((name, known),) = formats.items()
     aside = (*files.aside, *(file.name for file, _ in strangers))
+    sample[0] = sample[0] | {column: None for column in columns if not any(column in row for row in sample)}
     return name, sample, replace(files, files=tuple(known), aside=aside)
 
 

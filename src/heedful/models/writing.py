@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,9 @@ def write_weights(folder: Path, model: Saveable | PreTrainedModel) -> None:
     """Write the model alone into `folder`. Raises OSError, with its number, when the disk does not take it."""
     with quiet(folder), errors_of_the_disk(folder):
         model.save_pretrained(folder)
+    # safetensors lets nobody but the owner read its files. A run may be shared, and then the rest of it can be read.
+    for weights in folder.rglob("*.safetensors"):
+        shutil.copymode(folder / "config.json", weights)
 
 
 @contextmanager

@@ -50,6 +50,7 @@ class _Batch:
 class NumberedCompletions(RowReader):
     """Rows of TRL's completion logs that name generation batch, group and member. Such a reader reads a log once."""
 
+    SUMS: ClassVar[bool] = True
     FIELDS: ClassVar[frozenset[str]] = frozenset(
         {"prompt", "completion", *(f"heedful_{name}" for name in ("id", "task", "reason", "reward", "outcome"))}
         | {"heedful_progress", "heedful_thought"}

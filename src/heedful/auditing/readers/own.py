@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from heedful.auditing.logs.conversations import text_turn
 from heedful.auditing.logs.records import (
@@ -48,6 +48,8 @@ Located = tuple[Location, Row]
 @dataclass(frozen=True, slots=True)
 class OwnRows:
     """Rows of the rollout format, one per turn."""
+
+    SUMS: ClassVar[bool] = False
 
     hints: Hints
     success: str | None

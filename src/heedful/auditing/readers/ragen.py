@@ -3,7 +3,7 @@
 Source: RAGEN, `ragen/llm_agent/agent_proxy.py`. One line per trajectory: `custom_id`, `messages`, `metadata` with
 `env_id`, `group_id`, `total_reward`, `num_turns`, `success` and metrics named `<tag>/<metric>`.
 Success is read from `<tag>/success`. RAGEN's own field `success` is looked up under a name that the metrics do not
-have, so it is always false.
+have, so it is always false: it is read only where the user names it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 from heedful.auditing.logs.conversations import messages_of, turns_of
 from heedful.auditing.logs.records import Faults, Knowledge, Location, LoggedEpisode, Misfit, Row, unknown_of
 from heedful.auditing.logs.values import key_of, names, number, outcome_of
+from heedful.auditing.readers.columns import columns_of, require
 from heedful.auditing.readers.reader import Hints, RowReader, prompt_task, rewarded, step_of_file, text_trajectory
 
 _REWARD = "total_reward"
@@ -33,7 +34,9 @@ class RagenTrajectories(RowReader):
 
     @classmethod
     def begin(cls, sample: Sequence[Row], hints: Hints) -> Self:
-        keys = {_success_key(row["metadata"], hints) for row in sample if cls.fits(row)} - {None}
+        metadata = [row["metadata"] for row in sample if cls.fits(row)]
+        require([hints.success] if hints.success else [], columns_of(metadata), "success")
+        keys = {_success_key(of, hints) for of in metadata} - {None}
         found = [f"Success is read from metadata: {', '.join(sorted(map(str, keys)))}."] if keys else []
         assumed = (
             "The export has no step: each file is one step, the number in its name, or 0.",
@@ -66,4 +69,4 @@ def _success_key(metadata: dict[str, Any], hints: Hints) -> str | None:
     if hints.success is not None:
         return hints.success if hints.success in metadata else None
     tagged = sorted(name for name in metadata if name.endswith("/success"))
-    return tagged[0] if tagged else "success" if "success" in metadata else None
+    return tagged[0] if tagged else None

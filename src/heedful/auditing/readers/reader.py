@@ -49,6 +49,9 @@ class Hints:
 class Reader(Protocol):
     """One format. A reader is made from a log's first rows, which decide what its columns mean."""
 
+    SUMS: ClassVar[bool]
+    """Whether the reward is a sum of columns that the user may name."""
+
     @staticmethod
     def fits(row: Row) -> bool:
         """Whether this row is of the format."""
@@ -76,6 +79,7 @@ class Reader(Protocol):
 class RowReader(ABC):
     """A reader that reads each row by itself. A format adds `fits`, `begin` and `of_row`."""
 
+    SUMS: ClassVar[bool] = False
     FIELDS: ClassVar[frozenset[str]]
     """The columns of the format that are read."""
 

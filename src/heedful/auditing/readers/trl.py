@@ -41,6 +41,7 @@ _NO_REWARDS = _OF_TRL | {"mode", "epoch"}
 class TrlCompletions(RowReader):
     """Rows of TRL's completion logs."""
 
+    SUMS: ClassVar[bool] = True
     FIELDS: ClassVar[frozenset[str]] = frozenset({"step", "prompt", "completion", "advantage"})
 
     rewards: tuple[str, ...] = ()
@@ -109,6 +110,12 @@ def _knowledge(
         assumed.append(
             "The logged advantages do not follow the sum of these columns: some are weighted, or are no rewards. Name "
             "the right ones with --rewards."
+        )
+    empty = [name for name, values in columns.items() if not values and name not in (*rewards, success, *_OF_TRL)]
+    if empty:
+        assumed.append(
+            f"Columns without a value in the first rows are not read: {names(empty)}. Name a reward among "
+            "them with --rewards, and success with --success."
         )
     conversational = any(isinstance(value, list) for value in columns["prompt"])
     if not conversational:

@@ -58,6 +58,7 @@ class _Key(NamedTuple):
 class VerlRollouts(RowReader):
     """Lines of verl's rollout and validation dumps."""
 
+    SUMS: ClassVar[bool] = True
     FIELDS: ClassVar[frozenset[str]] = frozenset({"step", "input", "output", "score", "uid"})
 
     rewards: tuple[str, ...] = ()
