@@ -74,6 +74,14 @@ def test_what_cannot_be_measured_is_answered_by_a_sentence(
         read_gradients(RunFolder(run).gradients(1))
 
 
+@pytest.mark.parametrize("fact", ["9" * 400, "[1]", "{}"])
+def test_a_measurement_with_a_setting_that_no_page_can_show_is_refused(fact: str, tmp_path: Path) -> None:
+    path = RunFolder(tmp_path).gradients(1)
+    path.write_text(f'{{"step": 1, "metrics": {{}}, "groups": {fact}, "seconds": 1.5, "seed": null}}')
+    with pytest.raises(ValueError, match=r"gradients_000001.json, found ValueError: neither .* in 'groups'"):
+        read_gradients(path)
+
+
 @pytest.mark.parametrize("step", ["2", "1.5", "1e999", "true", "null"])
 def test_a_measurement_of_another_step_than_its_files_is_refused(step: str, tmp_path: Path) -> None:
     path = RunFolder(tmp_path).gradients(1)

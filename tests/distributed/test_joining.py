@@ -82,6 +82,14 @@ def test_a_rank_that_never_comes_is_named_after_the_timeout(monkeypatch: pytest.
         meet(ProcessRank(1, 3, 1), A_WHILE, lambda: "")
 
 
+@pytest.mark.parametrize("address", ["a" * 64, "a..b"])
+def test_rank_0_does_not_wait_for_an_address_that_nobody_knows(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("MASTER_ADDR", address)
+    monkeypatch.setenv("MASTER_PORT", str(lasting_port()))
+    with pytest.raises(ProcessLost, match="MASTER_ADDR is no address that this machine knows"):
+        meet(ProcessRank(0, 2, 0), timedelta(seconds=1), lambda: "")
+
+
 def test_another_program_at_the_port_is_not_taken_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "SECONDS_TO_GREET", 1.0)
     with socket.socket() as mute:

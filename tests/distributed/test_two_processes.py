@@ -26,7 +26,9 @@ from heedful.policies import HFPolicy, Local, Weights, open_with  # noqa: E402
 from heedful.run import loop  # noqa: E402
 from heedful.run.checkpoint import Checkpoint, checkpoints  # noqa: E402
 from heedful.run.config import GradientsConfig, TrainConfig  # noqa: E402
+from heedful.run.edits import settings_of_rank  # noqa: E402
 from heedful.run.parts import assemble  # noqa: E402
+from heedful.run.train import train  # noqa: E402
 from heedful.seeds import derive  # noqa: E402
 from heedful.storage import RunFolder, StepMetrics, read_metrics, read_rollouts, write_whole  # noqa: E402
 from heedful.training.batch import UpdateSettings  # noqa: E402
@@ -272,6 +274,19 @@ def test_only_training_is_shared_among_processes(
         monkeypatch.setenv(name, value)
     assert cli.run(command) == 2
     assert "only `heedful train` runs as several processes" in capsys.readouterr().err
+
+
+def test_ranks_of_other_settings_or_versions_are_refused_before_anything_is_written(
+    echo_run: TrainConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    others = {"version": "0.0.9", "optimizer.lr": 1, "resume": True}
+    monkeypatch.setattr(World, "gather", lambda self, item: [item, item | others])
+    with pytest.raises(ValueError, match=r"process 1: version 0\.0\.9, not .*; optimizer\.lr 1, not 0\.001\."):
+        train(echo_run, out=tmp_path / "run", show=False)
+    assert not (tmp_path / "run").exists()
+    assert settings_of_rank(echo_run, False) == settings_of_rank(
+        replace(echo_run, threads=echo_run.threads + 1, device="cpu"), False
+    )
 
 
 def test_several_seeds_are_not_started_in_every_process(

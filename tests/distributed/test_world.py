@@ -59,6 +59,8 @@ def test_the_place_is_read_from_what_torchrun_sets() -> None:
     for impossible in ({"RANK": "4"}, {"RANK": "-1"}, {"LOCAL_RANK": "-1"}, {"WORLD_SIZE": "-4"}):
         with pytest.raises(ValueError, match=r"Expected RANK from 0 to -?\d with WORLD_SIZE -?4, .* found RANK"):
             ProcessRank.of(FOUR | impossible)
+    with pytest.raises(ValueError, match="Expected at most 100,000 processes in WORLD_SIZE, found 9999999999"):
+        ProcessRank.of(FOUR | {"WORLD_SIZE": "9999999999"})
     with pytest.raises(ValueError, match="Expected the number of a port in MASTER_PORT, found 99999"):
         ProcessRank.of(FOUR | {"MASTER_PORT": "99999"})
 

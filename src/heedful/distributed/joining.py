@@ -91,6 +91,11 @@ def _open(process: ProcessRank, timeout: timedelta, watch: _Watch) -> Store:
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     keeps = process.is_rank_0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     if keeps:
+        # torch asks for an unknown name again and again until the limit, and prints pages each time.
+        try:
+            socket.getaddrinfo(host, port)
+        except (OSError, UnicodeError) as error:
+            raise ProcessLost(watch.sentence(f"MASTER_ADDR is no address that this machine knows ({error})")) from error
         return TCPStore(host, port, process.size, True, timeout, wait_for_workers=False, multi_tenant=True)
     # torch prints pages about every failed attempt to connect, so a plain socket finds out when the store is there.
     while not _answers(host, port):

@@ -39,6 +39,10 @@ PARALLEL: dict[str, type[DataParallel]] = {"data": DataParallel, "fsdp2": Fsdp2}
 """By the name that configurations and the command line use."""
 
 
+MOST_PROCESSES = 100_000
+"""torch counts the processes of a run in 32 bits, and each of them looks for every other."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessRank:
     """The rank of this process, and how many processes there are."""
@@ -71,6 +75,11 @@ class ProcessRank:
                 f"Expected whole numbers in {', '.join(numbers)}, found "
                 f"{', '.join(environment[name] for name in numbers)}: start several processes with torchrun."
             ) from error
+        if size > MOST_PROCESSES:
+            raise ValueError(
+                f"Expected at most {MOST_PROCESSES:,} processes in WORLD_SIZE, found {size}: start several processes "
+                "with torchrun."
+            )
         if not 0 <= rank < size or local_rank < 0:
             raise ValueError(
                 f"Expected RANK from 0 to {size - 1} with WORLD_SIZE {size}, and LOCAL_RANK from 0 on, "

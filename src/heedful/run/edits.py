@@ -1,21 +1,24 @@
 """Changes of a run's configuration since its checkpoint was written: refused, unless the user typed them.
 
-A typed change that would undo steps is refused as well.
+A typed change that would undo steps is refused as well. So are ranks of one run that were started with other settings.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from heedful.configuration import from_json, to_json, trust_flags
 from heedful.run.config import TrainConfig
 from heedful.storage import RunFolder
+from heedful.version import __version__
 
 FREE = ("trackers", "keep_checkpoints", "keep_rollouts")
 """Settings that change no number of a run."""
+OWN = ("threads", "device")
+"""Settings that each rank may have of its own: machines differ."""
 MOST_EDITS = 6
 
 
@@ -57,6 +60,27 @@ def refuse_fewer_steps(steps: int, done: int, folder: RunFolder) -> None:
             f"Expected --steps of at least {done}, the steps that the last checkpoint of {folder.path} has behind it, "
             f"found {steps}. Give --steps {done} to end the run there, or leave --steps out."
         )
+
+
+def settings_of_rank(config: TrainConfig, resumed: bool) -> dict[str, Any]:
+    """What the ranks of a run must have in common, by dotted name."""
+    flat = {name: value for name, value in _flat(to_json(config)) if name not in OWN}
+    return {"version": __version__, "resume": resumed, **flat}
+
+
+def refuse_other_ranks(by_rank: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ValueError where a rank has other settings than rank 0: each would learn in its own way."""
+    first = by_rank[0]
+    for rank, its in enumerate(by_rank):
+        names = [name for name in dict.fromkeys([*first, *its]) if first.get(name) != its.get(name)]
+        if names:
+            pairs = [(name, _shown(its.get(name)), _shown(first.get(name))) for name in names[:MOST_EDITS]]
+            shown = "; ".join(f"{name} {found}, not {expected}" for name, found, expected in pairs)
+            more = f"; and {len(names) - MOST_EDITS} more" if len(names) > MOST_EDITS else ""
+            raise ValueError(
+                f"Expected the settings of process 0 in every process, found others in process {rank}: {shown}{more}. "
+                "Start all processes with one command line and one version of heedful."
+            )
 
 
 def refuse_to_begin_anew(folder: RunFolder, config: TrainConfig) -> None:

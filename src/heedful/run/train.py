@@ -20,7 +20,13 @@ from heedful.configuration.jsontext import read_json
 from heedful.distributed.parallel import ProcessRank
 from heedful.distributed.presence import Presence
 from heedful.run.config import TrainConfig
-from heedful.run.edits import refuse_edits, refuse_fewer_steps, refuse_to_begin_anew
+from heedful.run.edits import (
+    refuse_edits,
+    refuse_fewer_steps,
+    refuse_other_ranks,
+    refuse_to_begin_anew,
+    settings_of_rank,
+)
 from heedful.run.presets import preset
 from heedful.storage import (
     Rollouts,
@@ -237,6 +243,7 @@ def _computed(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _
 
         device = local_device(pick_device(config.device), process)
         with Joined(process, device, config.parallel.timeout, presence.ended) as world:
+            refuse_other_ranks(world.gather(settings_of_rank(config, resumed)))
             folder = world.broadcast(find_folder() if world.is_rank_0 else RunFolder(Path()))
             try:
                 with advising(f"heedful train --resume {folder.path}"):

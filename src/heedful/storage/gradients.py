@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heedful.configuration.jsontext import read_json
 from heedful.storage.files import write_whole
-from heedful.storage.measurements import metric_from_json
+from heedful.storage.measurements import SIZES, metric_from_json
 from heedful.types import Metric
 
 _FIELDS = ("value", "low", "high", "n", "why", "clusters")
@@ -45,6 +45,9 @@ def read_gradients(path: Path) -> StoredGradients:
         metrics = {name: metric_from_json(name, reading) for name, reading in readings.items()}
         if type(step) is not int or path.name != f"gradients_{step:06d}.json":
             raise ValueError(f"a `step` of {step!r:.80}, which is not that of the file's name")
+        for name, value in tree.items():
+            if not isinstance(value, str | float | None) and not (isinstance(value, int) and abs(value) <= SIZES[1]):
+                raise ValueError(f"neither a text nor a number of usual size in {name!r:.80}")
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(
             f"Expected a measurement of gradients in {path}, found {type(error).__name__}: {error}. Delete the file "
