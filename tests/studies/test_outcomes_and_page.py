@@ -13,7 +13,7 @@ from written_runs import WrittenRuns
 from heedful.report.record import Point, Series
 from heedful.storage import write_rollouts
 from heedful.studies.declaration import Arm, Lead, Measure, Pair, Pool, Separation, Study, train
-from heedful.studies.figures import over_the_dial
+from heedful.studies.figures import curves, mean_series, over_the_dial
 from heedful.studies.outcomes import Outcomes, read_outcomes, reading_of, total_until
 from heedful.studies.page import command, markdown, write_results
 from heedful.studies.tables import measure_rows
@@ -160,6 +160,22 @@ def test_a_pool_is_the_mean_over_its_arms_seed_by_seed_and_task_by_task(written:
     assert measure_rows(pooled, outcomes)[0] == ["measure", "new", "old", "both"]
     half = read_outcomes(pooled, [run for run in written.folder.runs(pooled) if run.arm == "new"]).measures[0]
     assert half.arms[2].missing[0] == "old: not over"
+    legends = [[name for _, name in panel.legend] for panel in curves(pooled, outcomes)]
+    assert legends == [["new", "old"], ["both"]]
+
+
+def test_a_curve_of_several_arms_is_their_mean_seed_by_seed_where_all_have_a_value(written: WrittenRuns) -> None:
+    written_study(written)
+    found = read_outcomes(study(), written.folder.runs(study()))
+    by_arm = [{each.run.seed: each.record for each in found.of_arm(arm)} for arm in ("new", "old")]
+    last = mean_series(SUCCESS, by_arm).numeric[-1]
+    assert (last.number, last.metric.low, last.metric.n) == (
+        *(pytest.approx(0.65), pytest.approx(0.65 - 0.12421, abs=1e-4)),
+        3,
+    )
+    del by_arm[1][2]  # type: ignore[attr-defined]
+    last = mean_series(SUCCESS, by_arm).numeric[-1]
+    assert (last.number, last.metric.n) == (pytest.approx(0.625), 2)
 
 
 def test_the_verdict_says_what_is_clear_and_what_is_not(written: WrittenRuns) -> None:

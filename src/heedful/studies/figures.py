@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from markupsafe import Markup
 
@@ -17,7 +18,7 @@ from heedful.report.drawing.panel import DrawnPanel, Panel, draw
 from heedful.report.record import Point, RunRecord, Series
 from heedful.studies.declaration import Study
 from heedful.studies.detector.roc import Area
-from heedful.studies.outcomes import Outcomes, within_range
+from heedful.studies.outcomes import Outcomes, shared, within_range
 from heedful.studies.paired import mean_over
 
 HUES = 6
@@ -46,16 +47,17 @@ class Line:
 
 
 def curves(study: Study, outcomes: Outcomes) -> list[DrawnPanel]:
-    """One chart per declared curve and six arms: the mean over the seeds with its interval at every step."""
-    panels = []
-    arms = [arm.name for arm in study.arms]
-    chunks = [arms[start : start + HUES] for start in range(0, len(arms), HUES)]
+    """Charts of each declared curve over the steps, of six arms each, and of the pools: the mean over the seeds."""
+    records = {arm.name: {each.run.seed: each.record for each in outcomes.of_arm(arm.name)} for arm in study.arms}
+    members = {name: (name,) for name in records}
+    pools = {pool.name: pool.arms for pool in study.pools}
     last = max((each.record.steps[1] for each in outcomes.runs), default=0)
+    panels = []
     for metric in study.curves:
-        for chunk in chunks:
+        for chunk in (*_by_six(members), *_by_six(pools)):
             lines = tuple(
-                chart.Curve(arm, mean_series(metric, [each.record for each in outcomes.of_arm(arm)]), hue)
-                for hue, arm in enumerate(chunk, start=1)
+                chart.Curve(name, mean_series(metric, [records[arm] for arm in arms]), hue)
+                for hue, (name, arms) in enumerate(chunk, start=1)
             )
             unit = unit_of(metric)
             axis = chart.Axis.SHARE if unit == "share" else chart.Axis.FITTED
@@ -65,12 +67,21 @@ def curves(study: Study, outcomes: Outcomes) -> list[DrawnPanel]:
     return panels
 
 
-def mean_series(metric: str, records: Sequence[RunRecord]) -> Series:
-    """The mean over runs at each step that any of them has, with Student's interval over the runs."""
+def _by_six(members: Mapping[str, tuple[str, ...]]) -> list[list[tuple[str, tuple[str, ...]]]]:
+    named = list(members.items())
+    return [named[start : start + HUES] for start in range(0, len(named), HUES)]
+
+
+def mean_series(metric: str, by_arm: Sequence[Mapping[int, RunRecord]]) -> Series:
+    """The mean over the seeds at each step that any of them has, with Student's interval over the seeds.
+
+    `by_arm`: for each arm, seed -> its run. Several arms count as the mean over them, where all have a value.
+    """
     by_step: dict[int, list[float]] = {}
-    for record in records:
-        for point in record.get(metric).numeric:
-            by_step.setdefault(point.step, []).append(float(point.number or 0.0))
+    for records in shared(by_arm).values():
+        values = [{point.step: float(point.number or 0.0) for point in each.get(metric).numeric} for each in records]
+        for step, found in shared(values).items():
+            by_step.setdefault(step, []).append(fmean(found))
     return Series(
         metric, tuple(Point(step, within_range(mean_over(metric, by_step[step]))) for step in sorted(by_step))
     )

@@ -247,7 +247,7 @@ def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun], by_task: bool)
 
 def _pool(measure: Measure, pool: Pool, arms: Sequence[ArmValue]) -> ArmValue:
     """One measure of a pool: the mean over its arms, for each seed of which all arms have a value."""
-    by_seed = {seed: fmean(values) for seed, values in _shared([arm.by_seed for arm in arms]).items()}
+    by_seed = {seed: fmean(values) for seed, values in shared([arm.by_seed for arm in arms]).items()}
     missing = {
         seed: "; ".join(f"{arm.arm}: {arm.missing.get(seed, 'not over')}" for arm in arms if seed not in arm.by_seed)
         for seed in sorted({seed for arm in arms for seed in arm.readings} - by_seed.keys())
@@ -289,11 +289,11 @@ def _pooled_rates(measure: Measure, arms: Sequence[str], runs: Sequence[Finished
     """Seed -> task -> success at the last evaluation, averaged over the arms."""
     by_arm = [{each.run.seed: _task_rates(measure, each, -1) for each in runs if each.run.arm == name} for name in arms]
     return {
-        seed: {task: fmean(rates) for task, rates in _shared(found).items()} for seed, found in _shared(by_arm).items()
+        seed: {task: fmean(rates) for task, rates in shared(found).items()} for seed, found in shared(by_arm).items()
     }
 
 
-def _shared(mappings: Sequence[Mapping[K, V]]) -> dict[K, list[V]]:
+def shared(mappings: Sequence[Mapping[K, V]]) -> dict[K, list[V]]:
     """The values of each key that all mappings have."""
     return {key: [each[key] for each in mappings] for key in mappings[0] if all(key in each for each in mappings)}
 

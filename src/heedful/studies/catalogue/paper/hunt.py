@@ -27,6 +27,9 @@ _CANDIDATES = ("l0_d1_g0", "l1_d0_g0", "l1_d1_g1")
 """The settings on Chain that collapsed in the hunt: all with the higher entropy bonus and without a filter."""
 
 
+_CONTROLLED = (("top_p", "keep_all"), ("top_p", "random_subset"), ("lower_bonus", "keep_all"))
+
+
 def natural() -> Study:
     """Half of a grid of two levels: regulariser x learning rate x difficulty x group size x filter, on three."""
     arms = tuple(
@@ -79,11 +82,8 @@ def natural_repeated() -> Study:
         "Do the collapses that the hunt found come again on fresh seeds, and what prevents them?",
         tuple(arms),
         seeds=_FRESH,
-        pairs=tuple(
-            Pair(f"{stem}_{arm}", f"{stem}_{control}")
-            for stem in _CANDIDATES
-            for arm, control in (("top_p", "keep_all"), ("top_p", "random_subset"), ("lower_bonus", "keep_all"))
-        ),
+        pairs=tuple(Pair(f"{stem}_{arm}", f"{stem}_{control}") for stem in _CANDIDATES for arm, control in _CONTROLLED)
+        + tuple(Pair(arm, control) for arm, control in _CONTROLLED),
         measures=WATCHED,
         pools=tuple(
             Pool(control, tuple(f"{stem}_{control}" for stem in _CANDIDATES)) for control in (*FILTERS, "lower_bonus")
