@@ -182,3 +182,13 @@ def test_candidates_are_repeated_with_the_settings_of_the_hunt() -> None:
         assert settings["random_subset"] == replace(found, filter=settings["random_subset"].filter)
         weaker = again.arm(f"{stem}_lower_bonus").job.config
         assert weaker == replace(found, algorithm=replace(found.algorithm, entropy=0.001))
+
+
+def test_the_causes_differ_from_a_candidate_in_turns_and_in_the_penalty_alone() -> None:
+    causes = find_study("natural_causes")
+    found = find_study("natural").arm("chain_e1_l0_d1_g0_f0").job.config
+    one_turn = replace(found, env=replace(found.env, turns=1))
+    for name, config in (("three_turns", found), ("one_turn", one_turn)):
+        assert causes.arm(name).job.config == config
+        assert causes.arm(f"{name}_kl").job.config == replace(config, algorithm=replace(config.algorithm, kl=0.03))
+    assert not set(causes.seeds) & {0, *find_study("natural").hunts[0].fresh_seeds}

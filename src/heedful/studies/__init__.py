@@ -12,7 +12,7 @@ from pathlib import Path
 from heedful.studies.catalogue.collapse import detector, filter_on_collapse, planted
 from heedful.studies.catalogue.paper.anatomy import gradients
 from heedful.studies.catalogue.paper.filters import selection, selection_sokoban
-from heedful.studies.catalogue.paper.hunt import natural, natural_repeated
+from heedful.studies.catalogue.paper.hunt import natural, natural_causes, natural_repeated
 from heedful.studies.catalogue.paper.parts_of_a_pool import quartiles, quartiles_sokoban
 from heedful.studies.catalogue.paper.published_table import matrix, sizes
 from heedful.studies.catalogue.paper.regularisers import regularised
@@ -38,6 +38,7 @@ STUDIES: Mapping[str, Callable[[], Study]] = {
     "noise": noise,
     "natural": natural,
     "natural_repeated": natural_repeated,
+    "natural_causes": natural_causes,
     "quartiles": quartiles,
     "quartiles_sokoban": quartiles_sokoban,
     "gradients": gradients,

@@ -100,6 +100,38 @@ def natural_repeated() -> Study:
     )
 
 
+def natural_causes() -> Study:
+    """A candidate of the hunt with and without a KL penalty, in episodes of three turns and of one."""
+    bonus = _flags("chain", 1, 0, 1, 0)
+    arms = [
+        Arm(f"{name}{suffix}", train("chain", f"{bonus} {turns} --algorithm.kl {kl} --filter keep_all"))
+        for name, turns in (("three_turns", ""), ("one_turn", "--env.turns 1"))
+        for suffix, kl in (("", 0.0), ("_kl", 0.03))
+    ]
+    return Study(
+        "natural_causes",
+        "What does the collapse that nobody planted need: several turns, or that no KL penalty holds the policy?",
+        tuple(arms),
+        seeds=(21, 22, 23),
+        pairs=(
+            Pair("three_turns_kl", "three_turns"),
+            Pair("one_turn_kl", "one_turn"),
+            Pair("one_turn", "three_turns"),
+            Pair("one_turn_kl", "three_turns_kl"),
+        ),
+        measures=WATCHED,
+        curves=CURVES,
+        hunts=(Hunt("Collapse", (f"{INFORMATION}/mi", "grounding/thought_influence")),),
+        minutes=3.5,
+        notes=(
+            "Chain with 6 to 8 steps, entropy bonus 0.03, the preset's learning rate, 32 groups of 4, no filter: the "
+            "setting l0_d1_g0 of `natural`, which collapsed there. These seeds were not used before.",
+            "The KL penalty has the strength of the bonus, as in `regularised`.",
+            "Each number of turns has a seedling of its own. So they differ in success at the start as well.",
+        ),
+    )
+
+
 def _factorial(env: str) -> Factorial:
     """The five settings on one environment."""
     levels = {_name(env, *found): found for found in itertools.product(_LEVELS, repeat=4)}
