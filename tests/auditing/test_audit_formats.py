@@ -47,7 +47,7 @@ def test_prompts_and_completions_alone_are_a_log_of_one_step(tmp_path: Path) -> 
     log, steps, faults = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
     assert (log.format, faults.count) == ("TRL completions", 0)
     assert [(step.number, step.episodes, len(step.groups)) for step in steps] == [(0, 6, 2)]
-    assert "No reward column." in log.reader.knowledge.found
+    assert "No reward column in the first rows." in log.reader.knowledge.found
     assert any("no training step" in sentence for sentence in log.reader.knowledge.assumed)
     assert measured(log, steps[0])["reward/mean"].value is None
 
@@ -66,7 +66,7 @@ def test_in_a_log_written_by_hand_the_column_reward_is_the_reward(tmp_path: Path
     [
         ({"reward": True}, "Reward columns: reward.", 1.0),
         ({"reward": "much"}, "No reward column: `reward` holds no numbers (str 'much').", None),
-        ({}, "No reward column.", None),
+        ({}, "No reward column in the first rows.", None),
     ],
 )
 def test_success_is_read_without_a_reward_and_a_reward_may_be_a_truth_value(
@@ -88,8 +88,8 @@ def test_a_step_of_an_own_log_without_a_reward_has_none(tmp_path: Path) -> None:
     rows = [{**row, "reward": row["reward"] if step else None} for step in (0, 1) for row in logs.plain_rows(step)]
     log, steps, _ = read(logs.write_lines(tmp_path / "mine.jsonl", rows))
     unknown = [spread_unknown(step, "reward", log.unknown) for step in steps]
-    assert [each.get("reward/mean") for each in unknown] == ["no reward is in the log", None]
-    assert [each.get("signal/mixed") for each in unknown] == ["no reward is in the log", None]
+    assert [each.get("reward/mean") for each in unknown] == ["no reward is in the first rows of the log", None]
+    assert [each.get("signal/mixed") for each in unknown] == ["no reward is in the first rows of the log", None]
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_plain_rows_of_other_origin_need_only_texts(tmp_path: Path) -> None:
     log, steps, faults = read(logs.write_lines(tmp_path / "least_5.jsonl", least))
     assert faults.count == 0
     assert [step.number for step in steps] == [5]
-    assert measured(log, steps[0])["reward/mean"].why == "no reward is in the log"
+    assert measured(log, steps[0])["reward/mean"].why == "no reward is in the first rows of the log"
 
 
 def test_turns_of_other_origin_tell_success_in_the_last_row_validity_and_states(tmp_path: Path) -> None:

@@ -160,6 +160,10 @@ def test_a_flipped_byte_of_a_checkpoint_is_named_and_the_earlier_checkpoint_goes
     assert f"Delete the folder {damaged} to resume from the checkpoint before it." in said
     assert cli.run(["eval", str(run), "--tasks", "2"]) == 2
     assert "choose another checkpoint with --checkpoint" in capsys.readouterr().err
+    (damaged / "checksums.json").unlink()
+    (damaged / "state.json").write_text("{")
+    assert cli.run(["eval", str(run), "--tasks", "2"]) == 2  # nothing is resumed, so it advises no deletion
+    assert "choose another checkpoint with --checkpoint" in capsys.readouterr().err
     shutil.rmtree(damaged)
     assert cli.run(["train", "--resume", str(run)]) == 0
 

@@ -46,6 +46,8 @@ def test_further_pictures_are_written_beside_the_first(tmp_path: Path) -> None:
 def test_a_picture_of_an_observation_in_text_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["play", "frozen_lake", "--by", "solver", "--picture", str(tmp_path / "board.png")]) == 2
     assert "Choose --env.observation image" in " ".join(capsys.readouterr().err.split())
+    assert cli.run([*PLAY, "--picture", str(tmp_path / "board.gif")]) == 2
+    assert "must be a name that ends in .png, found" in " ".join(capsys.readouterr().err.split())
     assert not list(tmp_path.iterdir())
 
 

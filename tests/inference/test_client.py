@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import threading
@@ -149,6 +150,23 @@ def test_a_chunk_of_a_length_below_zero_fills_no_memory() -> None:
         response.begin()
         with pytest.raises(_TooLarge):
             response.read(50)
+
+
+@pytest.mark.parametrize("head", ["HTTP/1.0 200 OK\r\nContent-Length: 3", "HTTP/1.1 200 OK\r\nConnection: close"])
+def test_an_answer_that_comes_after_a_head_that_ends_the_connection_is_read(head: str) -> None:
+    """Python closes the connection after such a head."""
+    here, there = socket.socketpair()
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock, connection.response_class = here, _timed_response(time.monotonic() + PATIENCE, 9000)
+    with there:
+        connection.request("GET", "/")
+        there.sendall(f"{head}\r\n\r\n".encode())
+        response = connection.getresponse()
+        there.sendall(b"yes")
+        there.shutdown(socket.SHUT_WR)
+        assert response.read(50) == b"yes"
+    response.close()
+    assert here.fileno() == -1
 
 
 def test_an_absent_server_is_waited_for_within_the_patience_and_a_line_tells_of_it(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from heedful.retrieval import Passage
-from heedful.retrieval.corpora import passage_of, read_corpus
+from heedful.retrieval.corpora import digest_of, passage_of, read_corpus
 
 
 @pytest.mark.parametrize(
@@ -93,3 +95,13 @@ def test_a_list_that_cannot_be_read_is_named_with_its_file(text: str, tmp_path: 
     (tmp_path / "corpus.json").write_text(text)
     with pytest.raises(ValueError, match=r"corpus\.json: expected one JSON list of passages, found .*\.jsonl\."):
         list(read_corpus(tmp_path / "corpus.json"))
+
+
+def test_a_file_that_the_system_cannot_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")  # names no file, as the system does
+
+    monkeypatch.setattr(Path, "open", lambda path, mode: Broken())
+    with pytest.raises(OSError, match=r"passages\.jsonl"):
+        digest_of(tmp_path / "passages.jsonl")

@@ -217,6 +217,17 @@ def test_without_the_token_nothing_but_the_health_check_is_answered() -> None:
         assert Asker(server)("GET", "/environment", headers={"Authorization": "Bearer secret"})[0] == 200
 
 
+@pytest.mark.parametrize("host", ["\udcff", "192.0.2.1"])
+def test_an_address_that_this_machine_does_not_have_is_named(
+    host: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEEDFUL_ENV_TOKEN", "secret")
+    assert cli.run(["serve-env", "echo", "--port", "0", "--host", host]) == 2
+    said = capsys.readouterr().err
+    assert "Expected a free port of an address of this machine, found port 0 of '" in said
+    assert "Give another --port or --host." in said
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "example.org"])
 def test_an_address_that_others_reach_needs_a_token(host: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(

@@ -70,6 +70,10 @@ class WatchedSettings(ScriptedSettings):
     picture: Annotated[Path | None, Shown("FILE")] = None
     """Write the newest picture to this PNG file after every turn. Needs --env.observation image or image_and_text."""
 
+    def __post_init__(self) -> None:
+        if self.picture is not None and self.picture.suffix.lower() != ".png":
+            raise ValueError(f"picture must be a name that ends in .png, found {str(self.picture)!r}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings(ScriptedSettings):

@@ -237,9 +237,15 @@ class _Timed(io.RawIOBase):
 
     def __init__(self, connected: socket.socket, deadline: float, most: int) -> None:
         self._socket, self._deadline, self._most = connected, deadline, most
+        # Keeps the socket open until this is closed: `http.client` closes it after a head that ends the connection.
+        self._file = connected.makefile("rb", 0)
 
     def readable(self) -> bool:
         return True
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
 
     def readinto(self, buffer: Any) -> int:
         left = self._deadline - time.monotonic()

@@ -143,9 +143,10 @@ def check_tokenizer(client: Client, model: str, encode: Callable[[str], Sequence
         return "The server has no /tokenize, so nothing shows that --tokenizer is the served model's."
     found = tree.get("tokens") if isinstance(tree, dict) else None
     if found != ids:
+        theirs = str(found[:8] if isinstance(found, list) else found)[:80]
         raise ValueError(
             f"Expected the tokenizer of the served model {model}, found another one in {source}: it reads {text!r} as "
-            f"{ids[:8]}..., the server as {found[:8] if isinstance(found, list) else found}... Give the model's own."
+            f"{ids[:8]}..., the server as {theirs}... Give the model's own."
         )
     return "The server reads text as --tokenizer does."
 

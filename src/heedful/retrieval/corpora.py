@@ -122,6 +122,10 @@ def digest_of(*paths: Path) -> str:
     found = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
-            while part := file.read(_HASHED_AT_ONCE):
-                found.update(part)
+            try:
+                while part := file.read(_HASHED_AT_ONCE):
+                    found.update(part)
+            except OSError as error:  # the system does not name the file here
+                error.filename = str(path)
+                raise
     return found.hexdigest()

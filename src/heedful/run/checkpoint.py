@@ -49,22 +49,22 @@ class Checkpoint:
         """
         state = self.path / "state.json"
         is_gone = not (self.path / CHECKSUMS).exists()
-        listed = is_gone and state.exists() and bool(self.state().get(LISTED))
+        listed = is_gone and state.exists() and bool(self.state(remedy).get(LISTED))
         check_folder(self.path, remedy or self._remedy, listed=listed)
-        written = self.state().get(_VERSION, self.version) if state.exists() else self.version
+        written = self.state(remedy).get(_VERSION, self.version) if state.exists() else self.version
         if written != self.version:
             raise ValueError(
                 f"Expected the checkpoint of step {self.version} in {self.path}, found that of step {written!r:.80}. "
                 f"Was the folder renamed? {remedy or self._remedy}"
             )
 
-    def state(self) -> dict[str, Any]:
-        """The loop's own state: a JSON tree. Raises a sentence if the file cannot be read."""
+    def state(self, remedy: str = "") -> dict[str, Any]:
+        """The loop's own state: a JSON tree. Raises a sentence if the file cannot be read. `remedy`: as in `check`."""
         path = self.path / "state.json"
         try:
             return dict(read_json(path))
         except (OSError, ValueError, TypeError) as error:
-            raise ValueError(self._unreadable(path, error)) from error
+            raise ValueError(self._unreadable(path, error, remedy)) from error
 
     def settings(self) -> object:
         """The configuration under which it was written, as JSON; `None` in checkpoints of older versions."""
@@ -99,9 +99,9 @@ class Checkpoint:
             f"Leave out the settings that you typed beside --resume. If you typed none: {self._remedy}"
         )
 
-    def _unreadable(self, path: Path, error: Exception) -> str:
+    def _unreadable(self, path: Path, error: Exception, remedy: str = "") -> str:
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else "it ends too early"
-        return f"The checkpoint file {path} cannot be read ({type(error).__name__}: {reason}). {self._remedy}"
+        return f"The checkpoint file {path} cannot be read ({type(error).__name__}: {reason}). {remedy or self._remedy}"
 
 
 def checkpoints(folder: Path) -> list[Checkpoint]:

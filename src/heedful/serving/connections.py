@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from socketserver import TCPServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +102,15 @@ class Connections:
             for connection in self._seats:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
+
+
+def bind(server: TCPServer) -> None:
+    """Take the address of a server. Raises ValueError where it is none of this machine, or its port is not free."""
+    try:
+        TCPServer.server_bind(server)
+    except (OSError, TypeError) as error:  # Python raises TypeError for what can be no name of a host
+        host, port = server.server_address[:2]
+        raise ValueError(
+            f"Expected a free port of an address of this machine, found port {port} of {host!r:.80} "
+            f"({getattr(error, 'strerror', None) or error}). Give another --port or --host."
+        ) from error

@@ -23,14 +23,13 @@ import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
 from typing import Any, Protocol
 
 from heedful.configuration.jsontext import parse_json
 from heedful.envs.transport.deadline import DeadlineReader
 from heedful.envs.transport.wire import LARGEST_FRAME, Tree, encode
 from heedful.serving.browser import HEADERS, check_own_form, fields_of, knows_token
-from heedful.serving.connections import Connections, Limits
+from heedful.serving.connections import Connections, Limits, bind
 from heedful.serving.heads import BadHead, is_named, read_head
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.serving.shop_pages import ROOT, Html, ShopPages, refused
@@ -179,7 +178,7 @@ class EnvironmentServer(ThreadingHTTPServer):
 
     def server_bind(self) -> None:
         """Bind without the standard library's name look-up, which can take seconds and is not needed here."""
-        TCPServer.server_bind(self)
+        bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
 

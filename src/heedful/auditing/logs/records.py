@@ -113,7 +113,7 @@ class Knowledge:
 
 
 SUCCESS = "success is not in the log; name the column that holds it with --success"
-NO_REWARD = "no reward is in the log"
+NO_REWARD = "no reward is in the first rows of the log"
 NO_IDS = "the log holds text, not token ids; --model tokenises it"
 TOKEN_METRICS = ("length/reasoning_tokens", "length/response_tokens")
 NO_VALIDITY = "the log does not say whether a reply could be executed"

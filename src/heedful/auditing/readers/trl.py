@@ -95,7 +95,11 @@ def _knowledge(
     rows: Sequence[Row], columns: dict[str, list[object]], rewards: tuple[str, ...], success: str | None, hints: Hints
 ) -> Knowledge:
     unread = columns.get("reward") if "reward" not in rewards and not hints.rewards else None
-    none = f"No reward column: `reward` holds no numbers ({shown(unread[0])})." if unread else "No reward column."
+    none = (
+        f"No reward column: `reward` holds no numbers ({shown(unread[0])})."
+        if unread
+        else "No reward column in the first rows."
+    )
     found = [f"Reward columns: {names(rewards)}." if rewards else none]
     found += [f"Success is read from the column {success}."] if success else []
     assumed = [
