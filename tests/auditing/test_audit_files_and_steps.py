@@ -238,7 +238,14 @@ def test_members_are_numbered_where_the_log_does_not() -> None:
 
 
 def test_a_step_knows_whether_it_says_the_same_as_another() -> None:
-    first, second, third = StepStream(
-        [episode(0, 1, reply="a"), episode(1, 2, reply="a"), episode(2, 3, reply="b")], Faults()
+    first, second, third, fourth = StepStream(
+        [
+            episode(0, 1, reply="a"),
+            episode(1, 2, reply="a"),
+            episode(2, 3, reply="b"),
+            episode(3, 4, prompt="stay", reply="b"),
+        ],
+        Faults(),
     )
     assert first.fingerprint == second.fingerprint != third.fingerprint
+    assert third.fingerprint != fourth.fingerprint, "one answer to two prompts is no step that was logged twice"

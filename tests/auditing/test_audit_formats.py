@@ -38,6 +38,7 @@ def test_trl_completions_are_grouped_by_prompt_and_their_reward_columns_added(tm
     for name in ("success/rate", "signal/failed", "length/response_tokens", "format/valid_rate", "length/turns"):
         assert metrics[name].value is None
         assert metrics[name].why
+    assert metrics["text/distinct_thoughts"].why == "the log holds text, and thoughts are compared by their token ids"
     assert "Special tokens were dropped" in " ".join(log.reader.knowledge.assumed)
     assert "advantages" not in " ".join(log.reader.knowledge.assumed)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,18 @@ def test_a_log_with_pictures_is_read_by_the_model_that_sampled_it_and_by_no_othe
     missing = readings("model")
     assert missing["information/first_turn/mi"].value is not None
     assert missing["information/image/mi"].why == "too long for the window"
+
+    # Where the stored pictures are not those that the ids name, no figure is given, and the audit goes on.
+    judge = model_judge(str(tmp_path / "model"), AuditSettings(), ThoughtTags("<think>", "</think>"), 0)
+    changed = [
+        replace(group, trajectories=tuple(map(with_another_picture, group.trajectories)))
+        for group in read(log)[1][0].groups
+    ]
+    unread = {metric.name: metric for metric in judge.measure(0, judge.with_ids(changed, {}), True).metrics}
+    assert "does not read the pictures of this log" in unread["information/first_turn/mi"].why
+
+
+def with_another_picture(member: Trajectory) -> Trajectory:
+    turn = member.turns[0]
+    prompt = replace(turn.reply.prompt, images=(picture(99),))
+    return replace(member, turns=(replace(turn, reply=replace(turn.reply, prompt=prompt)),))

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -14,6 +15,7 @@ from heedful.auditing.logs.files import is_parquet
 from heedful.auditing.logs.parquet import open_parquet
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import open_file, refuse_pipes
+from heedful.envs.common.rows import JsonList
 from heedful.models.cache import cache_root
 from heedful.storage import RunFolder, read_rollouts
 from heedful.storage.checksums import write_checksums
@@ -130,3 +132,15 @@ def test_the_trusted_cache_is_never_looked_for_in_the_current_folder(
             cache_root()
     else:
         assert cache_root() == tmp_path / "home" / ".cache" / "heedful"
+
+
+@pytest.mark.parametrize("read", [read_json, lambda path: JsonList(path, "a test")])
+def test_a_small_file_takes_little_memory(read: Callable[[Path], object], tmp_path: Path) -> None:
+    path = tmp_path / "small.json"
+    path.write_text("[{}]")
+    tracemalloc.start()
+    try:
+        read(path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()

@@ -88,17 +88,18 @@ def test_an_error_that_nobody_can_read_keeps_its_exit_code(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    "said",
+    "error",
     [
-        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory",
-        "CUDA out of memory. Tried to allocate 20.00 MiB.",
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB."),
+        MemoryError(),
     ],
 )
 def test_memory_that_ends_is_a_sentence_in_every_command(
-    said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(name: str, rest: list[str]) -> int:
-        raise RuntimeError(said)
+        raise error
 
     monkeypatch.setattr(cli, "_command", full)
     assert cli.run(["train"]) == 2

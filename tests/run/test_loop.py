@@ -30,7 +30,8 @@ from heedful.run.config import DiagnosticsConfig, EvaluationConfig, TrainConfig 
 from heedful.run.loop import Outcome, train_steps  # noqa: E402
 from heedful.run.parts import Parts, assemble  # noqa: E402
 from heedful.run.terminal import TerminalView  # noqa: E402
-from heedful.storage import RunFolder, read_metrics, read_rollouts  # noqa: E402
+from heedful.run.train import train  # noqa: E402
+from heedful.storage import DiskFull, RunFolder, read_metrics, read_rollouts  # noqa: E402
 from heedful.storage.trackers import JsonlTracker  # noqa: E402
 from heedful.training.optimizer_config import OptimizerConfig  # noqa: E402
 from heedful.types import Metric, Trajectory, Verdict  # noqa: E402
@@ -590,3 +591,17 @@ def test_only_the_episodes_that_are_to_be_kept_are_stored(
     assert sum("_val_" not in name for name in stored) == trained_on
     assert sum("_val_" in name for name in stored) == evaluated
     assert (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize(("error", "kept"), [(DiskFull("no room"), True), (ValueError("refused"), False)])
+def test_the_folder_of_a_run_that_was_refused_is_removed_and_that_of_a_full_disk_is_not(
+    error: ValueError, kept: bool, echo_run: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(config: TrainConfig, folder: RunFolder, *_: object) -> None:
+        folder.config.write_text("{}")
+        raise error
+
+    monkeypatch.setattr("heedful.run.train._train", fail)
+    with pytest.raises(ValueError, match=str(error)):
+        train(echo_run, out=tmp_path / "run", show=False)
+    assert (tmp_path / "run" / "config.json").exists() == kept

@@ -103,7 +103,10 @@ class ModelJudge:
         for turn in _first_turns(groups):
             prompt = turn.reply.prompt
             if prompt.ids and turn.reply.ids:
-                ids = prompt.ids if self.vision is None else self.vision.collapsed(prompt.ids)
+                try:
+                    ids = prompt.ids if self.vision is None else self.vision.collapsed(prompt.ids)
+                except ValueError:  # the ids are those of another picture than the one that is stored
+                    return False
                 known = min(ids) >= 0 and max(ids) < vocabulary
                 return known and bool(decode(list(ids), skip_special_tokens=False) == prompt.text)
         return False

@@ -170,6 +170,7 @@ def _group(members: list[LoggedEpisode]) -> Group:
 def _told(trajectory: Trajectory) -> Iterator[str]:
     yield repr(trajectory.outcome)
     for turn in trajectory.turns:
+        yield turn.reply.prompt.text
         yield turn.reply.text
         yield repr(dict(turn.rewards))
 

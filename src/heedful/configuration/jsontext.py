@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from heedful.configuration.open_files import open_file
+from heedful.configuration.open_files import open_file, read_up_to
 
 DEEPEST = 200
 """Lists and objects inside each other. Far more than any file of ours, and far less than Python's stack holds."""
@@ -74,7 +74,7 @@ def read_json(path: Path, pipes: bool = False) -> Any:
     A file that goes on after `LARGEST` bytes is refused, too. `pipes`: the user typed the path, which may be a pipe.
     """
     with path.open("rb") if pipes else open_file(path) as stream:
-        content = stream.read(LARGEST + 1)
+        content = read_up_to(stream, LARGEST + 1)
     if len(content) > LARGEST:
         raise ValueError(f"more than {LARGEST >> 20} MiB in one JSON file")
     return parse_json(content)

@@ -36,7 +36,7 @@ def sentence_of(error: BaseException) -> str:
 
     The numbers of system errors that others quote are left out.
     """
-    if is_out_of_memory(error):
+    if is_out_of_memory(error) or (isinstance(error, MemoryError) and not str(error)):
         return "The memory does not suffice. Choose a smaller model or smaller batches, or free some memory."
     if not isinstance(error, OSError) or error.errno is None or error.strerror is None:
         return _NUMBER.sub("", str(error)) or type(error).__name__

@@ -29,6 +29,7 @@ from heedful.run.edits import (
 )
 from heedful.run.presets import preset
 from heedful.storage import (
+    DiskFull,
     Rollouts,
     RunFolder,
     StepMetrics,
@@ -248,8 +249,9 @@ def _computed(config: TrainConfig, find_folder: Callable[[], RunFolder], told: _
             try:
                 with advising(f"heedful train --resume {folder.path}"):
                     outcome = _train(config, folder, world, told, resumed)
-            except ValueError:
-                if world.is_rank_0 and not resumed and folder.in_place and not _has_begun(folder):
+            except ValueError as error:
+                refused = not isinstance(error, DiskFull)  # whose sentence names this folder to go on with
+                if refused and world.is_rank_0 and not resumed and folder.in_place and not _has_begun(folder):
                     shutil.rmtree(folder.path)  # refused before anything was computed
                 raise
     return Run(folder.path, config, outcome)

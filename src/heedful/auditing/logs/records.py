@@ -115,7 +115,12 @@ class Knowledge:
 SUCCESS = "success is not in the log; name the column that holds it with --success"
 NO_REWARD = "no reward is in the first rows of the log"
 NO_IDS = "the log holds text, not token ids; --model tokenises it"
-TOKEN_METRICS = ("length/reasoning_tokens", "length/response_tokens")
+WITHOUT_IDS = {
+    "length/reasoning_tokens": NO_IDS,
+    "length/response_tokens": NO_IDS,
+    "text/distinct_thoughts": "the log holds text, and thoughts are compared by their token ids",
+}
+"""What a log of texts cannot give, with the reasons."""
 NO_VALIDITY = "the log does not say whether a reply could be executed"
 NO_ANSWER = "the log does not say where an answer ends"
 ONE_TEXT = "the log holds an episode as one text, so its turns cannot be counted"
@@ -127,7 +132,7 @@ def unknown_of(
     """The metrics that a log cannot give, each with the reason, from what it holds."""
     missing = {} if success else dict.fromkeys(SUCCESS_METRICS, SUCCESS)
     missing |= {} if reward else {"reward/mean": NO_REWARD}
-    missing |= {} if ids else dict.fromkeys(TOKEN_METRICS, NO_IDS) | {"format/trailing_tokens": NO_ANSWER}
+    missing |= {} if ids else WITHOUT_IDS | {"format/trailing_tokens": NO_ANSWER}
     missing |= {} if valid else {"format/valid_rate": NO_VALIDITY}
     return missing | ({} if turns else {"length/turns": ONE_TEXT})
 

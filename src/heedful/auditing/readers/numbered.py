@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Self
 
 from heedful.auditing.logs.conversations import text_turn
 from heedful.auditing.logs.records import (
-    NO_IDS,
-    TOKEN_METRICS,
+    WITHOUT_IDS,
     Faults,
     Knowledge,
     Location,
@@ -179,6 +178,6 @@ def _weighted(row: Row, weights: Mapping[str, float]) -> dict[str, float]:
 def _knowledge(success: str | None, components: tuple[str, ...]) -> Knowledge:
     unknown = unknown_of(success=success is not None, turns=False)
     unknown |= dict.fromkeys(("format/closed_rate", "format/trailing_tokens", "length/turns"), _ONE_TEXT)
-    unknown |= dict.fromkeys(TOKEN_METRICS, NO_IDS)
+    unknown |= WITHOUT_IDS
     found = "heedful numbered the rows: groups, verdicts, rewards and thoughts are those that the run measured."
     return Knowledge((found,), (), unknown, numbered=True, components=components)

@@ -15,7 +15,7 @@ import numpy as np
 
 from heedful.configuration.foreign_text import clean
 from heedful.configuration.jsontext import LARGEST, parse_json
-from heedful.configuration.open_files import open_file
+from heedful.configuration.open_files import open_file, read_up_to
 from heedful.configuration.parquet_sizes import (
     MOST_EXPANSION,
     budget_of,
@@ -197,7 +197,7 @@ class JsonList:
         self._offsets = array("Q")
         # Every byte is a character of this encoding, so that places in the text are places in the file.
         with open_file(path) as file:
-            text = file.read(LARGEST + 1).decode("latin-1")
+            text = read_up_to(file, LARGEST + 1).decode("latin-1")
         if len(text) > LARGEST:
             raise ValueError(
                 f"{who}: expected at most {LARGEST >> 20} MiB in {path}, which is one JSON list, found more. Write one "
