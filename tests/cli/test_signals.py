@@ -292,13 +292,13 @@ class Printing:
             print("a line", flush=True)
 
 cli.importlib.import_module = lambda name: Printing
-sys.exit(cli.run([sys.argv[1]]))
+sys.exit(cli.run(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("name", ["envs", *cli.KEPT])
-def test_a_command_whose_reader_has_ended_says_what_it_leaves(name: str) -> None:
-    words = [sys.executable, "-c", WITHOUT_A_READER, name]
+@pytest.mark.parametrize("line", ["envs", *cli.KEPT, "train --help"])
+def test_a_command_whose_reader_has_ended_says_what_it_leaves(line: str) -> None:
+    words = [sys.executable, "-c", WITHOUT_A_READER, *line.split()]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -306,7 +306,7 @@ def test_a_command_whose_reader_has_ended_says_what_it_leaves(name: str) -> None
     process.stdout.close()
     said = process.stderr.read()
     process.stderr.close()
-    kept = cli.KEPT.get(name)
+    kept = cli.KEPT.get(line)
     assert said == (f"heedful: stopped, since what reads its output has ended; {kept}.\n" if kept else "")
     assert process.wait() == (141 if kept else 0)
 

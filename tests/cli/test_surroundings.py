@@ -77,12 +77,16 @@ def test_nothing_is_opened_under_the_number_of_a_closed_stream(tmp_path: Path) -
     assert _ended(["-P", "-c", words], tmp_path).returncode > 2
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("HF_HUB_DOWNLOAD_TIMEOUT", "abc"), ("SOURCE_DATE_EPOCH", "abc"), ("SOURCE_DATE_EPOCH", "1" + "0" * 30)],
+)
 def test_a_variable_that_a_library_could_not_read_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("HF_HUB_DOWNLOAD_TIMEOUT", "abc")
+    monkeypatch.setenv(name, value)
     assert cli.run(["train", "echo"]) == 2
-    assert "whole number of seconds in the variable HF_HUB_DOWNLOAD_TIMEOUT, found 'abc'" in capsys.readouterr().err
+    assert f"whole number of seconds in the variable {name}, found '{value}'" in capsys.readouterr().err
 
 
 def test_a_number_of_processes_that_is_none_ends_in_a_sentence(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ import logging
 import os
 import signal
 import sys
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -99,12 +100,19 @@ def _command(name: str, rest: list[str]) -> int:
     return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))
 
 
+_READ_BY_LIBRARIES: Mapping[str, Callable[[str], object]] = {
+    "HF_HUB_DOWNLOAD_TIMEOUT": int,
+    "HF_HUB_ETAG_TIMEOUT": int,
+    "SOURCE_DATE_EPOCH": lambda text: time.gmtime(int(text)),
+}
+
+
 def _check_variables() -> None:
-    """Refuse what the library of the Hugging Face Hub would raise while it is imported."""
-    for variable in ("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT"):
+    """Refuse what libraries would raise while they are imported."""
+    for variable, read in _READ_BY_LIBRARIES.items():
         try:
-            int(os.environ.get(variable, "0"))
-        except ValueError:
+            read(os.environ.get(variable, "0"))
+        except (ValueError, OverflowError, OSError):
             raise ValueError(
                 f"Expected a whole number of seconds in the variable {variable}, found "
                 f"{clean(os.environ[variable])!r:.80}. Correct it, or unset it."
@@ -126,7 +134,7 @@ def _run(name: str, rest: list[str]) -> int:
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. Nothing more can be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if name not in KEPT:
+        if name not in KEPT or {"-h", "--help"} & set(rest):
             return 0
         complain(f"heedful: stopped, since what reads its output has ended; {KEPT[name]}.")
         return exit_code(signal.SIGPIPE)
