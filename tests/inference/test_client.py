@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import ssl
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,7 @@ from heedful.inference import (
 from heedful.inference import client as client_module
 from heedful.inference.connection import _timed_response, _TooLarge
 from heedful.inference.dialects import MODELS
+from heedful.inference.examination import examine
 from patience import PATIENCE, comes
 from ports import nobody_at
 
@@ -182,6 +184,20 @@ def test_an_absent_server_is_waited_for_within_the_patience_and_a_line_tells_of_
     assert client.repeats == {"away": 3}
     assert len(told) == 1
     assert "waiting: the server at" in told[0]
+
+
+def test_a_certificate_that_is_not_trusted_is_no_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(connection: http.client.HTTPSConnection) -> None:
+        error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+        error.verify_message = "self-signed certificate"
+        raise error
+
+    monkeypatch.setattr(http.client.HTTPSConnection, "connect", refused)
+    client = Client(["https://127.0.0.1:1"], Limits(patience=PATIENCE))
+    with pytest.raises(ServerRefused, match=r"not trusted \(self-signed certificate\)\. .* SSL_CERT_FILE"):
+        ask(client)
+    with pytest.raises(ServerRefused, match="not trusted"):
+        examine(client, client.servers[0])
 
 
 def test_pauses_double() -> None:

@@ -13,6 +13,7 @@ import io
 import json
 import select
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -39,6 +40,10 @@ error of the server."""
 _AWAY = (502, 503, 504)
 _DEAD = ("enginecore", "enginedead", "engine is dead")
 """Words of vLLM's answers after its engine has died."""
+
+
+UNTRUSTED = 495
+"""The status that some servers have for a bad certificate. Here it is the certificate of the server itself."""
 
 
 class ServerUnreachable(ConnectionError):
@@ -97,6 +102,13 @@ class Connections:
             try:
                 connection = connection or self._connect(timeout)
                 status, headers, answer = self._send(connection, call, body, deadline)
+            except ssl.SSLCertVerificationError as error:
+                self._drop(connection)
+                raise ServerRefused(
+                    UNTRUSTED,
+                    f"the certificate of the server at {self.url} is not trusted ({error.verify_message}). Give the "
+                    "server another one, or name a file with the right ones in the variable SSL_CERT_FILE.",
+                ) from None
             except TimeoutError:
                 self._drop(connection)
                 raise Failed("slow", f"the server at {self.url} gave no whole answer within {timeout:g} s") from None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from heedful.inference.client import Client, Server
-from heedful.inference.connection import Failed, ServerRefused
+from heedful.inference.connection import UNTRUSTED, Failed, ServerRefused
 from heedful.inference.dialects import MODELS, SERVER_INFO, VERSION, Call, Draw, Tree, Vllm, given
 
 TESTED = "0.32."
@@ -196,7 +196,7 @@ def _answer(client: Client, server: Server, call: Call) -> Tree:
     try:
         return client.tell(server, call, _TIMEOUT)
     except ServerRefused as refusal:
-        if call is MODELS and refusal.status in (401, 403):
+        if refusal.status == UNTRUSTED or (call is MODELS and refusal.status in (401, 403)):
             raise
         return None
     except Failed as failure:
