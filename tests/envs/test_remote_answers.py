@@ -11,6 +11,7 @@ import re
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,7 @@ from heedful.envs.remote.server_calls import ServerCalls, ServerRefused, ServerU
 from heedful.envs.transport import deadline
 from heedful.envs.transport.wire import WireError, generator_tree, read_generator, read_step, read_task, shown
 from heedful.guarded import RaisedElsewhere
-from heedful.inference import Call, Failed, has_spoken
+from heedful.inference import Call, Failed, take_kept
 from heedful.inference.connection import Connections
 from served import PATIENCE
 
@@ -155,21 +156,16 @@ def test_what_a_server_says_unasked_is_not_read_as_the_next_answer() -> None:
     """A proxy that gives up an idle connection may say 408 before it closes it."""
     here, there = socket.socketpair()
     with here, there:
-        kept = http.client.HTTPConnection("127.0.0.1")
-        kept.sock = here
-        calls, connections = ServerCalls("http://127.0.0.1:1", PATIENCE, 0.0, ""), Connections("http://127.0.0.1:1")
-        calls._idle.append(kept)
+        kept, closed = http.client.HTTPConnection("127.0.0.1"), http.client.HTTPConnection("127.0.0.1")
+        kept.sock, closed.sock = here, there
+        connections = Connections("http://127.0.0.1:1")
         connections._idle.append(kept)
-        assert calls._take() is connections._take() is kept
+        assert connections._take() is kept
         there.sendall(b"HTTP/1.1 408 Request Time-out\r\n\r\n")
-        assert has_spoken(kept)
-        connections._idle.append(kept)
-        assert connections._take() is None
-        again = http.client.HTTPConnection("127.0.0.1")
-        again.sock = there
-        here.close()
-        calls._idle.append(again)
-        assert calls._take() is None
+        idle = deque([kept])
+        assert take_kept(idle) is None
+        assert not idle
+        assert take_kept(deque([closed])) is None
 
 
 TOKEN = "a-token-of-somebody-0123456789"

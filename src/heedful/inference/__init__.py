@@ -8,10 +8,10 @@ from heedful.inference.connection import (
     ServerRefused,
     ServerUnreachable,
     check_urls,
-    has_spoken,
     parts_of,
     redirected,
     refuse_interim,
+    take_kept,
     without_secret,
 )
 from heedful.inference.dialects import (
@@ -47,10 +47,10 @@ __all__ = [
     "Vllm",
     "Written",
     "check_urls",
-    "has_spoken",
     "parts_of",
     "read_key",
     "redirected",
     "refuse_interim",
+    "take_kept",
     "without_secret",
 ]

@@ -199,16 +199,10 @@ class Connections:
         return text.replace(self._key, "(the key)") if self._key else text
 
     def _take(self) -> http.client.HTTPConnection | None:
-        while True:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                return None
-            if not has_spoken(connection):
-                break
-            connection.close()
-        with self._lock:
-            self._open.add(connection)
+        connection = take_kept(self._idle)
+        if connection is not None:
+            with self._lock:
+                self._open.add(connection)
         return connection
 
     def _keep(self, connection: http.client.HTTPConnection) -> None:
@@ -287,11 +281,20 @@ def refuse_interim(status: int) -> None:
         raise http.client.HTTPException(f"status {status} in the place of an answer")
 
 
-def has_spoken(connection: http.client.HTTPConnection) -> bool:
-    """Whether a kept connection holds what nobody asked for: its end, or a proxy's 408, which is no answer to us."""
-    poll = select.poll()
-    poll.register(connection.sock, select.POLLIN)
-    return bool(poll.poll(0))
+def take_kept(idle: deque[http.client.HTTPConnection]) -> http.client.HTTPConnection | None:
+    """A kept connection, if there is one. Those that hold what nobody asked for are closed.
+
+    That is the end of the connection, or a proxy's 408, which is no answer to us.
+    """
+    with contextlib.suppress(IndexError):
+        while True:
+            connection = idle.pop()
+            poll = select.poll()
+            poll.register(connection.sock, select.POLLIN)
+            if not poll.poll(0):
+                return connection
+            connection.close()
+    return None
 
 
 def check_urls(urls: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ from urllib.parse import SplitResult
 from heedful.configuration.open_files import in_home
 from heedful.envs.transport.deadline import DeadlineReader
 from heedful.envs.transport.wire import LARGEST_FRAME, Tree, WireError, decode, encode, shown
-from heedful.inference import has_spoken, parts_of, redirected, refuse_interim, without_secret
+from heedful.inference import parts_of, redirected, refuse_interim, take_kept, without_secret
 
 TOKEN_VARIABLE = "HEEDFUL_ENV_TOKEN"
 
@@ -108,7 +108,7 @@ class ServerCalls:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _call(self, method: str, path: str, body: bytes | None) -> Tree:
-        connection = self._take()
+        connection = take_kept(self._idle)
         fresh = connection is None
         while True:
             connection = connection or self._connect()
@@ -175,16 +175,6 @@ class ServerCalls:
             self._idle.append(connection)
         where = str(response.headers.get("Location", "another place"))
         return response.status, where, without_secret(answer, self._token)
-
-    def _take(self) -> http.client.HTTPConnection | None:
-        while True:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                return None
-            if not has_spoken(connection):
-                return connection
-            connection.close()
 
     def _connect(self) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
