@@ -152,6 +152,8 @@ def test_a_checkpoint_of_trl_alone_begins_anew_and_says_so(
         '{"generation": -4, "folder": null, "diagnostics": {}}',
         '{"generation": 4, "folder": 3, "diagnostics": {}}',
         '{"generation": 4, "folder": "../mine", "diagnostics": {}}',
+        '{"generation": 4, "folder": "..", "diagnostics": {}}',
+        '{"generation": 4, "folder": "checkpoint-2", "diagnostics": {}}',
         '{"generation": 4, "folder": null, "diagnostics": {"zscores": null}}',
         '{"generation": 4, "folder": null, "diagnostics": {"zscores": {"first_turn": {}}}}',
     ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain, count
@@ -24,6 +25,8 @@ _LOG = logging.getLogger("heedful")
 
 FOLDER = "heedful"
 """The folder with the record of a run, in the trainer's output folder. A second run there is `heedful-2`."""
+
+_RECORD = re.compile(rf"{FOLDER}(-[1-9][0-9]{{0,8}})?")
 
 STATE = "heedful.json"
 """File in a checkpoint of the trainer with the state of the measurements."""
@@ -98,8 +101,9 @@ def load_state(checkpoint: Path) -> Mapping[str, Any] | None:
         generation, folder = state["generation"], state["folder"]
         if isinstance(generation, bool) or not isinstance(generation, int) or not 0 <= generation <= MOST_STEP:
             raise ValueError(f"the generation {str(generation)[:60]!r}, which is no number of batches")
-        if folder is not None and (not isinstance(folder, str) or Path(folder).name != folder):
-            raise ValueError(f"the folder {str(folder)[:60]!r}, which is no name of a folder")
+        # The later batches of that folder are deleted. A checkpoint may come from others.
+        if folder is not None and not (isinstance(folder, str) and _RECORD.fullmatch(folder)):
+            raise ValueError(f"the folder {str(folder)[:60]!r}, which is no name of a record")
         return {"generation": generation, "folder": folder, "diagnostics": state["diagnostics"]}
 
 
