@@ -213,3 +213,16 @@ def test_several_indexes_in_one_folder_have_to_be_named(tmp_path: Path) -> None:
         build(Source("x", digest), iter(drawn(5)), tmp_path, "numpy")
     with pytest.raises(ValueError, match="found 2 of them: 1111111111111111-v1-numpy, 2222222222222222-v1-numpy"):
         find_index(tmp_path)
+
+
+def test_files_of_tantivy_over_which_it_panics_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    """A panic of Rust is no Exception: nobody would catch it."""
+    pytest.importorskip("tantivy")
+    folder = build(SOURCE, iter(drawn(20)), tmp_path, "tantivy")
+    (fast,) = (folder / "tantivy").glob("*.fast")
+    held = bytearray(fast.read_bytes())
+    footer = held.index(b'{"version"')
+    held[footer - 20] = 0xFF  # a length
+    fast.write_bytes(held)
+    with pytest.raises(ValueError, match=r"assertion failed.*Remove the folder .* and build the index again"):
+        open_index(folder)

@@ -12,11 +12,13 @@ import importlib.util
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from heedful.retrieval.passages import Passage
 from heedful.retrieval.small import K1, TITLE_WEIGHT, B
+from heedful.retrieval.store import DamagedIndex
 from heedful.retrieval.terms import terms_of
 
 FOLDER = "tantivy"
@@ -68,9 +70,21 @@ def write_large(folder: Path, passages: Iterable[Passage]) -> tuple[int, dict[st
     return count, {name: total / max(1, count) for name, total in lengths.items()}
 
 
+@contextmanager
+def _naming_damage() -> Iterator[None]:
+    """Raise DamagedIndex where tantivy panics over a file. A panic is no Exception, so nobody else would catch it."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DamagedIndex(f"expected the files that tantivy wrote, found others: {error}") from None
+
+
 class LargeFiles:
     """An index of tantivy, opened. `passages`: by place."""
 
+    @_naming_damage()
     def __init__(self, folder: Path, passages: Sequence[Passage], means: dict[str, float]) -> None:
         import tantivy
 
@@ -79,8 +93,9 @@ class LargeFiles:
         self._searcher = self._index.searcher()
         self._passages, self._means = passages, means
 
+    @_naming_damage()
     def best(self, terms: Sequence[str], most: int) -> list[tuple[int, float]]:
-        """(place, score) of the best passages, best first. Ties in the order of the corpus."""
+        """(place, score) of the best passages, best first. Ties in the order of the corpus. Raises DamagedIndex."""
         import tantivy
 
         held = [
