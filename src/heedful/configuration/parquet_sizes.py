@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,3 +93,46 @@ def _repeats(metadata: pyarrow.parquet.FileMetaData, place: int) -> bool:
         chunk.total_uncompressed_size <= LEAST_BUDGET and any("DICTIONARY" in name for name in chunk.encodings)
         for chunk in chunks
     )
+
+
+class _Unread(Exception):
+    """A byte of a column was asked for."""
+
+
+class _Unreadable(io.RawIOBase):
+    """A file without end, of which nothing can be read."""
+
+    _place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._place = offset + (0, self._place, 1 << 62)[whence]
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def read(self, size: int = -1) -> bytes:
+        raise _Unread
+
+
+def refuse_damaged(metadata: pyarrow.parquet.FileMetaData) -> None:
+    """Raise OSError for figures of columns that cannot be. Call it before any other function of this module.
+
+    pyarrow ends the whole process where such a column is asked for by itself, and raises where its rows are to be read.
+    So the columns are opened in a file without bytes. They are checked before the first byte is asked for.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    source = pyarrow.PythonFile(_Unreadable(), mode="r")
+    bare = pyarrow.parquet.ParquetFile(source, metadata=metadata, buffer_size=4096)
+    for group in range(metadata.num_row_groups):
+        # A column of a kind that pyarrow has no type for is an ArrowException. Perhaps nobody reads it.
+        with suppress(_Unread, pyarrow.ArrowException):
+            next(bare.iter_batches(1, row_groups=[group]), None)

@@ -12,8 +12,9 @@ import importlib.util
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from heedful.retrieval.passages import Passage
@@ -70,21 +71,23 @@ def write_large(folder: Path, passages: Iterable[Passage]) -> tuple[int, dict[st
     return count, {name: total / max(1, count) for name, total in lengths.items()}
 
 
-@contextmanager
-def _naming_damage() -> Iterator[None]:
-    """Raise DamagedIndex where tantivy panics over a file. A panic is no Exception, so nobody else would catch it."""
-    try:
-        yield
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise DamagedIndex(f"expected the files that tantivy wrote, found others: {error}") from None
+class _NamingDamage(ContextDecorator):
+    """Raises DamagedIndex where tantivy panics over a file. A panic is no Exception, so nobody else would catch it."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None and kind.__name__ == "PanicException":
+            raise DamagedIndex(f"expected the files that tantivy wrote, found others: {error}") from None
 
 
 class LargeFiles:
     """An index of tantivy, opened. `passages`: by place."""
 
-    @_naming_damage()
+    @_NamingDamage()
     def __init__(self, folder: Path, passages: Sequence[Passage], means: dict[str, float]) -> None:
         import tantivy
 
@@ -93,7 +96,7 @@ class LargeFiles:
         self._searcher = self._index.searcher()
         self._passages, self._means = passages, means
 
-    @_naming_damage()
+    @_NamingDamage()
     def best(self, terms: Sequence[str], most: int) -> list[tuple[int, float]]:
         """(place, score) of the best passages, best first. Ties in the order of the corpus. Raises DamagedIndex."""
         import tantivy

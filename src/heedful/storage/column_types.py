@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.configuration.open_files import open_file
-from heedful.configuration.parquet_sizes import budget_of, declared_bytes, text_leaves, value_bytes
+from heedful.configuration.parquet_sizes import budget_of, declared_bytes, refuse_damaged, text_leaves, value_bytes
 from heedful.storage.picture_columns import IMAGES, PICTURES, picture_columns
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def read_table(path: Path, kinds: Mapping[str, str], pictures: bool) -> pyarrow.
     try:
         with open_file(path) as stream:
             opened = pyarrow.parquet.ParquetFile(stream)
+            refuse_damaged(opened.metadata)
             if pictures and IMAGES in opened.schema_arrow.names:
                 expected |= picture_columns()
             names = [name for name in opened.schema_arrow.names if name in expected]

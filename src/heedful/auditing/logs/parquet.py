@@ -16,7 +16,14 @@ import numpy.typing as npt
 
 from heedful.auditing.logs.records import Faults, Location, Misfit, Row, Tell, shortened
 from heedful.configuration.open_files import refuse_pipes
-from heedful.configuration.parquet_sizes import MOST_EXPANSION, budget_of, declared_bytes, text_leaves, value_bytes
+from heedful.configuration.parquet_sizes import (
+    MOST_EXPANSION,
+    budget_of,
+    declared_bytes,
+    refuse_damaged,
+    text_leaves,
+    value_bytes,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -42,7 +49,9 @@ def open_parquet(file: Path, texts: Sequence[str] = ()) -> pyarrow.parquet.Parqu
     try:
         refuse_pipes(file)
         # Without a buffer size a whole column of a row group is read at once.
-        return pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False, read_dictionary=list(texts))
+        opened = pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False, read_dictionary=list(texts))
+        refuse_damaged(opened.metadata)
+        return opened
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(
             f"Expected a whole parquet file at {file}, found one that is cut off or damaged: {shortened(str(error))}. "

@@ -21,6 +21,7 @@ from heedful.configuration.parquet_sizes import (
     budget_of,
     declared_bytes,
     declared_group_bytes,
+    refuse_damaged,
     text_leaves,
     value_bytes,
 )
@@ -120,6 +121,7 @@ class ParquetRows:
         self._path, self._who, self._size = path, who, path.stat().st_size
         with self._whole():
             with pyarrow.parquet.ParquetFile(path) as file:
+                refuse_damaged(file.metadata)
                 self._columns = [name for name in dict.fromkeys(file.schema_arrow.names) if name in known]
                 texts = list(text_leaves(file, self._columns))
             # Without a buffer size a whole column of a row group is read at once.

@@ -1,0 +1,31 @@
+"""A parquet file over whose footer pyarrow ends the process: std::terminate, where a column is asked for by itself.
+
+The fixture has five columns and two rows. One byte of its footer was changed, in the size statistics of a column.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from heedful.auditing.logs.parquet import open_parquet
+from heedful.envs.common.rows import ParquetRows
+from heedful.storage.column_types import read_table
+
+FIXTURE = Path(__file__).parent / "fixtures" / "impossible_histogram.parquet"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        open_parquet,
+        lambda path: ParquetRows(path, "problems", ("step", "prompt")),
+        lambda path: read_table(path, {"step": "int64"}, pictures=False),
+    ],
+    ids=["audit", "problems", "rollouts"],
+)
+def test_impossible_figures_of_a_column_are_damage_and_end_no_process(read: Any) -> None:
+    with pytest.raises(ValueError, match=r"impossible_histogram\.parquet, found .* histogram size mismatch"):
+        read(FIXTURE)
