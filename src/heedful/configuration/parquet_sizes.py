@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,13 +94,11 @@ def _repeats(metadata: pyarrow.parquet.FileMetaData, place: int) -> bool:
     )
 
 
-class _Unread(Exception):
-    """A byte of a column was asked for."""
-
-
 class _Unreadable(io.RawIOBase):
     """A file without end, of which nothing can be read."""
 
+    asked = False
+    """Whether bytes were asked for."""
     _place = 0
 
     def readable(self) -> bool:
@@ -118,7 +115,8 @@ class _Unreadable(io.RawIOBase):
         return self._place
 
     def read(self, size: int = -1) -> bytes:
-        raise _Unread
+        self.asked = True
+        return b""
 
 
 def refuse_damaged(metadata: pyarrow.parquet.FileMetaData) -> None:
@@ -130,9 +128,14 @@ def refuse_damaged(metadata: pyarrow.parquet.FileMetaData) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    source = pyarrow.PythonFile(_Unreadable(), mode="r")
-    bare = pyarrow.parquet.ParquetFile(source, metadata=metadata, buffer_size=4096)
+    source = _Unreadable()
+    bare = pyarrow.parquet.ParquetFile(pyarrow.PythonFile(source, mode="r"), metadata=metadata, buffer_size=4096)
     for group in range(metadata.num_row_groups):
-        # A column of a kind that pyarrow has no type for is an ArrowException. Perhaps nobody reads it.
-        with suppress(_Unread, pyarrow.ArrowException):
+        source.asked = False
+        try:
             next(bare.iter_batches(1, row_groups=[group]), None)
+        except pyarrow.ArrowException:
+            continue  # a kind of column that pyarrow has no type for, and that perhaps nobody reads
+        except OSError:
+            if not source.asked:
+                raise
