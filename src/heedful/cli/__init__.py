@@ -105,6 +105,7 @@ _READ_BY_LIBRARIES: Mapping[str, Callable[[str], object]] = {
     "HF_HUB_ETAG_TIMEOUT": int,
     "SOURCE_DATE_EPOCH": lambda text: time.gmtime(int(text)),
 }
+"""Variables that libraries read while they are imported, and what reads each of them."""
 
 
 def _check_variables() -> None:
