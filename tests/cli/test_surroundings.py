@@ -72,9 +72,35 @@ def test_a_closed_standard_input_ends_a_game_as_its_end_does(tmp_path: Path) -> 
 
 
 def test_nothing_is_opened_under_the_number_of_a_closed_stream(tmp_path: Path) -> None:
-    words = "import os; from heedful.cli import open_closed_streams; [os.close(number) for number in (0, 1, 2)]; "
-    words += "open_closed_streams(); file = os.open('kept', os.O_RDWR | os.O_CREAT); os._exit(file)"
+    words = (
+        "import os; from heedful.command_process import open_closed_streams; [os.close(stream) for stream in (0, 1, 2)]"
+        "; open_closed_streams(); file = os.open('kept', os.O_RDWR | os.O_CREAT); os._exit(file)"
+    )
     assert _ended(["-P", "-c", words], tmp_path).returncode > 2
+
+
+PROGRAMS = (
+    "heedful.sandbox program.py",
+    "heedful.integrations.verl.doctor",
+    "heedful.integrations.verl.tasks echo --tasks 3 --out tasks.parquet",
+)
+"""Programs beside `heedful`. Each prints something."""
+
+
+@pytest.mark.parametrize("line", PROGRAMS)
+def test_programs_beside_heedful_treat_their_streams_as_it_does(line: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("print(1)")
+    python = f"{sys.executable} -P -m {line}"
+    for redirected, expected in (
+        ("<&- >/dev/full", "Expected room on the disk to write the output"),
+        ("<&- >&-", None),
+        ("</dev/null | true", None),
+    ):
+        ended = _ended(["-c", f"import os; os.execv('/bin/sh', ['sh', '-c', '{python} {redirected}'])"], tmp_path)
+        assert "Traceback" not in ended.stderr
+        if expected:
+            assert ended.returncode == 2
+            assert expected in ended.stderr
 
 
 @pytest.mark.parametrize(

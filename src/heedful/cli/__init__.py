@@ -12,22 +12,14 @@ terminal: saved, if the command can save. 141: the reader of a long command's ou
 
 from __future__ import annotations
 
-import errno
 import importlib
-import io
-import logging
 import os
-import signal
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-from heedful.configuration import clean, complain, cut, tell, trusting
-from heedful.configuration.system_errors import NO_ROOM, is_out_of_memory, sentence_of
-from heedful.stopping import end_at_once, exit_code, exit_code_of, leave_the_terminal
+from heedful.command_process import prepare_streams, run_command
+from heedful.configuration import clean, complain, cut, tell
 from heedful.version import __version__
 
 COMMANDS = {
@@ -56,27 +48,27 @@ KEPT = {
     "grow": "what was saved of the warm start is safe, and the same command goes on",
     "study": "what its runs have saved is safe, and the same command goes on",
     "audit": "the steps measured so far are safe, and the same command with --out FOLDER (named above) goes on",
+    "eval --server": "the replies so far are safe, and the same command with --out FOLDER (named above) goes on",
 }
 """Command -> what an interruption leaves."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `heedful` command."""
-    open_closed_streams()
-    outlive_the_terminal()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # For names and letters that it cannot show. Lines of a long job reach a log file when they are written.
-            stream.reconfigure(errors="backslashreplace", line_buffering=True)
+    prepare_streams()
     sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
 
 
 def run(argv: Sequence[str]) -> int:
     """Dispatch to a command. Returns the exit code."""
-    name, rest = (argv[0], argv[1:]) if argv else ("--help", [])
-    # A typed or trusted module:Class is looked for in the current folder, too. Nothing else is.
-    with end_at_once(), _cleaned_warnings(), trusting(folder=current_folder()):
-        return _run(name, list(rest))
+    name, *rest = argv or ["--help"]
+    return run_command(lambda: _command(name, rest), _kept(name, {word.partition("=")[0] for word in rest}))
+
+
+def _kept(name: str, flags: set[str]) -> str:
+    if {"-h", "--help"} & flags:
+        return ""
+    return KEPT.get(f"{name} --server" if "--server" in flags else name, "")
 
 
 def _command(name: str, rest: list[str]) -> int:
@@ -118,111 +110,6 @@ def _check_variables() -> None:
                 f"Expected a whole number of seconds in the variable {variable}, found "
                 f"{clean(os.environ[variable])!r:.80}. Correct it, or unset it."
             ) from None
-
-
-def _run(name: str, rest: list[str]) -> int:
-    """The exit code of one command, with every error that the user can fix as a sentence."""
-    try:
-        return _command(name, rest)
-    except SystemExit as stop:  # the parser has printed its help, or what is wrong with the line
-        if stop.code is None or isinstance(stop.code, int):
-            return stop.code or 0
-        complain(f"heedful: {_process()}an environment or a model ended the process: {stop.code}")
-        return 1
-    except KeyboardInterrupt as stop:
-        complain(f"heedful: {_process()}interrupted at once; {KEPT.get(name, 'nothing was kept')}.")
-        return exit_code_of(stop)
-    except BrokenPipeError:
-        # The reader of the output has closed it, as `head` does. Nothing more can be printed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if name not in KEPT or {"-h", "--help"} & set(rest):
-            return 0
-        complain(f"heedful: stopped, since what reads its output has ended; {KEPT[name]}.")
-        return exit_code(signal.SIGPIPE)
-    except (ValueError, OSError, MemoryError, ArithmeticError, ImportError) as error:
-        # An error that the user can fix is one of these and carries a sentence. HEEDFUL_TRACEBACK shows its place.
-        if os.environ.get("HEEDFUL_TRACEBACK"):
-            raise
-        # A full disk that no file is named for is where the output goes. Files name themselves.
-        full = isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None
-        kept = f" {KEPT[name][0].upper()}{KEPT[name][1:]}." if full and name in KEPT else ""
-        complain(f"heedful: {_process()}{sentence_of(error)}{kept}")
-        return 2
-    except RuntimeError as error:
-        if os.environ.get("HEEDFUL_TRACEBACK") or not is_out_of_memory(error):
-            raise
-        complain(f"heedful: {_process()}{sentence_of(error)}")
-        return 2
-
-
-def current_folder() -> str | None:
-    """The working directory. `None` if it was deleted."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return None
-
-
-def open_closed_streams() -> None:
-    """Open the null device in the place of each standard stream that is closed.
-
-    Otherwise the next file that is opened gets its number, and what libraries print is written into that file.
-    """
-    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
-
-
-class _Terminal(io.FileIO):
-    """A terminal that may be closed while it is written to. What is written then goes nowhere."""
-
-    def write(self, content: Any) -> int:
-        try:
-            return super().write(content)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            leave_the_terminal()
-            return super().write(content)
-
-
-def outlive_the_terminal() -> None:
-    """Let a run whose terminal is closed reach the end of its step: a line that nobody sees is no error."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if isinstance(stream, io.TextIOWrapper) and stream.isatty():
-            raw = io.BufferedWriter(_Terminal(stream.fileno(), "w", closefd=False))
-            setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True))
-
-
-@contextmanager
-def _cleaned_warnings() -> Iterator[None]:
-    """Clean the warnings and the log of libraries that are printed: they may quote what a stranger wrote."""
-    usual, record = warnings.formatwarning, logging.getLogRecordFactory()
-    warnings.formatwarning = lambda *told, **named: cut(clean(usual(*told, **named)))
-    logging.setLogRecordFactory(_CleanRecord)
-    try:
-        yield
-    finally:
-        warnings.formatwarning = usual
-        logging.setLogRecordFactory(record)
-
-
-class _CleanRecord(logging.LogRecord):
-    """A line of a log. Names of tensors and files are foreign text, and transformers logs them."""
-
-    def getMessage(self) -> str:
-        return cut(clean(super().getMessage()))
-
-
-def _process() -> str:
-    """The rank of this process as a prefix of a message, if there are several."""
-    several = os.environ.get("WORLD_SIZE", "1") != "1"
-    return f"process {os.environ['RANK']}: " if several and "RANK" in os.environ else ""
 
 
 def _overview() -> str:

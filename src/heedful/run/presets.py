@@ -12,9 +12,7 @@ from typing import Any
 
 from heedful import envs
 from heedful.algorithms.table import Grpo
-from heedful.configuration.trust import import_advice, import_named, trust_typed
-from heedful.envs.common.contract import missing_from
-from heedful.guarded import Raised, guarded_call
+from heedful.envs.common.contract import own_environment
 from heedful.measuring.diagnostics_config import DiagnosticsConfig
 from heedful.models.cache import SMOLLM2
 from heedful.policies.sampling import Sampling
@@ -323,21 +321,4 @@ def _own_environment(name: str) -> Any:
             f"There is no environment or preset named {name!r}; known are {', '.join(known)}, or your own as "
             f"module:Class.{did_you_mean(name, known)}"
         )
-    trust_typed(name)
-    made = guarded_call(lambda: import_named(name)())  # a user's code
-    if isinstance(made, Raised):
-        if isinstance(made.error, ValueError | OSError) and not isinstance(made.error, UnicodeError):
-            raise made.error  # a sentence about its knobs or its files
-        raise ValueError(
-            f"Expected {name!r} to name an importable dataclass that can be made without arguments, found {made}. "
-            f"{import_advice(name, made.error)}"
-        ) from made.error
-    env: Any = made.value
-    missing = missing_from(env)
-    if missing:
-        raise ValueError(
-            f"Expected {name!r} to make an environment (`name`, `turns`, `task(seed)`, `episode()`), found {missing}."
-        )
-    if not isinstance(env.name, str) or not env.name:
-        raise ValueError(f"Expected the `name` of the environment {name!r} to be a text, found {env.name!r}.")
-    return env
+    return own_environment(name)

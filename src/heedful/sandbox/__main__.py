@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
+from heedful.command_process import prepare_streams, run_command
 from heedful.configuration import clean, complain
-from heedful.configuration.open_files import open_file
+from heedful.configuration.open_files import open_file, read_up_to
 from heedful.sandbox.outcome import Limits, SandboxError
 from heedful.sandbox.proof import LEVELS, opened
 
 _EXIT = {"ended": None, "error": 1, "cpu": 124, "waited": 124, "output": 125, "forbidden": 126, "crashed": 126}
+
+_MOST_READ = 1 << 26
+"""Bytes of a program, and of its standard input. Both are held in memory."""
 
 
 def _show(output: bytes, stream: TextIO) -> None:
@@ -20,6 +24,14 @@ def _show(output: bytes, stream: TextIO) -> None:
     shown = clean(output.decode("utf-8", "backslashreplace")).encode() if stream.isatty() else output
     stream.buffer.write(shown)
     stream.flush()
+
+
+def _whole(stream: BinaryIO, what: str) -> bytes:
+    """All that a stream holds. Raises ValueError for more than `_MOST_READ`."""
+    content = read_up_to(stream, _MOST_READ + 1)
+    if len(content) > _MOST_READ:
+        raise ValueError(f"Expected {what} of at most {_MOST_READ >> 20} MiB, found more.")
+    return content
 
 
 def main() -> int:
@@ -42,10 +54,11 @@ def main() -> int:
     try:
         limits = Limits(typed.seconds, typed.wall, typed.memory << 20)
         with open_file(typed.file) as file:
-            source = file.read()
+            source = _whole(file, "a program")
+        given = b"" if sys.stdin.isatty() else _whole(sys.stdin.buffer, "standard input")
         with opened(typed.level, limits) as sandbox:
-            outcome = sandbox.run(source, b"" if sys.stdin.isatty() else sys.stdin.buffer.read())
-    except (SandboxError, OSError, ValueError) as error:
+            outcome = sandbox.run(source, given)
+    except SandboxError as error:
         complain(str(error))
         return 2
     _show(outcome.stdout, sys.stdout)
@@ -56,4 +69,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    prepare_streams()
+    sys.exit(run_command(main))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from heedful.configuration import refuse_above, refuse_below, refuse_seconds
 from heedful.sandbox.messages import NOT_STARTED, STARTED, UNCAUGHT, NotPlain, Report, decode_value
 
 Ending = Literal["ended", "error", "cpu", "waited", "output", "forbidden", "crashed"]
@@ -15,6 +16,9 @@ Ending = Literal["ended", "error", "cpu", "waited", "output", "forbidden", "cras
 output, by a system call that only an attack makes, or by another signal (also: out of memory in C)."""
 
 _SIGSYS, _SIGKILL, _SIGXCPU = 31, 9, 24
+
+_MOST_MEMORY = 1 << 47
+"""Bytes of address space that a 64-bit process can have."""
 
 _NEARLY = 0.9
 """The kernel's limit counts clock ticks, its report counts nanoseconds. They differ by a few hundredths."""
@@ -40,9 +44,9 @@ class Limits:
     """Bytes that it may write to standard output, and to each other descriptor."""
 
     def __post_init__(self) -> None:
-        for name in ("cpu", "wall", "memory", "output"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"limits: {name} must be above 0, but is {getattr(self, name)}.")
+        refuse_seconds(self, "cpu", "wall")
+        refuse_below(self, memory=1, output=1)
+        refuse_above(self, memory=_MOST_MEMORY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pytest
 from heedful.integrations.verl import doctor
 from heedful.integrations.verl.configured import findings_of
 from heedful.integrations.verl.settings import REGISTER, VARIABLE
-from heedful.integrations.verl.tasks import _run
+from heedful.integrations.verl.tasks import main
 
 CONFIG: dict[str, Any] = {
     "trainer": {"use_v1": True, "v1": {"trainer_mode": "heedful_sync"}, "nnodes": 1, "default_local_dir": "ckpt/mine"},
@@ -98,7 +98,7 @@ def test_a_variable_that_is_forwarded_to_the_nodes_is_seen() -> None:
 
 
 def test_task_files_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _run(["echo", "--tasks", "6", "--out", str(tmp_path / "train.parquet")])
+    main(["echo", "--tasks", "6", "--out", str(tmp_path / "train.parquet")])
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
     told = said(
         ("data.train_files", str(tmp_path / "train.parquet")), ("data.val_files", [str(tmp_path / "bad.parquet")])

@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+from heedful.command_process import run_command
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
 from heedful.integrations.verl.play.playing import environment_of
-from heedful.integrations.verl.tasks import VerlTask, _run, read_task_row
+from heedful.integrations.verl.tasks import VerlTask, main, read_task_row
 
 GAME = """
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ class Louder(Echo):
 class Nothing:
     pass
 """
+
+
+def _run(words: list[str]) -> int:
+    return run_command(lambda: main(words))
 
 
 def rows_in(path: Path) -> list[dict[str, Any]]:
@@ -118,3 +123,11 @@ def test_a_mistake_ends_in_a_sentence(
     assert code == 2
     assert sentence in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_an_environment_server_is_asked_at_the_address_that_the_line_names(tmp_path: Path) -> None:
+    from served import serving
+
+    with serving(Echo()) as server:
+        assert _run(["remote", "--tasks", "2", "--env.url", server.url, "--out", str(tmp_path / "served.parquet")]) == 0
+    assert [row["data_source"] for row in rows_in(tmp_path / "served.parquet")] == ["remote"] * 2

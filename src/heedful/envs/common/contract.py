@@ -1,7 +1,10 @@
-"""What an object lacks to be an environment: asked before a name that a user typed is played."""
+"""The environment that a user names, and what an object lacks to be one."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from heedful.configuration.trust import import_advice, import_named, trust_typed
 from heedful.guarded import Raised, guarded_call
 
 MEMBERS = ("name", "turns", "task", "episode")
@@ -31,3 +34,25 @@ def refuse_unless_environment(env: object) -> None:
             f"Expected an environment, found a {type(env).__name__} without `{'` and `'.join(missing)}`. "
             "Name another class, or add what it lacks."
         )
+
+
+def own_environment(name: str) -> Any:
+    """The environment that a user typed as module:Class, made without arguments. Raises ValueError or OSError."""
+    trust_typed(name)
+    made = guarded_call(lambda: import_named(name)())  # a user's code
+    if isinstance(made, Raised):
+        if isinstance(made.error, ValueError | OSError) and not isinstance(made.error, UnicodeError):
+            raise made.error  # a sentence about its knobs or its files
+        raise ValueError(
+            f"Expected {name!r} to name an importable dataclass that can be made without arguments, found {made}. "
+            f"{import_advice(name, made.error)}"
+        ) from made.error
+    env: Any = made.value
+    missing = missing_from(env)
+    if missing:
+        raise ValueError(
+            f"Expected {name!r} to make an environment (`name`, `turns`, `task(seed)`, `episode()`), found {missing}."
+        )
+    if not isinstance(env.name, str) or not env.name:
+        raise ValueError(f"Expected the `name` of the environment {name!r} to be a text, found {env.name!r}.")
+    return env

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from heedful.command_process import prepare_streams, run_command
 from heedful.configuration import complain, tell
 from heedful.integrations.verl.compatibility import TESTED
 from heedful.integrations.verl.configured import Finding, findings_of
@@ -167,4 +168,5 @@ def _version(package: str) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    prepare_streams()
+    sys.exit(run_command(lambda: main(sys.argv[1:])))

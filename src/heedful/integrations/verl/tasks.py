@@ -7,7 +7,6 @@ agent loop `heedful` plays it, and verl's own dataset reads the file. Neither ve
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,20 +14,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from heedful import envs
+from heedful.command_process import prepare_streams, run_command
 from heedful.configuration import (
     Choice,
     CommandLine,
     Positional,
     Shown,
-    complain,
     from_json,
     refuse_below,
     tell,
     to_json,
-    trusting,
 )
-from heedful.configuration.trust import trust_typed
-from heedful.envs.common.contract import missing_from
+from heedful.envs.common.contract import own_environment, refuse_unless_environment
 from heedful.envs.common.tasks import TaskStream, check_same_start
 from heedful.integrations.verl.play.episodes import FIELD
 from heedful.integrations.verl.play.playing import PlayedEnvironment
@@ -140,6 +137,7 @@ class TasksSettings:
 
     def __post_init__(self) -> None:
         refuse_below(self, tasks=1)
+        refuse_unless_environment(self.env)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -162,15 +160,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _named(name: str) -> Environment:
     """The environment of this name, with its default knobs."""
-    if ":" in name:
-        trust_typed(name)
-    try:
-        env: Environment = Choice(envs.ENVIRONMENTS).find(name)()
-    except LookupError as error:
-        raise ValueError(f"There is no environment named {name!r}: {error}") from error
-    missing = missing_from(env)
-    if missing:
-        raise ValueError(f"Expected {name!r} to be an environment, found {missing}. See docs/environments.md.")
+    env: Environment = own_environment(name) if ":" in name else envs.get(name)()
     return env
 
 
@@ -186,15 +176,6 @@ def _first_text(env: Environment, task: Task) -> str:
     return player.observation.text
 
 
-def _run(argv: Sequence[str]) -> int:
-    try:
-        # A typed module:Class is looked for in the current folder, too, as the command heedful does.
-        with trusting(folder=os.getcwd()):
-            return main(argv)
-    except (ValueError, OSError, ImportError) as error:
-        complain(f"heedful: {error}")
-        return 2
-
-
 if __name__ == "__main__":
-    sys.exit(_run(sys.argv[1:]))
+    prepare_streams()
+    sys.exit(run_command(lambda: main(sys.argv[1:])))
