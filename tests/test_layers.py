@@ -195,8 +195,8 @@ def test_imports_point_down_or_stay_in_their_package() -> None:
 
 
 def test_an_import_that_points_up_or_sideways_is_found() -> None:
-    assert complaint("filters", "training.learner").endswith("(layer 4): up.")
-    assert complaint("policies.hf", "scorers.hf").endswith("(layer 3): sideways.")
+    assert complaint("filters", "training.learner").endswith("(layer 5): up.")
+    assert complaint("policies.hf", "scorers.hf").endswith("(layer 4): sideways.")
     assert complaint("policies.hf", "policies.kv") == ""
     assert complaint("filters", "statistics.group_statistics") == ""
     with pytest.raises(pytest.fail.Exception, match=r"heedful\.helpers has no layer: add it to the table"):

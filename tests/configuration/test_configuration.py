@@ -264,6 +264,19 @@ def test_a_class_outside_the_table_is_written_and_read_by_its_module() -> None:
         assert "must name a dataclass" in problems_of(Run, {"chooser": {"type": "json:dumps"}})[0]
 
 
+def test_what_a_user_s_class_raises_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Mine, **values: object) -> None:
+        raise KeyError("depth")
+
+    tree = to_json(Run(chooser=Mine(depth=4)))
+    monkeypatch.setattr(Mine, "__init__", fails)
+    (told,) = problems_of(Run, tree)
+    assert told.startswith("chooser: Mine raised KeyError: 'depth' (test_configuration.py, line ")
+    monkeypatch.setattr(Mine, "__module__", "heedful.mine")
+    with pytest.raises(KeyError):  # a fault of heedful's own
+        problems_of(Run, tree)
+
+
 def test_a_class_outside_the_table_that_only_data_names_is_refused() -> None:
     refused = problems_of(Run, {"chooser": {"type": "json:dumps"}})[0]
     assert refused.startswith("chooser.type: 'json:dumps' names code")

@@ -284,6 +284,25 @@ def test_a_server_that_lost_its_weights_is_restored_once_for_all_threads(fault: 
         assert restored == [server.url]
 
 
+def test_a_server_is_restored_when_its_other_requests_have_ended() -> None:
+    with fake_server() as server, ThreadPoolExecutor(2) as pool:
+        server.version, server.delay = "v2", 0.5
+        client = one(server, note=lambda sentence: None)
+        open_then = []
+
+        def restore(which: Server) -> None:
+            open_then.append(which.open)
+            server.version = "v3"
+
+        client.restore = restore
+        slow = pool.submit(ask, client, version="v2")
+        assert comes(server.bodies)
+        server.delay = 0.0
+        assert is_right(ask(client, version="v3"))
+        assert is_right(slow.result())
+        assert open_then == [0]
+
+
 def test_a_server_whose_weights_change_again_and_again_is_given_up() -> None:
     with fake_server() as server:
         with pytest.raises(ServerUnreachable, match="Two runs seem to share the server"):
@@ -307,6 +326,7 @@ def test_a_server_that_cannot_be_restored_gets_no_more_requests() -> None:
         client.servers[1].open = 5
         assert is_right(ask(client, version="v3"))
         assert len(left.bodies()) == 1
+        client.servers[1].open = 0
         right.version = "v4"
         with pytest.raises(ServerUnreachable, match="the disk is full"):
             ask(client, version="v3")

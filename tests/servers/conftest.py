@@ -6,7 +6,7 @@ Every test of this folder has the marker `servers`, and is skipped, with the rea
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("servers")
             if reason:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of the engine's own log beside a failure: why a server ended is said nowhere else."""
+    report = yield
+    server = getattr(item, "funcargs", {}).get("vllm")
+    if report.failed and isinstance(server, RealVllm):
+        report.sections.append(("the engine of vLLM", server.said_by_the_engine()))
+    return report
 
 
 @pytest.fixture

@@ -100,6 +100,11 @@ class RealVllm:
         finally:
             connection.close()
 
+    def said_by_the_engine(self) -> str:
+        """The last lines of the engine and its workers. The web server's lines repeat them at length."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join([line for line in lines if line.startswith(("(EngineCore", "(Worker"))][-60:])
+
     def stop(self) -> None:
         """End the server and every process that it started."""
         if self.process is None:

@@ -44,7 +44,8 @@ def loaded(seedling_folder: Path) -> Any:
 
 @contextmanager
 def opened(vllm: RealVllm, **fields: Any) -> Iterator[Any]:
-    with Vllm((vllm.url,), **({"tolerance": 1e-4} | fields)).open() as source:
+    """Patience is short: in these tests the server is there, or has ended for good."""
+    with Vllm((vllm.url,), **({"tolerance": 1e-4, "patience": 60.0} | fields)).open() as source:
         yield source
 
 

@@ -30,6 +30,7 @@ from heedful.configuration.schema import (
     settings_of,
 )
 from heedful.configuration.trust import NamesCode, hold, trusted_models
+from heedful.guarded import Answered, guarded_call
 
 T = TypeVar("T")
 Tree: TypeAlias = dict[str, Any]
@@ -151,11 +152,16 @@ def read(cls: type, tree: Any, problems: list[Problem], path: str = "") -> objec
             problems.append(Problem(_join(path, name), f"is required: expected {describe(setting.kind)}"))
     if len(problems) > before:
         return _BROKEN
-    try:
-        return cls(**values)
-    except ValueError as error:
-        problems.append(Problem(path, str(error)))
-        return _BROKEN
+    made = guarded_call(lambda: cls(**values))  # the class may be a user's
+    if isinstance(made, Answered):
+        return made.value
+    own = cls.__module__.partition(".")[0] == "heedful"
+    if isinstance(made.error, OSError) or (own and not isinstance(made.error, ValueError)):
+        raise made.error
+    place = f" ({made.place})" if made.place else ""
+    said = str(made.error) if isinstance(made.error, ValueError) else f"{cls.__name__} raised {made}{place}"
+    problems.append(Problem(path, said))
+    return _BROKEN
 
 
 def fits(kind: Kind, value: object) -> bool:

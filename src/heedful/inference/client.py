@@ -286,12 +286,18 @@ class Client:
         self._note(f"waiting: {failure} ({waited:.0f} s so far, at most {self.limits.patience:g} s)")
 
     def _restore(self, server: Server, seen: int, failure: Failed) -> None:
-        """Give the server its weights back, unless another thread has done it since the request was sent."""
+        """Give the server its weights back, unless another thread has done it since the request was sent.
+
+        Its open requests end first: they would mix the weights, and keep the server from emptying its prefix cache.
+        """
         with server.mending:
             if server.restored != seen or server.lost:
                 return
-            server.restoring = True
+            with self._changed:
+                server.restoring = True
+                self._changed.wait_for(lambda: not server.open or self._closing.is_set(), self.limits.timeout)
             try:
+                self._check_open()
                 self._note(f"restoring: {failure}")
                 self.wait_until_healthy(server)
                 self.restore(server)
