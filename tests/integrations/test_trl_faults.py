@@ -257,6 +257,23 @@ def test_a_probe_watches_functions_of_one_name_generators_and_objects_apart() ->
     assert probe._completions(["a"], [[2]], {})[0].rewards == {"<lambda>": 3.0, "Scored": 3.0}
 
 
+@pytest.mark.parametrize(("first", "found"), [(True, "in another place"), (False, "none")])
+def test_a_probe_that_is_not_the_last_function_is_refused(first: bool, found: str) -> None:
+    probe = Probe()
+    trainer = SimpleNamespace(reward_funcs=[probe if first else len, len])
+    with pytest.raises(ValueError, match=f"last of the reward functions.* found {found}"):
+        probe.attach(trainer)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"on_collapse": "halt"}, {"logs": None}, {"loss_scale": "p"}, {"tags": None}, {"diagnostics": True}]
+)
+def test_a_setting_of_another_kind_is_refused_when_it_is_given(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name}: expected"):
+        HeedfulConfig(**wrong)
+
+
 @pytest.mark.parametrize("reward", ["org/model", torch.nn.Linear(1, 1)])
 def test_a_model_is_not_watched(reward: Any) -> None:
     with pytest.raises(ValueError, match="Give models and coroutines to TRL without watch"):

@@ -70,8 +70,17 @@ class Probe:
         return noted
 
     def attach(self, trainer: Any) -> None:
-        """Connect the probe to its trainer. Raises ValueError for an unknown TRL version and for unknown names."""
+        """Connect the probe to its trainer.
+
+        Raises ValueError for an unknown TRL version, for unknown names, and for a probe that is not the last function.
+        """
         check(PRIVATE_OF_PROBE)
+        if trainer.reward_funcs[-1] is not self:
+            where = "in another place" if any(each is self for each in trainer.reward_funcs) else "none"
+            raise ValueError(
+                "Expected the probe as the last of the reward functions, since it reads what the others gave, found "
+                f"{where}. Give TRL reward_funcs=[..., probe]."
+            )
         self._trainer = trainer
         self.begin()
         trainer.add_callback(Bridge(self))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from heedful.algorithms.loss_scale import LossScale
 from heedful.filters import TopP, check_filter
@@ -14,6 +14,9 @@ from heedful.measuring.diagnostician import DiagnosticsConfig
 from heedful.models.chat.replies import Tags
 from heedful.protocols import Filter
 from heedful.types import Metric
+
+OnCollapse = Literal["warn", "stop"]
+Logs = Literal["main", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +35,27 @@ class HeedfulConfig:
     """Delimiters of thought and answer in a completion."""
     diagnostics: DiagnosticsConfig = field(default_factory=DiagnosticsConfig)
     """How often and on how many thoughts heedful measures."""
-    on_collapse: Literal["warn", "stop"] = "warn"
+    on_collapse: OnCollapse = "warn"
     """Effect of an alarm that names a collapse: warn = warning only, stop = end the training after the step, saved."""
     record: bool = True
     """Keep rollouts, metrics with intervals, and score matrices in `<output_dir>/heedful`, for `heedful report` and
     `heedful audit`."""
-    logs: Literal["main", "all"] = "main"
+    logs: Logs = "main"
     """Which metrics go into TRL's own logs. The record holds all of them."""
     seed: int | None = None
     """Seed of the random draws of filter and measurements. None = the seed of TRL's arguments."""
 
     def __post_init__(self) -> None:
+        """Raises ValueError for a value of another kind: a program, and no file, gives them."""
+        words = {"loss_scale": LossScale, "on_collapse": OnCollapse, "logs": Logs}
+        for name, kind in words.items():
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(
+                    f"{name}: expected one of {', '.join(get_args(kind))}, found {getattr(self, name)!r:.80}"
+                )
+        for name, cls in (("tags", Tags), ("diagnostics", DiagnosticsConfig)):
+            if not isinstance(getattr(self, name), cls):
+                raise ValueError(f"{name}: expected a {cls.__name__}(...), found {getattr(self, name)!r:.80}")
         check_filter(self.filter)
         refuse_soft_weights("TRL", self.filter)
 
