@@ -117,6 +117,14 @@ def test_stored_steps_are_listed_in_order_and_evaluations_apart(tmp_path: Path) 
     assert run.rollout_steps() == run.checkpoint_steps() == [3, 20, 1_000_000]
 
 
+@pytest.mark.parametrize("name", ["step_4", "step_0000004", "step_" + "9" * 30, "step_000004 (copy)", "step_٠٠٠٠٠٤"])
+def test_a_renamed_entry_is_no_step(name: str, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.checkpoint(3).mkdir(parents=True)
+    (run.path / "checkpoints" / name).mkdir()
+    assert run.checkpoint_steps() == [3]
+
+
 def test_the_environment_names_versions_without_importing_torch() -> None:
     program = (
         "import sys, json; from heedful.storage import describe_environment; "

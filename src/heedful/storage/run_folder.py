@@ -20,6 +20,7 @@ from heedful.configuration.jsontext import parse_json, read_json
 from heedful.configuration.open_files import open_file, path_of, refuse_other_bytes
 from heedful.storage.files import claim_folder, write_whole
 from heedful.storage.locks import LOCK
+from heedful.storage.measurements import MOST_STEP
 
 _STEP_FILE = re.compile(r"step_(\d+)(?:_\w+)?\.(?:parquet|npz)")
 _PACKAGES = (
@@ -159,9 +160,11 @@ class RunFolder:
         return self._steps("checkpoints", r"step_(\d+)")
 
     def _steps(self, folder: str, pattern: str) -> list[int]:
+        """The steps of a folder's entries. An entry that somebody has renamed, such as `step_3`, is none of ours."""
         parent = self.path / folder
         names = (re.fullmatch(pattern, entry.name) for entry in parent.iterdir()) if parent.is_dir() else ()
-        return sorted(int(name[1]) for name in names if name)
+        found = ((name[1], int(name[1])) for name in names if name)
+        return sorted(step for digits, step in found if step <= MOST_STEP and _step_name(step) == f"step_{digits}")
 
     def truncate_after(self, step: int) -> list[str]:
         """Remove everything later than `step`: rollouts, cross-scores, measurements and the report.

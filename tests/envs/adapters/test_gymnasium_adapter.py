@@ -163,6 +163,7 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(knobs: dict[str, Any], s
     ("knobs", "sentence"),
     [
         ({"success": "often"}, "success must be auto"),
+        ({"success": "nan"}, "success must be auto"),
         ({"action_names": ("a", "A")}, "action_names must differ"),
         ({"id": "FrozenLake-v1", "options": "map_name=8x8"}, "Set --env.maps library"),
         ({"actions_per_turn": 0}, "actions_per_turn"),

@@ -96,6 +96,13 @@ def test_an_item_comes_with_its_line_and_a_bad_one_as_its_error(tmp_path: Path) 
     assert [value for _, value in found if not isinstance(value, ValueError)] == [{"a": 1}, {"a": 3}, 4]
 
 
+def test_half_a_letter_is_a_bad_item_and_a_whole_one_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(r'[{"a": "\ud83d"}, {"a": "\ud83d\ude00"}, {"a": "\\ud83d"}]')
+    (_, half), *whole = listed(tmp_path / "a.json")
+    assert "half of a pair of surrogates" in str(half)
+    assert [value for _, value in whole] == [{"a": "😀"}, {"a": "\\ud83d"}]
+
+
 def test_a_text_without_an_end_is_read_in_ever_larger_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part is searched from the beginning of the text."""
     sizes: list[int] = []

@@ -6,6 +6,7 @@ make a game, its message becomes part of the error.
 
 from __future__ import annotations
 
+import math
 import threading
 from functools import lru_cache, partial
 from typing import Any, Literal, Protocol
@@ -160,11 +161,11 @@ def check_success(success: str) -> None:
     if success in ("auto", "threshold", "terminated"):
         return
     try:
-        float(success)
-    except ValueError as error:
-        raise ValueError(
-            f"gymnasium: success must be auto, threshold, terminated or a number, but is {success!r}."
-        ) from error
+        threshold = float(success)
+    except ValueError:
+        threshold = math.nan
+    if not math.isfinite(threshold):
+        raise ValueError(f"gymnasium: success must be auto, threshold, terminated or a number, but is {success!r}.")
 
 
 def success_threshold(env: Knobs, environment: Any) -> float:

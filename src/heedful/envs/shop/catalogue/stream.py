@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ LONGEST_ITEM = 64 << 20
 _CHUNK = 1 << 20
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{},]', re.DOTALL)
 """Possessive, since the engine would remember a way back for each escape."""
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def listed(path: Path) -> Iterator[tuple[int, Any]]:
@@ -36,7 +39,12 @@ def named(path: Path) -> Iterator[tuple[int, str, Any]]:
 
 def _parsed(text: bytes) -> Any:
     try:
-        return parse_json(text)
+        value = parse_json(text)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except UnicodeEncodeError:
+        return ValueError("half of a pair of surrogates, which is no letter")
     except ValueError as error:
         return error
 
