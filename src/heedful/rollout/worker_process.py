@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 from heedful.envs.transport.wire import (
@@ -52,15 +53,13 @@ def serve(line_descriptor: int, lifeline: int, limit: float) -> None:
     """
     leave_signals_to_the_parent()
     threading.Thread(target=_die_with_parent, args=(lifeline,), daemon=True).start()
-    line = Line(socket.socket(fileno=line_descriptor))
-    try:
+    with socket.socket(fileno=line_descriptor) as connection, suppress(EOFError):
+        line = Line(connection)
         received = line.receive()
         env = guarded_call(lambda: pickle.loads(received))
         line.send(encode({"raised": str(env)} if isinstance(env, Raised) else {"ready": True}))
         if not isinstance(env, Raised):
             _answer_all(line, env.value, limit)
-    except EOFError:
-        return
 
 
 def _answer_all(line: Line, env: Environment, limit: float) -> None:
