@@ -15,7 +15,7 @@ pytestmark = pytest.mark.verl
 
 from heedful.integrations.verl import doctor  # noqa: E402
 from heedful.integrations.verl.settings import MODES, REGISTER, VARIABLE  # noqa: E402
-from heedful.integrations.verl.tasks import _run  # noqa: E402
+from heedful.integrations.verl.tasks import main  # noqa: E402
 
 DEFAULTS = ["hydra.searchpath=[pkg://heedful.integrations.verl.conf]", "+heedful=default"]
 WITH_HEEDFUL = ["trainer.v1.trainer_mode=heedful_sync", *DEFAULTS]
@@ -45,7 +45,7 @@ def test_the_environment_of_the_tests_lacks_nothing_but_an_engine() -> None:
 
 def test_the_three_lines_of_the_page_compose(tmp_path: Path) -> None:
     tasks = tmp_path / "train.parquet"
-    _run(["echo", "--tasks", "4", "--out", str(tasks)])
+    main(["echo", "--tasks", "4", "--out", str(tasks)])
     found = told([*WITH_HEEDFUL, "heedful.outcome=acc", f"data.train_files={tasks}", "data.val_files=[]"])
     assert "missing" not in found
     assert "wrong" not in found
