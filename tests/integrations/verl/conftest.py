@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,3 +28,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("verl") is not None:
             item.add_marker(pytest.mark.skip(reason="verl is not installed here: make test-verl has its environment"))
+
+
+if INSTALLED:
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+        """End at once. Where ray and torch are unloaded together, Python may crash, after all tests have passed."""
+
+        def end() -> None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(int(session.exitstatus))
+
+        session.config.add_cleanup(end)
