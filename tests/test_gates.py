@@ -14,7 +14,7 @@ WATCHED = {
     *("import_module", "__import__", "spec_from_file_location", "exec_module", "run_path", "run_module"),
     *("eval", "exec", "compile", "from_pretrained", "apply_chat_template", "from_string"),
     *("jinja2.Environment", "load_dataset", "torch.load", "pickle.load", "pickle.loads", "marshal.loads"),
-    *("np.load", "yaml.load", "joblib.load", "shelve.open", "read_pickle", "entry_points"),
+    *("np.load", "yaml.load", "joblib.load", "shelve.open", "read_pickle", "entry_points", "ParquetFile"),
 }
 """Names of calls: the last part alone, or with what stands before it."""
 

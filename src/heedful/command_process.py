@@ -29,6 +29,8 @@ def prepare_streams() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # For names and letters that it cannot show. Lines of a long job reach a log file when they are written.
             stream.reconfigure(errors="backslashreplace", line_buffering=True)
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # a person may type a letter of another encoding
 
 
 def run_command(command: Callable[[], int], kept: str = "") -> int:
@@ -59,7 +61,7 @@ def _ended(command: Callable[[], int], kept: str) -> int:
             return 0
         complain(f"heedful: stopped, since what reads its output has ended; {kept}.")
         return exit_code(signal.SIGPIPE)
-    except (ValueError, OSError, MemoryError, ArithmeticError, ImportError) as error:
+    except (ValueError, OSError, MemoryError, ArithmeticError, ImportError, Warning) as error:
         # An error that the user can fix is one of these and carries a sentence. HEEDFUL_TRACEBACK shows its place.
         if os.environ.get("HEEDFUL_TRACEBACK"):
             raise

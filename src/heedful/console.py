@@ -21,6 +21,8 @@ class SafeConsole(Console):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**({"highlight": False, "markup": False, "emoji": False} | settings))
+        if self.width < 1:  # COLUMNS=0 would show nothing at all
+            self.width = 80
 
     def render_str(self, text: str, **settings: Any) -> Text:
         """A text as rich lays it out. Cleaned before, so that columns of a table are as wide as what they show."""

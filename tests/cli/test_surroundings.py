@@ -9,6 +9,8 @@ import pytest
 
 import heedful
 from heedful import cli
+from heedful.command_process import run_command
+from heedful.console import SafeConsole
 from patience import PATIENCE
 
 SOURCE = str(Path(heedful.__file__).parents[1])
@@ -120,3 +122,16 @@ def test_a_number_of_processes_that_is_none_ends_in_a_sentence(tmp_path: Path) -
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
     assert "many" in ended.stderr
+
+
+def test_a_warning_that_is_an_error_ends_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    def warns() -> int:
+        raise UserWarning("old words")
+
+    assert run_command(warns) == 2
+    assert capsys.readouterr().err == "heedful: old words\n"
+
+
+def test_a_terminal_of_no_width_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    assert SafeConsole().width == 80

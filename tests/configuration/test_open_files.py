@@ -5,6 +5,7 @@ import shutil
 import signal
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -13,6 +14,7 @@ import pytest
 from heedful import cli
 from heedful.auditing.logs.files import is_parquet
 from heedful.auditing.logs.parquet import open_parquet
+from heedful.configuration import parse
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import open_file, refuse_pipes
 from heedful.envs.common.rows import JsonList
@@ -144,3 +146,12 @@ def test_a_small_file_takes_little_memory(read: Callable[[Path], object], tmp_pa
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_a_typed_path_may_begin_at_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Words:
+        out: Path = Path("runs")
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert parse(Words, None, ["--out=~/runs"], "heedful", "").out == tmp_path / "runs"

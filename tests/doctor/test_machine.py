@@ -62,15 +62,14 @@ def test_this_machine_is_seen_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert (seedlings.path, seedlings.bytes) == (str(tmp_path / "seedlings"), 4)
 
 
-@pytest.mark.parametrize("named", ["file", "file/below", "x" * 5000])
+@pytest.mark.parametrize("named", ["file", "file/below", "x" * 256, "x" * 5000])
 def test_a_cache_that_cannot_be_written_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("HEEDFUL_CACHE", str(tmp_path / named))
     monkeypatch.setattr(machine_module, "_torch", lambda: ("", (), ""))
     machine = examine_machine()
     assert [cache.bytes for cache in machine.caches if cache.holds == "seedlings"] == [None]
-    closed = [fault for fault in machine.faults if "Name another in HEEDFUL_CACHE." in fault]
-    assert bool(closed) == named.startswith("file")
+    assert any("Name another in HEEDFUL_CACHE." in fault for fault in machine.faults)
 
 
 def test_missing_extras_are_no_fault_and_one_command_adds_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,3 +96,18 @@ def test_a_core_package_that_is_missing_is_a_fault(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("importlib.metadata.requires", lambda name: ["no-such-package>=1"])
     (fault,) = examine_machine().faults
     assert "no-such-package>=1" in fault
+
+
+@pytest.mark.parametrize("error", [AttributeError("no attribute 'cuda'"), ImportError(), RuntimeError("CUDA unknown")])
+def test_a_torch_that_cannot_be_used_is_a_fault(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def loaded() -> None:
+        raise error
+
+    monkeypatch.setattr(machine_module, "_loaded_torch", loaded)
+    told = "\n".join(examine_machine().faults)
+    assert f"torch is installed but cannot be used ({type(error).__name__}: " in told
+
+
+def test_a_package_without_a_version_is_not_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: None)
+    assert not machine_module._met("numpy>=1.26")

@@ -447,3 +447,9 @@ def test_a_path_before_the_endpoints_is_kept() -> None:
         with pytest.raises(ServerRefused):
             ask(client)
         assert server.paths() == [f"/prefix{GENERATE}"]
+
+
+@pytest.mark.parametrize("name", ["x" * 70 + ".com", "a..b", "."])
+def test_a_name_that_no_network_has_is_no_url(name: str) -> None:
+    with pytest.raises(ValueError, match="Expected the URL of"):
+        Client([f"http://{name}"])

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.sandbox.hostile import BEGIN, EXHAUSTING, QUICK
 
-from heedful.sandbox import Limits, NotPlain, Sandbox, SandboxError
+from heedful.sandbox import Limits, NotPlain, Sandbox, SandboxError, opened
 from heedful.sandbox.messages import decode_value, encode_value
 from patience import comes
 
@@ -259,3 +260,23 @@ def test_the_command_runs_a_file_and_passes_its_status_on(tmp_path: Path) -> Non
     missing = subprocess.run([*command[:3], str(tmp_path / "none.py")], input=b"", capture_output=True, check=False)
     assert missing.returncode == 2
     assert b"Traceback" not in missing.stderr
+
+
+def test_an_exit_status_that_no_system_holds_is_255(sandbox: Sandbox) -> None:
+    assert sandbox.run("import sys; sys.exit(10**400)").status == 255
+    assert sandbox.run("import sys; sys.exit(-1)").status == 255
+
+
+@pytest.mark.parametrize("limits", [{"memory": 1e9}, {"cpu": 0.5}, {"output": 10.5}, {"memory": 1}])
+def test_limits_that_would_fail_an_honest_program_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        Limits(**limits)
+
+
+def test_an_unknown_level_and_a_program_of_another_kind_are_refused(sandbox: Sandbox) -> None:
+    with pytest.raises(
+        ValueError, match="Expected a level of the sandbox, one of full, kernel, strict, off, found 'FULL'"
+    ):
+        opened("FULL")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="as text or bytes, found 5"):
+        sandbox.run("print(1)", 5)  # type: ignore[arg-type]

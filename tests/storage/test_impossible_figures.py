@@ -29,3 +29,22 @@ FIXTURE = Path(__file__).parent / "fixtures" / "impossible_histogram.parquet"
 def test_impossible_figures_of_a_column_are_damage_and_end_no_process(read: Any) -> None:
     with pytest.raises(ValueError, match=r"impossible_histogram\.parquet, found .* histogram size mismatch"):
         read(FIXTURE)
+
+
+@pytest.mark.parametrize(
+    "name", ["hdfs:a.parquet", "file:/a.parquet", "~/a.parquet", "s3://a/b.parquet", "[1].parquet"]
+)
+def test_a_name_that_pyarrow_would_take_for_a_uri_is_the_name_of_a_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For `hdfs:` pyarrow loads a library of Java, and then `./libhdfs.so`."""
+    import pyarrow.parquet
+
+    monkeypatch.chdir(tmp_path)
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    with Path(name).open("wb") as stream:
+        pyarrow.parquet.write_table(pyarrow.table({"step": [7]}), stream)
+    assert ParquetRows(Path(name), "problems", ("step",))[0] == {"step": 7}
+    assert read_table(Path(name), {"step": "int64"}, pictures=False)["step"].to_pylist() == [7]
+    with open_parquet(Path(name)) as opened:
+        assert opened.metadata.num_rows == 1

@@ -197,6 +197,7 @@ def test_only_the_last_line_may_be_torn(tmp_path: Path) -> None:
         ('{"step": 1, "metrics": {"a": {"valu": 1}}}', r"`a` with unknown fields \['valu'\]"),
         ('{"step": 1, "metrics": {"a": {"n": 1}}}', "`a` with no `value`"),
         ('{"step": 1, "metrics": {"a": {"value": 1, "n": "many"}}}', "`n` of 'many'"),
+        (f'{{"step": 1, "metrics": {{"a": {{"value": 1, "n": {10**400}}}}}}}', "`n` of 1000"),
     ],
 )
 def test_a_malformed_line_is_named(tmp_path: Path, line: str, found: str) -> None:

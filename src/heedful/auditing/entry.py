@@ -11,9 +11,9 @@ from heedful.auditing.recognised import open_log
 from heedful.auditing.run import measure_log
 from heedful.auditing.settings import AuditSettings
 from heedful.configuration import trusting
-from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import path_of
 from heedful.console import SafeConsole
+from heedful.report.record import stored_sentences
 from heedful.storage import RunFolder, StepMetrics, read_metrics
 
 
@@ -31,8 +31,7 @@ class Audit:
     @property
     def verdict(self) -> tuple[str, ...]:
         """The sentences that head the page."""
-        tree = read_json(RunFolder(self.path).verdict)
-        return tuple(tree["sentences"])
+        return stored_sentences(RunFolder(self.path).verdict)
 
     def metrics(self) -> list[StepMetrics]:
         """All metrics, one entry per measured step of the log."""

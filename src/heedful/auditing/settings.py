@@ -7,6 +7,7 @@ is one.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,7 +144,8 @@ class OwnRun:
     def reward_weights(self) -> Mapping[str, float]:
         """Reward function -> its weight in the reward, where another trainer weighed them."""
         weights = self._part("reward_weights")
-        return {name: float(weight) for name, weight in weights.items() if isinstance(weight, int | float)}
+        known = {name: weight for name, weight in weights.items() if isinstance(weight, int | float)}
+        return {name: float(weight) for name, weight in known.items() if abs(weight) <= sys.float_info.max}
 
     @property
     def unknown(self) -> Mapping[str, str]:

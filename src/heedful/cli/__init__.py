@@ -88,6 +88,8 @@ def _command(name: str, rest: list[str]) -> int:
             f"{os.environ['WORLD_SIZE']}; start it without."
         )
         return 2
+    if sys.flags.optimize > 1:
+        raise ValueError("Expected a Python that keeps docstrings, since they explain the settings. Leave out -OO.")
     _check_variables()
     return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from heedful.configuration.open_files import refuse_pipes
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,6 +27,19 @@ _NUMBER = 8
 def budget_of(size: int, least: int = LEAST_BUDGET) -> int:
     """The bytes that the rows of a file of `size` bytes may take."""
     return max(least, MOST_EXPANSION * size)
+
+
+def parquet_file(path: Path, **options: Any) -> pyarrow.parquet.ParquetFile:
+    """Open a file of parquet. Every file is opened here. Raises OSError or pyarrow's errors.
+
+    pyarrow takes the name of a path for a URI or for something at home: for `hdfs:a.parquet` it loads libraries, also
+    from the working directory. An opened file has no name.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    refuse_pipes(path)
+    return pyarrow.parquet.ParquetFile(pyarrow.OSFile(os.fsencode(path)), **options)
 
 
 def text_leaves(table: pyarrow.parquet.ParquetFile, names: Collection[str]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from heedful.configuration.foreign_text import MOST_NAMES
+from heedful.configuration.open_files import in_home
 from heedful.configuration.schema import (
     MISSING,
     Chosen,
@@ -219,7 +220,7 @@ def _read_plain(plain: type, value: Any) -> object:
         except OverflowError:  # a whole number that no float can hold
             return _BROKEN
     if plain is Path:
-        return Path(value) if isinstance(value, str) else _BROKEN
+        return in_home(value) if isinstance(value, str) else _BROKEN
     return value if type(value) is plain else _BROKEN
 
 

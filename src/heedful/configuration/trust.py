@@ -105,7 +105,10 @@ def trusting(names: Iterable[str] = (), *, folder: str | None = None) -> Iterato
     run code of its own. It covers no other module of the same package. It may also be the word that a sentence of
     refusal names: a secret, a server that gets one, or `sandbox=off`. `folder`: where modules are searched as well.
     """
-    names = frozenset(map(str, [names] if isinstance(names, str | Path) else names))
+    given = [names] if isinstance(names, str | Path) else names
+    if not isinstance(given, Iterable):
+        raise ValueError(f"Expected the names to trust, such as ('my_game',), found {given!r:.100}.")
+    names = frozenset(map(str, given))
     before = _trust.get()
     token = _trust.set(_Trust(before.modules | names, before.models | names, folder or before.folder))
     try:

@@ -7,7 +7,6 @@ the same values.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -70,10 +69,11 @@ def thought_text(reply: Reply, tags: ThoughtTags) -> str | None:
 
 def load_text_judge() -> bool:
     """Import what the judge needs, which takes most of a second once; whether it is installed."""
-    if importlib.util.find_spec("sklearn") is None:
+    try:
+        importlib.import_module("sklearn.feature_extraction.text")
+        importlib.import_module("sklearn.linear_model")
+    except ImportError:
         return False
-    importlib.import_module("sklearn.feature_extraction.text")
-    importlib.import_module("sklearn.linear_model")
     return True
 
 

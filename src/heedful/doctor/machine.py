@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.configuration.open_files import in_home
+from heedful.guarded import Answered, guarded_call
 from heedful.models.cache import SMOLLM2, cache_root
 from heedful.version import __version__
 
@@ -162,9 +163,10 @@ def _unmet(requirements: Sequence[str]) -> tuple[str, ...]:
 def _met(requirement: str) -> bool:
     name = re.split(r"[<>=!~]", requirement)[0]
     try:
-        return satisfies(importlib.metadata.version(name), requirement)
+        version: str | None = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return False
+    return version is not None and satisfies(version, requirement)  # a half-removed package has none
 
 
 def _broken(core: Sequence[str]) -> list[str]:
@@ -177,30 +179,39 @@ def _torch() -> tuple[str, tuple[str, ...], str]:
     """The version of torch, the names of its GPUs, and the sentence about a torch that cannot be loaded."""
     if importlib.util.find_spec("torch") is None:
         return "not installed", (), ""
-    try:
-        import torch
-    except (ImportError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        return "cannot be loaded", (), f"torch is installed but cannot be loaded ({reason}): install it again."
+    found = guarded_call(_loaded_torch)  # half-removed, or with a broken driver, it raises anything
+    if isinstance(found, Answered):
+        return *found.value, ""
+    reason = str(found).splitlines()[0]
+    return "cannot be used", (), f"torch is installed but cannot be used ({reason}): install it again."
+
+
+def _loaded_torch() -> tuple[str, tuple[str, ...]]:
+    import torch
+
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
         gpus.append("mps")
-    return str(torch.__version__), tuple(gpus), ""
+    return str(torch.__version__), tuple(gpus)
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_LONGEST_NAME = 255
+"""Bytes of one name in usual file systems."""
+
+
 def _closed_cache() -> list[str]:
     """The sentence about a cache into which nothing can be written."""
     root = cache_root()
     there = next(place for place in (root, *root.absolute().parents) if os.path.lexists(place))
-    if os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK):
+    long = any(len(os.fsencode(part)) > _LONGEST_NAME for part in root.parts)
+    if not long and os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK):
         return []
-    return [
-        f"Expected a cache that can be written at {root}, found that {there} cannot. Name another in HEEDFUL_CACHE."
-    ]
+    found = f"a name of more than {_LONGEST_NAME} bytes" if long else f"that {there} cannot"
+    return [f"Expected a cache that can be written at {root}, found {found}. Name another in HEEDFUL_CACHE."]
 
 
 def _cache_folders() -> list[tuple[Path, str]]:

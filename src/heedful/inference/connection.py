@@ -323,7 +323,8 @@ def parts_of(url: str, of: str, instead: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # of a port or an address that is none
+        str(parts.hostname).encode("idna")
+    except ValueError:  # of a port, an address or a name that is none
         known = False
     if not known:
         found = repr(url) if "@" not in url else "one with a user or a password"

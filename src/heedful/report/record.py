@@ -173,6 +173,11 @@ def _json_object(path: Path) -> dict[str, object]:
     return content
 
 
+def stored_sentences(path: Path) -> tuple[str, ...]:
+    """The sentences of a `verdict.json`. Empty where there is none. Raises ValueError for a damaged one."""
+    return _texts(_json_object(path), "sentences", path)
+
+
 def _verdict(path: Path) -> StoredVerdict | None:
     content = _json_object(path)
     if not content:

@@ -8,7 +8,6 @@ corpora then give equal results, also after the index was built again, and the s
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,8 +30,14 @@ _FIELDS = (("title", TITLE_WEIGHT), ("text", 1.0))
 
 
 def check_installed() -> None:
-    """Raise ModuleNotFoundError with a sentence where tantivy is not installed."""
-    if importlib.util.find_spec("tantivy") is None:
+    """Raise ModuleNotFoundError with a sentence where tantivy is not installed, or only a part of it."""
+    try:
+        import tantivy
+
+        whole = hasattr(tantivy, "Index")
+    except ImportError:
+        whole = False
+    if not whole:
         raise ModuleNotFoundError(
             "An index of a large corpus takes the library tantivy, which is not installed: "
             'pip install "heedful[search]".'

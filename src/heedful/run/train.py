@@ -19,6 +19,7 @@ from heedful.configuration import from_json, tell, to_json, trust_flags, trust_n
 from heedful.configuration.jsontext import read_json
 from heedful.distributed.parallel import ProcessRank
 from heedful.distributed.presence import Presence
+from heedful.report.record import stored_sentences
 from heedful.run.config import TrainConfig
 from heedful.run.edits import (
     refuse_edits,
@@ -84,8 +85,7 @@ class Run:
     @property
     def verdict(self) -> tuple[str, ...]:
         """The sentences of the conclusion. Empty before the run has ended."""
-        file = self.folder.verdict
-        return tuple(read_json(file)["sentences"]) if file.exists() else ()
+        return stored_sentences(self.folder.verdict)
 
     def metrics(self) -> list[StepMetrics]:
         """All metrics so far, one entry per line of `metrics.jsonl`."""
@@ -96,7 +96,7 @@ class Run:
 
         Raises KeyError for a name that the run never wrote.
         """
-        found = [(line.step, line.metrics[name]) for line in self.metrics() if name in line.metrics]
+        found = [(line.step, metric) for line in self.metrics() for own, metric in line.metrics.items() if own == name]
         if not found:
             raise KeyError(f"{self.path} has no metric {name!r}; docs/metrics.md lists the names")
         return found
@@ -146,7 +146,7 @@ def train(
 
     def new_folder(hold: Hold) -> RunFolder:
         name = chosen.env.name, algorithm_name(chosen)
-        folder = RunFolder.open(out) if out else RunFolder.create("runs", *name, chosen.seed)
+        folder = RunFolder.open(out) if out not in (None, "") else RunFolder.create("runs", *name, chosen.seed)
         hold(folder)
         RunFolder.open(folder.path)  # still empty, now that nobody else can begin here
         write_whole(folder.config, json.dumps(tree, indent=2) + "\n")
@@ -330,8 +330,7 @@ def _conclude(run: Run, outcome: Outcome, show: bool) -> None:
         )
         return
     conclusion = conclude(run.folder, run.config)
-    report = write_report(run.folder)
     view.note("\nVerdict")
     for sentence in conclusion.sentences:
         view.line(f"  - {sentence}")
-    view.line(f"  Run folder: {run.path}\n  Report:     {report}")
+    view.line(f"  Run folder: {run.path}\n  Report:     {write_report(run.folder)}")

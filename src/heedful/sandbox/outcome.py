@@ -20,6 +20,9 @@ _SIGSYS, _SIGKILL, _SIGXCPU = 31, 9, 24
 _MOST_MEMORY = 1 << 47
 """Bytes of address space that a 64-bit process can have."""
 
+_LEAST_MEMORY = 64 << 20
+"""Bytes of address space that the interpreter itself takes."""
+
 _NEARLY = 0.9
 """The kernel's limit counts clock ticks, its report counts nanoseconds. They differ by a few hundredths."""
 
@@ -44,8 +47,11 @@ class Limits:
     """Bytes that it may write to standard output, and to each other descriptor."""
 
     def __post_init__(self) -> None:
+        for name in ("cpu", "memory", "output"):
+            if not isinstance(getattr(self, name), int):
+                raise ValueError(f"{name} must be a whole number, found {getattr(self, name)!r:.100}")
         refuse_seconds(self, "cpu", "wall")
-        refuse_below(self, memory=1, output=1)
+        refuse_below(self, memory=_LEAST_MEMORY, output=1)
         refuse_above(self, memory=_MOST_MEMORY)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from heedful.sandbox.messages import Kind, Request, encode_value
 from heedful.sandbox.outcome import Collected, Limits, Outcome, SandboxError, collect
@@ -59,6 +59,10 @@ class Sandbox:
     """
 
     def __init__(self, level: Level, limits: Limits | None = None) -> None:
+        if level not in get_args(Level):
+            raise ValueError(
+                f"Expected a level of the sandbox, one of {', '.join(get_args(Level))}, found {level!r:.100}"
+            )
         self.level: Level = level
         self.limits = limits or Limits()
         self._lock = threading.Lock()
@@ -239,4 +243,6 @@ def _sealed(data: bytes, closing: ExitStack) -> int:
 
 
 def _bytes(text: str | bytes) -> bytes:
+    if not isinstance(text, str | bytes):
+        raise ValueError(f"Expected a program or its input as text or bytes, found {text!r:.100}")
     return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text

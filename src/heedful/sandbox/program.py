@@ -130,6 +130,7 @@ def _finish(mode: Callable[[str], None], entry: str) -> NoReturn:
             status = 0
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
+            status = status if -(2**63) <= status < 2**63 else 255  # as Python itself ends then
         finally:
             if raised := sys.exc_info()[1]:
                 os.write(STDERR, _described(raised).encode("utf-8", "backslashreplace")[-4000:])

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.configuration.open_files import open_file
-from heedful.configuration.parquet_sizes import budget_of, declared_bytes, refuse_damaged, text_leaves, value_bytes
+from heedful.configuration.parquet_sizes import (
+    budget_of,
+    declared_bytes,
+    parquet_file,
+    refuse_damaged,
+    text_leaves,
+    value_bytes,
+)
 from heedful.storage.picture_columns import IMAGES, PICTURES, picture_columns
 
 if TYPE_CHECKING:
@@ -44,27 +50,25 @@ def read_table(path: Path, kinds: Mapping[str, str], pictures: bool) -> pyarrow.
         ValueError: the file cannot be read, unpacks to far more than its size, or has a column of another type.
     """
     import pyarrow
-    import pyarrow.parquet
 
     expected = arrow_types(kinds)
     try:
-        with open_file(path) as stream:
-            opened = pyarrow.parquet.ParquetFile(stream)
-            refuse_damaged(opened.metadata)
-            if pictures and IMAGES in opened.schema_arrow.names:
-                expected |= picture_columns()
-            names = [name for name in opened.schema_arrow.names if name in expected]
-            budget = budget_of(path.stat().st_size)
-            if declared_bytes(opened.metadata, names) > budget:
+        opened = parquet_file(path)
+        refuse_damaged(opened.metadata)
+        if pictures and IMAGES in opened.schema_arrow.names:
+            expected |= picture_columns()
+        names = [name for name in opened.schema_arrow.names if name in expected]
+        budget = budget_of(path.stat().st_size)
+        if declared_bytes(opened.metadata, names) > budget:
+            raise _too_large(path)
+        # Repeated texts stay in their dictionaries until their sizes are known.
+        opened = parquet_file(path, read_dictionary=text_leaves(opened, names))
+        batches = []
+        for batch in opened.iter_batches(_ROWS_OF_PICTURES if PICTURES in names else _ROWS, columns=names):
+            budget -= sum(int(value_bytes(column).sum()) for column in batch.columns)
+            if budget < 0:
                 raise _too_large(path)
-            # Repeated texts stay in their dictionaries until their sizes are known.
-            opened = pyarrow.parquet.ParquetFile(stream, read_dictionary=text_leaves(opened, names))
-            batches = []
-            for batch in opened.iter_batches(_ROWS_OF_PICTURES if PICTURES in names else _ROWS, columns=names):
-                budget -= sum(int(value_bytes(column).sum()) for column in batch.columns)
-                if budget < 0:
-                    raise _too_large(path)
-                batches.append(batch)
+            batches.append(batch)
     except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(
             f"Expected a rollout file (parquet) at {path}, found one that cannot be read: {error}. "

@@ -90,11 +90,11 @@ def append(path: Path) -> BinaryIO:
     raise no_file(path)
 
 
-def no_file(path: Path) -> ValueError:
+def no_file(path: Path, remedy: str = "Remove it to write there") -> ValueError:
     """The sentence about a link, a folder, a pipe or a device in the place of a file."""
     found = "a folder" if path.is_dir() else "a pipe or a device"
     found = f"a symbolic link to {os.readlink(path)}" if path.is_symlink() else found
-    return ValueError(f"Expected a file, or nothing, at {path}, found {found}. Remove it to write there.")
+    return ValueError(f"Expected a file, or nothing, at {path}, found {found}. {remedy}.")
 
 
 def write_whole(path: Path | str, content: bytes | str) -> None:
@@ -160,8 +160,8 @@ def refuse_typed(path: Path, beginning: bytes) -> None:
     `beginning`: how all files of this kind begin. A mistyped name would replace a file of a run, and a link such as
     /dev/stdout would itself become the file. An empty file may be replaced.
     """
-    if path.is_symlink():
-        raise no_file(path)
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise no_file(path, "Give another name")
     refuse_unwritable(path)
     if path.exists():
         with open_file(path) as stream:

@@ -92,8 +92,8 @@ def metric_from_json(name: str, reading: object) -> Metric:
         raise ValueError(f"`{name}` with {f'unknown fields {unknown}' if unknown else 'no `value`'}")
     value, why, n = reading["value"], reading.get("why") or "", reading.get("n")
     low, high, clusters = (_number(name, reading.get(field)) for field in ("low", "high", "clusters"))
-    if n is not None and (not isinstance(n, int) or isinstance(n, bool)):
-        raise ValueError(f"`{name}` with `n` of {n!r}")
+    if n is not None and (not isinstance(n, int) or isinstance(n, bool) or abs(n) > MOST_STEP):
+        raise ValueError(f"`{name}` with `n` of {n!r:.80}")
     if not isinstance(why, str):
         raise ValueError(f"`{name}` with `why` of {why!r}")
     if isinstance(value, str):

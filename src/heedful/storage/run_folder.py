@@ -236,8 +236,8 @@ def _advice(path: Path) -> str:
 
 
 def _step_name(step: int) -> str:
-    if step < 0:
-        raise ValueError(f"Expected a step of 0 or more, found {step}.")
+    if not isinstance(step, int) or step < 0:
+        raise ValueError(f"Expected a step of 0 or more, found {step!r:.100}.")
     return f"step_{step:06d}"
 
 

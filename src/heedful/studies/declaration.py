@@ -18,6 +18,7 @@ from heedful.configuration.jsontext import read_json
 from heedful.configuration.trust import untrusted
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset
+from heedful.storage import MOST_STEP
 from heedful.studies.analyses import Factorial, Hunt, Lead, Separation, refuse_no_steps, refuse_sizes
 from heedful.studies.jobs import JOBS, Job, TrainingJob, refuse_name
 
@@ -221,6 +222,8 @@ def narrowed(study: Study, arms: tuple[str, ...] = (), seeds: tuple[int, ...] = 
     kept = tuple(arm for arm in study.arms if arm.name in asked)
     minutes = study.minutes
     if steps is not None:
+        if not 0 < steps <= MOST_STEP:
+            raise ValueError(f"Expected --steps from 1 to {MOST_STEP:,}, found {steps!r:.80}.")
         declared = sum(arm.job.steps for arm in kept)
         minutes = None if minutes is None else minutes * steps * len(kept) / declared
         kept = tuple(replace(arm, job=arm.job.with_steps(steps)) for arm in kept)

@@ -6,7 +6,7 @@ Promise: a folder never holds runs of two different declarations, and one proces
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -226,7 +226,7 @@ def _are_states(states: Any) -> bool:
         isinstance(known, dict)
         and isinstance(known.get("state"), str)
         and type(known.get("seconds")) in (int, float)
-        and math.isfinite(known["seconds"])
+        and abs(known["seconds"]) <= sys.float_info.max
         for known in states.values()
     )
 

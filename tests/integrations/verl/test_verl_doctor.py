@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.metadata
+import os
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,10 @@ def test_a_setting_of_heedful_that_verl_does_not_know_is_answered_with_those_tha
         "heedful has filter, loss_scale, outcome, tags, diagnostics, max_pairs, on_collapse, record, logs, seed, play."
     )
     assert doctor.refusal("Could not override 'trainer.node'.").endswith("override 'trainer.node'.")
+
+
+def test_values_of_another_kind_are_told_and_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.parquet")
+    assert "pipe.parquet cannot be read" in said(("data.train_files", str(tmp_path / "pipe.parquet")))
+    assert "trainer_mode=[1, 2]: verl's own trainer runs" in said(("trainer.v1.trainer_mode", [1, 2]))
+    assert "optimizer steps" not in said(("actor_rollout_ref.actor.ppo_mini_batch_size", 0))

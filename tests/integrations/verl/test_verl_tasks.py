@@ -131,3 +131,13 @@ def test_an_environment_server_is_asked_at_the_address_that_the_line_names(tmp_p
     with serving(Echo()) as server:
         assert _run(["remote", "--tasks", "2", "--env.url", server.url, "--out", str(tmp_path / "served.parquet")]) == 0
     assert [row["data_source"] for row in rows_in(tmp_path / "served.parquet")] == ["remote"] * 2
+
+
+def test_a_file_of_something_else_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "config.json")
+    for name in ("config.json", "link", "."):
+        assert _run(["echo", "--tasks", "2", "--out", str(tmp_path / name)]) == 2
+        assert "ive another name" in capsys.readouterr().err
+    assert (tmp_path / "config.json").read_text() == "{}"
+    assert (tmp_path / "link").is_symlink()

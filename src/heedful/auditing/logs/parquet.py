@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from heedful.auditing.logs.records import Faults, Location, Misfit, Row, Tell, shortened
-from heedful.configuration.open_files import refuse_pipes
 from heedful.configuration.parquet_sizes import (
     MOST_EXPANSION,
     budget_of,
     declared_bytes,
+    parquet_file,
     refuse_damaged,
     text_leaves,
     value_bytes,
@@ -44,12 +44,10 @@ def open_parquet(file: Path, texts: Sequence[str] = ()) -> pyarrow.parquet.Parqu
         ValueError: it is cut off or damaged.
     """
     import pyarrow
-    import pyarrow.parquet
 
     try:
-        refuse_pipes(file)
         # Without a buffer size a whole column of a row group is read at once.
-        opened = pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False, read_dictionary=list(texts))
+        opened = parquet_file(file, buffer_size=_BUFFER, pre_buffer=False, read_dictionary=list(texts))
         refuse_damaged(opened.metadata)
         return opened
     except (pyarrow.ArrowException, OSError) as error:

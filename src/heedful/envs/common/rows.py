@@ -21,6 +21,7 @@ from heedful.configuration.parquet_sizes import (
     budget_of,
     declared_bytes,
     declared_group_bytes,
+    parquet_file,
     refuse_damaged,
     text_leaves,
     value_bytes,
@@ -116,16 +117,14 @@ class ParquetRows:
     """
 
     def __init__(self, path: Path, who: str, known: Collection[str]) -> None:
-        import pyarrow.parquet
-
         self._path, self._who, self._size = path, who, path.stat().st_size
         with self._whole():
-            with pyarrow.parquet.ParquetFile(path) as file:
+            with parquet_file(path) as file:
                 refuse_damaged(file.metadata)
                 self._columns = [name for name in dict.fromkeys(file.schema_arrow.names) if name in known]
                 texts = list(text_leaves(file, self._columns))
             # Without a buffer size a whole column of a row group is read at once.
-            self._file = pyarrow.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False, read_dictionary=texts)
+            self._file = parquet_file(path, buffer_size=_BUFFER, pre_buffer=False, read_dictionary=texts)
             metadata = self._file.metadata
             if (declared := declared_bytes(metadata, self._columns)) > budget_of(self._size):
                 raise self._too_large(declared)

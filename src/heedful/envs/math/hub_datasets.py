@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from heedful.configuration.open_files import in_home
+from heedful.guarded import Raised, guarded_call
 
 PROBE_SECONDS = 4.0
 """How long the hub may take to answer at all."""
@@ -58,23 +59,26 @@ def load_rows(name: str, subset: str, part: str) -> DatasetRows:
     if name == "pandas" and not local:
         # The library's own builder of this name opens the pickles of the working directory.
         raise ValueError("math: 'pandas' names no dataset. Give a dataset, or a .jsonl or .parquet file.")
+    whole = str(place.absolute())
+    if local and (set("*?[]") & set(whole) or "::" in whole):
+        raise ValueError(f"math: the library datasets reads *, ?, [, ] and :: in {whole!r} as patterns. Rename it.")
     reachable = local or hub_answers()
-    try:
+
+    def load() -> Any:
         with _offline(not reachable):
             if place.is_file():
-                loaded = datasets.load_dataset("json", data_files=str(place), split="train")
-            elif local:
-                loaded = datasets.load_dataset(str(place), subset or None, split=part)
-            else:
-                loaded = datasets.load_dataset(name, subset or None, split=part)
-    except (OSError, ValueError, RuntimeError) as error:
+                return datasets.load_dataset("json", data_files=whole, split="train")
+            return datasets.load_dataset(whole if local else name, subset or None, split=part)
+
+    loaded = guarded_call(load)  # builders of many formats, each with its own errors
+    if isinstance(loaded, Raised):
         where = "" if reachable else " (the hub could not be reached, and no earlier download was found)"
         raise ValueError(
             f"math: expected a dataset named {name!r}{f' with the configuration {subset!r}' if subset else ''} and the "
-            f"split {part!r}, found: {_first_line(error)}{where}. Check the name, or give a .jsonl or .parquet file as "
-            "--env.path FILE."
-        ) from error
-    return DatasetRows(loaded)
+            f"split {part!r}, found: {_first_line(loaded.error)}{where}. Check the name, or give a .jsonl or .parquet "
+            "file as --env.path FILE."
+        ) from loaded.error
+    return DatasetRows(loaded.value)
 
 
 def hub_answers() -> bool:
@@ -108,6 +112,6 @@ def _offline(wanted: bool) -> Iterator[None]:
             datasets.config.HF_HUB_OFFLINE, hub.HF_HUB_OFFLINE = before
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     words = str(error).strip().partition("\n")[0].rstrip(".")
     return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -5,6 +5,7 @@ The configuration is a plain tree, as verl composes it.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 from heedful.configuration import ConfigurationError, to_json
 from heedful.configuration.open_files import in_home
+from heedful.configuration.parquet_sizes import parquet_file
 from heedful.integrations.verl.batch.limits import COUNTED, why_unreadable
 from heedful.integrations.verl.batch.watcher import refusals, warnings_of
 from heedful.integrations.verl.compatibility import filters_itself
@@ -41,6 +43,7 @@ class Finding:
 def findings_of(config: Tree) -> list[Finding]:
     """Everything that heedful would do, and everything that is wrong, in the order of a step of training."""
     mode = _at(config, "trainer.v1.trainer_mode")
+    mode = mode if isinstance(mode, str) else json.dumps(mode, default=str)
     found = [_of_mode(config, mode)]
     try:
         section = read_section(config.get(SECTION))
@@ -104,10 +107,9 @@ def _of_file(path: Path, name: str) -> Iterator[Finding]:
         yield Finding("missing", f"data.{name}: there is no file {path}.")
         return
     import pyarrow
-    import pyarrow.parquet
 
     try:
-        file = pyarrow.parquet.ParquetFile(path)
+        file = parquet_file(path)
         columns = {column for column in ("agent_name", "data_source") if column in file.schema_arrow.names}
         table = file.read(columns=sorted(columns)).to_pydict()
     except (pyarrow.ArrowException, OSError) as error:
@@ -142,7 +144,7 @@ def _of_loss(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
     else:
         yield Finding("note", f"loss_agg_mode={mode} is not one that heedful was tested with: {', '.join(EXACT)}.")
     prompts, mini = _at(config, "data.train_batch_size"), _at(config, "actor_rollout_ref.actor.ppo_mini_batch_size")
-    if isinstance(prompts, int) and isinstance(mini, int) and mini < prompts:
+    if isinstance(prompts, int) and isinstance(mini, int) and 0 < mini < prompts:
         steps = math.ceil(prompts / mini)
         yield Finding(
             "note",

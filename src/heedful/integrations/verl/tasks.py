@@ -33,7 +33,7 @@ from heedful.integrations.verl.settings import REGISTER, VARIABLE
 from heedful.models.chat.unseen import refuse_shown
 from heedful.protocols import Environment
 from heedful.rollout.player import Player, made
-from heedful.storage.files import write_whole
+from heedful.storage.files import refuse_typed, write_whole
 from heedful.types import Task
 
 LOOP = "heedful"
@@ -138,12 +138,15 @@ class TasksSettings:
     def __post_init__(self) -> None:
         refuse_below(self, tasks=1)
         refuse_unless_environment(self.env)
+        if not self.source.isprintable():
+            raise ValueError(f"source must be a name of printable letters, found {self.source!r:.100}")
 
 
 def main(argv: Sequence[str]) -> int:
     """Write the file, and tell the settings of verl that read it."""
     line = CommandLine(TasksWords, argv, _PROGRAM)
     settings = line.settings(TasksSettings, TasksSettings(env=_named(line.words.env)))
+    refuse_typed(settings.out, b"PAR1")
     tasks = TaskStream(settings.env, settings.split, settings.seed).next(settings.tasks)
     rows = task_rows(settings.env, tasks, settings.source)
     write_tasks(settings.out, rows)
