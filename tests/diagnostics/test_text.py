@@ -3,6 +3,7 @@
 import importlib.util
 import random
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -140,7 +141,7 @@ def test_decisions_are_those_of_a_multinomial_logistic_regression():
 def test_without_scikit_learn_the_judge_says_what_to_install_and_the_phrases_are_measured(monkeypatch):
     thoughts = sentences(7, 8, 6, 0.6)
     with_judge = measure(thoughts)["template_share"]
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "sklearn.feature_extraction.text", None)
     found = measure(thoughts)
     assert found["judge_accuracy"].value is None
     assert "install the extra `text`" in found["judge_accuracy"].why
