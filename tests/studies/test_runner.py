@@ -102,6 +102,18 @@ def test_all_runs_are_run_once_and_never_again(
     assert all(known["seconds"] >= 0 for known in states.values())
 
 
+def test_a_run_that_ended_after_its_study_was_killed_is_noted_as_done(
+    behaviours: dict[str, str], console: Console
+) -> None:
+    assert run_study(request(), console) == 0
+    states = json.loads(Path("out/runs.json").read_text())
+    left = states | {"a/s0": {"state": "running", "seconds": 7.0}}
+    Path("out/runs.json").write_text(json.dumps(left))
+    assert run_study(request(), console) == 0
+    assert json.loads(Path("out/runs.json").read_text()) == left | {"a/s0": {"state": "done", "seconds": 7.0}}
+    assert begun("a/s0") == 1
+
+
 def test_a_failed_run_stops_no_other_is_named_and_is_tried_again(
     behaviours: dict[str, str], console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:

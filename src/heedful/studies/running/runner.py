@@ -77,6 +77,15 @@ class _Session:
         stopped = self.known.get(run.label, {}).get("state") == "stopped" and has_begun(run.folder)
         return stopped or self.study.arm(run.arm).job.done(run.folder)
 
+    def note_ended(self, over: Iterable[StudyRun]) -> None:
+        """Note the runs that ended after their study was killed, with nobody to watch them."""
+        known = [self.known[run.label] for run in over if run.label in self.known]
+        unwatched = [state for state in known if state.get("state") not in OVER]
+        for state in unwatched:
+            state["state"] = "done"
+        if unwatched:
+            self.folder.write_states(self.known)
+
 
 def run_study(request: Request, console: Console) -> int:
     """Run what is left of a study, then write its results and its page.
@@ -92,6 +101,7 @@ def run_study(request: Request, console: Console) -> int:
         folder.claim(narrowed(request.study, steps=request.steps), request.overrides, request.remeasure)
         session = _Session(selected, folder, folder.runs(selected), console, folder.read_states())
         pending = [run for run in session.runs if not session.is_over(run)]
+        session.note_ended(run for run in session.runs if run not in pending)
         workers = request.processes or _workers(selected)
         kept = len(session.runs) - len(pending)
         already = f", {kept} of them over already" if kept else ""
