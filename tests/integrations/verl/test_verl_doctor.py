@@ -158,3 +158,28 @@ def test_values_of_another_kind_are_told_and_a_pipe_is_not_waited_for(tmp_path: 
     assert "pipe.parquet cannot be read" in said(("data.train_files", str(tmp_path / "pipe.parquet")))
     assert "trainer_mode=[1, 2]: verl's own trainer runs" in said(("trainer.v1.trainer_mode", [1, 2]))
     assert "optimizer steps" not in said(("actor_rollout_ref.actor.ppo_mini_batch_size", 0))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("data", 5), "data: expected a section of verl's configuration, found 5."),
+        (("critic", "no"), 'critic: expected a section of verl\'s configuration, found "no".'),
+        (("trainer.v1", None), "trainer.v1: expected a section of verl's configuration, found null."),
+        (("distillation", [1]), "distillation: expected a section of verl's configuration, found [1]."),
+        (("actor_rollout_ref", True), "actor_rollout_ref: expected a section of verl's configuration, found true."),
+        (("actor_rollout_ref.rollout.temperature", "hot"), 'rollout.temperature: expected a number, found "hot".'),
+        (("actor_rollout_ref.rollout.top_k", None), "rollout.top_k: expected a number, found null."),
+    ],
+)
+def test_what_is_no_section_or_no_number_is_told(change: tuple[str, Any], sentence: str) -> None:
+    told = said(change)
+    assert sentence in told
+    assert {line.split()[0] for line in told.splitlines()} == {"wrong"}
+
+
+def test_a_section_of_the_engine_that_is_a_number_is_told() -> None:
+    actor = "actor_rollout_ref.actor"
+    for change, path in ((4, f"{actor}.fsdp"), ({"router_replay": 4}, f"{actor}.fsdp.router_replay")):
+        told = said((f"{actor}.strategy", "fsdp"), (f"{actor}.fsdp", change))
+        assert f"{path}: expected a section of verl's configuration, found 4." in told

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from heedful.configuration import ConfigurationError, to_json
+from heedful.configuration import ConfigurationError, cut, to_json
 from heedful.configuration.open_files import in_home
 from heedful.configuration.parquet_sizes import parquet_file
 from heedful.integrations.verl.batch.limits import COUNTED, why_unreadable
@@ -26,6 +26,22 @@ Status = Literal["ok", "note", "missing", "wrong"]
 
 EXACT = ("token-mean", "token-sum", *COUNTED)
 """The ways of averaging the loss whose gradient equals that of a batch without the dropped rows."""
+
+
+SECTIONS = (
+    "trainer",
+    "trainer.v1",
+    "data",
+    "algorithm",
+    "actor_rollout_ref",
+    "actor_rollout_ref.actor",
+    "actor_rollout_ref.rollout",
+    "critic",
+)
+"""The sections of verl's configuration that heedful reads."""
+
+NUMBERS = ("temperature", "top_p", "top_k")
+"""The numbers that it reads of the rollout's section."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +58,11 @@ class Finding:
 
 def findings_of(config: Tree) -> list[Finding]:
     """Everything that heedful would do, and everything that is wrong, in the order of a step of training."""
+    misshapen = [*_of_shape(config)]
+    if misshapen:
+        return misshapen
     mode = _at(config, "trainer.v1.trainer_mode")
-    mode = mode if isinstance(mode, str) else json.dumps(mode, default=str)
+    mode = mode if isinstance(mode, str) else _shown(mode)
     found = [_of_mode(config, mode)]
     try:
         section = read_section(config.get(SECTION))
@@ -57,6 +76,29 @@ def findings_of(config: Tree) -> list[Finding]:
         found += [Finding("wrong", why) for why in refusals(_Dotted(config), section)]
         found += [Finding("note", why) for why in warnings_of(_Dotted(config))]
     return found
+
+
+def _of_shape(config: Tree) -> Iterator[Finding]:
+    """What is no section, or no number, although verl and heedful read one there."""
+    sections = [*SECTIONS, *(["distillation"] if config.get("distillation") is not None else [])]
+    actor = _at(config, "actor_rollout_ref.actor", {})
+    engine = actor.get(str(actor.get("strategy"))) if isinstance(actor, Mapping) else None
+    if engine is not None:
+        sections.append(f"actor_rollout_ref.actor.{actor['strategy']}")
+        if isinstance(engine, Mapping) and engine.get("router_replay") is not None:
+            sections.append(f"{sections[-1]}.router_replay")
+    for path in sections:
+        value = _at(config, path)
+        if not isinstance(value, Mapping):
+            yield Finding("wrong", f"{path}: expected a section of verl's configuration, found {_shown(value)}.")
+    for name in NUMBERS:
+        value = _at(config, f"actor_rollout_ref.rollout.{name}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            yield Finding("wrong", f"actor_rollout_ref.rollout.{name}: expected a number, found {_shown(value)}.")
+
+
+def _shown(value: Any) -> str:
+    return cut(json.dumps(value, default=str))
 
 
 def _of_mode(config: Tree, mode: Any) -> Finding:
@@ -186,7 +228,7 @@ class _Dotted(dict[str, Any]):
     """A tree whose names are attributes as well, as in verl's own configuration."""
 
     def __getattr__(self, name: str) -> Any:
-        found = self[name]
+        found = self.get(name)
         return _Dotted(found) if isinstance(found, Mapping) else found
 
 
