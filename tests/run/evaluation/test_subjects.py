@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from heedful.configuration import to_json
+from heedful.run.evaluation.evaluate import evaluate
 from heedful.run.evaluation.subjects import choose_checkpoint, find_subject
 from heedful.run.presets import preset
 from heedful.storage import RunFolder, is_run
@@ -111,3 +113,12 @@ def test_a_configuration_in_another_encoding_is_told_and_not_taken_for_no_run(tm
     for name in (folder.path, folder.checkpoint(10)):
         with pytest.raises(ValueError, match=r"JSON in .*run.config\.json, found bytes that are no UTF-8 text"):
             find_subject(str(name))
+
+
+def test_from_python_a_step_is_a_number_too(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", [10, 20], {})
+    with pytest.raises(ValueError, match=r"one of the steps kept in .* \(10, 20\), found '15'"):
+        evaluate(folder.path, checkpoint=15, show=False)
+    for wrong in (True, 1.5, np.array([10, 20]), b"10"):
+        with pytest.raises(ValueError, match='Expected "last", "best" or a step as checkpoint, found '):
+            evaluate(folder.path, checkpoint=wrong, show=False)  # type: ignore[arg-type]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from rich.console import Console
 
 from heedful import envs
-from heedful.configuration import MOST_EPISODES, Choice, refuse_above, refuse_below, to_json, trusting
+from heedful.configuration import MOST_EPISODES, Choice, cut, refuse_above, refuse_below, to_json, trusting
 from heedful.console import SafeConsole
 from heedful.envs.common.contract import refuse_unless_environment
 from heedful.models.chat.replies import Tags
@@ -102,7 +103,7 @@ def evaluate(
     subject: Path | str,
     environment: str | None = None,
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
     split: Literal["val", "test"] | None = None,
     tasks: int | None = None,
     samples: int | None = None,
@@ -125,10 +126,11 @@ def evaluate(
             Hugging Face name) with code of their own.
         show: print the progress.
 
-    Raises ValueError, a sentence, for a subject that cannot be found or a setting that cannot be applied.
+    Raises ValueError, a sentence, for a subject that cannot be found or a setting that cannot be applied. Raises
+    OSError for a path that the system does not take.
     """
     with trusting(trust):
-        found = find_subject(str(subject), environment, checkpoint)
+        found = find_subject(str(subject), environment, _named(checkpoint))
         settings = settings_of(found)
         given: dict[str, Any] = {"split": split, "tasks": tasks, "samples": samples}
         if temperature is not None:
@@ -136,6 +138,15 @@ def evaluate(
         settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
         to_json(settings)  # raises for values that a setting cannot hold, such as half a task
         return evaluate_subject(with_settings(found, settings), settings, SafeConsole(quiet=not show))
+
+
+def _named(checkpoint: object) -> str | None:
+    """The checkpoint as the command line names it. Raises ValueError for what is neither a name nor a step."""
+    if checkpoint is None or isinstance(checkpoint, str):
+        return checkpoint
+    if isinstance(checkpoint, bool) or not isinstance(checkpoint, Integral):
+        raise ValueError(f'Expected "last", "best" or a step as checkpoint, found {cut(repr(checkpoint))}.')
+    return str(int(checkpoint))
 
 
 def settings_of(subject: Subject) -> EvaluateSettings:
