@@ -163,6 +163,7 @@ def test_a_mistake_is_a_sentence_and_leaves_nothing_behind(tmp_path: Path) -> No
         (lambda: untyped(heedful).resume(3), "Expected a path as the folder of a run, found a int, 3"),
         (lambda: untyped(heedful).audit(3), "Expected a path as log, found a int, 3"),
         (lambda: untyped(heedful).audit("log", out=3), "Expected a path as out, found a int, 3"),
+        (lambda: untyped(heedful).audit("log", trust=np.array("x")), "Expected the names to trust, such as"),
         (lambda: untyped(heedful).evaluate("echo", tasks=1.5), "tasks: expected a whole number, but it holds 1.5"),
         (lambda: untyped(heedful).evaluate("echo", temperature="0.7"), "temperature must be a number, found '0.7'"),
     ],

@@ -374,7 +374,11 @@ def test_selecting_rows_drops_prompts_that_lose_their_last_thought():
         ),
         (cross_scores([[0.0], [0.0]], (own for own in (0, 0)), [1, 1]), "as `own_M`, found a generator"),
         (replace(TWO, heads={16: [[0.0] * 4]}), r"`heads\[16\]` of the shape \(2, 2\), found \(1, 4\)"),
-        (replace(TWO, heads={"16": [[0.0] * 2] * 2}), r"numbers of tokens to scores, found \['16'\]"),
+        (replace(TWO, heads={"16": [[0.0] * 2] * 2}), r"numbers of tokens to scores, found \{'16': "),
+        (replace(TWO, heads=3), "numbers of tokens to scores, found 3"),
+        (replace(TWO, noise="low"), "Expected numbers as `noise`, found a str"),
+        (replace(TWO, noise=[0.1]), r"Expected a number as `noise`, found the shape \(1,\)"),
+        (replace(TWO, noise=-0.1), "at least 0 nats as `noise`, found -0.1"),
         (replace(TWO, tasks_M=["a"]), r"a list of 2 tasks as `tasks_M`, one per thought, found the shape \(1,\)"),
     ],
 )

@@ -106,7 +106,7 @@ def trusting(names: Iterable[str] = (), *, folder: str | None = None) -> Iterato
     refusal names: a secret, a server that gets one, or `sandbox=off`. `folder`: where modules are searched as well.
     """
     given = [names] if isinstance(names, str | Path) else names
-    if not isinstance(given, Iterable):
+    if not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:  # an array of numpy with a single value
         raise ValueError(f"Expected the names to trust, such as ('my_game',), found {given!r:.100}.")
     names = frozenset(map(str, given))
     before = _trust.get()

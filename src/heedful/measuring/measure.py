@@ -31,8 +31,6 @@ def measure(scores: CrossScores, *, scope: str = "first_turn", seed: int = 0) ->
             f"Expected heedful.types.CrossScores, found a {type(scores).__name__}. "
             "Give CrossScores(scores_MN, lengths_M, own_M): a row, a length and its prompt's column per thought."
         )
-    if not 0 <= scores.noise < np.inf:
-        raise ValueError(f"Expected a rounding error of at least 0 nats as `noise`, found {scores.noise}.")
     if not isinstance(scope, str) or not scope or not scope.isprintable():
         raise ValueError(f"Expected a name as `scope`, the middle part of the metrics' names, found {scope!r}.")
     matrix = score_matrix(scores)

@@ -88,6 +88,9 @@ def score_matrix(scores: CrossScores) -> ScoreMatrix:
             f"`own_M` must name columns 0 to {prompts - 1}, found {own_M[thought]:g} for thought {thought}."
         )
     own_M = own_M.astype(np.int64)
+    noise = float(_numbers("noise", scores.noise, 0))
+    if not 0 <= noise < np.inf:
+        raise ValueError(f"Expected a rounding error of at least 0 nats as `noise`, found {noise:g}.")
     heads = _heads(scores.heads, scores_MN) if rows else {}
     counts_N = np.bincount(own_M, minlength=prompts).astype(np.int64)
     if rows and counts_N.min() < 1:
@@ -95,7 +98,7 @@ def score_matrix(scores: CrossScores) -> ScoreMatrix:
             f"No thought was sampled under prompt {int(counts_N.argmin())} of {prompts}; leave its column out "
             "(`select_rows` drops thoughts together with the prompts that they leave empty)."
         )
-    return ScoreMatrix(scores_MN, lengths_M, own_M, counts_N, heads, scores.noise)
+    return ScoreMatrix(scores_MN, lengths_M, own_M, counts_N, heads, noise)
 
 
 def _numbers(name: str, values: Any, dimensions: int) -> npt.NDArray[Any]:
@@ -112,15 +115,15 @@ def _numbers(name: str, values: Any, dimensions: int) -> npt.NDArray[Any]:
             "Give lists of equal lengths or an array, and a tensor as `tensor.detach().cpu().double()`."
         ) from error
     if numbers.ndim != dimensions:
-        form = "a list" if dimensions == 1 else "a matrix"
-        raise ValueError(f"Expected {form} of numbers as `{name}`, found the shape {numbers.shape}.")
+        form = ("a number", "a list of numbers", "a matrix of numbers")[dimensions]
+        raise ValueError(f"Expected {form} as `{name}`, found the shape {numbers.shape}.")
     return numbers
 
 
 def _heads(heads: Any, scores_MN: Floats) -> dict[int, Floats]:
     """The scores of heads, each of the shape of the whole scores."""
     if not isinstance(heads, Mapping) or any(not isinstance(k, int | np.integer) or k < 1 for k in heads):
-        raise ValueError(f"Expected `heads` to map numbers of tokens to scores, found {list(heads)!r:.100}.")
+        raise ValueError(f"Expected `heads` to map numbers of tokens to scores, found {heads!r:.100}.")
     found = {int(k): _numbers(f"heads[{k}]", head_MN, 2) for k, head_MN in heads.items()}
     for k, head_MN in found.items():
         if head_MN.shape != scores_MN.shape:
