@@ -126,6 +126,8 @@ def test_a_turn_without_tokens_gives_its_reward_to_the_last_token_before_it() ->
 def test_what_cannot_be_credited_is_refused_with_a_sentence() -> None:
     with pytest.raises(ValueError, match="finite rewards"):
         Gae()([math.nan], [0.0], [0])
+    with pytest.raises(ValueError, match=r"finite rewards of at most 1e\+150"):
+        Gae()([1e308], [0.0], [0])
     with pytest.raises(ValueError, match=r"one value and one turn per sampled token.*2 values and turns \[0\]"):
         Gae()([1.0], [0.0, 0.0], [0])
     with pytest.raises(ValueError, match="turns in order"):

@@ -53,6 +53,8 @@ def test_unscored_members_change_nothing_and_get_nothing() -> None:
 def test_what_is_not_finite_is_refused_with_a_sentence() -> None:
     with pytest.raises(ValueError, match="finite rewards"):
         TurnReturns()([[1.0], [math.inf]])
+    with pytest.raises(ValueError, match=r"finite rewards of at most 1e\+150"):
+        TurnReturns()([[1.0], [1e308]])
     with pytest.raises(ValueError, match=r"gamma between 0 and 1, found 1\.5"):
         TurnReturns(gamma=1.5)
 

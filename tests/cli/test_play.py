@@ -1,5 +1,6 @@
 """`heedful play`: people, the solver, random players and models in one episode each, and ways to leave it."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,12 +95,22 @@ def test_an_episode_can_be_left(lines: tuple[str, ...], typed: Typed, capsys: py
 
 
 def test_ctrl_c_leaves_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(prompt: str = "") -> str:
-        raise KeyboardInterrupt
+    class Interrupted(io.StringIO):
+        def readline(self, size: int | None = -1) -> str:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr("builtins.input", interrupted)
+    monkeypatch.setattr("sys.stdin", Interrupted())
     assert cli.run(["play", "echo"]) == 0
     assert "left before the end" in capsys.readouterr().out
+
+
+def test_a_line_without_an_end_is_refused(
+    monkeypatch: pytest.MonkeyPatch, typed: Typed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("heedful.cli.play.LONGEST_LINE", 100)
+    typed("x" * 101)
+    assert cli.run(["play", "echo"]) == 2
+    assert "Expected an answer of at most 100 characters a line, found a longer one." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["--seed", "5"], ["--seed", "6", "--env.slip", "0.5", "--env.turns", "40"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -444,10 +445,12 @@ def test_samples_without_values_are_refused_with_a_sentence() -> None:
     ("knobs", "sentence"),
     [
         ({"kind": "table"}, "kind to be model or head, found 'table'"),
-        ({"lr": 0.0}, "lr to be a number above 0"),
-        ({"clip": 0.0}, "clip to be above 0"),
+        ({"lr": 0.0}, "lr to be above 0"),
+        ({"clip": 0.0}, r"clip \(none = no clip\) to be above 0"),
+        ({"clip": 1e39}, r"clip \(none = no clip\) to be above 0 and at most 1e\+06, found 1e\+39"),
+        ({"coefficient": math.inf}, "coefficient to be above 0 and at most"),
         ({"trunk": 0.5}, "layers of its own; choose --critic.kind head"),
-        ({"kind": "head", "trunk": -1.0}, "trunk to be a number of at least 0"),
+        ({"kind": "head", "trunk": -1.0}, "trunk between 0 and 1e\\+06"),
         ({"warmup_steps": -1}, "warmup_steps to be at least 0"),
     ],
 )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from heedful.statistics.group_statistics import is_constant, sample_variance, scored
+from heedful.statistics.group_statistics import LARGEST, is_constant, is_measurable, sample_variance, scored
 from heedful.types import Trajectory
 
 
@@ -31,7 +31,7 @@ class GroupRelative:
     def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
         """One advantage per member. Members whose reward is `None` or NaN are left out of the statistics and get 0.
 
-        Raises ValueError for an infinite reward.
+        Raises ValueError for a reward that is infinite or above 1e150 in size.
         """
         values = _finite(rewards_G)
         if is_constant(values):
@@ -55,7 +55,7 @@ class LeaveOneOut:
     """
 
     def __call__(self, rewards_G: Sequence[float | None]) -> list[float]:
-        """As `GroupRelative`: one advantage per member, 0 for the unscored. Raises ValueError for infinite rewards."""
+        """As `GroupRelative`: one advantage per member, 0 for the unscored. Raises ValueError as it does."""
         values = _finite(rewards_G)
         if is_constant(values):
             return [0.0] * len(rewards_G)
@@ -70,11 +70,11 @@ class LeaveOneOut:
 
 
 def _finite(rewards_G: Sequence[float | None]) -> list[float]:
-    """The scored rewards. Raises ValueError for an infinite one."""
+    """The scored rewards. Raises ValueError for one that is infinite, or too large for its square."""
     values = scored(rewards_G)
-    if any(math.isinf(value) for value in values):
+    if not all(map(is_measurable, values)):
         raise ValueError(
-            f"Advantages need finite rewards, but this group holds {list(rewards_G)}; "
+            f"Advantages need finite rewards of at most {LARGEST:g} in size, but this group holds {list(rewards_G)}; "
             "mark a trajectory that cannot be scored with None instead of an infinite reward."
         )
     return values

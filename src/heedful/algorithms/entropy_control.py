@@ -6,8 +6,10 @@ and the measured entropy. So a resumed run needs the present coefficient only.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+
+LARGEST_COEFFICIENT = 1e6
+"""Of a term of the loss. More is a slip, and float32 overflows at 3e38."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +71,5 @@ ENTROPY_CONTROLS: dict[str, type] = {"constant": ConstantEntropy, "linear": Line
 
 
 def _check(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"Expected the entropy control's {name} to be a number of at least 0, found {value}.")
+    if not 0 <= value <= LARGEST_COEFFICIENT:
+        raise ValueError(f"Expected the entropy control's {name} between 0 and {LARGEST_COEFFICIENT:g}, found {value}.")

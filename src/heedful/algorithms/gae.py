@@ -14,7 +14,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal, get_args
 
-from heedful.statistics.group_statistics import is_constant, sample_variance
+from heedful.statistics.group_statistics import LARGEST, is_constant, is_measurable, sample_variance
 from heedful.types import SampledTrajectory, TokenCredit
 
 Per = Literal["token", "turn"]
@@ -59,10 +59,13 @@ class Gae:
 
         `values_T`, `turns_T`: for each sampled token the value before it, and the number of its turn. A reward of a
         turn before the first sampled token is left out, since no token earned it. Raises ValueError for rewards that
-        are not finite, and for turns that do not fit.
+        are not finite or above 1e150 in size, and for turns that do not fit.
         """
-        if not all(math.isfinite(reward) for reward in rewards_K):
-            raise ValueError(f"Advantages need finite rewards, but a trajectory's turns have {list(rewards_K)}.")
+        if not all(map(is_measurable, rewards_K)):
+            raise ValueError(
+                f"Advantages need finite rewards of at most {LARGEST:g} in size, but a trajectory's turns have "
+                f"{list(rewards_K)}."
+            )
         if len(values_T) != len(turns_T) or any(one > other for one, other in pairwise(turns_T)):
             raise ValueError(
                 f"Expected one value and one turn per sampled token, turns in order; found {len(values_T)} values and "

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heedful.statistics.group_statistics import is_constant, sample_variance, scored
+from heedful.statistics.group_statistics import LARGEST, is_constant, is_measurable, sample_variance, scored
 from heedful.types import Trajectory
 
 
@@ -74,10 +74,10 @@ class TurnReturns:
         )
 
     def _to_go(self, rewards_K: Sequence[float]) -> list[float]:
-        if not all(math.isfinite(reward) for reward in rewards_K):
+        if not all(map(is_measurable, rewards_K)):
             raise ValueError(
-                f"Advantages need finite rewards, but one member's turns have {list(rewards_K)}; pass None for a "
-                "member that cannot be scored."
+                f"Advantages need finite rewards of at most {LARGEST:g} in size, but one member's turns have "
+                f"{list(rewards_K)}; pass None for a member that cannot be scored."
             )
         returns, to_go = [], 0.0
         for reward in reversed(rewards_K):

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
 
 from heedful.algorithms.advantages import GroupRelative, LeaveOneOut
-from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, ConstantEntropy, EntropyControl
+from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, LARGEST_COEFFICIENT, ConstantEntropy, EntropyControl
 from heedful.algorithms.estimators import ESTIMATORS
 from heedful.algorithms.gae import Gae
 from heedful.configuration import Choice
 from heedful.protocols import Estimator
+from heedful.statistics.group_statistics import LARGEST_REWARD
 
 Average = Literal["token", "sequence", "fixed"]
 Surrogate = Literal["clip", "weight"]
@@ -104,11 +105,12 @@ class Algorithm:
                 f"Expected clip_low between 0 and 1 (the ratio is clipped at 1 - it), found {self.clip_low}."
             )
         for name, value in (("clip_high", self.clip_high), ("kl", self.kl), ("entropy", self.entropy)):
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"Expected {name} to be a number of at least 0, found {value}.")
-        if self.importance_cap is not None and not self.importance_cap >= 1:
+            if not 0 <= value <= LARGEST_COEFFICIENT:
+                raise ValueError(f"Expected {name} between 0 and {LARGEST_COEFFICIENT:g}, found {value}.")
+        if self.importance_cap is not None and not 1 <= self.importance_cap <= LARGEST_COEFFICIENT:
             raise ValueError(
-                f"Expected importance_cap of at least 1 (a weight of 1 is no correction), found {self.importance_cap}."
+                f"Expected importance_cap between 1 (a weight of 1 is no correction) and {LARGEST_COEFFICIENT:g}, "
+                f"found {self.importance_cap}."
             )
         if not 0 <= self.importance_floor <= 1:
             raise ValueError(
@@ -129,8 +131,10 @@ class Algorithm:
             raise ValueError(
                 f"Expected overlong_buffer between 0 and 1 (a share of the token limit), found {self.overlong_buffer}."
             )
-        if not (math.isfinite(self.overlong_penalty) and self.overlong_penalty >= 0):
-            raise ValueError(f"Expected overlong_penalty to be a number of at least 0, found {self.overlong_penalty}.")
+        if not 0 <= self.overlong_penalty <= LARGEST_REWARD:
+            raise ValueError(
+                f"Expected overlong_penalty between 0 and {LARGEST_REWARD:g}, found {self.overlong_penalty}."
+            )
 
     def token_weights(
         self, trained_counts_B: Sequence[int], weights_B: Sequence[float], token_budget: int | None

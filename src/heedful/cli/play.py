@@ -5,6 +5,7 @@ An episode can be left at any point (`quit`, Ctrl-D, Ctrl-C).
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -59,6 +60,9 @@ class PlayWords:
     tokenizer: Annotated[str | None, Shown("DIR")] = None
     """With a server: the tokenizer of its model, so that ids come back, with log-probabilities."""
 
+
+LONGEST_LINE = 1_000_000
+"""Characters of a line that a person, a file or a pipe gives as an answer."""
 
 SCRIPTED = ("person", "solver", "random")
 
@@ -231,7 +235,7 @@ def _ask(env: Environment, console: Console) -> str | None:
     """Ask until the answer can be read. `None` when the person leaves."""
     while True:
         try:
-            line = console.input("> ").strip()
+            line = _line(console).strip()
         except (EOFError, KeyboardInterrupt):
             console.print()
             return None
@@ -239,6 +243,20 @@ def _ask(env: Environment, console: Console) -> str | None:
             return reply_of(line, env)
         except ValueError as problem:
             console.print(str(problem), style="red", markup=False)
+
+
+def _line(console: Console) -> str:
+    """The next line that is typed, or that a file or a pipe gives. Raises EOFError where there is none, and ValueError
+    for a line without an end."""
+    if sys.stdin.isatty():
+        return console.input("> ")
+    console.print("> ", end="")
+    line = sys.stdin.readline(LONGEST_LINE + 1)
+    if not line:
+        raise EOFError
+    if len(line) > LONGEST_LINE:
+        raise ValueError(f"Expected an answer of at most {LONGEST_LINE:,} characters a line, found a longer one.")
+    return line
 
 
 def _show_step(step: Step, console: Console) -> None:

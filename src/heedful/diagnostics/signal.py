@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 
 from heedful.diagnostics.actions.strategies import strategy_metrics
 from heedful.diagnostics.behaviour import behaviour
-from heedful.statistics.group_statistics import is_constant, sample_variance, scored, values_on
+from heedful.statistics.group_statistics import is_constant, sample_variance, scored, scored_values, values_on
 from heedful.statistics.intervals import effective_clusters, mean_interval
 from heedful.types import Group, Metric, Verdict
 
@@ -41,8 +41,10 @@ def spread_metrics(values_PG: Sequence[Sequence[float | None]]) -> list[Metric]:
 
     `signal/variance_dispersion` = std(variance) / mean(variance) over groups, both sample statistics: near 0 all
     groups promise the same and there is nothing to choose. `n` counts the groups with two scored members.
+
+    Raises ValueError for values that are infinite or above 1e150 in size.
     """
-    variances = [sample_variance(values) for values in map(scored, values_PG) if len(values) >= 2]
+    variances = [sample_variance(values) for values in scored_values(values_PG) if len(values) >= 2]
     deviations = [math.sqrt(variance) for variance in variances]
     return [
         _group_mean("signal/reward_std", deviations),

@@ -15,7 +15,7 @@ from itertools import accumulate
 
 from heedful.guarded import Answered, OwnPartFailed, guarded_call, of_own_part
 from heedful.protocols import Filter
-from heedful.statistics.group_statistics import sample_variance, scored
+from heedful.statistics.group_statistics import sample_variance, scored_values
 from heedful.types import Verdict
 
 ROUNDING = 1e-9
@@ -24,23 +24,6 @@ kept."""
 
 MEMBERS = ("on", "share", "__call__")
 """What a `Filter` consists of."""
-
-LARGEST = 1e150
-"""Squares of larger values overflow."""
-
-
-def scored_values(values_PG: Sequence[Sequence[float | None]]) -> list[list[float]]:
-    """The values that exist, group by group. Raises ValueError for infinite ones, naming the group."""
-    scored_PG = []
-    for group, values_G in enumerate(values_PG):
-        values = scored(values_G)
-        if any(abs(value) > LARGEST for value in values):
-            raise ValueError(
-                f"Filters need finite values of at most {LARGEST:g} in size, but group {group} holds "
-                f"{list(values_G)}; mark a trajectory that cannot be scored with None."
-            )
-        scored_PG.append(values)
-    return scored_PG
 
 
 def variances(values_PG: Sequence[Sequence[float | None]]) -> list[float | None]:

@@ -12,11 +12,11 @@ from typing import Annotated, Protocol, runtime_checkable
 
 from heedful.configuration import Choice
 from heedful.filters.ranked import DropConstant, KeepAll, MinP, Ranking, Softmax, TopK, TopP, TopPStd
-from heedful.filters.ranking import check_on, check_same_on, scored_values
+from heedful.filters.ranking import check_on, check_same_on
 from heedful.filters.shrinkage import Prior, Visit, expected_variances
 from heedful.filters.weighted import SoftWeight
 from heedful.protocols import Filter
-from heedful.statistics.group_statistics import is_constant
+from heedful.statistics.group_statistics import is_constant, scored_values
 from heedful.types import Verdict
 
 

@@ -14,10 +14,33 @@ from heedful.types import Group
 TOLERANCE = 1e-6
 """Relative to the largest absolute value, but never below 1."""
 
+LARGEST = 1e150
+"""Squares of larger values overflow, and sums of the largest floats."""
+
+LARGEST_REWARD = 1e30
+"""Of an environment. Sums and squares have to stay finite, in float32 as well after they were standardized."""
+
 
 def scored(values: Sequence[float | None]) -> list[float]:
     """The values that exist, as Python floats (NumPy scalars would keep float32): `None` and NaN left out, in order."""
     return [float(value) for value in values if value is not None and not math.isnan(value)]
+
+
+def scored_values(values_PG: Sequence[Sequence[float | None]]) -> list[list[float]]:
+    """The values that exist, group by group. Raises ValueError for infinite ones, naming the group."""
+    scored_PG = [scored(values_G) for values_G in values_PG]
+    for group, values in enumerate(scored_PG):
+        if not all(map(is_measurable, values)):
+            raise ValueError(
+                f"Expected finite values of at most {LARGEST:g} in size, but group {group} holds "
+                f"{list(values_PG[group])}; mark a trajectory that cannot be scored with None."
+            )
+    return scored_PG
+
+
+def is_measurable(value: float) -> bool:
+    """Whether means and squares of such values are finite."""
+    return abs(value) <= LARGEST
 
 
 def is_constant(values: Sequence[float]) -> bool:

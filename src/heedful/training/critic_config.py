@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from heedful.training.optimizer_config import LARGEST_LR
+from heedful.algorithms.entropy_control import LARGEST_COEFFICIENT
 
 Kind = Literal["model", "head"]
 
@@ -32,15 +31,13 @@ class CriticConfig:
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise ValueError(f"Expected the critic's kind to be model or head, found {self.kind!r}.")
-        for name, value in (("lr", self.lr), ("coefficient", self.coefficient)):
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"Expected the critic's {name} to be a number above 0, found {value}.")
-        if self.lr > LARGEST_LR:
-            raise ValueError(f"Expected the critic's lr to be at most {LARGEST_LR:g}, found {self.lr}.")
-        if self.clip is not None and not self.clip > 0:
-            raise ValueError(f"Expected the critic's clip to be above 0 (none = no clip), found {self.clip}.")
-        if not (math.isfinite(self.trunk) and self.trunk >= 0):
-            raise ValueError(f"Expected the critic's trunk to be a number of at least 0, found {self.trunk}.")
+        for name, value in (("lr", self.lr), ("coefficient", self.coefficient), ("clip (none = no clip)", self.clip)):
+            if value is not None and not 0 < value <= LARGEST_COEFFICIENT:
+                raise ValueError(
+                    f"Expected the critic's {name} to be above 0 and at most {LARGEST_COEFFICIENT:g}, found {value}."
+                )
+        if not 0 <= self.trunk <= LARGEST_COEFFICIENT:
+            raise ValueError(f"Expected the critic's trunk between 0 and {LARGEST_COEFFICIENT:g}, found {self.trunk}.")
         if self.trunk > 0 and self.kind == "model":
             raise ValueError(
                 f"The critic's trunk ({self.trunk}) is the share of the value loss that reaches the policy's layers, "

@@ -209,8 +209,9 @@ class Learner:
         trajectories = sorted(places_of)
         updates = self.updates if self.critic is None else self.critic.updates
         stream(self.settings.seed, "minibatches", updates, epoch).shuffle(trajectories)
+        parts = min(parts, len(trajectories))
         dealt = [trajectories[part::parts] for part in range(parts)]
-        return [[place for name in names for place in places_of[name]] for names in dealt if names]
+        return [[place for name in names for place in places_of[name]] for names in dealt]
 
     def _cut(
         self, samples: Sequence[TrainingSample], token_budget: int | None, *, share_prompts: bool

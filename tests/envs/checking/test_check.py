@@ -28,8 +28,8 @@ from heedful.envs.checking.rules.episodes import tells
 from heedful.envs.checking.rules.leak import stands_as_answer
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.remote.environment import Remote
-from heedful.envs.transport.wire import LARGEST_REWARD
 from heedful.run.presets import PRESETS
+from heedful.statistics.group_statistics import LARGEST_REWARD
 from heedful.types import Observation, Step, Task
 from patience import PATIENCE
 from served import serving

@@ -15,7 +15,6 @@ import pytest
 
 from heedful.envs.transport.wire import (
     LARGEST_FRAME,
-    LARGEST_REWARD,
     Line,
     WireError,
     checked_step,
@@ -30,6 +29,7 @@ from heedful.envs.transport.wire import (
     step_tree,
     task_tree,
 )
+from heedful.statistics.group_statistics import LARGEST_REWARD
 from heedful.types import Ending, Observation, Step, Task
 from patience import PATIENCE
 

@@ -21,6 +21,7 @@ from numbers import Real
 from typing import Any
 
 from heedful.envs.transport.images import IMAGES_WANTED, image_tree, images_fault, read_images
+from heedful.statistics.group_statistics import LARGEST_REWARD
 from heedful.types import Ending, Observation, Step, Task
 
 Tree = Any
@@ -30,11 +31,6 @@ LARGEST_FRAME = 64 * 2**20
 
 _HEADER = 4
 _ENDINGS = {ending.value: ending for ending in Ending}
-
-
-LARGEST_REWARD = 1e30
-"""Sums and squares of rewards have to stay finite, in float32 as well after they were standardized."""
-
 
 LONGEST_TEXT = 4_000_000
 """Characters of an observation. All observations of a batch are held in memory, and a tokenizer reads them."""

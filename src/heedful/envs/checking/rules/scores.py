@@ -11,7 +11,8 @@ from numbers import Real
 from heedful.envs.checking.evidence import Evidence
 from heedful.envs.checking.play import Bench
 from heedful.envs.checking.report import Finding, broken, holds, in_words, shortened, unchecked
-from heedful.envs.transport.wire import LARGEST_REWARD, is_finite
+from heedful.envs.transport.wire import is_finite
+from heedful.statistics.group_statistics import LARGEST_REWARD
 from heedful.types import Ending
 
 
