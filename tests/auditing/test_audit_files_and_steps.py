@@ -52,6 +52,20 @@ def test_what_is_no_log_is_refused_with_a_sentence(tmp_path: Path) -> None:
     assert "cut off or damaged" in refusal(tmp_path / "cut.parquet")
 
 
+@pytest.mark.parametrize("place", [0, 1], ids=["schema", "row group"])
+def test_a_parquet_file_with_a_column_whose_name_is_no_text_is_damaged(tmp_path: Path, place: int) -> None:
+    file = logs.write_parquet(tmp_path / "a.parquet", logs.trl_rows(1))
+    parts = file.read_bytes().split(b"prompt")
+    assert len(parts) == 3
+    file.write_bytes(b"prompt".join(parts[: place + 1]) + b"\xe8rompt" + b"prompt".join(parts[place + 1 :]))
+    assert f"a whole parquet file at {file}, found one that is cut off or damaged" in refusal(file)
+
+
+def test_a_file_that_the_system_does_not_let_read_is_named() -> None:
+    with pytest.raises(OSError, match="/proc/self/mem"):
+        find_files(Path("/proc/self/mem"))
+
+
 def test_a_pickle_is_refused_by_its_name_or_its_first_bytes_and_never_opened(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
 

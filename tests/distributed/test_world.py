@@ -83,8 +83,10 @@ def test_who_has_not_joined_is_told_so() -> None:
 
 
 def test_a_wait_of_no_time_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"parallel\.timeout to be at least 1 second, found 0"):
+    with pytest.raises(ValueError, match="timeout must be at least 1, found 0"):
         DataParallel(timeout=0)
+    with pytest.raises(ValueError, match="timeout must be a number of seconds above 0 and at most 1,000,000"):
+        DataParallel(timeout=10**18)
 
 
 def test_the_longest_sequence_goes_to_who_has_fewest_tokens() -> None:

@@ -274,6 +274,11 @@ def test_a_setting_of_another_kind_is_refused_when_it_is_given(wrong: dict[str, 
         HeedfulConfig(**wrong)
 
 
+def test_the_scale_rho_without_a_share_is_refused_when_it_is_given() -> None:
+    with pytest.raises(ValueError, match="the chosen filter asks for none"):
+        HeedfulConfig(filter=DropConstant(on="reward"), loss_scale="rho")
+
+
 @pytest.mark.parametrize("reward", ["org/model", torch.nn.Linear(1, 1)])
 def test_a_model_is_not_watched(reward: Any) -> None:
     with pytest.raises(ValueError, match="Give models and coroutines to TRL without watch"):

@@ -226,6 +226,14 @@ def test_what_cannot_be_read_is_refused_with_a_sentence(
         assemble(replace(config, **changes), lambda *given: None, None)
 
 
+def test_a_vision_tower_for_text_alone_is_refused(echo_run: TrainConfig) -> None:
+    seeing = replace(echo_run, seedling=replace(RECIPE, vision_width=48))
+    with pytest.raises(
+        ValueError, match=r"with pictures for a seedling that sees \(vision_width=48\), found text alone"
+    ):
+        assemble(seeing, lambda *given: None, None)
+
+
 def test_settings_of_vision_for_a_model_without_it_are_refused(echo_run: TrainConfig) -> None:
     with pytest.raises(ValueError, match=r"LlamaForCausalLM reads text alone\. Leave its settings out"):
         assemble(replace(echo_run, vision=VisionConfig(tower="trained")), lambda *given: None, None)

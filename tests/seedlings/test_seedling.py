@@ -352,6 +352,8 @@ def test_an_environment_that_cannot_demonstrate_is_told_so(cache: Path) -> None:
         ({"lr": float("inf")}, r"lr must be a number above 0 and at most 1e\+06, found inf"),
         ({"steps": -1}, "steps must be at least 0, found -1"),
         ({"layers": 10**8}, "layers must be at most 1000, found 100000000"),
+        ({"hidden": 10**18}, "hidden must be at most 100000, found"),
+        ({"vocabulary": 10**12}, "vocabulary must be at most 1000000, found"),
         ({"imperfect": 1.5}, r"imperfect must lie in \[0, 1\], found 1.5"),
     ],
 )

@@ -159,7 +159,8 @@ def test_layers_that_are_not_there_are_refused() -> None:
     with pytest.raises(ValueError, match=r"lora.targets \(nose_proj\) to name linear layers of LlamaForCausalLM"):
         Adapters(tiny(torch.float32), LoraConfig(rank=2, targets=("nose_proj",)), seed=0)
     for knobs, sentence in (
-        ({"rank": -1}, "rank of at least 0"),
+        ({"rank": -1}, "rank between 0 "),
+        ({"rank": 10**18}, "rank between 0 .* and 100,000, found"),
         ({"rank": 1, "alpha": 0}, "alpha above 0"),
         ({"rank": 1, "targets": ()}, "at least one layer"),
     ):

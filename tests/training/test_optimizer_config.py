@@ -22,6 +22,7 @@ def test_without_warm_up_the_first_step_takes_the_full_rate() -> None:
         ("gradient_clip", 0.0),
         ("warmup_steps", -1),
         ("weight_decay", -0.1),
+        ("weight_decay", 1e308),
         ("betas", (0.9, 1.0)),
     ],
 )

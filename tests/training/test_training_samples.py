@@ -125,7 +125,7 @@ def test_no_loss_scale_but_rho_shrinks_a_batch_that_was_kept_whole() -> None:
 
 
 def test_rho_without_a_p_is_refused_with_a_sentence() -> None:
-    with pytest.raises(ValueError, match="the chosen filter has none; choose the filter top_p"):
+    with pytest.raises(ValueError, match="the chosen filter asks for none; choose the filter top_p"):
         loss_scale_factor("rho", 4, 16, None)
 
 

@@ -8,6 +8,15 @@ from typing import Literal, get_args
 LossScale = Literal["kept", "all", "sqrt", "rho"]
 
 
+def check_loss_scale(kind: LossScale, share: float | None) -> None:
+    """Raise ValueError for `rho` with a filter that asks for no `share` of the groups."""
+    if kind == "rho" and share is None:
+        raise ValueError(
+            "The loss scale rho multiplies the loss by the share that the filter asks for, but the chosen filter asks "
+            "for none; choose the filter top_p, or the loss scale kept, all or sqrt."
+        )
+
+
 def loss_scale_factor(kind: LossScale, kept: int, total: int, p: float | None = None) -> float:
     """The factor of the whole loss, its regularisers included, when `kept` of `total` groups are kept.
 
@@ -28,9 +37,6 @@ def loss_scale_factor(kind: LossScale, kept: int, total: int, p: float | None = 
         return math.sqrt(kept / total)
     if kind != "rho":
         raise ValueError(f"Expected a loss scale among {', '.join(get_args(LossScale))}, found {kind!r}.")
-    if p is None:
-        raise ValueError(
-            "The loss scale 'rho' multiplies the loss by the filter's p, but the chosen filter has none; "
-            "choose the filter top_p, or the loss scale kept, all or sqrt."
-        )
+    check_loss_scale(kind, p)
+    assert p is not None, "the check has just refused it"
     return p

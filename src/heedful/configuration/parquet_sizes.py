@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,8 @@ def parquet_file(path: Path, **options: Any) -> pyarrow.parquet.ParquetFile:
     import pyarrow.parquet
 
     refuse_pipes(path)
-    return pyarrow.parquet.ParquetFile(pyarrow.OSFile(os.fsencode(path)), **options)
+    with _names_read():
+        return pyarrow.parquet.ParquetFile(pyarrow.OSFile(os.fsencode(path)), **options)
 
 
 def text_leaves(table: pyarrow.parquet.ParquetFile, names: Collection[str]) -> tuple[str, ...]:
@@ -81,6 +83,8 @@ def value_bytes(column: pyarrow.Array) -> npt.NDArray[np.int64]:
     if types.is_dictionary(kind):
         of_each = value_bytes(column.dictionary)
         places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        if len(of_each) and not 0 <= places.min(initial=0) <= places.max(initial=0) < len(of_each):
+            raise OSError(f"a text of number {places.max()}, where {len(of_each)} are stored")
         return of_each[places] if len(of_each) else np.zeros(len(column), dtype=np.int64)
     if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
         lengths = pyarrow.compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
@@ -137,7 +141,7 @@ class _Unreadable(io.RawIOBase):
 
 
 def refuse_damaged(metadata: pyarrow.parquet.FileMetaData) -> None:
-    """Raise OSError for figures of columns that cannot be. Call it before any other function of this module.
+    """Raise OSError for names and figures of columns that cannot be. Call it before any other function of this module.
 
     pyarrow ends the whole process where such a column is asked for by itself, and raises where its rows are to be read.
     So the columns are opened in a file without bytes. They are checked before the first byte is asked for.
@@ -156,3 +160,20 @@ def refuse_damaged(metadata: pyarrow.parquet.FileMetaData) -> None:
         except OSError:
             if not source.asked:
                 raise
+    with _names_read():
+        _ = [bare.schema.column(place).path for place in range(len(bare.schema.names))]
+        _ = [_paths(metadata.row_group(place)) for place in range(metadata.num_row_groups)]
+
+
+@contextmanager
+def _names_read() -> Iterator[None]:
+    """Raise OSError where the name of a column turns out to be no text."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise OSError(f"a column's name is no UTF-8 text ({error})") from error
+
+
+def _paths(group: pyarrow.parquet.RowGroupMetaData) -> list[str]:
+    """The names of the columns, which each row group repeats."""
+    return [group.column(place).path_in_schema for place in range(group.num_columns)]

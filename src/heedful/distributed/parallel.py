@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from heedful.configuration import refuse_below
+from heedful.configuration.limits import refuse_seconds
+
 
 @dataclass(frozen=True, slots=True)
 class DataParallel:
@@ -21,8 +24,8 @@ class DataParallel:
     """Whether each rank holds a shard of the model only."""
 
     def __post_init__(self) -> None:
-        if self.timeout < 1:
-            raise ValueError(f"Expected parallel.timeout to be at least 1 second, found {self.timeout}.")
+        refuse_below(self, timeout=1)
+        refuse_seconds(self, "timeout")
 
 
 @dataclass(frozen=True, slots=True)

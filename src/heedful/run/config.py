@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from heedful import envs
-from heedful.algorithms.loss_scale import LossScale
+from heedful.algorithms.loss_scale import LossScale, check_loss_scale
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
 from heedful.configuration import MOST_AT_ONCE, MOST_EPISODES, Choice, refuse_above, refuse_below
 from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
@@ -74,6 +74,10 @@ class EvaluationConfig:
         return frozenset(round(index * steps / (times - 1)) for index in range(times))
 
 
+MOST_BUCKETS = 100
+"""Of reward variance. Each is a row of the tables."""
+
+
 @dataclass(frozen=True, slots=True)
 class GradientsConfig:
     """Signal and noise of the gradient in training, by reward variance, measured on the groups of a step."""
@@ -87,6 +91,7 @@ class GradientsConfig:
 
     def __post_init__(self) -> None:
         refuse_below(self, every=0, buckets=2, memory_mb=1)
+        refuse_above(self, buckets=MOST_BUCKETS)
 
 
 _PARTS = {
@@ -210,12 +215,7 @@ class TrainConfig:
                 "warm_start.steps is for a loaded model; a seedling learns from demonstrations by --seedling.steps"
             )
         check_filter(self.filter)
-        if self.loss_scale == "rho" and self.filter.share is None:
-            raise ValueError(
-                f"The loss scale rho multiplies the loss by the share that the filter asks for, but "
-                f"{type(self.filter).__name__} asks for none; choose the filter top_p, or the loss scale kept, all or "
-                "sqrt"
-            )
+        check_loss_scale(self.loss_scale, self.filter.share)
         self._refuse_choices_without_choice()
         self._refuse_what_shards_cannot()
         _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from heedful.configuration import MOST_AT_ONCE, MOST_EPISODES, refuse_above, refuse_below, to_json
-from heedful.run.config import GradientsConfig, TrainConfig
+from heedful.run.config import MOST_BUCKETS, GradientsConfig, TrainConfig
 from heedful.storage import RunFolder
 from heedful.types import Group, Metric
 
@@ -46,7 +46,7 @@ class GradientsSettings:
 
     def __post_init__(self) -> None:
         refuse_below(self, groups=2, group_size=2, buckets=2, memory_mb=1, at_once=1, threads=1)
-        refuse_above(self, groups=MOST_EPISODES, group_size=MOST_EPISODES, threads=MOST_AT_ONCE)
+        refuse_above(self, buckets=MOST_BUCKETS, groups=MOST_EPISODES, group_size=MOST_EPISODES, threads=MOST_AT_ONCE)
 
 
 def measure_gradients(

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from heedful.configuration import refuse_above, refuse_below, refuse_seconds
+from heedful.configuration import refuse_below, refuse_seconds
 from heedful.sandbox.messages import NOT_STARTED, STARTED, UNCAUGHT, NotPlain, Report, decode_value
 
 Ending = Literal["ended", "error", "cpu", "waited", "output", "forbidden", "crashed"]
@@ -51,8 +51,12 @@ class Limits:
             if not isinstance(getattr(self, name), int):
                 raise ValueError(f"{name} must be a whole number, found {getattr(self, name)!r:.100}")
         refuse_seconds(self, "cpu", "wall")
-        refuse_below(self, memory=_LEAST_MEMORY, output=1)
-        refuse_above(self, memory=_MOST_MEMORY)
+        refuse_below(self, output=1)
+        if not _LEAST_MEMORY <= self.memory <= _MOST_MEMORY:
+            raise ValueError(
+                f"memory must be between {_LEAST_MEMORY >> 20} and {_MOST_MEMORY >> 20:,} MiB, found "
+                f"{self.memory / 2**20:g} MiB"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,12 @@ def grow(
             "text alone. Give it a vision tower (--seedling.vision-width 48, with --env.cell 8), begin with a preset "
             "such as frozen_lake_image, or choose an observation in text (--env.observation both)."
         )
+    if recipe.vision_width and not images:
+        raise ValueError(
+            f"Expected observations with pictures for a seedling that sees (vision_width={recipe.vision_width}), found "
+            f"text alone in {env.name}. Leave out --seedling.vision-width, or choose an observation with pictures "
+            "(--env.observation image, where the environment has one)."
+        )
     sample = list(corpus(solver, recipe.seed))
     tokenizer = grow_tokenizer(
         sample, recipe.vocabulary, recipe.context, [tags.open, tags.close, tags.answer_open, tags.answer_close]

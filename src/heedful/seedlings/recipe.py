@@ -22,6 +22,9 @@ _VISION_HEADS = 2
 _MOST_LAYERS = 1_000
 """As in folders of loaded models. Each layer is built before the first step."""
 
+_WIDEST, _MOST_ENTRIES = 100_000, 1_000_000
+"""Of a layer and of a vocabulary: above those of every model that is known."""
+
 LEAST_VOCABULARY = 265
 """256 bytes, 5 tokens of the chat template and 4 tags. A tokenizer needs them to write every text."""
 
@@ -82,7 +85,8 @@ class Seedling:
                 f"vocabulary must hold at least every byte, the chat template's tokens and the tags, "
                 f"{LEAST_VOCABULARY} entries in all, found {self.vocabulary}"
             )
-        refuse_above(self, layers=_MOST_LAYERS, vision_layers=_MOST_LAYERS)
+        refuse_above(self, layers=_MOST_LAYERS, vision_layers=_MOST_LAYERS, patch=_WIDEST)
+        refuse_above(self, hidden=_WIDEST, ffn=_WIDEST, vision_width=_WIDEST, vocabulary=_MOST_ENTRIES)
         refuse_below(self, steps=0)
         if not 0 < self.init <= 1:
             raise ValueError(f"init must be a number above 0 and at most 1, found {self.init}")

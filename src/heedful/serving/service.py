@@ -151,7 +151,7 @@ class Service:
         """The environment's answer. Raises Refusal 500 with the environment's error."""
         answer = guarded_call(call)
         if isinstance(answer, Raised):
-            raise Refusal(500, f"The environment {self.description['name']} raised {answer}.")
+            raise Refusal(500, f"The environment {self.description['name']} raised {str(answer).rstrip('.')}.")
         return answer.value
 
 

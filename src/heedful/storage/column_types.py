@@ -68,6 +68,7 @@ def read_table(path: Path, kinds: Mapping[str, str], pictures: bool) -> pyarrow.
             budget -= sum(int(value_bytes(column).sum()) for column in batch.columns)
             if budget < 0:
                 raise _too_large(path)
+            batch.validate(full=True)
             batches.append(batch)
     except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(

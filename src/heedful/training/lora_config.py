@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LARGEST_RANK = 100_000
+"""Above the width of every layer, where an addition is no longer of low rank."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoraConfig:
@@ -21,10 +24,12 @@ class LoraConfig:
     for instance q_proj v_proj."""
 
     def __post_init__(self) -> None:
-        if self.rank < 0:
-            raise ValueError(f"Expected lora.rank of at least 0 (0 = no LoRA), found {self.rank}.")
-        if self.alpha is not None and not self.alpha > 0:
-            raise ValueError(f"Expected lora.alpha above 0 (none = twice the rank), found {self.alpha}.")
+        if not 0 <= self.rank <= LARGEST_RANK:
+            raise ValueError(f"Expected lora.rank between 0 (no LoRA) and {LARGEST_RANK:,}, found {self.rank}.")
+        if self.alpha is not None and not 0 < self.alpha <= LARGEST_RANK:
+            raise ValueError(
+                f"Expected lora.alpha above 0 and at most {LARGEST_RANK:,} (none = twice the rank), found {self.alpha}."
+            )
         if not self.targets:
             raise ValueError("Expected lora.targets to name at least one layer, or all-linear; found none.")
 

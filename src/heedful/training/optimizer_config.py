@@ -24,8 +24,9 @@ class OptimizerConfig:
         for name, value in (("lr", self.lr), ("gradient_clip", self.gradient_clip)):
             if not value > 0:
                 raise ValueError(f"Expected the optimizer's {name} to be above 0, found {value}.")
-        if not self.lr <= LARGEST_LR:
-            raise ValueError(f"Expected the optimizer's lr to be at most {LARGEST_LR:g}, found {self.lr}.")
+        for name, value in (("lr", self.lr), ("weight_decay", self.weight_decay)):
+            if not value <= LARGEST_LR:
+                raise ValueError(f"Expected the optimizer's {name} to be at most {LARGEST_LR:g}, found {value}.")
         for name, value in (("warmup_steps", self.warmup_steps), ("weight_decay", self.weight_decay)):
             if not value >= 0:
                 raise ValueError(f"Expected the optimizer's {name} to be at least 0, found {value}.")

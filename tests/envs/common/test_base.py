@@ -115,7 +115,11 @@ def test_a_task_of_other_knobs_is_refused() -> None:
     ("knobs", "sentence"),
     [
         ({"turns": 0}, "counter: turns must be between 1 and 10000, but is 0."),
-        ({"format_penalty": -1.0}, "counter: format_penalty must be a finite number of at least 0"),
+        ({"format_penalty": -1.0}, "counter: format_penalty must be at least 0"),
+        (
+            {"format_penalty": 1e308},
+            "counter: format_penalty must be at least 0 (it is subtracted) and at most 1e+30, but is 1e+308.",
+        ),
         ({"instructions": "long"}, "counter: instructions must be 'full' or 'brief', but is 'long'."),
         ({"imperfect": 2.0}, "counter: imperfect must lie in [0, 1], but is 2.0."),
         ({"template": -1.0}, "counter: template must lie in [0, 1], but is -1.0."),

@@ -47,6 +47,7 @@ def test_yamls_on_is_a_sentence_about_quotes() -> None:
         ({"diagnostics": {"every": 0}}, r"heedful\.diagnostics: every must be at least 1"),
         ({"diagnostics": {"judge": "some/model"}}, "Expected no diagnostics.judge"),
         ({"max_pairs": 1}, "max_pairs must be at least 4"),
+        ({"filter": {"type": "drop_constant"}, "loss_scale": "rho"}, "the chosen filter asks for none"),
         ({"on_collapse": "halt"}, r"heedful\.on_collapse"),
         ({"outcome": 3}, r"heedful\.outcome"),
         ("top_p", "expected an object"),

@@ -85,7 +85,10 @@ def _refusal(file: Path) -> str:
 def refuse_unreadable(file: Path) -> None:
     """Raise a sentence for a file that is no log by its first bytes. Nothing of it is interpreted."""
     with open_file(file) as stream:
-        head = stream.read(4096)
+        try:
+            head = stream.read(4096)
+        except OSError as error:  # an error of reading names no file
+            raise OSError(error.errno, error.strerror, str(file)) from error
     if file.suffix.lower() in _PICKLES or re.match(rb"\x80[\x02-\x05]", head):
         raise ValueError(
             f"Expected a log that can be read without running it, found the pickle {file}: opening a pickle can run "

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 from heedful.configuration import MOST_SECONDS
+from heedful.statistics.group_statistics import LARGEST_REWARD
 
 Instructions = Literal["full", "brief"]
 Thoughts = Literal["terse", "english", "board"]
@@ -42,10 +43,11 @@ def check_seconds(env: str, knob: str, value: float) -> None:
 
 
 def check_penalty(env: str, value: float) -> None:
-    """Raise unless the format penalty is a finite number of at least 0 (it is subtracted)."""
-    if not 0.0 <= value < float("inf"):
+    """Raise unless the format penalty is a number of at least 0 (it is subtracted) that a reward may be."""
+    if not 0.0 <= value <= LARGEST_REWARD:
         raise ValueError(
-            f"{env}: format_penalty must be a finite number of at least 0 (it is subtracted), but is {value}."
+            f"{env}: format_penalty must be at least 0 (it is subtracted) and at most {LARGEST_REWARD:g}, but is "
+            f"{value}."
         )
 
 

@@ -109,6 +109,10 @@ class JsonLines:
         return read
 
 
+_OF_DAMAGE = (OverflowError, LookupError, NotImplementedError, UnicodeDecodeError)
+"""What pyarrow raises for values of a damaged file, beside errors of its own."""
+
+
 class ParquetRows:
     """The `known` columns of a parquet file's rows, read by row groups. A few groups are kept in memory.
 
@@ -182,7 +186,7 @@ class ParquetRows:
 
         try:
             yield
-        except (pyarrow.ArrowException, OSError, OverflowError, LookupError, NotImplementedError) as error:
+        except (pyarrow.ArrowException, OSError, *_OF_DAMAGE) as error:
             found = " ".join(clean(str(error)).split())[:200]
             raise ValueError(
                 f"{self._who}: expected a parquet file at {self._path}, found one that cannot be read "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from heedful.algorithms.loss_scale import LossScale
+from heedful.algorithms.loss_scale import LossScale, check_loss_scale
 from heedful.filters import TopP, check_filter
 from heedful.integrations.watching.logged import numbers_of
 from heedful.integrations.watching.weights import refuse_soft_weights
@@ -57,6 +57,7 @@ class HeedfulConfig:
             if not isinstance(getattr(self, name), cls):
                 raise ValueError(f"{name}: expected a {cls.__name__}(...), found {getattr(self, name)!r:.80}")
         check_filter(self.filter)
+        check_loss_scale(self.loss_scale, self.filter.share)
         refuse_soft_weights("TRL", self.filter)
 
     def logged(self, metrics: Sequence[Metric]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from heedful.configuration import ConfigurationError, cut, to_json
 from heedful.configuration.open_files import in_home
-from heedful.configuration.parquet_sizes import parquet_file
+from heedful.configuration.parquet_sizes import parquet_file, refuse_damaged
 from heedful.integrations.verl.batch.limits import COUNTED, why_unreadable
 from heedful.integrations.verl.batch.watcher import refusals, warnings_of
 from heedful.integrations.verl.compatibility import filters_itself
@@ -152,6 +152,7 @@ def _of_file(path: Path, name: str) -> Iterator[Finding]:
 
     try:
         file = parquet_file(path)
+        refuse_damaged(file.metadata)
         columns = {column for column in ("agent_name", "data_source") if column in file.schema_arrow.names}
         table = file.read(columns=sorted(columns)).to_pydict()
     except (pyarrow.ArrowException, OSError) as error:

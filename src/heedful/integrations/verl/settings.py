@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from heedful.algorithms.loss_scale import LossScale
+from heedful.algorithms.loss_scale import LossScale, check_loss_scale
 from heedful.configuration import Choice, ConfigurationError, Problem, from_json, refuse_below
 from heedful.filters import FILTERS, TopP, check_filter
 from heedful.integrations.verl.play.playing import PlayConfig
@@ -72,6 +72,7 @@ class HeedfulConfig:
     def __post_init__(self) -> None:
         refuse_below(self, max_pairs=4)
         check_filter(self.filter)
+        check_loss_scale(self.loss_scale, self.filter.share)
         refuse_soft_weights("verl", self.filter)
         if self.diagnostics.judge is not None:
             raise ValueError(
