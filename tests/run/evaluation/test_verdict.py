@@ -194,6 +194,12 @@ def test_a_missing_evaluation_is_called_unknown(folder: Folder) -> None:
     ] * 2
 
 
+def test_evaluations_without_a_scored_episode_say_so(folder: Folder) -> None:
+    for step in (0, 6):
+        folder.write(step, Metric("eval/val/sampled/success", None, 0, why="no episode was scored"))
+    assert folder.conclude().sentences[0] == "Success on held-out tasks is unknown: no episode was scored."
+
+
 def test_an_evaluation_at_the_end_alone_makes_no_gain(folder: Folder) -> None:
     folder.evaluated(6, sampled=16, greedy=18)
     sentences = folder.conclude().sentences

@@ -112,9 +112,12 @@ def shown(metric: Metric, signed: bool = False) -> str:
 def _success(lines: Sequence[StepMetrics], config: TrainConfig, gains: dict[str, Metric]) -> list[str]:
     sentences = []
     for kind in ("sampled", "greedy"):
-        readings = _readings(lines, f"eval/{config.evaluation.split}/{kind}/success")
+        name = f"eval/{config.evaluation.split}/{kind}/success"
+        readings = _readings(lines, name)
         if len(readings) < 2:
-            return ["Success on held-out tasks is unknown: the run was not evaluated both before and after training."]
+            reasons = [line.metrics[name].why for line in lines if name in line.metrics]
+            why = next(filter(None, reasons), "the run was not evaluated both before and after training")
+            return [f"Success on held-out tasks is unknown: {why}."]
         before, after, gain = readings[0][1], readings[-1][1], gains[kind]
         tasks = f"{gain.n} held-out tasks" if gain.n else "held-out tasks"
         doubt = "" if gain.value is None or _clear(gain) else _doubt(gain)
