@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -67,6 +68,9 @@ class RunSeries:
         return float(np.mean(values[:count])), float(np.mean(values[-count:]))
 
 
+MOST_FOLDERS = 100_000
+"""Folders that are searched for runs. A finished run has about ten."""
+
 _NO_RUNS = ("audit.json", "audit-progress.json", "evaluation.json")
 """What only audits and evaluations of served models hold. They have measurements and a verdict, as runs have."""
 
@@ -96,8 +100,11 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
     for folder in folders:
         if not folder.is_dir():
             raise ValueError(f"Expected folders of studies or of runs, found no folder at {folder}.")
-        measured = [path.parent for path in sorted(folder.rglob("metrics.jsonl"))]
-        here = [RunFolder(path) for path in measured if not any((path / record).exists() for record in _NO_RUNS)]
+        here = [
+            RunFolder(path)
+            for path in sorted(_measured(folder))
+            if not any((path / record).exists() for record in _NO_RUNS)
+        ]
         over = [run for run in here if run.verdict.exists()]
         if not over:
             raise ValueError(
@@ -124,6 +131,18 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
         else:
             found[same] = RunSeries(str(run.path), stratum, _series(lines, wanted), config["seed"])
     return FoundRuns(tuple(found.values()), tuple(unfinished.values()), tuple(copies), tuple(unreadable))
+
+
+def _measured(folder: Path) -> Iterator[Path]:
+    """Every folder with metrics below this one. Raises ValueError below a folder that holds far more than runs."""
+    for count, (path, _, files) in enumerate(os.walk(folder), 1):
+        if count > MOST_FOLDERS:
+            raise ValueError(
+                f"Expected a folder of studies or of runs, found more than {MOST_FOLDERS:,} folders below {folder}. "
+                "Name the folders that hold the runs."
+            )
+        if "metrics.jsonl" in files:
+            yield Path(path)
 
 
 def _signature(lines: Sequence[StepMetrics]) -> bytes:
