@@ -206,7 +206,7 @@ def test_runs_are_found_below_folders_and_unfinished_ones_are_named(written: Wri
 def test_a_folder_of_far_more_than_runs_is_refused(written: WrittenRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     written.add("a", 0, {SUCCESS: [0.1, 0.2]})
     monkeypatch.setattr("heedful.studies.correlations.runs.MOST_FOLDERS", 1)
-    with pytest.raises(ValueError, match="found more than 1 folders below .*Name the folders that hold the runs"):
+    with pytest.raises(ValueError, match=r"found more than 1 folders below .*Name the folders that hold the runs"):
         find_runs([written.folder.path], [SUCCESS])
 
 
