@@ -4,7 +4,8 @@ import enum
 import json
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
@@ -14,9 +15,18 @@ from hypothesis import strategies as st
 
 from heedful.algorithms.table import ALGORITHMS
 from heedful.auditing import AuditSettings
+from heedful.cli.environments.serve_env import ServeSettings
 from heedful.configuration import Choice, ConfigurationError, from_json, settings_of, to_json, trust, trusting
+from heedful.envs.toys.echo import Echo
 from heedful.filters import FILTERS
+from heedful.integrations.verl.play.playing import PlayConfig
+from heedful.policies import Vllm
+from heedful.rollout import LockStep
+from heedful.rollout.asynchronous import Asynchronous
+from heedful.rollout.workers import WorkerPool
 from heedful.run.config import EvaluationConfig, TrainConfig
+from heedful.run.evaluation.evaluate import settings_of as evaluation_settings
+from heedful.run.evaluation.subjects import find_subject
 from heedful.run.gradients import GradientsSettings
 
 
@@ -377,12 +387,27 @@ def test_more_episodes_than_memory_has_room_for_are_refused(settings: Any, names
             settings(**{name: 10**20})
 
 
-@pytest.mark.parametrize("name", ["threads", "env_workers"])
-def test_more_threads_or_processes_than_a_system_has_room_for_are_refused(name: str) -> None:
-    assert getattr(TrainConfig(**{name: 1024}), name) == 1024
-    with pytest.raises(ValueError, match=f"{name} must be at most 1024, found 1025"):
-        TrainConfig(**{name: 1025})
-    if name == "threads":
-        for settings in (AuditSettings, GradientsSettings):
-            with pytest.raises(ValueError, match="threads must be at most 1024"):
-                settings(threads=1025)
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        (TrainConfig, ("threads", "env_workers")),
+        (AuditSettings, ("threads", "connections")),
+        (GradientsSettings, ("threads",)),
+        (partial(replace, evaluation_settings(find_subject("echo"))), ("env_workers",)),
+        (partial(ServeSettings, env=Echo()), ("env_workers",)),
+        (partial(Vllm, url=("http://127.0.0.1:1",)), ("connections",)),
+        (LockStep, ("threads",)),
+        (Asynchronous, ("threads",)),
+        (PlayConfig, ("threads",)),
+    ],
+)
+def test_more_threads_or_processes_than_there_is_room_for_are_refused(settings: Any, names: tuple[str, ...]) -> None:
+    for name in names:
+        assert getattr(settings(**{name: 1024}), name) == 1024
+        with pytest.raises(ValueError, match=f"{name} must be at most 1024, found {10**18}"):
+            settings(**{name: 10**18})
+
+
+def test_a_pool_has_no_more_processes_than_a_system_has_room_for() -> None:
+    with pytest.raises(ValueError, match=f"A pool has 1 to 1024 worker processes, found {10**18}"):
+        WorkerPool(Echo(), 10**18)

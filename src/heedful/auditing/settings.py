@@ -71,7 +71,7 @@ class AuditSettings:
 
     def __post_init__(self) -> None:
         refuse_below(self, every=1, join=1, prompts=1, thoughts=1, threads=1, max_tokens=1, connections=1)
-        refuse_above(self, threads=MOST_AT_ONCE)
+        refuse_above(self, threads=MOST_AT_ONCE, connections=MOST_AT_ONCE)
         if self.temperature is not None and not 0 < self.temperature <= HOTTEST:
             raise ValueError(
                 f"temperature must be above 0 (a greedy policy has no distribution) and at most {HOTTEST:,}, "

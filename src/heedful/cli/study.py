@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from heedful.configuration import CommandLine, Positional, Shown, refuse_below, tell
+from heedful.configuration import MOST_AT_ONCE, CommandLine, Positional, Shown, refuse_above, refuse_below, tell
 from heedful.configuration.jsontext import read_json
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class StudyWords:
 
     def __post_init__(self) -> None:
         refuse_below(self, steps=1, processes=1)
+        refuse_above(self, processes=MOST_AT_ONCE)
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds must be distinct, found {', '.join(map(str, self.seeds))}")
 

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
-from heedful.configuration import refuse_below
+from heedful.configuration import MOST_AT_ONCE, refuse_above, refuse_below
 from heedful.policies.sampling import Sampling
 from heedful.policies.source import replies_of
 from heedful.protocols import AnswersSubsets, ContinuousBatching, Policy
@@ -34,6 +34,7 @@ class Asynchronous:
 
     def __post_init__(self) -> None:
         refuse_below(self, threads=1)
+        refuse_above(self, threads=MOST_AT_ONCE)
 
     def sampling(self, sampling: Sampling) -> Sampling:
         if sampling.noise == "batch":

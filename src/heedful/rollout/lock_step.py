@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from heedful.configuration import refuse_below
+from heedful.configuration import MOST_AT_ONCE, refuse_above, refuse_below
 from heedful.policies.sampling import Sampling
 from heedful.policies.source import replies_of
 from heedful.protocols import Policy
@@ -32,6 +32,7 @@ class LockStep:
 
     def __post_init__(self) -> None:
         refuse_below(self, threads=1)
+        refuse_above(self, threads=MOST_AT_ONCE)
 
     def sampling(self, sampling: Sampling) -> Sampling:
         return replace(sampling, noise="batch") if sampling.noise == "auto" else sampling

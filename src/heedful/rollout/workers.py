@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from heedful.configuration.limits import MOST_SECONDS
+from heedful.configuration.limits import MOST_AT_ONCE, MOST_SECONDS
 from heedful.envs.transport.wire import Line, Tree, WireError, decode, encode, read_observation, read_step, task_tree
 from heedful.guarded import RaisedElsewhere
 from heedful.protocols import Environment, Episode
@@ -67,8 +67,8 @@ class WorkerPool:
     """
 
     def __init__(self, env: Environment, workers: int, timeout: float = DEFAULT_TIMEOUT) -> None:
-        if workers < 1:
-            raise ValueError(f"A pool of worker processes needs at least 1, found {workers}.")
+        if not 1 <= workers <= MOST_AT_ONCE:
+            raise ValueError(f"A pool has 1 to {MOST_AT_ONCE} worker processes, found {workers}.")
         check_timeout(timeout)
         self._choosing = threading.Lock()
         self._numbers = 0

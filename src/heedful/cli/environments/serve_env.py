@@ -12,7 +12,17 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from heedful import envs
-from heedful.configuration import Choice, CommandLine, Positional, complain, refuse_below, refuse_seconds, tell
+from heedful.configuration import (
+    MOST_AT_ONCE,
+    Choice,
+    CommandLine,
+    Positional,
+    complain,
+    refuse_above,
+    refuse_below,
+    refuse_seconds,
+    tell,
+)
 from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout, isolated
 from heedful.run.presets import preset
 
@@ -72,6 +82,7 @@ class ServeSettings:
     def __post_init__(self) -> None:
         refuse_below(self, port=0, sessions=1, env_workers=0, largest_reply=1024, connections=1, log_every=1)
         refuse_below(self, connections_per_address=0)
+        refuse_above(self, env_workers=MOST_AT_ONCE)
         check_timeout(self.env_timeout)
         refuse_seconds(self, "idle", "request_seconds")
         if self.page and getattr(self.env, "name", "") != "shop":

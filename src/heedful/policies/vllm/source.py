@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from heedful.configuration import NamesSecret, refuse_below, refuse_seconds
+from heedful.configuration import MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below, refuse_seconds
 from heedful.inference import Client, Limits, Server, ServerUnreachable, check_urls, read_key
 from heedful.inference import Vllm as VllmDialect
 from heedful.inference.dialects import WEIGHT_INFO, Call
@@ -55,6 +55,7 @@ class Vllm:
 
     def __post_init__(self) -> None:
         refuse_below(self, connections=1)
+        refuse_above(self, connections=MOST_AT_ONCE)
         refuse_seconds(self, "timeout", "patience")
         check_urls(self.url)
         if not 0 < self.tolerance < float("inf"):

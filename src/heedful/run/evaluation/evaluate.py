@@ -14,7 +14,16 @@ from typing import Annotated, Any, Literal
 from rich.console import Console
 
 from heedful import envs
-from heedful.configuration import MOST_EPISODES, Choice, cut, refuse_above, refuse_below, to_json, trusting
+from heedful.configuration import (
+    MOST_AT_ONCE,
+    MOST_EPISODES,
+    Choice,
+    cut,
+    refuse_above,
+    refuse_below,
+    to_json,
+    trusting,
+)
 from heedful.console import SafeConsole
 from heedful.envs.common.contract import refuse_unless_environment
 from heedful.models.chat.replies import Tags
@@ -70,6 +79,7 @@ class EvaluateSettings:
     def __post_init__(self) -> None:
         refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1)
         refuse_above(self, search_tasks=MOST_EPISODES, tasks=MOST_EPISODES, samples=MOST_EPISODES)
+        refuse_above(self, env_workers=MOST_AT_ONCE)
         check_timeout(self.env_timeout)
         refuse_unless_environment(self.env)
         _ = self.asked(self.sampling)  # raises where the sampler or the collector cannot work with it

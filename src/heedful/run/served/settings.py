@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from heedful import envs
-from heedful.configuration import MOST_EPISODES, Choice, NamesSecret, refuse_above, refuse_below, refuse_seconds
+from heedful.configuration import (
+    MOST_AT_ONCE,
+    MOST_EPISODES,
+    Choice,
+    NamesSecret,
+    refuse_above,
+    refuse_below,
+    refuse_seconds,
+)
 from heedful.envs.common.contract import refuse_unless_environment
 from heedful.models.chat.options import read_options
 from heedful.models.chat.replies import Tags
@@ -67,6 +75,7 @@ class ServedSettings:
     def __post_init__(self) -> None:
         refuse_below(self, env_workers=0, search_tasks=0, tasks=1, samples=1, at_once=1, connections=1)
         refuse_above(self, search_tasks=MOST_EPISODES, tasks=MOST_EPISODES, samples=MOST_EPISODES)
+        refuse_above(self, env_workers=MOST_AT_ONCE, connections=MOST_AT_ONCE)
         check_timeout(self.env_timeout)
         refuse_unless_environment(self.env)
         refuse_seconds(self, "timeout", least=("patience",))

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Protocol, TypeVar
 
 from heedful import envs
-from heedful.configuration import Choice, from_json, refuse_below, trusting
+from heedful.configuration import MOST_AT_ONCE, Choice, from_json, refuse_above, refuse_below, trusting
 from heedful.configuration.jsontext import parse_json
 from heedful.models.chat.render import Renderer
 from heedful.protocols import Environment
@@ -40,6 +40,7 @@ class PlayConfig:
 
     def __post_init__(self) -> None:
         refuse_below(self, threads=1)
+        refuse_above(self, threads=MOST_AT_ONCE)
         if self.tokens_per_turn is not None:
             refuse_below(self, tokens_per_turn=1)
 
