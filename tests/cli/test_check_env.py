@@ -121,6 +121,8 @@ def test_rules_are_left_out_by_name(capsys: pytest.CaptureFixture[str]) -> None:
         (["broken_environments:NOT_A_FACTORY"], "found int. Write a function that returns it."),
         (["echo", "--skip", "leaks"], "There is no rule named 'leaks' to skip"),
         (["echo", "--seeds", "3"], "seeds must be at least 20, found 3"),
+        (["echo", "--seeds", str(10**18)], "seeds must be at most 1000000, found"),
+        (["echo", "--processes", str(10**18)], "processes must be at most 1024, found"),
         (["broken_environments:KnobOfNoKind", "--env.slope", "3"], "cannot be set on a command line"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -21,7 +21,7 @@ from itertools import islice
 from types import FrameType
 from typing import Any, Literal, TypeVar
 
-from heedful.configuration.limits import refuse_seconds
+from heedful.configuration.limits import MOST_AT_ONCE, MOST_EPISODES, refuse_above, refuse_below, refuse_seconds
 from heedful.envs.checking.pixels import appearance
 from heedful.envs.checking.report import in_words, seconds_text, shortened
 from heedful.envs.transport.images import IMAGES_WANTED, images_fault
@@ -62,9 +62,8 @@ class Effort:
     """Seconds after which a call counts as hanging."""
 
     def __post_init__(self) -> None:
-        for name, least in (("seeds", 20), ("episodes", 4), ("processes", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, found {getattr(self, name)}.")
+        refuse_below(self, seeds=20, episodes=4, processes=0)
+        refuse_above(self, seeds=MOST_EPISODES, episodes=MOST_EPISODES, processes=MOST_AT_ONCE)
         refuse_seconds(self, "slowest", "patience")
 
 
