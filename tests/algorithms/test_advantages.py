@@ -55,6 +55,11 @@ def test_members_without_a_reward_get_nothing_and_change_nothing() -> None:
     assert estimate([]) == []
 
 
+def test_a_whole_number_that_no_float_holds_is_refused_with_a_sentence() -> None:
+    with pytest.raises(ValueError, match=r"at most 1e\+150 in size, found one that no float holds"):
+        GroupRelative()([10**400, 0])
+
+
 @pytest.mark.parametrize("estimate", [GroupRelative(), LeaveOneOut()])
 @pytest.mark.parametrize("rewards_G", [[1.0, math.inf], [1e308, 1e308, 0.0], [1e308, -1e308]])
 def test_a_reward_whose_square_is_infinite_is_refused_with_a_sentence(estimate: Any, rewards_G: list[float]) -> None:

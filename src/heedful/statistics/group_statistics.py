@@ -22,8 +22,14 @@ LARGEST_REWARD = 1e30
 
 
 def scored(values: Sequence[float | None]) -> list[float]:
-    """The values that exist, as Python floats (NumPy scalars would keep float32): `None` and NaN left out, in order."""
-    return [float(value) for value in values if value is not None and not math.isnan(value)]
+    """The values that exist, as Python floats (NumPy scalars would keep float32): `None` and NaN left out, in order.
+
+    Raises ValueError for a whole number that no float holds.
+    """
+    try:
+        return [float(value) for value in values if value is not None and not math.isnan(value)]
+    except OverflowError as error:
+        raise ValueError(f"Expected values of at most {LARGEST:g} in size, found one that no float holds.") from error
 
 
 def scored_values(values_PG: Sequence[Sequence[float | None]]) -> list[list[float]]:
