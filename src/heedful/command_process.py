@@ -38,8 +38,12 @@ def run_command(command: Callable[[], int], kept: str = "") -> int:
 
     `kept`: what an interruption leaves of a command that saves. Empty for one that saves nothing.
     """
+    folder = current_folder()
+    if folder is None:  # a library that torch computes with would end the process without a sentence
+        complain("heedful: Expected a working directory that exists, found a deleted one. Change to another folder.")
+        return 2
     # A typed or trusted module:Class is looked for in the current folder, too. Nothing else is.
-    with end_at_once(), _cleaned_warnings(), trusting(folder=current_folder()):
+    with end_at_once(), _cleaned_warnings(), trusting(folder=folder):
         return _ended(command, kept)
 
 

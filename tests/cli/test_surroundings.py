@@ -58,12 +58,16 @@ def test_the_other_processes_of_a_check_take_nothing_from_the_working_directory(
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_a_deleted_working_directory_is_no_obstacle(tmp_path: Path) -> None:
-    (tmp_path / "gone").mkdir()
-    words = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, [sys.executable, '-m', 'heedful', 'envs'])"
-    ended = _ended(["-c", words], tmp_path / "gone")
-    assert ended.returncode == 0, ended.stderr
-    assert "frozen_lake" in ended.stdout
+def test_a_deleted_working_directory_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert cli.run(["train", "echo", "--out", str(tmp_path / "run")]) == 2
+    assert "Expected a working directory that exists, found a deleted one" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
 
 
 def test_a_closed_standard_input_ends_a_game_as_its_end_does(tmp_path: Path) -> None:
