@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -37,6 +39,19 @@ def test_a_server_that_cannot_be_reached_is_wrong(capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert f"server    {gone}: not reached" in shown
     assert "wrong: the server at" in shown
+
+
+def test_a_server_of_another_kind_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    other = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)  # it answers 501 to everything
+    thread = threading.Thread(target=other.serve_forever)
+    thread.start()
+    try:
+        assert cli.run(["doctor", "--server", f"http://127.0.0.1:{other.server_port}"]) == 1
+    finally:
+        other.shutdown()
+        other.server_close()
+        thread.join()
+    assert "wrong: nothing shows that an inference server answers at" in capsys.readouterr().out
 
 
 def test_a_model_that_the_server_does_not_have_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,6 +41,11 @@ def examine_server(url: str, model_name: str | None = None, api_key_env: str = "
         faults.append(
             f"the server has no model {model_name}; it has {', '.join(facts.windows) or 'none that it lists'}"
         )
+    if not facts.vllm and not facts.windows:
+        faults.append(
+            f"nothing shows that an inference server answers at {facts.url}: GET /v1/models gave no list of models. "
+            "Look at what it answers, or name the server's own URL"
+        )
     if facts.vllm and not facts.vllm.startswith(TESTED):
         notes.append(f"heedful was run against vLLM {TESTED}x; between minor versions its RL interface changes")
     if not facts.ways_out[0].obstacle:

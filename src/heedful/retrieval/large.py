@@ -134,7 +134,9 @@ class LargeFiles:
                 break
             limit *= 4
         places: Any = self._searcher.fast_field_values("place", [address for _, address in hits])
-        return map(int, places)
+        if any(type(place) is not int for place in places):
+            raise DamagedIndex("expected the place of each passage in the files of tantivy, found none")
+        return iter(places)
 
     def _score(self, place: int, held: Sequence[tuple[str, float, str, int]]) -> float:
         passage = self._passages[place]

@@ -76,6 +76,11 @@ def test_the_same_line_writes_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+def test_more_tasks_than_memory_has_room_for_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["frozen_lake", "--tasks", str(10**20), "--out", str(tmp_path / "b.parquet")]) == 2
+    assert "tasks must be at most 1000000, found" in capsys.readouterr().err
+
+
 def test_other_knobs_than_the_file_has_are_noticed() -> None:
     task = Echo().task(5)
     with pytest.raises(ValueError, match="was drawn by another environment or with other knobs"):

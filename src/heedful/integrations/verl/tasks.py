@@ -16,11 +16,13 @@ from typing import Annotated, Any, Literal
 from heedful import envs
 from heedful.command_process import prepare_streams, run_command
 from heedful.configuration import (
+    MOST_EPISODES,
     Choice,
     CommandLine,
     Positional,
     Shown,
     from_json,
+    refuse_above,
     refuse_below,
     tell,
     to_json,
@@ -137,6 +139,7 @@ class TasksSettings:
 
     def __post_init__(self) -> None:
         refuse_below(self, tasks=1)
+        refuse_above(self, tasks=MOST_EPISODES)
         refuse_unless_environment(self.env)
         if not self.source.isprintable():
             raise ValueError(f"source must be a name of printable letters, found {self.source!r:.100}")

@@ -84,7 +84,7 @@ def evaluation_seed(seed: int, kind: str, version: int) -> int:
 
 
 def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> Metric:
-    """Mean over tasks of the success rate after minus before, with Student's interval over tasks."""
+    """Mean over tasks of the success rate after minus before, with Student's interval over tasks, cut at -1 and 1."""
     rates_before = {group.task.id: _rate(group) for group in before}
     gains = []
     for group in after:
@@ -98,7 +98,8 @@ def paired_gain(name: str, before: Sequence[Group], after: Sequence[Group]) -> M
     if interval is None or interval.low == interval.high:
         why = "a single task has no interval" if interval is None else "every task changed by the same amount"
         return Metric(name, mean, len(gains), why=why)
-    return Metric(name, mean, len(gains), *interval, clusters=effective_clusters(gains))
+    low, high = max(-1.0, interval.low), min(1.0, interval.high)
+    return Metric(name, mean, len(gains), low, high, clusters=effective_clusters(gains))
 
 
 def _rate(group: Group) -> float | None:

@@ -131,14 +131,20 @@ class PreparedShop:
             return goal_of(product, wish, options if kind == "synthetic" else ())
 
 
+class DamagedCatalogue(ValueError):
+    """A catalogue that is not as it was prepared. It says what was found."""
+
+
 @contextmanager
 def _whole(folder: Path) -> Iterator[None]:
     """Turn what goes wrong with damaged tables into a sentence. Somebody else may have written them."""
     try:
         yield
+    except DamagedCatalogue:
+        raise
     except (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         found = " ".join(str(error).split())[:200]
-        raise ValueError(
+        raise DamagedCatalogue(
             f"shop: expected a whole catalogue in {folder}, found {type(error).__name__}: {found}. Prepare it again."
         ) from error
 
@@ -172,7 +178,7 @@ def product_of(tree: dict[str, Any]) -> Product:
     options = tuple((_text(name), _texts(values)) for name, values in tree["options"])
     lists = {name: _texts(tree[name]) for name in ("attributes", "bullets", "nouns")}
     product = Product(**(tree | lists | {"options": options}))
-    for value in (product.title, product.price_text, product.query, product.category, product.description):
+    for value in (product.id, product.title, product.price_text, product.query, product.category, product.description):
         _text(value)
     if type(product.price) not in (int, float) or not math.isfinite(product.price):
         raise ValueError(f"the price {str(product.price)[:40]!r} of a product")
