@@ -535,7 +535,7 @@ def test_weights_that_find_no_room_say_so_by_the_systems_number(
         ({"task_seeds": (2**63,)}, "task_seeds must fit 64 bits"),
         ({"tasks": 2}, "must hold at least the 4 groups of one step, found 2"),
         ({"micro_batch_tokens": 0}, "micro_batch_tokens must be at least 1"),
-        ({"loss_scale": "rho", "filter": KeepAll()}, "rho .* KeepAll asks for none; choose the filter top_p"),
+        ({"loss_scale": "rho", "filter": KeepAll()}, "rho .* the chosen filter asks for none; choose the filter top_p"),
         ({"template_options": ("enable_thinking",)}, "a template option as name=value, found 'enable_thinking'"),
         ({"template_options": ("a=1", "a=2")}, "each template option once, found a twice"),
         ({"template_options": ("messages=1",)}, r"found \['messages'\], which the renderer sets itself"),

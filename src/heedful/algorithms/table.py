@@ -15,8 +15,8 @@ from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, LARGEST_COEFFIC
 from heedful.algorithms.estimators import ESTIMATORS
 from heedful.algorithms.gae import Gae
 from heedful.configuration import Choice
+from heedful.configuration.limits import LARGEST_REWARD
 from heedful.protocols import Estimator
-from heedful.statistics.group_statistics import LARGEST_REWARD
 
 Average = Literal["token", "sequence", "fixed"]
 Surrogate = Literal["clip", "weight"]

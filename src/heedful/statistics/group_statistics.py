@@ -17,9 +17,6 @@ TOLERANCE = 1e-6
 LARGEST = 1e150
 """Squares of larger values overflow, and sums of the largest floats."""
 
-LARGEST_REWARD = 1e30
-"""Of an environment. Sums and squares have to stay finite, in float32 as well after they were standardized."""
-
 
 def scored(values: Sequence[float | None]) -> list[float]:
     """The values that exist, as Python floats (NumPy scalars would keep float32): `None` and NaN left out, in order.

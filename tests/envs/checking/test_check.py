@@ -17,6 +17,7 @@ from test_environment_proofs import ENVIRONMENTS
 from test_every_environment import identify
 
 from heedful import envs
+from heedful.configuration.limits import LARGEST_REWARD
 from heedful.envs.adapters.extras import LIBRARIES, is_installed
 from heedful.envs.checking import play
 from heedful.envs.checking.check import QUICK, RULES, Effort, check
@@ -29,7 +30,6 @@ from heedful.envs.checking.rules.leak import stands_as_answer
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.remote.environment import Remote
 from heedful.run.presets import PRESETS
-from heedful.statistics.group_statistics import LARGEST_REWARD
 from heedful.types import Observation, Step, Task
 from patience import PATIENCE
 from served import serving

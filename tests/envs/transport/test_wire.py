@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from heedful.configuration.limits import LARGEST_REWARD
 from heedful.envs.transport.wire import (
     LARGEST_FRAME,
     Line,
@@ -29,7 +30,6 @@ from heedful.envs.transport.wire import (
     step_tree,
     task_tree,
 )
-from heedful.statistics.group_statistics import LARGEST_REWARD
 from heedful.types import Ending, Observation, Step, Task
 from patience import PATIENCE
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 from heedful.configuration import MOST_SECONDS
-from heedful.statistics.group_statistics import LARGEST_REWARD
+from heedful.configuration.limits import LARGEST_REWARD
 
 Instructions = Literal["full", "brief"]
 Thoughts = Literal["terse", "english", "board"]

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+from heedful.configuration.limits import LARGEST_REWARD
 from heedful.envs.transport.images import IMAGES_WANTED, image_tree, images_fault, read_images
-from heedful.statistics.group_statistics import LARGEST_REWARD
 from heedful.types import Ending, Observation, Step, Task
 
 Tree = Any
