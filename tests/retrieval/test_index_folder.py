@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -226,3 +227,19 @@ def test_files_of_tantivy_over_which_it_panics_are_refused_in_a_sentence(tmp_pat
     fast.write_bytes(held)
     with pytest.raises(ValueError, match=r"assertion failed.*Remove the folder .* and build the index again"):
         open_index(folder)
+
+
+def test_a_passage_without_its_place_in_the_files_of_tantivy_is_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tantivy")
+    index = open_index(build(SOURCE, iter(drawn(20)), tmp_path, "tantivy"))
+    files = index._files
+    places = SimpleNamespace(
+        doc_freq=files._searcher.doc_freq,
+        search=files._searcher.search,
+        fast_field_values=lambda name, addresses: [None] * len(addresses),
+    )
+    monkeypatch.setattr(files, "_searcher", places)
+    with pytest.raises(ValueError, match="expected the place of each passage in the files of tantivy"):
+        index.search("w1", 3)

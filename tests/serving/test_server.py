@@ -16,7 +16,7 @@ from heedful import cli
 from heedful.envs.common.actions import format_reply
 from heedful.envs.frozen_lake.environment import FrozenLake
 from heedful.envs.toys.echo import Echo
-from heedful.envs.transport.wire import generator_tree, observation_tree, read_step, read_task, step_tree
+from heedful.envs.transport.wire import generator_tree, observation_tree, read_step, read_task, step_tree, task_tree
 from heedful.serving.connections import Limits
 from heedful.serving.server import check_address
 from heedful.serving.sessions import Refusal, Sessions
@@ -255,6 +255,15 @@ def test_what_the_environment_raises_ends_its_session_alone() -> None:
         status, answer = Asker(server)("POST", "/sessions", {"seed": 0})
         assert (status, answer["raised"]) == (201, "KeyError: 'lost'")
         assert Asker(server)("GET", "/health")[1]["sessions"] == 0
+
+
+def test_what_the_environment_raises_outside_of_an_episode_is_an_answer_of_its_own() -> None:
+    task = task_tree(ENV.task(0)) | {"id": "frozen_lake-0"}
+    with serving(ENV) as server:
+        rng = generator_tree(random.Random(1))
+        status, answer = Asker(server)("POST", "/demonstrate", {"task": task, "rng": rng})
+    assert status == 500
+    assert answer["error"].endswith("Use the configuration that drew the task.")
 
 
 def test_sessions_of_many_threads_keep_apart() -> None:

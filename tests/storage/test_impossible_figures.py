@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from heedful.auditing.logs.parquet import open_parquet
+from heedful.configuration.parquet_sizes import value_bytes
 from heedful.envs.common.rows import ParquetRows
 from heedful.storage.column_types import read_table
 
@@ -48,3 +49,32 @@ def test_a_name_that_pyarrow_would_take_for_a_uri_is_the_name_of_a_file(
     assert read_table(Path(name), {"step": "int64"}, pictures=False)["step"].to_pylist() == [7]
     with open_parquet(Path(name)) as opened:
         assert opened.metadata.num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path: ParquetRows(path, "problems", ("prompt",))[0],
+        lambda path: list(ParquetRows(path, "problems", ("prompt",))),
+        lambda path: read_table(path, {"prompt": "text"}, pictures=False),
+    ],
+    ids=["a problem", "problems", "rollouts"],
+)
+def test_a_text_that_is_no_text_is_damage(read: Any, tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(
+        pyarrow.table({"prompt": ["a prompt"]}), path, use_dictionary=False, compression="none", write_statistics=False
+    )
+    path.write_bytes(path.read_bytes().replace(b"a prompt", b"a \xffrompt"))
+    with pytest.raises(ValueError, match=r"a\.parquet, found one that cannot be read"):
+        read(path)
+
+
+def test_an_entry_that_a_dictionary_does_not_have_is_damage() -> None:
+    import pyarrow
+
+    column = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, 7]), pyarrow.array(["a", "b"]), safe=False)
+    with pytest.raises(OSError, match="a row names entry 7 of a dictionary that has 2"):
+        value_bytes(column)

@@ -84,7 +84,7 @@ def value_bytes(column: pyarrow.Array) -> npt.NDArray[np.int64]:
         of_each = value_bytes(column.dictionary)
         places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
         if len(of_each) and not 0 <= places.min(initial=0) <= places.max(initial=0) < len(of_each):
-            raise OSError(f"a text of number {places.max()}, where {len(of_each)} are stored")
+            raise OSError(f"a row names entry {places.max()} of a dictionary that has {len(of_each)}")
         return of_each[places] if len(of_each) else np.zeros(len(column), dtype=np.int64)
     if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
         lengths = pyarrow.compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
