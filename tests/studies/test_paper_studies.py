@@ -114,7 +114,9 @@ def test_selection_sweeps_the_filters_where_regularisers_pull_and_reads_the_cost
     for share in (0.5, 0.9):
         assert Pair(f"top_p_{share}", f"random_{share}") in study.pairs
         assert found[f"random_{share}"].filter == RandomSubset(like=TopP(p=share))
-    few = configs(find_study("selection_sokoban"))
+    sokoban = find_study("selection_sokoban")
+    assert Pair("top_p_0.9", "top_k_10") in sokoban.pairs  # they keep as many prompts there
+    few = configs(sokoban)
     assert few.keys() < found.keys()
     assert {name: config.filter for name, config in few.items()} == {name: found[name].filter for name in few}
 

@@ -268,7 +268,7 @@ class Client:
         pause = max(tries.pause, failure.retry_after)
         left = tries.began + self.limits.patience - now
         if pause > left:
-            asked = f" It asks to be left alone for {failure.retry_after:.0f} s." if failure.retry_after > left else ""
+            asked = f" It asks to be left alone for {failure.retry_after:g} s." if failure.retry_after > left else ""
             raise ServerUnreachable(
                 f"{failure}. It was waited for {now - tries.began:.0f} s, and patience is {self.limits.patience:g} s."
                 f"{asked} Start the server, or name another one."

@@ -40,7 +40,7 @@ _POOLED = (
     Pair("top_k_4_to_10", "keep_all"),
 )
 _CONTROLS = ("keep_all", "random_0.9")
-_FEW = ("top_p_0.5", "top_p_0.7", "top_p_0.9", "top_p_1", *_CONTROLS)
+_FEW = ("top_p_0.5", "top_p_0.7", "top_p_0.9", "top_p_1", "top_k_10", *_CONTROLS)
 
 
 def selection() -> Study:
@@ -49,7 +49,7 @@ def selection() -> Study:
 
 
 def selection_sokoban() -> Study:
-    """Shares of `top_p` and the two controls on Sokoban, with regularisers in force."""
+    """Shares of `top_p`, one `top_k` and the two controls on Sokoban, with regularisers in force."""
     return _selection("selection_sokoban", "sokoban", 33, 0.2, _FEW, minutes=7.0)
 
 
@@ -69,6 +69,8 @@ def _selection(name: str, env: str, steps: int, level: float, filters: tuple[str
     whole = "random_0.5" in filters  # as many prompts as top_p_0.5
     if whole:
         pairs += [Pair("top_p_0.5", "random_0.5"), *_POOLED]
+    else:
+        pairs += [Pair("top_p_0.9", "top_k_10")]
     until = f"until success {level:g}"
     return Study(
         name,
