@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import pickle
 import random
 import tracemalloc
@@ -99,6 +100,20 @@ def test_an_empty_folder_is_refused_and_a_damaged_file_beside_good_ones_is_not(t
         ("11.jsonl", True)
     ]
     assert found.aside == ("readme.txt",)
+
+
+def test_links_to_nothing_and_pipes_among_logs_are_told(tmp_path: Path) -> None:
+    logs.verl_log(tmp_path)
+    (tmp_path / "11.jsonl").symlink_to("gone.jsonl")
+    (tmp_path / "12.jsonl").symlink_to("12.jsonl")
+    os.mkfifo(tmp_path / "13.jsonl")
+    found = find_files(tmp_path)
+    assert len(found.files) == 3
+    assert [(file.name, sentence.rpartition("found ")[2]) for file, sentence in found.refused] == [
+        ("11.jsonl", "a link to no file."),
+        ("12.jsonl", "a link to no file."),
+        ("13.jsonl", "a pipe, a socket or a device."),
+    ]
 
 
 def test_evaluations_of_a_run_are_not_its_training_rollouts(tmp_path: Path) -> None:

@@ -217,9 +217,22 @@ def test_retry_after_is_honoured_and_a_longer_one_than_the_patience_ends_the_req
         server.faults += [Fault("status", status=429, headers={"Retry-After": "3600"})]
         with pytest.raises(ServerUnreachable, match="asks to be left alone for 3600 s"):
             ask(one(server))
+        server.faults += [Fault("status", status=429, headers={"Retry-After": "1e308"})]
+        with pytest.raises(ServerUnreachable, match=r"asks to be left alone for 1e\+308 s"):
+            ask(one(server))
 
 
-@pytest.mark.parametrize("said", ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "nan", "-3", "soon", "\x1b[2J"])
+def test_a_server_that_names_no_time_is_not_said_to_have_named_one() -> None:
+    with fake_server() as server:
+        server.faults += [Fault("refuse")]
+        with pytest.raises(ServerUnreachable, match="broke off the connection") as caught:
+            ask(one(server, Limits(patience=1e-9)))
+        assert "left alone" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "said", ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "nan", "1e999", "-3", "soon", "\x1b[2J"]
+)
 def test_a_retry_after_that_is_no_time_is_none(said: str) -> None:
     with fake_server() as server:
         server.faults += [Fault("status", status=429, headers={"Retry-After": said})]

@@ -268,7 +268,11 @@ class Client:
         pause = max(tries.pause, failure.retry_after)
         left = tries.began + self.limits.patience - now
         if pause > left:
-            asked = f" It asks to be left alone for {failure.retry_after:g} s." if failure.retry_after > left else ""
+            asked = (
+                f" It asks to be left alone for {failure.retry_after:g} s."
+                if failure.retry_after > max(left, 0)
+                else ""
+            )
             raise ServerUnreachable(
                 f"{failure}. It was waited for {now - tries.began:.0f} s, and patience is {self.limits.patience:g} s."
                 f"{asked} Start the server, or name another one."

@@ -11,6 +11,7 @@ import email.utils
 import http.client
 import io
 import json
+import math
 import select
 import socket
 import ssl
@@ -364,7 +365,8 @@ def _seconds(retry_after: str) -> float:
     if not retry_after:
         return 0.0
     with contextlib.suppress(ValueError):
-        return max(0.0, float(retry_after))
+        seconds = float(retry_after)
+        return max(0.0, seconds) if math.isfinite(seconds) else 0.0
     with contextlib.suppress(ValueError, TypeError, OverflowError):
         return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
     return 0.0

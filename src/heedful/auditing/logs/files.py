@@ -57,7 +57,7 @@ def find_files(source: Path) -> LogFiles:
         raise ValueError(f"Expected a log file or a folder of logs at {source}, found nothing there.")
     folder = next((source / name for name in _GATHERED if (source / name).is_dir()), source)
     episodes = [folder / name for name in _EPISODES if (folder / name).is_file()]
-    entries = sorted((entry for entry in folder.iterdir() if entry.is_file()), key=_natural)
+    entries = sorted((entry for entry in folder.iterdir() if not entry.is_dir()), key=_natural)
     files = episodes[:1] or [entry for entry in entries if entry.suffix.lower() in SUFFIXES]
     if any(_OWN_STEP.fullmatch(file.name) for file in files):
         # The folder also holds the rollouts of evaluations: other tasks, other sampling.
@@ -75,6 +75,9 @@ def find_files(source: Path) -> LogFiles:
 
 def _refusal(file: Path) -> str:
     """Why a file cannot be read; empty if it can."""
+    if not file.is_file():
+        found = "a link to no file" if file.is_symlink() else "a pipe, a socket or a device"
+        return f"Expected a log at {file}, found {found}."
     try:
         refuse_unreadable(file)
     except ValueError as error:
