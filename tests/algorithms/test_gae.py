@@ -147,3 +147,9 @@ def test_explained_variance_by_hand() -> None:
     assert explained_variance([5.0, 6.0, 7.0], [0.0, 1.0, 2.0]) == 1.0
     assert explained_variance([2.0, 1.0, 0.0], [0.0, 1.0, 2.0]) == -3.0
     assert explained_variance([0.3, 0.1], [1.0, 1.0]) is None
+
+
+def test_explained_variance_refuses_numbers_whose_squares_no_float_holds() -> None:
+    for returns in ([1e200, 1.0], [10**400, 0.0]):
+        with pytest.raises(ValueError, match=r"at most 1e\+150 in size"):
+            explained_variance([0.0, 0.0], returns)

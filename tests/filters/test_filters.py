@@ -274,10 +274,12 @@ def test_no_groups_give_no_verdicts():
         (lambda: TopPStd(p=math.nan), "TopPStd.p is a share"),
         (lambda: MinP(p=-0.1), "MinP.p is a share"),
         (lambda: Softmax(p=2.0), "Softmax.p is a share"),
-        (lambda: Softmax(temperature=0.0), "expected a number > 0"),
+        (lambda: Softmax(temperature=0.0), "expected a number above 0"),
         (lambda: TopK(k=0), "expected a whole number >= 1, found 0"),
         (lambda: TopK(k=2.5), "found 2.5"),
-        (lambda: SoftWeight(power=-1.0), "at least 0, found -1.0"),
+        (lambda: SoftWeight(power=-1.0), "from 0 to 1e\\+150, found -1.0"),
+        (lambda: SoftWeight(power=10**400), "from 0 to 1e\\+150, found 1000000"),
+        (lambda: Softmax(temperature=10**400), "at most 1e\\+150, found 1000000"),
         (lambda: SoftWeight(power=math.inf), "found inf"),
         (lambda: Shrunken(discount=1.5), "from 0 to 1, found 1.5"),
         (lambda: Shrunken(prior="flat"), "expected jeffreys or batch, found 'flat'"),
@@ -366,6 +368,7 @@ def test_an_own_filter_needs_to_say_what_it_looks_at_and_what_share_it_asks_for(
         (lambda: [True, True], "found True"),
         (lambda: [Verdict(math.nan, "kept", None)] * 2, "found Verdict"),
         (lambda: [Verdict(1.0, "kept", "wide")] * 2, "found Verdict"),
+        (lambda: [Verdict(10**400, "kept", None)] * 2, "found Verdict"),
     ],
 )
 def test_an_own_filter_that_gives_no_verdicts_is_named(monkeypatch, answer, found):

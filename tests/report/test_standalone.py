@@ -43,6 +43,11 @@ def test_the_file_is_well_formed_and_names_what_it_shows() -> None:
     assert len([path for path in chart.iter(f"{SVG}path") if "line" in path.get("class", "")]) == 2
 
 
+def test_control_characters_are_written_as_escapes_since_xml_takes_none() -> None:
+    tree = ET.fromstring(standalone(drawn("a\x1b[31m", "b\x02"), chart_style()))
+    assert {r"a\x1b[31m", r"b\x02"} <= {each.text for each in tree.iter(f"{SVG}text")}
+
+
 def test_every_class_and_variable_of_the_file_has_a_rule() -> None:
     text = standalone(drawn(*"abcdef"), chart_style())
     style = text[text.index("<style>") : text.index("</style>")]

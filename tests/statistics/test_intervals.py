@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from heedful.statistics.group_statistics import is_constant, sample_variance
 from heedful.statistics.intervals import (
     Interval,
     cluster_interval,
@@ -118,6 +119,19 @@ def test_a_rare_success_is_covered_though_few_tasks_ever_solve():
         low, high = cluster_rate_interval(sums, [8] * 32)
         held += low <= 0.02 <= high
     assert held / 400 > 0.92, "the jackknife's interval holds the truth in 82%"
+
+
+def test_numbers_that_no_float_holds_and_unequal_lengths_are_refused() -> None:
+    for made in (
+        lambda: wilson(1, 10**400),
+        lambda: mean_interval([10**400, 1.0]),
+        lambda: sample_variance([1e200, 0.0]),
+        lambda: is_constant([10**400, 0.0]),
+    ):
+        with pytest.raises(ValueError, match=r"at most 1e\+150 in size"):
+            made()
+    with pytest.raises(ValueError, match="found 3 sums and 2 counts"):
+        cluster_interval([1.0, 2.0, 3.0], [1.0, 1.0])
 
 
 def test_effective_clusters_by_hand() -> None:

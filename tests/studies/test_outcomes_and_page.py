@@ -354,6 +354,14 @@ def test_the_page_stands_alone_and_holds_every_table(written: WrittenRuns) -> No
     assert results["leads"][0]["by_alarm"]["alarm/x"][0]["limits"] == pytest.approx([0.01258, 0.98742], abs=1e-4)
 
 
+def test_foreign_text_begins_no_html_in_the_table_and_reaches_no_terminal(written: WrittenRuns) -> None:
+    outcomes = written_study(written)
+    hostile = replace(study(), question="Is it\x1b[31m <script>alert(1)</script>, with p < .05 & <.1?")
+    table = markdown(hostile, outcomes, ["<!-- hidden"], "heedful study little")
+    assert r"Is it\x1b[31m &lt;script>alert(1)&lt;/script>, with p < .05 & <.1?" in table
+    assert "- &lt;!-- hidden" in table
+
+
 def test_equal_runs_give_equal_pages(written: WrittenRuns) -> None:
     outcomes = written_study(written)
     pages = []

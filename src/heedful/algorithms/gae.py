@@ -14,7 +14,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal, get_args
 
-from heedful.statistics.group_statistics import LARGEST, is_constant, is_measurable, sample_variance
+from heedful.statistics.group_statistics import LARGEST, is_constant, is_measurable, sample_variance, within_floats
 from heedful.types import SampledTrajectory, TokenCredit
 
 Per = Literal["token", "turn"]
@@ -118,10 +118,12 @@ class Gae:
         return [[(advantage - mean) / deviation for advantage in advantages_T] for advantages_T in advantages_BT]
 
 
+@within_floats()
 def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float | None:
     """1 - variance(returns - values) / variance(returns): 1 = foreseen, 0 = no better than a constant, may be negative.
 
-    `None` where the returns are constant, because they have no variance to explain.
+    `None` where the returns are constant, because they have no variance to explain. Raises ValueError for numbers whose
+    squares no float holds.
     """
     if is_constant(returns):
         return None

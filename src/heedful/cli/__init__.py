@@ -44,7 +44,7 @@ COMMANDS = {
 
 
 KEPT = {
-    "train": "what the last checkpoint holds is safe, and heedful train --resume RUN goes on from it",
+    "train": "if the run has a checkpoint, heedful train --resume RUN goes on from it",
     "grow": "what was saved of the warm start is safe, and the same command goes on",
     "study": "what its runs have saved is safe, and the same command goes on",
     "audit": "the steps measured so far are safe, and the same command with --out FOLDER (named above) goes on",

@@ -25,7 +25,7 @@ from heedful.filters.ranking import (
     variances,
 )
 from heedful.protocols import Filter
-from heedful.statistics.group_statistics import scored
+from heedful.statistics.group_statistics import LARGEST, scored
 from heedful.types import Verdict
 
 
@@ -207,9 +207,10 @@ class Softmax(Ranked):
 
     def __post_init__(self) -> None:
         check_share(self, self.p)
-        if not (self.temperature > 0 and math.isfinite(self.temperature)):
+        if not 0 < self.temperature <= LARGEST:
             raise ValueError(
-                f"Softmax.temperature divides the standard deviations: expected a number > 0, found {self.temperature}."
+                f"Softmax.temperature divides the standard deviations: expected a number above 0 and at most "
+                f"{LARGEST:g}, found {self.temperature!r:.40}."
             )
         check_on(self)
 

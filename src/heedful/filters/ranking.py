@@ -15,7 +15,7 @@ from itertools import accumulate
 
 from heedful.guarded import Answered, OwnPartFailed, guarded_call, of_own_part
 from heedful.protocols import Filter
-from heedful.statistics.group_statistics import sample_variance, scored_values
+from heedful.statistics.group_statistics import LARGEST, sample_variance, scored_values
 from heedful.types import Verdict
 
 ROUNDING = 1e-9
@@ -126,7 +126,7 @@ def _is_verdict(found: object) -> bool:
     if not isinstance(found, Verdict) or not isinstance(found.reason, str):
         return False
     numbers = (found.weight, 0.0 if found.spread is None else found.spread)
-    return all(isinstance(number, int | float) and math.isfinite(number) and number >= 0 for number in numbers)
+    return all(isinstance(number, int | float) and 0 <= number <= LARGEST for number in numbers)
 
 
 def verdicts_of(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from heedful.filters.ranked import Ranked
 from heedful.filters.ranking import check_on, positive
+from heedful.statistics.group_statistics import LARGEST
 from heedful.types import Verdict
 
 LEAST = 1e-12
@@ -37,8 +38,10 @@ class SoftWeight(Ranked):
     on: str = "outcome"
 
     def __post_init__(self) -> None:
-        if not (self.power >= 0 and math.isfinite(self.power)):
-            raise ValueError(f"SoftWeight.power is an exponent: expected a number of at least 0, found {self.power}.")
+        if not 0 <= self.power <= LARGEST:
+            raise ValueError(
+                f"SoftWeight.power is an exponent: expected a number from 0 to {LARGEST:g}, found {self.power!r:.40}."
+            )
         check_on(self)
 
     def rank(self, variances_P: Sequence[float | None]) -> list[Verdict]:

@@ -6,7 +6,8 @@ Promise: whether a group is constant is decided in one place, by its range; floa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from statistics import fmean
 
 from heedful.types import Group
@@ -18,15 +19,24 @@ LARGEST = 1e150
 """Squares of larger values overflow, and sums of the largest floats."""
 
 
+@contextmanager
+def within_floats() -> Iterator[None]:
+    """Raise ValueError where Python's arithmetic overflows: for a large whole number, and for a large square."""
+    try:
+        yield
+    except OverflowError as error:
+        raise ValueError(
+            f"Expected values of at most {LARGEST:g} in size, found one that no float holds, or its square."
+        ) from error
+
+
+@within_floats()
 def scored(values: Sequence[float | None]) -> list[float]:
     """The values that exist, as Python floats (NumPy scalars would keep float32): `None` and NaN left out, in order.
 
     Raises ValueError for a whole number that no float holds.
     """
-    try:
-        return [float(value) for value in values if value is not None and not math.isnan(value)]
-    except OverflowError as error:
-        raise ValueError(f"Expected values of at most {LARGEST:g} in size, found one that no float holds.") from error
+    return [float(value) for value in values if value is not None and not math.isnan(value)]
 
 
 def scored_values(values_PG: Sequence[Sequence[float | None]]) -> list[list[float]]:
@@ -46,15 +56,23 @@ def is_measurable(value: float) -> bool:
     return abs(value) <= LARGEST
 
 
+@within_floats()
 def is_constant(values: Sequence[float]) -> bool:
-    """True if the range of scored values is at most 1e-6 max(1, largest absolute value); so for fewer than two."""
+    """True if the range of scored values is at most 1e-6 max(1, largest absolute value); so for fewer than two.
+
+    Raises ValueError for a whole number that no float holds.
+    """
     if len(values) < 2:
         return True
     return max(values) - min(values) <= TOLERANCE * max(1.0, max(abs(value) for value in values))
 
 
+@within_floats()
 def sample_variance(values: Sequence[float]) -> float:
-    """The unbiased variance, 1/(G - 1); exactly 0 for a constant group and for fewer than two values."""
+    """The unbiased variance, 1/(G - 1); exactly 0 for a constant group and for fewer than two values.
+
+    Raises ValueError for a value whose square no float holds.
+    """
     if is_constant(values):
         return 0.0
     mean = fmean(values)

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
+from heedful.statistics.group_statistics import within_floats
+
 LEVEL = 0.95
 
 
@@ -25,6 +27,7 @@ class Interval(NamedTuple):
         return Interval(min(max(self.low, floor), ceiling), max(min(self.high, ceiling), floor))
 
 
+@within_floats()
 def wilson(successes: float, n: int) -> Interval:
     """Wilson's score interval for a rate seen in n independent trials. It has a width and lies within [0, 1].
 
@@ -92,8 +95,13 @@ def deleted_means(sums_C: Sequence[float], counts_C: Sequence[float]) -> npt.NDA
     return _pooled(sums_C, counts_C)[1]
 
 
+@within_floats()
 def _pooled(sums_C: Sequence[float], counts_C: Sequence[float]) -> tuple[float, npt.NDArray[np.float64]]:
     """The mean of all values, and without each cluster that has values."""
+    if len(sums_C) != len(counts_C):
+        raise ValueError(
+            f"Expected a sum and a count per cluster, found {len(sums_C)} sums and {len(counts_C)} counts."
+        )
     counts = np.asarray(counts_C, dtype=np.float64)
     filled = counts > 0
     counts, sums = counts[filled], np.asarray(sums_C, dtype=np.float64)[filled]

@@ -35,6 +35,7 @@ from heedful.studies.tables import (
     factorial_rows,
     hunt_rows,
     lead_rows,
+    markdown_page,
     markdown_rows,
     measure_rows,
     mover_rows,
@@ -78,7 +79,7 @@ def markdown(study: Study, outcomes: Outcomes, sentences: Sequence[str], again: 
     for table in _tables(study, outcomes):
         lines += ["", table.caption, "", *markdown_rows(table.rows)]
     lines += ["", *(f"- {note}" for note in study.notes)]
-    return "\n".join(lines).rstrip() + "\n"
+    return markdown_page(lines)
 
 
 def command(study: Study, outcomes: Outcomes, starts: Sequence[Mapping[str, Any]] = ()) -> str:

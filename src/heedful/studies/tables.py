@@ -5,6 +5,10 @@ Promise: every number has its interval and its n; a missing number is a dash.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+from heedful.configuration import clean
 from heedful.diagnostics.catalogue import OVER_SEEDS, Doubt
 from heedful.report.drawing.numerals import interval, numeral
 from heedful.studies.declaration import Study
@@ -149,6 +153,11 @@ def markdown_rows(rows: Rows) -> list[str]:
     header, *body = rows
     cells = [header, ["---"] * len(header), *body]
     return [f"| {' | '.join(' '.join(cell.replace('|', '/').split()) for cell in row)} |" for row in cells]
+
+
+def markdown_page(lines: Sequence[str]) -> str:
+    """Lines as a Markdown page. Foreign text on it begins no HTML, and control characters are written as escapes."""
+    return clean(re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", "\n".join(lines).rstrip())) + "\n"
 
 
 def shown(metric: Metric, doubt: Doubt | None = None) -> str:

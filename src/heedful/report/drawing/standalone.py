@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
+from heedful.configuration import clean
 from heedful.report.drawing.chart import HEIGHT, LEFT, RIGHT, WIDTH
 from heedful.report.drawing.panel import DrawnPanel
 
@@ -18,6 +19,7 @@ _OWN = ".ground { fill: var(--card); } .chart .title { font-size: 13px; font-wei
 
 def standalone(panel: DrawnPanel, style: str) -> str:
     """The file. `style`: the rules of `report/layouts/charts.css`. It follows the light or dark mode of its reader.
+    Control characters are written as escapes: XML takes none.
 
     Raises ValueError for a panel without a chart.
     """
@@ -35,7 +37,7 @@ def standalone(panel: DrawnPanel, style: str) -> str:
         x += width + 12
     top = y + ROW
     whole = top + HEIGHT
-    return (
+    return clean(
         Markup('<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {} {}" width="{}">').format(
             WIDTH, whole, WIDTH
         )

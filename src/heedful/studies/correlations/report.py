@@ -17,7 +17,7 @@ from heedful.studies.correlations.clustered import METHODS, Correlation, Kind, M
 from heedful.studies.correlations.runs import STEP, FoundRuns, RunSeries
 from heedful.studies.outcomes import within_range
 from heedful.studies.paired import mean_over
-from heedful.studies.tables import Rows, markdown_rows, shown, signed
+from heedful.studies.tables import Rows, markdown_page, markdown_rows, shown, signed
 from heedful.types import Metric
 
 INFORMATION = "information/first_turn"
@@ -240,7 +240,7 @@ def markdown(found: FoundRuns, entries: Sequence[Entry], success: str) -> str:
         "",
         *markdown_rows(course_rows(found.runs)),
     ]
-    return "\n".join(lines) + "\n"
+    return markdown_page(lines)
 
 
 def write_correlations(out: Path, found: FoundRuns, success: str) -> str:
