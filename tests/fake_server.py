@@ -36,8 +36,8 @@ class Fault:
     `kind`: status (answer `status` with `body`), slow (answer after `seconds`), mute (no answer until the client hangs
     up), drip (a byte every `seconds`), cut (close in the middle), refuse (close without an answer), garbage (no JSON),
     deep (JSON nested without end), large (8 MiB of white space), line (`body` in place of HTTP), restart (lose the
-    weights, then answer), version (answer as if sampled by the version `body`), span (answer as if the weights had
-    changed in the middle).
+    weights, then answer), version (answer as if sampled by the version `body`, or by none), span (answer as if the
+    weights had changed in the middle).
     """
 
     kind: str
@@ -231,7 +231,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif kind in ("version", "span"):
             tree = self._answer(path, body)[1]
             choice = tree["choices"][0]
-            spans = [{"version": fault.body, "start": 0, "end": len(choice["token_ids"])}]
+            spans = [{"version": fault.body, "start": 0, "end": len(choice["token_ids"])}] if fault.body else []
             choice["weight_versions"] = [*(choice["weight_versions"] if kind == "span" else ()), *spans]
             self._send(200, tree)
         elif kind == "slow":

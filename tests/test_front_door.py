@@ -96,7 +96,7 @@ def test_a_run_is_watched_step_by_step_and_read_afterwards(trained: Any) -> None
     assert len(run.rollouts(2).groups) == 4
     assert run.report.exists()
     assert run.verdict[0].startswith("Sampled success on 8 held-out tasks")
-    with pytest.raises(KeyError, match="has no metric 'success/rat'"):
+    with pytest.raises(ValueError, match=r"Expected a metric of the run .*, found 'success/rat'"):
         run.series("success/rat")
 
 

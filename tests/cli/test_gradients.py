@@ -70,7 +70,7 @@ def test_what_cannot_be_measured_is_answered_by_a_sentence(
     assert cli.run(["gradients", "--help"]) == 0
     assert "--checkpoint A,B" in capsys.readouterr().out
     RunFolder(run).gradients(1).write_text('{"step": 1}')
-    with pytest.raises(ValueError, match=r"Expected a measurement of gradients in .*gradients_000001.json"):
+    with pytest.raises(ValueError, match=r"gradients in .*gradients_000001.json, found no 'metrics'\. Delete"):
         read_gradients(RunFolder(run).gradients(1))
 
 
@@ -78,7 +78,7 @@ def test_what_cannot_be_measured_is_answered_by_a_sentence(
 def test_a_measurement_with_a_setting_that_no_page_can_show_is_refused(fact: str, tmp_path: Path) -> None:
     path = RunFolder(tmp_path).gradients(1)
     path.write_text(f'{{"step": 1, "metrics": {{}}, "groups": {fact}, "seconds": 1.5, "seed": null}}')
-    with pytest.raises(ValueError, match=r"gradients_000001.json, found ValueError: neither .* in 'groups'"):
+    with pytest.raises(ValueError, match=r"gradients_000001.json, found neither .* in 'groups'"):
         read_gradients(path)
 
 
@@ -86,7 +86,7 @@ def test_a_measurement_with_a_setting_that_no_page_can_show_is_refused(fact: str
 def test_a_measurement_of_another_step_than_its_files_is_refused(step: str, tmp_path: Path) -> None:
     path = RunFolder(tmp_path).gradients(1)
     path.write_text(f'{{"step": {step}, "metrics": {{}}}}')
-    with pytest.raises(ValueError, match=r"gradients_000001.json, found ValueError: a `step` of .*of the file"):
+    with pytest.raises(ValueError, match=r"gradients_000001.json, found a `step` of .*of the file"):
         read_gradients(path)
 
 

@@ -389,6 +389,8 @@ def test_a_tokenizer_without_a_template_is_refused_before_anything_is_sampled(
 
 def test_devices_that_are_not_there_are_refused() -> None:
     assert pick_device("cpu") == CPU
+    with pytest.raises(ValueError, match="--device gpu was asked for, but torch sees only"):
+        pick_device("gpu")
     assert pick_device("auto").type in ("cpu", "cuda", "mps")
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match=r"--device cuda was asked for, but torch sees only: cpu"):

@@ -280,6 +280,15 @@ def test_another_runs_push_in_between_ends_in_a_sentence(loaded: Any, monkeypatc
             source.policy(renderer, SAMPLING, seed=3).respond([Conversation("a/0", (Message("user", "b"),))])
 
 
+def test_a_server_that_names_no_version_is_not_taken_for_a_shared_one(loaded: Any) -> None:
+    model, renderer = loaded
+    with served(loaded) as [server], opened([server], model) as source:
+        server.faults += [Fault("version", body="")] * 100
+        with pytest.raises(ServerUnreachable, match=r"`weight_versions`\) with a reply, found none") as caught:
+            source.policy(renderer, SAMPLING, seed=3).respond([Conversation("a/0", (Message("user", "b"),))])
+        assert "share the server" not in str(caught.value)
+
+
 def test_what_a_server_cannot_do_is_refused() -> None:
     assert Vllm().sampling(Sampling()).noise == "conversation"
     for sampling in (Sampling(noise="batch"), Sampling(precision="double")):

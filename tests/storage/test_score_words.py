@@ -57,6 +57,16 @@ def test_a_small_file_of_huge_arrays_is_refused_before_they_are_made(tmp_path: P
         read_scores(tmp_path / "s.npz")
 
 
+def test_what_is_no_archive_is_not_called_a_pickle_that_could_be_trusted(tmp_path: Path) -> None:
+    (tmp_path / "text.npz").write_text("hello")
+    np.savez(
+        tmp_path / "objects.npz", **dict.fromkeys(("scores", "lengths", "own", "thoughts", "prompts"), np.array({}))
+    )
+    for name in ("text.npz", "objects.npz"):
+        with pytest.raises(ValueError, match=f"{name}, found no .npz archive of plain arrays. Delete"):
+            read_scores(tmp_path / name)
+
+
 def test_pictures_of_prompts_come_back_and_damaged_ones_are_a_sentence(tmp_path: Path) -> None:
     images = ((Image(b"one", 1, 2, "a"), Image(b"three", 3, 4)), ())
     write_scores(tmp_path / "s.npz", SCORES, *TEXTS, (), images)

@@ -99,7 +99,7 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there[name]:
+    if not there.get(name):
         have = ", ".join(device for device, available in there.items() if available)
-        raise ValueError(f"--device {name} was asked for, but torch sees only: {have}. Choose one of them, or auto.")
+        raise ValueError(f"--device {name:.80} was asked for, but torch sees only: {have}. Choose one, or auto.")
     return torch.device(name)

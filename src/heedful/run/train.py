@@ -94,11 +94,13 @@ class Run:
     def series(self, name: str) -> list[tuple[int, Metric]]:
         """One metric over the steps at which it was written, the missing ones (`value` None) included.
 
-        Raises KeyError for a name that the run never wrote.
+        Raises ValueError for a name that the run never wrote.
         """
         found = [(line.step, metric) for line in self.metrics() for own, metric in line.metrics.items() if own == name]
         if not found:
-            raise KeyError(f"{self.path} has no metric {name!r}; docs/metrics.md lists the names")
+            raise ValueError(
+                f"Expected a metric of the run {self.path}, found {name!r:.80}. docs/metrics.md lists the names."
+            )
         return found
 
     def rollouts(self, step: int, of: str = "") -> Rollouts:

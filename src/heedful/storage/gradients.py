@@ -49,8 +49,9 @@ def read_gradients(path: Path) -> StoredGradients:
             if not isinstance(value, str | float | None) and not (isinstance(value, int) and abs(value) <= SIZES[1]):
                 raise ValueError(f"neither a text nor a number of usual size in {name!r:.80}")
     except (OSError, ValueError, TypeError, KeyError) as error:
+        found = f"no {error}" if isinstance(error, KeyError) else error
         raise ValueError(
-            f"Expected a measurement of gradients in {path}, found {type(error).__name__}: {error}. Delete the file "
-            "and measure again: heedful gradients RUN."
+            f"Expected a measurement of gradients in {path}, found {found}. Delete the file and measure again: "
+            "heedful gradients RUN."
         ) from error
     return StoredGradients(step, tree, metrics)

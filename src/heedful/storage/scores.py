@@ -122,8 +122,10 @@ def read_scores(path: Path | str) -> StoredScores:
                 raise ValueError(f"no array {', '.join(missing)}")
             arrays = {name: archive[name] for name in (*_ARRAYS, *_WORDS, *_PICTURES) if name in archive.files}
     except (OSError, EOFError, ValueError, TypeError, AttributeError, *_DAMAGED) as error:
+        # numpy calls whatever it does not know a pickle, and advises to run it.
+        found = "no .npz archive of plain arrays" if "pickle" in str(error) else error
         raise ValueError(
-            f"Expected cross-scores in {path}, found {error}. Delete the file to do without this heat map."
+            f"Expected cross-scores in {path}, found {found}. Delete the file to do without this heat map."
         ) from error
     stored = StoredScores(
         np.asarray(arrays["scores"], dtype=np.float64),

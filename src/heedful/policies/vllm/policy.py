@@ -102,7 +102,12 @@ class ServerPolicy:
             drawn = self._served.dialect.drawn(tree, most)
             refuse_unknown_ids(drawn, self._served.vocabulary)
             if label and not self._served.stale and drawn.versions != (label,):
-                raise OtherWeights(f"expected one span of {label}, found {', '.join(drawn.versions) or 'no version'}")
+                if not drawn.versions:
+                    raise ForeignAnswer(
+                        "Expected the version of the weights (`weight_versions`) with a reply, found none. Ask a vLLM "
+                        "that reports it (docs/servers.md), without a proxy that takes it away."
+                    )
+                raise OtherWeights(f"expected one span of {label}, found {', '.join(drawn.versions)}")
             return drawn
 
         return read
