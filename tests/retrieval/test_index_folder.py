@@ -135,6 +135,10 @@ def test_an_index_that_is_there_is_not_built_again(tmp_path: Path) -> None:
         (lambda folder: (folder / "rows.u32").unlink(), "rows.u32: expected .* bytes, but it is missing"),
         (lambda folder: (folder / "index.json").write_text("{}"), "expected the summary of an index of heedful"),
         (lambda folder: (folder / "index.json").unlink(), "Expected the folder of an index at"),
+        (lambda folder: (folder / "index.json").write_text("{"), "index.json: expected the summary of an index, found"),
+        (lambda folder: summarise(folder, files={"rows.u32": []}), "index.json: expected files, passages, corpus"),
+        (lambda folder: summarise(folder, checksums=3), "index.json: expected files, passages, corpus"),
+        (lambda folder: summarise(folder, checksums={"/dev/zero": 3}), "index.json: expected files, passages, corpus"),
         (lambda folder: summarise(folder, files=None), "index.json: expected files, passages, corpus and mean_terms"),
         (lambda folder: summarise(folder, passages="20"), "index.json: expected files, passages, corpus"),
         (lambda folder: summarise(folder, corpus="name"), "index.json: expected files, passages, corpus"),
@@ -163,6 +167,8 @@ def test_a_passage_that_is_damaged_is_named(name: str, tmp_path: Path) -> None:
     fill(folder, name)
     with pytest.raises(ValueError, match=r"expected passage \d+ in .*passages.jsonl, found something else"):
         open_index(folder).search("w1 w2 w30", 9)
+    with pytest.raises(ValueError, match=f"Remove the folder {folder}, and build the index again"):
+        open_index(folder).search("w1 w2 w30", 9)
 
 
 def test_an_index_of_tantivy_without_its_lengths_is_refused(tmp_path: Path) -> None:
@@ -176,6 +182,13 @@ def test_an_index_of_tantivy_without_its_lengths_is_refused(tmp_path: Path) -> N
     summarise(folder, files={})
     with pytest.raises(ValueError, match=r"Remove the folder .* and build the index again"):
         open_index(folder)
+
+
+def test_a_large_index_is_opened_without_reading_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "CHECKED", 10)
+    folder = build(SOURCE, iter(drawn(20)), tmp_path, "numpy")
+    assert json.loads((folder / "index.json").read_text())["checksums"] == {}
+    assert open_index(folder).search("w1", 1)
 
 
 def test_a_corpus_that_changes_while_it_is_read_leaves_no_index(tmp_path: Path, monkeypatch) -> None:
@@ -225,6 +238,9 @@ def test_files_of_tantivy_over_which_it_panics_are_refused_in_a_sentence(tmp_pat
     footer = held.index(b'{"version"')
     held[footer - 20] = 0xFF  # a length
     fast.write_bytes(held)
+    with pytest.raises(ValueError, match=r"numbers that were written, found others\. Remove the folder"):
+        open_index(folder)
+    summarise(folder, checksums={})  # as in a large index
     with pytest.raises(ValueError, match=r"assertion failed.*Remove the folder .* and build the index again"):
         open_index(folder)
 

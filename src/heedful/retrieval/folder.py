@@ -13,7 +13,8 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,8 +24,8 @@ from heedful.configuration.jsontext import read_json
 from heedful.retrieval.large import LargeFiles, check_installed, write_large
 from heedful.retrieval.passages import Found, Passage
 from heedful.retrieval.small import MOST_PASSAGES
-from heedful.retrieval.small_files import SmallFiles, checksums, write_small
-from heedful.retrieval.store import DamagedIndex, PassageStore, write_passages
+from heedful.retrieval.small_files import SmallFiles, write_small
+from heedful.retrieval.store import PASSAGES, PLACES, DamagedIndex, PassageStore, write_passages
 from heedful.retrieval.terms import queried
 
 Engine = Literal["numpy", "tantivy"]
@@ -33,6 +34,8 @@ VERSION = 1
 """Of the folder's layout, of the terms and of the formula. Another one means another index."""
 
 SUMMARY = "index.json"
+CHECKED = 256 << 20
+"""Bytes. A larger index is opened without reading it all, so it has no checksums."""
 _LOCK = "building"
 _TOLD_EVERY = 10_000
 
@@ -93,7 +96,6 @@ def _write(
         count, means = write_large(part, counted)
     else:
         count = write_small(part, counted)
-    checks = checksums(part) if engine == "numpy" else {}
     if not count:
         raise ValueError(f"Expected passages in {source.name}, found none.")
     files = {str(path.relative_to(part)): path.stat().st_size for path in _files(part) if path.name != _LOCK}
@@ -108,7 +110,7 @@ def _write(
         "corpus": {"name": source.name, "sha256": source.digest},
         "mean_terms": means,
         "files": files,
-        "checksums": checks,
+        "checksums": _checksums(part, [name for name in files if name not in (PASSAGES, PLACES)]),
     }
     with (part / SUMMARY).open("w", encoding="utf-8") as file:
         json.dump(summary, file, indent=2)
@@ -128,6 +130,21 @@ def _counted(passages: Iterable[Passage], engine: Engine, progress: Callable[[in
             progress(count)
         yield passage
     progress(count)
+
+
+def _checksums(folder: Path, names: Collection[str]) -> dict[str, int]:
+    """The checksum of each file by its name: other bytes may be numbers and terms that are possible, too."""
+    if sum((folder / name).stat().st_size for name in names) > CHECKED:
+        return {}
+    return {name: _checksum(folder / name) for name in names}
+
+
+def _checksum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found = zlib.crc32(block, found)
+    return found
 
 
 def _files(folder: Path) -> list[Path]:
@@ -158,18 +175,27 @@ class IndexFolder:
         self._files: LargeFiles | SmallFiles
         if summary["engine"] == "tantivy":
             check_installed()
+            self._refuse_changed()  # tantivy may panic over other bytes, or find other passages
             self._files = LargeFiles(path, self._passages, summary["mean_terms"])  # type: ignore[arg-type]
         else:
             self._files = SmallFiles(path, count)
-            if summary.get("checksums", found := checksums(path)) != found:  # an older version wrote none
-                raise DamagedIndex("expected the terms and numbers that were written, found others")
+            self._refuse_changed()
+
+    def _refuse_changed(self) -> None:
+        written = self.summary.get("checksums", {})  # an older version wrote none
+        if written != _checksums(self.path, written):
+            raise DamagedIndex("expected the terms and numbers that were written, found others")
 
     def __len__(self) -> int:
         return len(self._passages)
 
     def search(self, query: str, most: int) -> list[Found]:
-        best = self._files.best(queried(query), most)
-        return [Found(self._passages[place], score) for place, score in best]
+        """The best passages, best first. Raises DamagedIndex where the files hold something else than was written."""
+        try:
+            best = self._files.best(queried(query), most)
+            return [Found(self._passages[place], score) for place, score in best]
+        except DamagedIndex as error:
+            raise DamagedIndex(f"{self.path}: {error}. {_anew(self.path)}") from error
 
 
 def find_index(path: Path) -> Path:
@@ -206,7 +232,12 @@ def open_index(path: Path) -> IndexFolder:
 
 @lru_cache(maxsize=8)
 def _opened(folder: Path, modified: int, inode: int) -> IndexFolder:
-    summary = read_json(folder / SUMMARY)
+    try:
+        summary = read_json(folder / SUMMARY)
+    except ValueError as error:
+        raise ValueError(
+            f"{folder / SUMMARY}: expected the summary of an index, found {error}. {_anew(folder)}"
+        ) from None
     if not isinstance(summary, dict) or summary.get("kind") != "heedful index":
         raise ValueError(
             f"{folder / SUMMARY}: expected the summary of an index of heedful, found another. {_anew(folder)}"
@@ -235,11 +266,15 @@ def _opened(folder: Path, modified: int, inode: int) -> IndexFolder:
 def _is_whole(summary: dict[str, Any]) -> bool:
     """Whether the summary has all fields, in their types."""
     files, corpus, means = (summary.get(name) for name in ("files", "corpus", "mean_terms"))
+    checks = summary.get("checksums", {})
     if not isinstance(files, dict) or not isinstance(corpus, dict) or not isinstance(means, dict):
         return False
     lengths: list[Any] = [means.get(name) for name in ("title", "text")] if summary["engine"] == "tantivy" else []
     return (
         type(summary.get("passages")) is int
+        and all(type(size) is int for size in files.values())
+        and isinstance(checks, dict)
+        and set(checks) <= set(files)
         and isinstance(corpus.get("name"), str)
         and all(type(length) in (int, float) and 0 <= length < math.inf for length in lengths)
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -38,11 +37,6 @@ def write_small(folder: Path, passages: Iterable[Passage]) -> int:
     ):
         (folder / name).write_bytes(array.tobytes())
     return len(held)
-
-
-def checksums(folder: Path) -> dict[str, int]:
-    """The checksum of each array by its name: other bytes may be numbers and terms that are possible, too."""
-    return {name: zlib.crc32(_mapped(folder / name, "u1").data) for name in (TERMS, TERM_PLACES, STARTS, ROWS, WEIGHTS)}
 
 
 class SmallFiles:

@@ -39,6 +39,11 @@ class Finding:
     """The seed, the member, the turn and the reply, as far as they matter."""
     remedy: str = ""
 
+    def __post_init__(self) -> None:
+        # A text of the environment may be of a class of its own, whose code must run here, where it is watched.
+        for name in ("sentence", "expected", "found", "where", "remedy"):
+            object.__setattr__(self, name, "".join((str(getattr(self, name)),)))
+
     @property
     def details(self) -> list[tuple[str, str]]:
         """(label, text) of everything else than the sentence."""
