@@ -61,7 +61,7 @@ def test_an_environment_alone_evaluates_its_untrained_seedling(
     [
         (["--tasks", "0"], "tasks must be at least 1, found 0"),
         (["--split", "train"], "expected one of val, test"),
-        (["--temperature", "0"], "temperature must be above 0"),
+        (["--temperature", "0"], "temperature must be between 1e-06 and"),
         (["--sampling.greedy"], "both the sampled and the greedy policy are evaluated"),
         (["--steps", "3"], "unknown flag"),
     ],

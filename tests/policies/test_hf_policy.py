@@ -437,9 +437,14 @@ def test_positions_that_turn_with_length_end_the_window_where_they_begin_to(toke
             assert max(largest_errors(model, trajectory)) < 1e-9
 
 
+def test_a_seed_of_more_than_64_bits_is_refused(tokenizer: Any, renderer: Renderer) -> None:
+    with pytest.raises(ValueError, match="Expected a seed of 64 bits, found 18446744073709551616"):
+        policy_of(llama(len(tokenizer)), renderer, seed=2**64)
+
+
 def test_sampling_refuses_what_it_cannot_do() -> None:
-    for impossible in (0.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match=f"temperature must be above 0 and at most 1,000,000, found {impossible}"):
+    for impossible in (0.0, 1e-7, math.nan, math.inf):
+        with pytest.raises(ValueError, match=f"temperature must be between 1e-06 and 1,000,000, found {impossible}"):
             Sampling(temperature=impossible)
     with pytest.raises(ValueError, match="tokens_per_turn must be at least 1, found 0"):
         Sampling(tokens_per_turn=0)

@@ -246,6 +246,13 @@ def test_when_every_environment_breaks_at_its_start_nobody_is_asked() -> None:
     assert [trajectory.error for trajectory in group.trajectories] == ["OSError: no board"] * 3
 
 
+@pytest.mark.parametrize(("name", "least"), [("group_size", 1), ("max_turns", 1), ("first_member", 0)])
+def test_a_request_without_episodes_is_refused(name: str, least: int) -> None:
+    numbers = {"group_size": 4, "max_turns": 4} | {name: least - 1}
+    with pytest.raises(ValueError, match=f"{name} must be at least {least}, found {least - 1}"):
+        Request(LAKE.episode, TASKS, **numbers)
+
+
 def test_no_tasks_are_no_groups() -> None:
     assert Asynchronous()(ScriptedPolicy(wander), Request(LAKE.episode, [], 4, 4)) == []
     assert LockStep(3)(ScriptedPolicy(wander), Request(LAKE.episode, [], 4, 4)) == []

@@ -249,8 +249,8 @@ def test_what_cannot_be_scored_is_refused_with_a_sentence() -> None:
         score(model, [], [])
     with pytest.raises(ValueError, match="column from 0 to 0 for each of 1 thoughts"):
         score(model, [[1]], [[4]], [1])
-    for impossible in (0.0, math.inf):
-        with pytest.raises(ValueError, match=f"temperature above 0 and at most 1,000,000, found {impossible}"):
+    for impossible in (0.0, 1e-7, math.inf):
+        with pytest.raises(ValueError, match=f"temperature between 1e-06 and 1,000,000, found {impossible}"):
             score(model, [[1]], [[4]], temperature=impossible)
     with pytest.raises(ValueError, match="ids from 0 to 60, found 1 to 61"):
         score(model, [[1]], [[61]])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from heedful.configuration import HOTTEST, MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below
+from heedful.configuration import COLDEST, HOTTEST, MOST_AT_ONCE, NamesSecret, refuse_above, refuse_below
 from heedful.configuration.jsontext import read_json
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.storage import is_run
@@ -72,9 +72,9 @@ class AuditSettings:
     def __post_init__(self) -> None:
         refuse_below(self, every=1, join=1, prompts=1, thoughts=1, threads=1, max_tokens=1, connections=1)
         refuse_above(self, threads=MOST_AT_ONCE, connections=MOST_AT_ONCE)
-        if self.temperature is not None and not 0 < self.temperature <= HOTTEST:
+        if self.temperature is not None and not COLDEST <= self.temperature <= HOTTEST:
             raise ValueError(
-                f"temperature must be above 0 (a greedy policy has no distribution) and at most {HOTTEST:,}, "
+                f"temperature must be between {COLDEST:g} and {HOTTEST:,} (a greedy policy has no distribution), "
                 f"found {self.temperature}"
             )
         of_server = (self.server, self.model_name, self.tokenizer)

@@ -34,6 +34,7 @@ from heedful.configuration.command import CommandLine
 from heedful.configuration.command_line import parse
 from heedful.configuration.foreign_text import clean, complain, cut, listed, shown, tell
 from heedful.configuration.limits import (
+    COLDEST,
     HOTTEST,
     MOST_AT_ONCE,
     MOST_EPISODES,
@@ -48,6 +49,7 @@ from heedful.configuration.tree import ConfigurationError, Problem, from_json, t
 from heedful.configuration.trust import GetsSecret, NamesCode, NamesSecret, TakesWallAway, trusting
 
 __all__ = [
+    "COLDEST",
     "HOTTEST",
     "MOST_AT_ONCE",
     "MOST_EPISODES",

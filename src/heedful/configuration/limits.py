@@ -17,6 +17,9 @@ MOST_EPISODES = 10**6
 MOST_SECONDS = 10**6
 """Seconds that anything is waited for: 11 days. Very long waits do not fit into the clocks of the system."""
 
+COLDEST = 1e-6
+"""The lowest temperature. Logits divided by a much smaller number overflow in float32."""
+
 HOTTEST = 10**6
 """The highest temperature. Far above all logits every token is as likely as any other, whatever the prompt."""
 

@@ -63,6 +63,8 @@ class HFPolicy:
         version: int = 0,
         decode: Decode | None = None,
     ) -> None:
+        if not -(2**63) <= seed < 2**64:
+            raise ValueError(f"Expected a seed of 64 bits, found {seed!r:.40}.")
         refuse_unless_plain_causal(model)
         if model.config._attn_implementation != "sdpa" and model._supports_sdpa:
             # Eager attention adds the mask to its scores: True would count as one more nat, not as "seen".

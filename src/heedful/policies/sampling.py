@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.configuration import HOTTEST, number_of
+from heedful.configuration import COLDEST, HOTTEST, number_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class Sampling:
     to 1e-7. With double, replies do not depend on the batch, to the byte. It is slower, and mps cannot do it."""
 
     def __post_init__(self) -> None:
-        if not 0 < number_of("temperature", self.temperature) <= HOTTEST:
+        if not COLDEST <= number_of("temperature", self.temperature) <= HOTTEST:
             raise ValueError(
-                f"temperature must be above 0 and at most {HOTTEST:,}, found {self.temperature}; use greedy for the "
-                "likeliest token"
+                f"temperature must be between {COLDEST:g} and {HOTTEST:,}, found {self.temperature}; use greedy for "
+                "the likeliest token"
             )
         if number_of("tokens_per_turn", self.tokens_per_turn) < 1:
             raise ValueError(f"tokens_per_turn must be at least 1, found {self.tokens_per_turn}")

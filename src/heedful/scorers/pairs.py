@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heedful.configuration import HOTTEST
+from heedful.configuration import COLDEST, HOTTEST
 
 Ids = tuple[int, ...]
 
@@ -62,9 +62,9 @@ def refuse_malformed(
     scorer: str, prompts: list[Ids], thoughts: list[Ids], own_M: Sequence[int], temperature: float
 ) -> None:
     """Raise ValueError, in the name of the scorer, for prompts, thoughts or columns that cannot be scored."""
-    if not 0 < temperature <= HOTTEST:
+    if not COLDEST <= temperature <= HOTTEST:
         raise ValueError(
-            f"{scorer} expects a temperature above 0 and at most {HOTTEST:,}, found {temperature}: pass the one "
+            f"{scorer} expects a temperature between {COLDEST:g} and {HOTTEST:,}, found {temperature}: pass the one "
             "sampled with."
         )
     if not prompts or not all(prompts):
