@@ -67,7 +67,7 @@ def _ended(command: Callable[[], int], kept: str) -> int:
         return exit_code(signal.SIGPIPE)
     except (ValueError, OSError, MemoryError, ArithmeticError, ImportError, Warning) as error:
         # An error that the user can fix is one of these and carries a sentence. HEEDFUL_TRACEBACK shows its place.
-        if os.environ.get("HEEDFUL_TRACEBACK"):
+        if _shows_tracebacks():
             raise
         # A full disk that no file is named for is where the output goes. Files name themselves.
         full = isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None
@@ -75,10 +75,14 @@ def _ended(command: Callable[[], int], kept: str) -> int:
         complain(f"heedful: {_process()}{sentence_of(error)}{told}")
         return 2
     except RuntimeError as error:
-        if os.environ.get("HEEDFUL_TRACEBACK") or not is_out_of_memory(error):
+        if _shows_tracebacks() or not is_out_of_memory(error):
             raise
         complain(f"heedful: {_process()}{sentence_of(error)}")
         return 2
+
+
+def _shows_tracebacks() -> bool:
+    return os.environ.get("HEEDFUL_TRACEBACK", "").lower() not in ("", "0", "false", "no", "off")
 
 
 def current_folder() -> str | None:

@@ -45,6 +45,18 @@ def test_runs_are_compared_on_one_page(echo_run: Path, tmp_path: Path, capsys: p
     assert (tmp_path / "pages" / "both.html").exists()
 
 
+@pytest.mark.parametrize("word", ["", "0", "false"])
+def test_an_error_has_a_traceback_only_where_it_is_asked_for(
+    word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEEDFUL_TRACEBACK", word)
+    assert cli.run(["report", "nowhere"]) == 2
+    assert capsys.readouterr().err.startswith("heedful: Expected the folders of runs")
+    monkeypatch.setenv("HEEDFUL_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="Expected the folders of runs"):
+        cli.run(["report", "nowhere"])
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

