@@ -186,6 +186,16 @@ def test_an_absent_server_is_waited_for_within_the_patience_and_a_line_tells_of_
     assert "waiting: the server at" in told[0]
 
 
+def test_a_name_that_no_machine_has_is_no_broken_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(connection: http.client.HTTPConnection) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(http.client.HTTPConnection, "connect", unknown)
+    client = Client(["http://localhsot:8000"], Limits(patience=1e-9))
+    with pytest.raises(ServerUnreachable, match=r"with the name localhsot was found .*\. Check the spelling\. It was"):
+        ask(client)
+
+
 def test_a_certificate_that_is_not_trusted_is_no_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(connection: http.client.HTTPSConnection) -> None:
         error = ssl.SSLCertVerificationError(1, "certificate verify failed")
@@ -446,6 +456,9 @@ def test_a_redirection_is_named_and_neither_followed_nor_read_as_an_answer(statu
         "http://[",
         "http://a/v1?key=pass@",
         "http://a#pass@",
+        "http://a\nb",
+        "http://a\tb",
+        "http://a b",
     ],
 )
 def test_what_is_no_url_of_a_server_is_refused(url: str) -> None:

@@ -12,6 +12,7 @@ import http.client
 import io
 import json
 import math
+import re
 import select
 import socket
 import ssl
@@ -116,6 +117,12 @@ class Connections:
             except _TooLarge as error:
                 self._drop(connection)
                 raise Failed("garbled", self._sentence(f"answered {call.path} with too much", error)) from None
+            except socket.gaierror as error:
+                raise Failed(
+                    "away",
+                    f"no machine with the name {self._parts.hostname} was found ({error.strerror}) for the server at "
+                    f"{self.url}. Check the spelling",
+                ) from None
             except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
                 # A connection that `close` has shut down in another thread fails with one of the last two.
                 self._drop(connection)
@@ -324,6 +331,7 @@ def parts_of(url: str, of: str, instead: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        known = known and not re.search(r"\s", url)  # urlsplit takes line ends and tabs out
         str(parts.hostname).encode("idna")
     except ValueError:  # of a port, an address or a name that is none
         known = False

@@ -50,6 +50,8 @@ _COUNTED = {
     "num_labels": ("labels", MOST_LABELS),
 }
 """Names that architectures give to what transformers makes one by one, and how many are read."""
+_ABOVE_ZERO = ("rope_theta", "rms_norm_eps", "layer_norm_eps")
+"""Numbers without which attention or the norms are NaN. A forward pass may hide that: it takes NaN scores for zero."""
 
 
 def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
@@ -115,12 +117,14 @@ def _refuse_adapter(folder: Path) -> None:
 def _refuse_endless(config: Path) -> None:
     """transformers would build the layers of a folder one by one, however many there are to be.
 
-    A configuration may hold others, of its text or its vision.
+    It would also compute with a base of positions of zero. A configuration may hold others, of its text or its vision.
     """
     trees = [read_json(config)] if config.is_file() else []
     while trees:
         tree = trees.pop()
         for name, value in tree.items() if isinstance(tree, dict) else ():
+            if name in _ABOVE_ZERO and isinstance(value, int | float) and not 0 < value < math.inf:
+                raise ValueError(f"its config.json has {name} = {value!r:.40}, expected a number above 0")
             made, most = _COUNTED.get(name, ("", math.inf))
             if isinstance(value, int | float) and value > most:
                 raise ValueError(f"its config.json names {value:,} {made} ({name}), expected {most:,} at most")

@@ -16,6 +16,7 @@ from heedful.envs.common.tasks import TaskStream
 from heedful.rollout.baselines import play, random_reply
 from heedful.run.evaluation.held_out import measure_baselines
 from heedful.types import Ending, Step
+from patience import within_cpu_seconds
 
 gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium is not installed")
 
@@ -172,6 +173,15 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(knobs: dict[str, Any], s
 def test_knobs_that_do_not_fit_are_refused_at_once(knobs: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^gymnasium: .*{sentence}"):
         Gymnasium(**knobs)
+
+
+@pytest.mark.parametrize("env", [ICE, SLIPPERY, CLIFF, TAXI], ids=lambda env: f"{env.id} {env.options}")
+def test_the_largest_budget_is_solved_as_soon_as_no_chance_changes_any_more(env: Gymnasium) -> None:
+    large = dataclasses.replace(env, turns=10_000, actions_per_turn=1_000)
+    with within_cpu_seconds(60.0):
+        assert list(large.demonstrate(large.task(1), random.Random(0)))
+    with pytest.raises(ValueError, match="actions_per_turn must be between 1 and 1000, but is 1001"):
+        dataclasses.replace(env, actions_per_turn=1_001)
 
 
 def test_only_games_that_list_their_transitions_are_demonstrated() -> None:

@@ -31,7 +31,7 @@ from heedful.envs.adapters.start_states import ONE_START
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
-from heedful.envs.common.knobs import check_range
+from heedful.envs.common.knobs import MOST_PER_TURN, check_range
 from heedful.envs.common.tasks import task_of
 from heedful.seeds import derive
 from heedful.types import Ending, Task
@@ -70,7 +70,7 @@ class Gymnasium(SolvableEnvironment):
     """Give all members of a group the same noise (for comparison with published set-ups)."""
 
     def check(self) -> None:
-        check_range(self.name, "actions_per_turn", self.actions_per_turn, 1)
+        check_range(self.name, "actions_per_turn", self.actions_per_turn, 1, MOST_PER_TURN)
         check_success(self.success)
         if len({word.lower().strip() for word in self.action_names}) < len(self.action_names):
             raise ValueError(f"gymnasium: action_names must differ, but are {', '.join(self.action_names)}.")
@@ -199,7 +199,7 @@ class GymnasiumEpisode(BaseEpisode[Gymnasium]):
         state, over, plan = int(core.s), False, list[str]()
         left = self.turns_left * env.actions_per_turn
         while not over and len(plan) < min(left, max(PLAN_SHOWN, env.actions_per_turn)):
-            action = best.actions[left - len(plan) - 1][state]
+            action = best.action(left - len(plan), state)
             plan.append(env.actions[action])
             state, over = likely_next(core, state, action)
         return plan

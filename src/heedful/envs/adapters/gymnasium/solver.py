@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+SETTLED = 1e-12
+"""Chances that an action more changes by less do not change any more."""
+
 HASTE = 0.999
 """What success is worth one action later: decides between ways that are equally sure."""
 
@@ -19,9 +22,13 @@ class Solution:
     """What can be reached within a horizon, and how."""
 
     actions: list[dict[int, int]]
-    """Actions left - 1 -> state -> the best action."""
+    """Actions left - 1 -> state -> the best action. The last entry holds for more actions as well."""
     chances: dict[int, float]
     """State -> about the probability of success with the whole horizon left. 0 if there is no way."""
+
+    def action(self, left: int, state: int) -> int:
+        """The best action with `left` actions left."""
+        return self.actions[min(left, len(self.actions)) - 1][state]
 
 
 def solve(environment: Any, horizon: int, succeeds: Callable[[float], bool]) -> Solution:
@@ -43,7 +50,9 @@ def solve(environment: Any, horizon: int, succeeds: Callable[[float], bool]) -> 
             for state, moves in table.items()
         }
         policy.append({state: max(moves, key=lambda a: (round(moves[a], 9), -a)) for state, moves in worth.items()})
-        chances = {state: HASTE * max(moves.values()) for state, moves in worth.items()}
+        before, chances = chances, {state: HASTE * max(moves.values()) for state, moves in worth.items()}
+        if all(abs(chances[state] - before[state]) < SETTLED for state in table):
+            break
     return Solution(policy, chances)
 
 
