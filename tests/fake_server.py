@@ -337,6 +337,8 @@ class _Handler(BaseHTTPRequestHandler):
             return refused
         version = server.version
         ids, logprobs = server.brain(body["token_ids"], body["sampling_params"])
+        # A restart by another request may have taken the weights away in between. vLLM then names both versions.
+        versions = dict.fromkeys((version, server.version))
         content = [
             {"token_id": token, "logprob": logprob, "rank": 1, "top_logprobs": []}
             for token, logprob in zip(ids, logprobs, strict=True)
@@ -346,7 +348,7 @@ class _Handler(BaseHTTPRequestHandler):
             "token_ids": ids,
             "logprobs": {"content": content},
             "finish_reason": "stop" if ids[-1] in body["sampling_params"].get("stop_token_ids", ()) else "length",
-            "weight_versions": [{"version": version, "start": 0, "end": len(ids)}],
+            "weight_versions": [{"version": each, "start": 0, "end": len(ids)} for each in versions],
         }
         return 200, {"choices": [choice], "usage": _usage(body["token_ids"], ids), **self._prompt(body)}
 
