@@ -168,6 +168,22 @@ def test_whatever_fails_in_between_the_episodes_are_those_of_a_run_without_failu
         assert [replace_version(group, 3) for group in found] == expected
 
 
+def test_a_reply_into_which_a_restart_falls_is_sampled_again(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, renderer = loaded
+    with served(loaded) as [server], opened([server], changed(model), version=3) as source:
+        expected = episodes(source, renderer)
+        sample, restarts = ModelBrain.__call__, [server.restart]
+
+        def interrupted(brain: ModelBrain, *asked: Any) -> Any:
+            if restarts:
+                restarts.pop()()
+            return sample(brain, *asked)
+
+        monkeypatch.setattr(ModelBrain, "__call__", interrupted)
+        assert episodes(source, renderer) == expected
+        assert source._client.repeats["stale"] >= 1
+
+
 def replace_version(group: Group, version: int) -> Group:
     return replace(group, trajectories=tuple(replace(each, policy_version=version) for each in group.trajectories))
 
