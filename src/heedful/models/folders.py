@@ -50,8 +50,6 @@ _COUNTED = {
     "num_labels": ("labels", MOST_LABELS),
 }
 """Names that architectures give to what transformers makes one by one, and how many are read."""
-_ABOVE_ZERO = ("rope_theta", "rms_norm_eps", "layer_norm_eps")
-"""Numbers without which attention or the norms are NaN. A forward pass may hide that: it takes NaN scores for zero."""
 
 
 def read_model(source: str | Path, dtype: torch.dtype, remedy: str) -> PreTrainedModel:
@@ -123,8 +121,9 @@ def _refuse_endless(config: Path) -> None:
     while trees:
         tree = trees.pop()
         for name, value in tree.items() if isinstance(tree, dict) else ():
-            if name in _ABOVE_ZERO and isinstance(value, int | float) and not 0 < value < math.inf:
-                raise ValueError(f"its config.json has {name} = {value!r:.40}, expected a number above 0")
+            # Attention takes the NaN scores of such positions for zero, so the logits would be finite.
+            if name == "rope_theta" and isinstance(value, int | float) and not 0 < value < math.inf:
+                raise ValueError(f"its config.json has rope_theta = {value!r:.40}, expected a number above 0")
             made, most = _COUNTED.get(name, ("", math.inf))
             if isinstance(value, int | float) and value > most:
                 raise ValueError(f"its config.json names {value:,} {made} ({name}), expected {most:,} at most")
