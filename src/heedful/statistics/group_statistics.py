@@ -26,7 +26,7 @@ def within_floats() -> Iterator[None]:
         yield
     except OverflowError as error:
         raise ValueError(
-            f"Expected values of at most {LARGEST:g} in size, found one that no float holds, or its square."
+            f"Expected values of at most {LARGEST:g} in size, found one that no float holds, or whose square overflows."
         ) from error
 
 

@@ -237,7 +237,7 @@ def _refuse_contradictions(file: GgufFile, config: Any) -> None:
     """Refuse settings that transformers does not read where they differ from those that it has taken."""
     kind = file.settings["general.architecture"]
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    for name in _UNREAD:
+    for name in sorted(_UNREAD):
         taken = config.vocab_size if name == "vocab_size" else head
         found = file.settings.get(f"{kind}.{name}", taken)
         if found != taken:
