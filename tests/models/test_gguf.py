@@ -166,6 +166,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "layers": ({"settings": {"llama.block_count": 10**6}}, "expected 1 to 1,000 layers"),
     "sizes": ({"settings": {"llama.feed_forward_length": 2**31}}, "its settings make a model of"),
     "scaled": ({"settings": {"llama.rope.scaling.factor": 8.0}}, "llama.rope.scaling.factor = 8.0 is one that"),
+    "control character": ({"settings": {"llama.\x1b[2J": 1}}, r"its setting llama.\x1b[2J = 1 is one that"),
     "heads": ({"settings": {"llama.attention.key_length": 5}}, "llama.attention.key_length is 5, and transformers"),
     "no base": ({"settings": {"llama.rope.freq_base": 0.0}}, "llama.rope.freq_base is 0.0, expected a number above 0"),
     "no epsilon": ({"settings": {"llama.attention.layer_norm_rms_epsilon": math.nan}}, "epsilon is nan, expected"),

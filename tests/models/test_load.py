@@ -226,6 +226,7 @@ def test_settings_of_a_model_that_make_no_sense_end_in_a_sentence_or_are_not_use
         ({"text_config": {"num_hidden_layers": 10**7}}, r"names 10,000,000 layers \(num_hidden_layers\)"),
         ({"rope_parameters": {"rope_theta": 0.0}}, r"has rope_theta = 0\.0, expected a number above 0"),
         ({"rope_theta": math.nan}, "has rope_theta = nan, expected"),
+        ({"layer_norm_epsilon": math.nan}, "has layer_norm_epsilon = nan, expected a number"),
     ],
 )
 def test_labels_and_inner_layers_without_end_are_refused(copied: Path, change: dict[str, Any], found: str) -> None:

@@ -124,6 +124,8 @@ def _refuse_endless(config: Path) -> None:
             # Attention takes the NaN scores of such positions for zero, so the logits would be finite.
             if name == "rope_theta" and isinstance(value, int | float) and not 0 < value < math.inf:
                 raise ValueError(f"its config.json has rope_theta = {value!r:.40}, expected a number above 0")
+            if value != value:  # all logits would be NaN
+                raise ValueError(f"its config.json has {name:.100} = nan, expected a number")
             made, most = _COUNTED.get(name, ("", math.inf))
             if isinstance(value, int | float) and value > most:
                 raise ValueError(f"its config.json names {value:,} {made} ({name}), expected {most:,} at most")

@@ -24,7 +24,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from heedful.configuration.foreign_text import complain
+from heedful.configuration.foreign_text import clean, complain
 from heedful.configuration.open_files import in_home
 from heedful.guarded import Raised, guarded_call
 from heedful.models.cache import SMOLLM2, cache_root, keep
@@ -75,7 +75,7 @@ def converted(name: str | Path) -> str | Path:
         if isinstance(error, OSError) and error.errno is not None:
             raise error
         reason = str(error) if isinstance(error, ValueError) else str(answer)
-        first = (reason.splitlines() or [""])[0].rstrip(".:")
+        first = clean((reason.splitlines() or [""])[0].rstrip(".:"))
         raise ValueError(f"Expected a model that can be read exactly in {file}, but {first}. {_REMEDY}") from error
     return folder
 
