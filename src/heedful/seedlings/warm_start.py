@@ -17,7 +17,7 @@ import torch
 from transformers.utils.hub import cached_file
 
 from heedful.configuration.open_files import refuse_pipes
-from heedful.models.cache import cache_root, keep
+from heedful.models.cache import cache_root, is_kept, keep
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
@@ -95,7 +95,7 @@ def warm_started(recipe: WarmStart, beginner: Beginner, progress: Progress) -> P
         DiskFull: there is no room. A copy that was saved before stays.
     """
     path = warm_folder(recipe, beginner)
-    if path.exists():
+    if is_kept(path, "to learn the warm start again"):
         return path
     unfinished = path.with_name(f"{path.name}.unfinished")
     with naming_a_full_disk(path, kept=f"what {unfinished} holds of this warm start"), held(unfinished):

@@ -27,7 +27,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from heedful.configuration.foreign_text import clean, complain
 from heedful.configuration.open_files import in_home
 from heedful.guarded import Raised, guarded_call
-from heedful.models.cache import SMOLLM2, cache_root, keep
+from heedful.models.cache import SMOLLM2, cache_root, is_kept, keep
 from heedful.models.gguf.file import GgufFile, read_gguf
 from heedful.models.gguf.tokenizer import write_tokenizer
 from heedful.models.writing import quiet, write_weights
@@ -67,7 +67,7 @@ def converted(name: str | Path) -> str | Path:
         raise ValueError(f'{name}: a GGUF file is read with {missing[0]}: pip install "heedful[gguf]".')
     state = _state(file)
     folder = _folder(file, state)
-    if folder.exists():
+    if is_kept(folder, f"to convert {file.name} again"):
         return folder
     answer = guarded_call(lambda: _convert(file, folder, state))
     if isinstance(answer, Raised):
