@@ -24,7 +24,7 @@ from tiny_trl import END, Reward, Rewards, Script, Scripted, arguments, filterin
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from heedful.filters import DropConstant, TopK, TopP
-from heedful.integrations.trl import HeedfulConfig, Probe
+from heedful.integrations.trl import HeedfulConfig, HeedfulGRPOTrainer, Probe
 from heedful.integrations.trl.observer import _refuse_replaced, observer_of
 from heedful.integrations.trl.removal import KEPT
 from heedful.integrations.trl.rollouts import _as_rows
@@ -266,12 +266,22 @@ def test_a_probe_that_is_not_the_last_function_is_refused(first: bool, found: st
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"on_collapse": "halt"}, {"logs": None}, {"loss_scale": "p"}, {"tags": None}, {"diagnostics": True}]
+    "wrong",
+    [
+        *({"on_collapse": "halt"}, {"logs": None}, {"loss_scale": "p"}, {"tags": None}, {"diagnostics": True}),
+        *({"record": "no"}, {"seed": "1"}, {"seed": 1.5}, {"seed": True}),
+    ],
 )
 def test_a_setting_of_another_kind_is_refused_when_it_is_given(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(ValueError, match=f"{name}: expected"):
         HeedfulConfig(**wrong)
+
+
+@pytest.mark.parametrize("made", [Probe, lambda given: HeedfulGRPOTrainer(heedful=given)])
+def test_settings_that_are_no_settings_are_refused(made: Any) -> None:
+    with pytest.raises(ValueError, match=r"heedful: expected a HeedfulConfig\(\.\.\.\).*found {'outcome': 'right'}"):
+        made({"outcome": "right"})
 
 
 def test_the_scale_rho_without_a_share_is_refused_when_it_is_given() -> None:

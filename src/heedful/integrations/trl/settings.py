@@ -56,9 +56,20 @@ class HeedfulConfig:
         for name, cls in (("tags", Tags), ("diagnostics", DiagnosticsConfig)):
             if not isinstance(getattr(self, name), cls):
                 raise ValueError(f"{name}: expected a {cls.__name__}(...), found {getattr(self, name)!r:.80}")
+        if not isinstance(self.record, bool):
+            raise ValueError(f"record: expected True or False, found {self.record!r:.80}")
+        if self.seed is not None and type(self.seed) is not int:
+            raise ValueError(f"seed: expected a whole number or None, found {self.seed!r:.80}")
         check_filter(self.filter)
         check_loss_scale(self.loss_scale, self.filter.share)
         refuse_soft_weights("TRL", self.filter)
+
+    @classmethod
+    def of(cls, given: HeedfulConfig | None) -> HeedfulConfig:
+        """The settings that were given, or all defaults. Raises ValueError for anything else, such as a mapping."""
+        if not isinstance(given, cls | None):
+            raise ValueError(f"heedful: expected a HeedfulConfig(...) of heedful.integrations.trl, found {given!r:.80}")
+        return given or cls()
 
     def logged(self, metrics: Sequence[Metric]) -> dict[str, float]:
         """The metrics for TRL's logs, by name."""

@@ -59,9 +59,9 @@ class HeedfulGRPOTrainer(GRPOTrainer):
     def __init__(self, *args: Any, heedful: HeedfulConfig | None = None, **kwargs: Any) -> None:
         # The arguments of TRL's constructor are passed on unchanged, because they change with its releases.
         compatibility.check(compatibility.PRIVATE)
+        self.heedful = HeedfulConfig.of(heedful)
         super().__init__(*args, **kwargs)
         compatibility.check_attributes(self)
-        self.heedful = heedful or HeedfulConfig()
         self._filter = self._chosen_filter()
         self.observer: Observer = observer_of(self, self.heedful, self._filter)
         """Observes every generation batch, on rank 0."""
