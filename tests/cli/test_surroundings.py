@@ -109,6 +109,15 @@ def test_programs_beside_heedful_treat_their_streams_as_it_does(line: str, tmp_p
             assert expected in ended.stderr
 
 
+@pytest.mark.parametrize("name", ["RAYON_NUM_THREADS", "OMP_NUM_THREADS"])
+def test_threads_without_end_are_refused_before_a_library_starts_them(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, "100000000")
+    assert cli.run(["envs"]) == 2
+    assert f"Expected at most 4,096 threads in the variable {name}, found '100000000'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("HF_HUB_DOWNLOAD_TIMEOUT", "abc"), ("SOURCE_DATE_EPOCH", "abc"), ("SOURCE_DATE_EPOCH", "1" + "0" * 30)],

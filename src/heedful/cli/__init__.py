@@ -94,22 +94,31 @@ def _command(name: str, rest: list[str]) -> int:
     return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))
 
 
-_READ_BY_LIBRARIES: Mapping[str, Callable[[str], object]] = {
-    "HF_HUB_DOWNLOAD_TIMEOUT": int,
-    "HF_HUB_ETAG_TIMEOUT": int,
-    "SOURCE_DATE_EPOCH": lambda text: time.gmtime(int(text)),
+def _threads(text: str) -> None:
+    """Raise ValueError for more threads than any machine has use for. What is no number is left to the library."""
+    if text.strip().isdecimal() and int(text) > 4096:
+        raise ValueError
+
+
+_SECONDS, _THREADS = "a whole number of seconds", "at most 4,096 threads"
+_READ_BY_LIBRARIES: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "HF_HUB_DOWNLOAD_TIMEOUT": (_SECONDS, int),
+    "HF_HUB_ETAG_TIMEOUT": (_SECONDS, int),
+    "SOURCE_DATE_EPOCH": (_SECONDS, lambda text: time.gmtime(int(text))),
+    "RAYON_NUM_THREADS": (_THREADS, _threads),
+    "OMP_NUM_THREADS": (_THREADS, _threads),
 }
-"""Variables that libraries read while they are imported, and what reads each of them."""
+"""Variables that libraries read -> what is expected, and what raises where a library would, or would stop the machine."""
 
 
 def _check_variables() -> None:
-    """Refuse what libraries would raise while they are imported."""
-    for variable, read in _READ_BY_LIBRARIES.items():
+    """Refuse what libraries would raise while they are imported, and threads without end."""
+    for variable, (expected, read) in _READ_BY_LIBRARIES.items():
         try:
             read(os.environ.get(variable, "0"))
         except (ValueError, OverflowError, OSError):
             raise ValueError(
-                f"Expected a whole number of seconds in the variable {variable}, found "
+                f"Expected {expected} in the variable {variable}, found "
                 f"{clean(os.environ[variable])!r:.80}. Correct it, or unset it."
             ) from None
 
