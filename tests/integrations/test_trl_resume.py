@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -145,6 +147,12 @@ def test_a_checkpoint_of_trl_alone_begins_anew_and_says_so(
     assert [step for step, _ in lines(tmp_path / "heedful")] == [0]
 
 
+def damaged(**parts: Any) -> str:
+    """The state of a run without measurements, with parts of which each is the only fault."""
+    whole = {"zscores": {}, "regimes": {}, "suspicions": {}, "alarms": {"series": {}, "tests": {}, "raised": {}}}
+    return json.dumps({"generation": 4, "folder": None, "diagnostics": whole | parts})
+
+
 @pytest.mark.parametrize(
     "state",
     [
@@ -156,6 +164,15 @@ def test_a_checkpoint_of_trl_alone_begins_anew_and_says_so(
         '{"generation": 4, "folder": "checkpoint-2", "diagnostics": {}}',
         '{"generation": 4, "folder": null, "diagnostics": {"zscores": null}}',
         '{"generation": 4, "folder": null, "diagnostics": {"zscores": {"first_turn": {}}}}',
+        damaged(zscores={"first_turn": {"std": 1.0, "std_tempered": "x"}}),
+        damaged(zscores={"first_turn": {"std": math.nan, "std_tempered": 1.0}}),
+        damaged(regimes={"first_turn": {"gaps": [], "entropies": [], "of": "x"}}),
+        damaged(regimes={"first_turn": {"gaps": [1.0], "entropies": [], "of": "gap"}}),
+        damaged(regimes={"first_turn": {"gaps": ["1"], "entropies": [1.0], "of": "gap"}}),
+        damaged(suspicions={"": {"lows": [0.1], "highs": [1e400], "raised": None}}),
+        damaged(suspicions={"": {"lows": [0.1], "highs": [0.2], "raised": 1.5}}),
+        damaged(alarms={"series": {}, "tests": {}, "raised": {"input_blind": math.inf}}),
+        damaged(alarms={"series": {"signal/mixed": [[0, 10**400, None, 4]]}, "tests": {}, "raised": {}}),
     ],
 )
 def test_a_damaged_state_is_a_sentence(state: str, tmp_path: Path) -> None:
@@ -165,3 +182,9 @@ def test_a_damaged_state_is_a_sentence(state: str, tmp_path: Path) -> None:
     watching = SimpleNamespace(begin=lambda: None, resumed_from=tmp_path, heedful=HEEDFUL, observer=observer)
     with pytest.raises(ValueError, match=r"heedful.json, found .*Delete the file to continue with new baselines"):
         Bridge(watching).on_train_begin(None, TrainerState(global_step=4), TrainerControl())  # type: ignore[arg-type]
+
+
+def test_the_state_whose_parts_are_damaged_above_is_read() -> None:
+    Diagnostician(DiagnosticsConfig(), None, 0, ThoughtTags("<think>", "</think>"), str).load_state(
+        json.loads(damaged())["diagnostics"]
+    )

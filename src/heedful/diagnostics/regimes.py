@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import Any
 
 from heedful.diagnostics.names import metric_name
+from heedful.diagnostics.restored import typed
 from heedful.types import Metric
 
 LABELS = {
@@ -65,8 +66,10 @@ class RegimeState:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> RegimeState:
-        gaps, entropies = tuple(map(float, tree["gaps"])), tuple(map(float, tree["entropies"]))
-        return cls(gaps, entropies, tree.get("of", "gap_per_token"))
+        state = typed(cls(tuple(tree["gaps"]), tuple(tree["entropies"]), tree.get("of", "gap_per_token")))
+        if state.of not in ("gap", "gap_per_token") or len(state.gaps) != len(state.entropies):
+            raise ValueError(f"a regime of {state.of:.60} with {len(state.gaps)} and {len(state.entropies)} values")
+        return state
 
 
 def label_regime(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from heedful.diagnostics.restored import typed
 from heedful.types import Metric
 
 BASELINE = 3
@@ -30,7 +31,7 @@ class EarlyCheck:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> EarlyCheck:
-        return cls(tuple(map(float, tree["lows"])), tuple(map(float, tree["highs"])), tree["raised"])
+        return typed(cls(tuple(tree["lows"]), tuple(tree["highs"]), tree["raised"]))
 
     def outside(self, gap: Metric) -> bool:
         """Whether the interval of `gap` and the baseline's, the mean of the first three, do not overlap.

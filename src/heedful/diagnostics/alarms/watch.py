@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any
 
 from heedful.diagnostics.alarms.conditions import Beyond, Change, Condition, Rule, sibling
 from heedful.diagnostics.alarms.judging import (
@@ -23,10 +23,9 @@ from heedful.diagnostics.alarms.judging import (
 )
 from heedful.diagnostics.alarms.recorded import with_information_per_thought
 from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
+from heedful.diagnostics.restored import typed
 from heedful.statistics.change_point import Design, Point, Shift, largest_shift
 from heedful.types import Metric
-
-_Kept = TypeVar("_Kept", Point, SeriesTest, Shift)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +178,15 @@ class Alarms:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on after the steps of a `state`. Raises TypeError, ValueError or KeyError for a damaged one."""
-        self._series = {name: [_typed(Point(*point)) for point in series] for name, series in state["series"].items()}
+        self._series = {name: [typed(Point(*point)) for point in series] for name, series in state["series"].items()}
         self._tests = {
-            key: _typed(SeriesTest(**{**test, "held": None if test["held"] is None else _typed(Shift(**test["held"]))}))
+            key: typed(SeriesTest(**{**test, "held": None if test["held"] is None else typed(Shift(**test["held"]))}))
             for key, test in state["tests"].items()
         }
-        self._raised = {name: int(step) for name, step in state["raised"].items()}
+        raised = state["raised"]
+        if not all(type(step) is int for step in raised.values()):
+            raise TypeError("steps of alarms that are no whole numbers")
+        self._raised = dict(raised)
 
 
 def replay(
@@ -238,17 +240,6 @@ def stands_for(pattern: str, name: str) -> bool:
     if own_family.split("@")[0] != family:
         return False
     return own_rest == rest or (len(own_rest) == len(rest) + 1 and [*own_rest[:-2], own_rest[-1]] == rest)
-
-
-def _typed(found: _Kept) -> _Kept:
-    """`found`, a dataclass. Raises TypeError for a value of another type than its field's: JSON holds any."""
-    for name, kind in get_type_hints(type(found)).items():
-        hint: Any = kind
-        value = getattr(found, name)
-        allowed = hint | int if float in (hint, *get_args(hint)) else hint
-        if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
-            raise TypeError(f"`{name}` of type {type(value).__name__}")
-    return found
 
 
 def _conditions(rule: Rule) -> Iterable[Condition]:

@@ -19,6 +19,7 @@ from heedful.diagnostics.cross_scores.mixture import Mixture
 from heedful.diagnostics.cross_scores.retrieval import RETRIEVAL_NAMES, accuracies, retrieval
 from heedful.diagnostics.cross_scores.score_matrix import ScoreMatrix, score_matrix, select_rows
 from heedful.diagnostics.names import metric_name
+from heedful.diagnostics.restored import typed
 from heedful.types import CrossScores, Metric
 
 SATURATED = 0.95
@@ -41,7 +42,7 @@ class ZScoreState:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, float | None]) -> ZScoreState:
-        return cls(tree["std"], tree["std_tempered"])
+        return typed(cls(tree["std"], tree["std_tempered"]))
 
 
 class InformationMetrics(NamedTuple):
