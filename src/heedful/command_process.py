@@ -61,9 +61,8 @@ def _ended(command: Callable[[], int], kept: str) -> int:
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. Nothing more can be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not kept:
-            return 0
-        complain(f"heedful: stopped, since what reads its output has ended; {kept}.")
+        if kept:
+            complain(f"heedful: stopped, since what reads its output has ended; {kept}.")
         return exit_code(signal.SIGPIPE)
     except (ValueError, OSError, MemoryError, ArithmeticError, ImportError, Warning) as error:
         # An error that the user can fix is one of these and carries a sentence. HEEDFUL_TRACEBACK shows its place.

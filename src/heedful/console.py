@@ -24,6 +24,10 @@ class SafeConsole(Console):
         if self.width < 1:  # COLUMNS=0 would show nothing at all
             self.width = 80
 
+    def on_broken_pipe(self) -> None:
+        """Leave the end to the command: rich would end the program with exit code 1, without a sentence."""
+        raise BrokenPipeError
+
     def render_str(self, text: str, **settings: Any) -> Text:
         """A text as rich lays it out. Cleaned before, so that columns of a table are as wide as what they show."""
         return super().render_str(clean(text), **settings)

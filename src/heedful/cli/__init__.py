@@ -7,7 +7,7 @@ An error that the user can fix ends in a sentence and exit code 2. Help loads no
 
 Exit codes: 0 done, 1 a run among several failed, a rule of check-env is broken or doctor found a fault, 2 bad input,
 3 stopped by an alarm, 130 interrupted by Ctrl-C, 143 by SIGTERM, 138 by SIGUSR1, 129 by a closed
-terminal: saved, if the command can save. 141: the reader of a long command's output has ended.
+terminal: saved, if the command can save. 141: the reader of the output has ended.
 """
 
 from __future__ import annotations
