@@ -51,3 +51,39 @@ def test_what_a_class_of_the_user_raises_is_a_sentence_and_errors_of_heedful_pas
     with pytest.raises(OwnPartFailed, match=r"^A sentence\.$"):
         of_own_part(object(), "the filter", "step 3", refuse)
     assert of_own_part(object(), "the filter", "step 3", lambda: 3) == 3
+
+
+def class_interrupted_by(error: BaseException) -> object:
+    """Define a class while a request to end arrives. Python 3.11 makes a RuntimeError of it."""
+
+    class Part:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise error
+
+    return type("Whole", (), {"part": Part()})
+
+
+def imported(error: BaseException) -> object:
+    """The same inside of a library that names the module that it could not import."""
+    try:
+        return class_interrupted_by(error)
+    except RuntimeError as inner:
+        raise ImportError("Failed to import") from inner
+
+
+@pytest.mark.parametrize("request_", [KeyboardInterrupt(), type("Limit", (PassesThrough,), {})()])
+@pytest.mark.parametrize("meet", [class_interrupted_by, imported])
+def test_a_request_to_end_passes_through_whatever_wraps_it(meet, request_: BaseException) -> None:
+    with pytest.raises(type(request_)) as found:
+        guarded_call(lambda: meet(request_))
+    assert found.value is request_
+
+
+def test_errors_that_caused_each_other_in_a_circle_are_errors() -> None:
+    first, second = ValueError("a"), ValueError("b")
+    first.__cause__, second.__cause__ = second, first
+
+    def raising() -> None:
+        raise first
+
+    assert isinstance(guarded_call(raising), Raised)

@@ -10,7 +10,9 @@ def main() -> None:
         from heedful import cli
 
         cli.main()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not isinstance(error.__cause__, KeyboardInterrupt):
+            raise  # Python 3.11 wraps a Ctrl-C inside of a class body
         os.write(2, b"heedful: interrupted at once; nothing was begun.\n")
         sys.exit(130)
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from heedful.configuration import clean, complain, cut, trusting
 from heedful.configuration.system_errors import NO_ROOM, is_out_of_memory, sentence_of
+from heedful.guarded import request_to_end
 from heedful.stopping import end_at_once, exit_code, exit_code_of, leave_the_terminal
 
 
@@ -47,9 +48,20 @@ def run_command(command: Callable[[], int], kept: str = "") -> int:
         return _ended(command, kept)
 
 
-def _ended(command: Callable[[], int], kept: str) -> int:
+def _unwrapped(command: Callable[[], int]) -> int:
+    """Run the command, and raise a request to end that arrived inside of an import as what it is."""
     try:
         return command()
+    except (ImportError, RuntimeError) as error:
+        request = request_to_end(error)
+        if request is not None:
+            raise request from None
+        raise
+
+
+def _ended(command: Callable[[], int], kept: str) -> int:
+    try:
+        return _unwrapped(command)
     except SystemExit as stop:  # the parser has printed its help, or what is wrong with the line
         if stop.code is None or isinstance(stop.code, int):
             return stop.code or 0

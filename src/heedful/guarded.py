@@ -16,6 +16,9 @@ from typing import Generic, TypeVar
 
 Answer = TypeVar("Answer")
 
+_WRAPPED = 16
+"""Errors, each of which was raised from the next."""
+
 
 class PassesThrough(BaseException):
     """Base of what heedful raises into a call into foreign code, such as a time limit."""
@@ -56,9 +59,23 @@ def guarded_call(call: Callable[[], Answer]) -> Answered[Answer] | Raised:
     try:
         return Answered(call())
     except BaseException as error:  # foreign code: its errors concern its caller only
-        if isinstance(error, KeyboardInterrupt | PassesThrough):
-            raise
+        request = request_to_end(error)
+        if request is not None:
+            raise request from None
         return Raised(error)
+
+
+def request_to_end(error: BaseException | None) -> KeyboardInterrupt | PassesThrough | None:
+    """The request to end that `error` is, or is made of.
+
+    Python 3.11 wraps what a handler of signals raises inside of `__set_name__` into a RuntimeError. Libraries wrap that
+    in turn when they import their modules.
+    """
+    for _ in range(_WRAPPED):
+        if error is None or isinstance(error, KeyboardInterrupt | PassesThrough):
+            return error
+        error = error.__cause__
+    return None
 
 
 class OwnPartFailed(ValueError):

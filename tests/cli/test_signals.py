@@ -22,7 +22,7 @@ pytest.importorskip("transformers")
 
 from heedful import __main__, cli, stopping  # noqa: E402
 from heedful.run.checkpoint import checkpoints  # noqa: E402
-from heedful.stopping import STOP_SIGNALS  # noqa: E402
+from heedful.stopping import STOP_SIGNALS, StoppedBySignal  # noqa: E402
 from heedful.storage import RunFolder, read_rollouts  # noqa: E402
 from processes import meeting_at, store_of_two  # noqa: E402
 from warm import WarmProcess  # noqa: E402
@@ -315,10 +315,34 @@ def test_a_command_whose_reader_has_ended_says_what_it_leaves(line: str, how: st
     assert process.wait() == 141
 
 
-def test_ctrl_c_while_the_commands_are_imported_is_a_sentence(
+class Interrupted:
+    """Its class body is interrupted. Python 3.11 makes a RuntimeError of what `__set_name__` raises."""
+
+    def __init__(self, stop: KeyboardInterrupt) -> None:
+        self.stop = stop
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        raise self.stop
+
+
+def test_a_signal_inside_of_a_class_body_of_a_library_ends_the_command_as_elsewhere(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    def importing(name: str) -> object:
+        return type("Library", (), {"part": Interrupted(StoppedBySignal(signal.SIGTERM))})
+
+    monkeypatch.setattr(cli.importlib, "import_module", importing)
+    assert cli.run(["envs"]) == 143
+    assert capfd.readouterr().err == "heedful: interrupted at once; nothing was kept.\n"
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_ctrl_c_while_the_commands_are_imported_is_a_sentence(
+    inside: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     def interrupted() -> None:
+        if inside:
+            type("Library", (), {"part": Interrupted(KeyboardInterrupt())})
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "main", interrupted)

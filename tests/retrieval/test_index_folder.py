@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import random
@@ -17,6 +18,7 @@ from heedful.cli.environments import index as index_command
 from heedful.retrieval import Passage, SmallIndex
 from heedful.retrieval import folder as folders
 from heedful.retrieval.folder import Source, build, find_index, open_index
+from heedful.retrieval.large import write_large
 from patience import PATIENCE
 
 HAS_TANTIVY = importlib.util.find_spec("tantivy") is not None
@@ -259,3 +261,50 @@ def test_a_passage_without_its_place_in_the_files_of_tantivy_is_damage(
     monkeypatch.setattr(files, "_searcher", places)
     with pytest.raises(ValueError, match="expected the place of each passage in the files of tantivy"):
         index.search("w1", 3)
+
+
+class FullWriter:
+    """What tantivy's writer does on a full disk: its threads fail, and nobody says why."""
+
+    def __init__(self, *args: object, **named: object) -> None:
+        pass
+
+    def writer(self, memory: int, threads: int) -> FullWriter:
+        return self
+
+    def add_document(self, document: object) -> None:
+        pass
+
+    def commit(self) -> None:
+        raise ValueError("An error occurred in a thread: 'Worker thread failed.'")
+
+    wait_merging_threads = commit
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_where_tantivy_cannot_write_the_cause_is_told(
+    full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pytest.importorskip("tantivy"), "Index", FullWriter)
+
+    def write_bytes(path: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    if full:
+        monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    said = "No space left on device" if full else "Expected tantivy to write its files to .*--engine numpy"
+    with pytest.raises(OSError if full else ValueError, match=said):
+        write_large(tmp_path, drawn(20))
+
+
+def test_what_a_corpus_is_refused_for_is_told_though_tantivy_cannot_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pytest.importorskip("tantivy"), "Index", FullWriter)
+
+    def passages() -> Iterator[Passage]:
+        yield from drawn(20)
+        raise ValueError("line 21 holds no passage")
+
+    with pytest.raises(ValueError, match="line 21 holds no passage"):
+        write_large(tmp_path, passages())

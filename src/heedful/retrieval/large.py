@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -54,12 +54,34 @@ def _schema() -> Any:
     return builder.build()
 
 
+_ROOM = 8 << 20
+"""Bytes that are written where tantivy could not write."""
+
+
+@contextmanager
+def _telling_the_cause(folder: Path) -> Iterator[None]:
+    """Raise OSError where tantivy meets a disk without room. Its threads tell no cause, so a file meets it again."""
+    try:
+        yield
+    except ValueError as error:
+        (folder / "room").write_bytes(bytes(_ROOM))
+        reason = (str(error).splitlines() or [""])[0].rstrip(".'")
+        raise ValueError(
+            f"Expected tantivy to write its files to {folder}, but it failed: {reason}. Try again, in another folder "
+            "or with --engine numpy."
+        ) from error
+
+
 def write_large(folder: Path, passages: Iterable[Passage]) -> tuple[int, dict[str, float]]:
-    """Index passages in one thread with one commit. Their number, and the mean number of terms of each field."""
+    """Index passages in one thread with one commit. Their number, and the mean number of terms of each field.
+
+    Raises OSError where the disk does not take them.
+    """
     import tantivy
 
     (folder / FOLDER).mkdir()
-    writer = tantivy.Index(_schema(), path=str(folder / FOLDER)).writer(_MEMORY, 1)
+    with _telling_the_cause(folder):
+        writer = tantivy.Index(_schema(), path=str(folder / FOLDER)).writer(_MEMORY, 1)
     count, lengths = 0, dict.fromkeys(("title", "text"), 0)
     try:
         for count, passage in enumerate(passages, 1):
@@ -69,10 +91,16 @@ def write_large(folder: Path, passages: Iterable[Passage]) -> tuple[int, dict[st
                 terms = terms_of(getattr(passage, name))
                 lengths[name] += len(terms)
                 document.add_text(name, " ".join(terms))
-            writer.add_document(document)
-        writer.commit()
-    finally:
-        writer.wait_merging_threads()  # also after an interruption, so that nothing writes on into the folder
+            with _telling_the_cause(folder):
+                writer.add_document(document)
+        with _telling_the_cause(folder):
+            writer.commit()
+    except BaseException:
+        with suppress(ValueError):  # what came first is told
+            writer.wait_merging_threads()  # so that nothing writes on into the folder
+        raise
+    with _telling_the_cause(folder):
+        writer.wait_merging_threads()
     return count, {name: total / max(1, count) for name, total in lengths.items()}
 
 
