@@ -166,6 +166,8 @@ def damaged(**parts: Any) -> str:
         '{"generation": 4, "folder": null, "diagnostics": {"zscores": {"first_turn": {}}}}',
         damaged(zscores={"first_turn": {"std": 1.0, "std_tempered": "x"}}),
         damaged(zscores={"first_turn": {"std": math.nan, "std_tempered": 1.0}}),
+        damaged(zscores={"first_turn": {"std": -1.0, "std_tempered": 1.0}}),
+        damaged(regimes={"first_turn": {"gaps": [1e308] * 3, "entropies": [1.0] * 3, "of": "gap"}}),
         damaged(regimes={"first_turn": {"gaps": [], "entropies": [], "of": "x"}}),
         damaged(regimes={"first_turn": {"gaps": [1.0], "entropies": [], "of": "gap"}}),
         damaged(regimes={"first_turn": {"gaps": ["1"], "entropies": [1.0], "of": "gap"}}),

@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any
 
 from heedful.diagnostics.names import metric_name
-from heedful.diagnostics.restored import typed
+from heedful.diagnostics.restored import MOST_NATS, typed
 from heedful.types import Metric
 
 LABELS = {
@@ -66,7 +66,7 @@ class RegimeState:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> RegimeState:
-        state = typed(cls(tuple(tree["gaps"]), tuple(tree["entropies"]), tree.get("of", "gap_per_token")))
+        state = typed(cls(tuple(tree["gaps"]), tuple(tree["entropies"]), tree.get("of", "gap_per_token")), MOST_NATS)
         if state.of not in ("gap", "gap_per_token") or len(state.gaps) != len(state.entropies):
             raise ValueError(f"a regime of {state.of:.60} with {len(state.gaps)} and {len(state.entropies)} values")
         return state

@@ -7,25 +7,28 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 State = TypeVar("State")
 
+MOST_NATS = 1e100
+"""Sums and squares of such numbers are finite."""
 
-def typed(found: State) -> State:
+
+def typed(found: State, most: float = sys.float_info.max) -> State:
     """`found`, a dataclass of numbers, texts, truth values and tuples of them.
 
     Raises:
         TypeError: a value is of another type than its field.
-        ValueError: a number is not finite.
+        ValueError: a number is not finite, or its size is above `most`.
     """
     for name, hint in get_type_hints(type(found)).items():
         value = getattr(found, name)
         several = get_origin(hint) is tuple
         for each in value if several else [value]:
-            _check(name, get_args(hint)[0] if several else hint, each)
+            _check(name, get_args(hint)[0] if several else hint, each, most)
     return found
 
 
-def _check(name: str, hint: Any, value: object) -> None:
+def _check(name: str, hint: Any, value: object, most: float) -> None:
     allowed = hint | int if float in (hint, *get_args(hint)) else hint
     if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
         raise TypeError(f"`{name}` of type {type(value).__name__}")
-    if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
-        raise ValueError(f"`{name}` of {str(value)[:40]}, expected a finite number")
+    if isinstance(value, int | float) and not abs(value) <= most:
+        raise ValueError(f"`{name}` of {str(value)[:40]}, expected a number of {most:g} at most")
