@@ -372,6 +372,18 @@ def test_a_wrong_setting_names_the_line_whose_help_explains_it(capsys: pytest.Ca
     ]
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("--int", "--into"), ("--confi", "--config"), ("--trus", "--trust"), ("--print-confi", "--print-config")],
+)
+def test_an_unknown_flag_may_be_one_of_the_commands_own(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command("a", typed, "x").settings(Run, Run())
+    assert f"heedful do a: {typed}: unknown flag; did you mean {meant}?" in capsys.readouterr().err
+
+
 def test_a_command_without_settings_refuses_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         command("a", "--config", "x.json", "--loude").end()

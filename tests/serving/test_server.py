@@ -159,6 +159,7 @@ def test_a_request_of_any_other_form_is_refused_and_the_server_goes_on() -> None
         ask = Asker(server)
         status, refused = ask("POST", "/sessions", {"seed": 0, "padding": "x" * 3000})
         assert (status, "at most 2,000 bytes, found one of 3,0" in refused["error"]) == (413, True)
+        assert "larger --largest-reply" in refused["error"]
         assert ask("POST", "/sessions", {"seed": 0}, {"Content-Type": "text/plain"})[0] == 415
         assert ask("PUT", "/sessions", {"seed": 0})[0] == 501
         host, port = server.server_address[:2]

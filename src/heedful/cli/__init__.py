@@ -108,7 +108,7 @@ _READ_BY_LIBRARIES: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "RAYON_NUM_THREADS": (_THREADS, _threads),
     "OMP_NUM_THREADS": (_THREADS, _threads),
 }
-"""Variables that libraries read -> what is expected, and what raises where a library would raise or stop the machine."""
+"""Variable -> what is expected, and what raises where the library that reads it would, or would stop the machine."""
 
 
 def _check_variables() -> None:

@@ -13,7 +13,7 @@ from heedful.configuration.command_line import Given, Naming, read_flags, read_s
 from heedful.configuration.docs import field_docs
 from heedful.configuration.explain import flag_of, help_text, is_switch
 from heedful.configuration.foreign_text import tell
-from heedful.configuration.schema import MISSING, Many, Positional, Setting, describe, settings_of
+from heedful.configuration.schema import MISSING, RESERVED, Many, Positional, Setting, describe, settings_of
 from heedful.configuration.tree import Problem, Tree, read, start
 from heedful.configuration.trust import TRUST_FLAGS, trust_model_code, trust_typed
 
@@ -110,10 +110,13 @@ class CommandLine(Generic[W]):
         prog = " ".join([self._prog, *self._typed_words])
         own = [word for given in self._givens if given not in self._rest for word in (given.flag, *given.values)]
 
+        flags = [flag_of((name,)) for name in (*sorted(self._flags), *RESERVED, *TRUST_FLAGS)]
+        naming = Naming(prog, " ".join([prog, *own]), flags)
+
         def explain(tree: Tree) -> str:
             return help_text(self._prog, self._description, (self._cls, self._said), (cls, tree))
 
-        return read_settings(cls, default, [*self._rest, *more], [], Naming(prog, " ".join([prog, *own])), explain)
+        return read_settings(cls, default, [*self._rest, *more], [], naming, explain)
 
     def end(self) -> None:
         """End the line of a command without settings: print the help it asks for, or refuse what is left."""

@@ -67,6 +67,8 @@ class Naming:
     """Begins every line that says what is wrong."""
     line: str
     """What to add `--help` to for an explanation."""
+    flags: Sequence[str] = ()
+    """Flags that are no settings, for the hint at an unknown one."""
 
 
 def parse(
@@ -106,7 +108,7 @@ def read_settings(
     if any(given.path == ("help",) for given in givens):
         tell(explain(tree))
         raise SystemExit(0)
-    tree = merge(cls, tree, read_flags(cls, tree, givens, problems))
+    tree = merge(cls, tree, read_flags(cls, tree, givens, problems, others=naming.flags))
     found = read(cls, tree, problems)
     if problems:
         refuse(problems, {given.path for given in givens}, naming)
@@ -188,9 +190,17 @@ def _choose(cls: type, tree: Tree, givens: Sequence[Given]) -> Tree:
 
 
 def read_flags(
-    cls: type, tree: Tree, givens: Sequence[Given], problems: list[Problem], reserved: Sequence[str] = RESERVED
+    cls: type,
+    tree: Tree,
+    givens: Sequence[Given],
+    problems: list[Problem],
+    reserved: Sequence[str] = RESERVED,
+    others: Sequence[str] = (),
 ) -> Tree:
-    """The settings that the flags set, as a partial tree; flags named in `reserved` are left to others."""
+    """The settings that the flags set, as a partial tree; flags named in `reserved` are left to others.
+
+    `others`: flags that are no settings, for the hint at an unknown one.
+    """
     settings = {path: setting for path, setting, _ in walk(cls, tree)}
     negations = {negation_of(path): path for path, setting in settings.items() if is_switch(setting.kind)}
     flags: Tree = {}
@@ -212,7 +222,8 @@ def read_flags(
             elif not isinstance(kind, Chosen):
                 _place(flags, given.path, _value(kind, given.values))
         else:
-            sentence = _unknown(given, cls, tree, [flag_of(path) for path, s in settings.items() if _settable(s)])
+            known = [flag_of(path) for path, setting in settings.items() if _settable(setting)]
+            sentence = _unknown(given, cls, tree, [*others, *known])
             if sentence:
                 problems.append(Problem(given.flag, sentence))
     return flags
@@ -243,7 +254,7 @@ def _unknown(given: Given, cls: type, tree: Tree, known: Sequence[str]) -> str:
         if isinstance(value, dict) and class_in(kind, value) is None:
             return ""
         owners = kind.choice.owners(given.path[len(path)])
-        if owners:
+        if owners and chosen not in owners:
             belongs = " or ".join(f"{flag_of(path)} {owner}" for owner in owners)
             return f"belongs to {belongs}, but {flag_of(path)} is {chosen}"
     own = flag_of(given.path)

@@ -32,6 +32,8 @@ class Limits:
     """Seconds in which a request must have arrived whole, and an answer must have been taken."""
     safe_seconds: float = 5.0
     """Seconds for which a connection may wait for its client before another one can take its place."""
+    request_flag: str = "--largest-reply"
+    """What sets `largest_request`, for the sentence of a refusal."""
 
     @property
     def of_an_address(self) -> int:

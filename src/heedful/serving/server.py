@@ -350,10 +350,11 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(stated[:20])
         if length > most:
             self._discard(length)
+            found = f"{length:,}" if len(stated) <= 20 else f"{len(stated):,} digits"
             raise Refusal(
                 413,
-                f"Expected a request of at most {most:,} bytes, found one of {length:,}: start the server with a "
-                "larger --largest-reply, or shorten the reply.",
+                f"Expected a request of at most {most:,} bytes, found one of {found}: start the server with a "
+                f"larger {self.server.limits.request_flag}, or shorten what is sent.",
             )
         return length
 

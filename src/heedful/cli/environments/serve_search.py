@@ -83,6 +83,7 @@ def serve(folder: Path, settings: ServeSearchSettings) -> int:
         settings.log_every,
         settings.connections_per_address,
         settings.request_seconds,
+        request_flag="--largest-request",
     )
     service = RetrievalService(index, len(index))
     asks = ", clients need the token" if token else ""
