@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from heedful.models.forward.shared_prompts import SharedPrompts
@@ -139,15 +140,21 @@ class Adapters:
     def load(self, folder: Path) -> None:
         """Load the additions of a model directory that `save_pretrained` wrote.
 
-        Raises ValueError where there are none, or where they do not fit this model.
+        Raises ValueError where there are none, where they are damaged, or where they do not fit this model.
         """
         path = folder / FOLDER / "adapter_model.safetensors"
+        otherwise = f"delete the folder {folder} to continue from the one before it."
         if not path.exists():
             raise ValueError(
                 f"Expected the additions of a LoRA run in {path}, found no such file. Leave out --lora.rank if you "
-                f"typed it. If not, delete the folder {folder} to continue from the one before it."
+                f"typed it. If not, {otherwise}"
             )
-        tensors = load_file(path)
+        try:
+            tensors = load_file(path)
+        except SafetensorError as error:
+            raise ValueError(
+                f"Expected the additions of a LoRA run in {path}, found a damaged file ({error}). To go on, {otherwise}"
+            ) from error
         expected = {_public(name): parameter for name, parameter in self._parameters.items()}
         shapes = {name: tuple(parameter.shape) for name, parameter in expected.items()}
         found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
@@ -156,6 +163,13 @@ class Adapters:
                 f"Expected the additions in {path} to fit the model and lora.rank of this run ({len(shapes)} tensors), "
                 f"found others ({len(found)} tensors); resume with the run's own configuration."
             )
+        for name, parameter in expected.items():
+            if tensors[name].dtype != parameter.dtype or not bool(tensors[name].isfinite().all()):
+                wanted, found = (str(each.dtype).removeprefix("torch.") for each in (parameter, tensors[name]))
+                raise ValueError(
+                    f"Expected finite {wanted} numbers as the additions in {path}, found others in {name} ({found}). To "
+                    f"go on, {otherwise}"
+                )
         for name, parameter in expected.items():
             parameter.copy_(tensors[name])
 
