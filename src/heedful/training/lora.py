@@ -167,8 +167,8 @@ class Adapters:
             if tensors[name].dtype != parameter.dtype or not bool(tensors[name].isfinite().all()):
                 wanted, found = (str(each.dtype).removeprefix("torch.") for each in (parameter, tensors[name]))
                 raise ValueError(
-                    f"Expected finite {wanted} numbers as the additions in {path}, found others in {name} ({found}). To "
-                    f"go on, {otherwise}"
+                    f"Expected finite {wanted} numbers as the additions in {path}, found others in {name} ({found}). "
+                    f"To go on, {otherwise}"
                 )
         for name, parameter in expected.items():
             parameter.copy_(tensors[name])
