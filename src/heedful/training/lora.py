@@ -165,9 +165,9 @@ class Adapters:
             )
         for name, parameter in expected.items():
             if tensors[name].dtype != parameter.dtype or not bool(tensors[name].isfinite().all()):
-                wanted, found = (str(each.dtype).removeprefix("torch.") for each in (parameter, tensors[name]))
+                wanted, other = (str(each.dtype).removeprefix("torch.") for each in (parameter, tensors[name]))
                 raise ValueError(
-                    f"Expected finite {wanted} numbers as the additions in {path}, found others in {name} ({found}). "
+                    f"Expected finite {wanted} numbers as the additions in {path}, found others in {name} ({other}). "
                     f"To go on, {otherwise}"
                 )
         for name, parameter in expected.items():
