@@ -210,6 +210,11 @@ def test_a_malformed_line_is_named(tmp_path: Path, line: str, found: str) -> Non
 def test_no_measurements_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Give the folder of a run"):
         read_metrics(tmp_path / "metrics.jsonl")
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, found a folder"):
+        read_metrics(tmp_path / "metrics.jsonl")
+    with pytest.raises(ValueError, match="/dev/zero, found a pipe or a device"):
+        read_metrics("/dev/zero")
 
 
 def test_scores_survive_the_round_trip_with_equal_bytes(tmp_path: Path) -> None:

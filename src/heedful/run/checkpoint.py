@@ -105,11 +105,11 @@ class Checkpoint:
 
 
 def checkpoints(folder: Path) -> list[Checkpoint]:
-    """The whole checkpoints in `folder`, oldest first."""
+    """The checkpoints in `folder`, oldest first. An empty folder is none."""
     found = [
         Checkpoint(path, int(path.name.removeprefix("step_")))
         for path in folder.glob("step_*")
-        if re.fullmatch(r"step_[0-9]+", path.name)
+        if re.fullmatch(r"step_[0-9]+", path.name) and path.is_dir() and any(path.iterdir())
     ]
     return sorted(found, key=lambda checkpoint: checkpoint.version)
 

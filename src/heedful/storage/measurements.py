@@ -45,9 +45,8 @@ def read_metrics(path: Path | str) -> list[StepMetrics]:
     """
     path = Path(path)
     if not path.is_file():
-        raise ValueError(
-            f"Expected measurements in {path}, found no such file. Give the folder of a run that has begun."
-        )
+        found = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "no such file"
+        raise ValueError(f"Expected measurements in {path}, found {found}. Give the folder of a run that has begun.")
     content = path.read_bytes()
     lines = content.split(b"\n")
     numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
