@@ -82,7 +82,7 @@ def write_large(folder: Path, passages: Iterable[Passage]) -> tuple[int, dict[st
     (folder / FOLDER).mkdir()
     with _telling_the_cause(folder):
         writer = tantivy.Index(_schema(), path=str(folder / FOLDER)).writer(_MEMORY, 1)
-    count, lengths = 0, dict.fromkeys(("title", "text"), 0)
+    count, lengths, ended = 0, dict.fromkeys(("title", "text"), 0), False
     try:
         for count, passage in enumerate(passages, 1):
             document = tantivy.Document()
@@ -95,12 +95,11 @@ def write_large(folder: Path, passages: Iterable[Passage]) -> tuple[int, dict[st
                 writer.add_document(document)
         with _telling_the_cause(folder):
             writer.commit()
-    except BaseException:
-        with suppress(ValueError):  # what came first is told
-            writer.wait_merging_threads()  # so that nothing writes on into the folder
-        raise
-    with _telling_the_cause(folder):
-        writer.wait_merging_threads()
+        ended = True
+    finally:
+        # Also after an interruption, so that nothing writes on into the folder. What came first is told.
+        with _telling_the_cause(folder) if ended else suppress(ValueError):
+            writer.wait_merging_threads()
     return count, {name: total / max(1, count) for name, total in lengths.items()}
 
 
