@@ -189,6 +189,12 @@ def test_bad_rows_are_left_out_named_by_line_and_counted(tmp_path: Path) -> None
     assert count.left_out["instructions of products that are not there"] == 1
 
 
+def test_bad_instructions_do_not_hide_what_is_wrong_with_the_products(tmp_path: Path) -> None:
+    human = {"B01": ["x"] * 20}
+    with pytest.raises(ValueError, match=r"found none that can be used: .*items_few\.json:1: pricing is 'free'"):
+        prepare(files(tmp_path, json.dumps([ROW | {"pricing": "free"}]), human), tmp_path / "out", "words")
+
+
 def test_a_folder_without_products_or_with_two_files_of_them_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Expected a file of products such as items_shuffle.json"):
         find_sources(tmp_path)

@@ -67,12 +67,13 @@ class Count:
     left_out: Counter[str] = field(default_factory=Counter)
     """Why, for rows and for goals that cannot be met."""
     named: list[str] = field(default_factory=list)
-    """The first bad rows, with file and line."""
+    """The first bad rows of each file, with file and line."""
 
     def bad(self, path: Path, line: int, why: str) -> None:
         """Count a bad row."""
-        self.left_out[f"bad rows of {path.name}"] += 1
-        if len(self.named) < _ROWS_NAMED:
+        of_file = f"bad rows of {path.name}"
+        self.left_out[of_file] += 1
+        if self.left_out[of_file] <= _ROWS_NAMED:
             self.named.append(f"{path.name}:{line}: {why}")
 
 
