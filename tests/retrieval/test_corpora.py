@@ -44,6 +44,7 @@ def test_contents_are_written_as_they_are_read() -> None:
         ('{"id": "1", "contents": "  "}', "found a row without any text"),
         ('{"id": [], "contents": "x"}', "whose id is neither text nor a whole number but list"),
         ('{"id": "1", "contents": 3}', "without the text field"),
+        ('{"text": "x", "title": 5}', "whose title is no text but int"),
         ("{", "expected one JSON object, found text that is not JSON"),
     ],
 )

@@ -16,4 +16,7 @@ def test_empty_folders_and_files_are_no_checkpoints(tmp_path: Path) -> None:
     for name in ("step_000002", "step_000010", ".step_000011.part"):
         (tmp_path / name / "state.json").write_text("{}")
     (tmp_path / "step_000012").write_text("")
-    assert [(each.path.name, each.version) for each in checkpoints(tmp_path)] == [("step_000002", 2), ("step_000010", 10)]
+    assert [(each.path.name, each.version) for each in checkpoints(tmp_path)] == [
+        ("step_000002", 2),
+        ("step_000010", 10),
+    ]

@@ -101,6 +101,8 @@ def passage_of(row: Any, name: str) -> Passage:
             raise NoPassage("without any text")
         return Passage(place, title.strip(), text.strip())
     contents = row.get("contents", row.get("content"))
+    if not isinstance(contents, str) and isinstance(text, str):
+        raise NoPassage(f"whose title is no text but {type(title).__name__}")
     if not isinstance(contents, str):
         raise NoPassage(f"without the text field `contents` or `text` (its fields: {', '.join(sorted(row)) or 'none'})")
     return _split(place, contents)

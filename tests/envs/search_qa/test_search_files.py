@@ -133,7 +133,17 @@ def test_equal_questions_are_in_one_split_and_a_large_family_is_trained_on(tmp_p
         ({"query": "Q?"}, r"its columns \(query\) belong to no known form"),
         ({"question": "Q?", "answer": "x", "paragraphs": [], "answerable": False}, "marked as not answerable"),
         ({"prompt": [{"content": "no mark"}], "reward_model": {"ground_truth": {"target": ["x"]}}}, "no `Question:`"),
-        ({"question": "Q?", "answer": "x", "paragraphs": [{"title": "T"}]}, "cannot be read: KeyError"),
+        ({"question": "Q?", "answer": "x", "paragraphs": [{"title": "T"}]}, "it lacks the column 'paragraph_text'"),
+        ({"question": "Q?", "answer": "x", "paragraphs": [7]}, r"its columns have another form \(TypeError"),
+        (
+            {"question": "Q?", "answer": "x", "context": [["T", ["s"]], ["T2"]]},
+            r"pairs of a title and its sentences were expected, and there is \[\['T2'\]\]",
+        ),
+        ({"question": "Q?", "answer": "x", "context": "T"}, "pairs of a title and its sentences .* there is T"),
+        (
+            {"question": "Q?", "answer": "x", "context": {"title": ["a", "b"], "sentences": [["x"]]}},
+            "its columns title and sentences are not two lists of one length",
+        ),
         ({"question": "Q?", "answer": "x", "context": {"title": ["T"]}}, "none of sentences and content"),
         ({"question": "Q\ud800?", "answer": "x"}, "half of a surrogate pair"),
         ({"question": "Q?", "golden_answers": ["x", "\udfff"]}, "half of a surrogate pair"),

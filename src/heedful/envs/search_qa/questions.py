@@ -71,8 +71,10 @@ def read_question(row: Mapping[str, Any]) -> FiledQuestion:
         found = _read(row)
     except Faulty:
         raise
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        raise Faulty(f"it cannot be read: {type(error).__name__}: {error}") from None
+    except KeyError as error:
+        raise Faulty(f"it lacks the column {error}") from None
+    except (TypeError, AttributeError, IndexError, ValueError) as error:
+        raise Faulty(f"its columns have another form ({type(error).__name__}: {error})") from None
     if not found.text.strip():
         raise Faulty("its question is empty")
     if not all(map(is_writable, (found.text, found.source, *found.golds))):
@@ -133,8 +135,18 @@ def _pairs(columns: Any, first: str, seconds: tuple[str, ...]) -> list[tuple[Any
         second = next((name for name in seconds if name in columns), None)
         if second is None:
             raise Faulty(f"its columns of {first} have none of {' and '.join(seconds)} beside them")
+        if not (_is_list(columns[first]) and _is_list(columns[second]) and len(columns[first]) == len(columns[second])):
+            raise Faulty(f"its columns {first} and {second} are not two lists of one length")
         return list(zip(columns[first], columns[second], strict=True))
+    wrong = columns if not _is_list(columns) else [pair for pair in columns if not _is_list(pair) or len(pair) < 2]
+    if wrong:
+        found = str(wrong[:1] if _is_list(wrong) else wrong)
+        raise Faulty(f"pairs of a {first} and its {seconds[0]} were expected, and there is {found[:60]}")
     return [(pair[0], pair[1]) for pair in columns]
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
 
 
 def _musique(row: Mapping[str, Any], source: str) -> FiledQuestion:
