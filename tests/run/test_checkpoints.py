@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from heedful.run.checkpoint import checkpoints  # noqa: E402
+from heedful.run.checkpoint import checkpoints
 
 
 def test_empty_folders_and_files_are_no_checkpoints(tmp_path: Path) -> None:
