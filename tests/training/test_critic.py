@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 from collections.abc import Sequence
@@ -433,6 +434,15 @@ def test_a_state_with_a_critic_is_not_taken_for_one_without() -> None:
     with_critic = Learner(tiny(), Ppo(), STEADY, critic=Critic(tiny(), CriticConfig(), STEADY))
     with pytest.raises(ValueError, match=r"and no critic, found .* and a critic"):
         Learner(tiny(), Grpo(), STEADY).load_state_dict(with_critic.state_dict())
+
+
+def test_a_critic_whose_weights_are_not_finite_is_refused_by_name() -> None:
+    learner = Learner(tiny(), Ppo(), STEADY, critic=Critic(tiny(), CriticConfig(), STEADY))
+    state = copy.deepcopy(learner.state_dict())
+    name = next(iter(state["critic"]["weights"]))
+    state["critic"]["weights"][name] = state["critic"]["weights"][name] * torch.nan
+    with pytest.raises(ValueError, match=f"Expected finite weights of the critic, found others in {name}"):
+        learner.load_state_dict(state)
 
 
 def test_samples_without_values_are_refused_with_a_sentence() -> None:

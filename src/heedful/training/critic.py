@@ -199,7 +199,11 @@ class Critic:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a state that `state_dict` gave."""
+        """Load a state that `state_dict` gave. Raises ValueError for weights that are not finite."""
+        weights = state["weights"].items()
+        endless = next((name for name, each in weights if not bool(each.isfinite().all())), None)
+        if endless is not None:
+            raise ValueError(f"Expected finite weights of the critic, found others in {endless}.")
         self._own.load_state_dict(state["weights"])
         self._optimizer_step.load_state_dict(state["descent"])
         self.updates = a_count(state["updates"], "updates of the critic")
