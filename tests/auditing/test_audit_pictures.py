@@ -64,7 +64,12 @@ def test_episodes_whose_pictures_are_lost_are_left_out_with_the_reason(tmp_path:
     _, steps, faults = read(path)
     assert sum(step.episodes for step in steps) == 1
     assert faults.count == 1
-    assert "each picture that `new_prompt_images` names in `pictures`" in str(faults.kept[0])
+    told = str(faults.kept[0])
+    assert "each picture that `new_prompt_images` names in `pictures`" in told
+    digest = seen.turns[0].reply.prompt.images[0].digest
+    # A form of text has no bytes of pictures.
+    assert (f"found for {digest} no PNG file" if form == "parquet" else "found") in told
+    assert (f"none for {digest}" in told) == (form == "jsonl")
 
 
 def test_a_log_with_pictures_is_read_by_the_model_that_sampled_it_and_by_no_other(

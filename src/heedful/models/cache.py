@@ -67,8 +67,10 @@ def is_kept(path: Path, again: str) -> bool:
     Raises:
         ValueError: a file of the folder is lost or has another length, such as after a copy that was cut off.
     """
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         return False
+    if not path.is_dir():
+        raise ValueError(f"Expected a folder at {path}, found a file or a link to nothing. Delete it {again}.")
     for name, length in _lengths(path / _CONTENTS, again).items():
         file = path / name
         found = f"{file.stat().st_size:,} bytes" if file.is_file() else "no such file"
@@ -79,11 +81,11 @@ def is_kept(path: Path, again: str) -> bool:
 
 def _lengths(contents: Path, again: str) -> dict[str, int]:
     """The names of a kept folder's files, and their lengths in bytes."""
+    otherwise = f"Delete the folder {contents.parent} {again}."
     try:
         tree = read_json(contents) if contents.is_file() else {}
-        return {str(name): int(length) for name, length in tree.items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"Expected names and lengths of files in {contents}, found {error}. Delete the folder {contents.parent} "
-            f"{again}."
-        ) from error
+    except ValueError as error:
+        raise ValueError(f"Expected names and lengths of files in {contents}, found {error}. {otherwise}") from error
+    if not isinstance(tree, dict) or not all(type(length) is int for length in tree.values()):
+        raise ValueError(f"Expected names and lengths of files in {contents}, found {str(tree)[:60]}. {otherwise}")
+    return tree

@@ -167,24 +167,30 @@ class _Pictures:
     def __init__(self) -> None:
         self._file: object = None
         self._known: dict[str, Image] = {}
+        self._faults: dict[str, str] = {}
 
     def add(self, place: Location, row: Row) -> None:
         """Remember the pictures of a row. What is no picture is told of by the rows that name it."""
         if place.file != self._file:
-            self._file, self._known = place.file, {}
+            self._file, self._known, self._faults = place.file, {}, {}
         stored = row.get(PICTURES)
         for held in stored if isinstance(stored, list) else ():
             values: Any = held if isinstance(held, dict) else {}
             image = Image(values.get("png"), values.get("width"), values.get("height"), values.get("alt") or "")
-            if not image_fault(image) and image.digest == values.get("digest"):
+            fault, named = image_fault(image), values.get("digest")
+            if not fault and image.digest == named:
                 self._known[image.digest] = image
+            elif isinstance(named, str):
+                self._faults[named] = fault or "another picture than it names"
 
     def of(self, row: Row) -> tuple[Image, ...]:
         """The pictures that a row names. Raises Misfit for one that was not met."""
         digests = _strings(row, IMAGES)
         lost = [digest for digest in digests if digest not in self._known]
         if lost:
-            raise Misfit(f"each picture that `{IMAGES}` names in `{PICTURES}`, there or earlier", f"none for {lost[0]}")
+            fault = self._faults.get(lost[0])
+            found = f"for {lost[0]} {fault}" if fault else f"none for {lost[0]}"
+            raise Misfit(f"each picture that `{IMAGES}` names in `{PICTURES}`, there or earlier", found)
         return tuple(self._known[digest] for digest in digests)
 
 
