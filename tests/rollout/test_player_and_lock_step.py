@@ -156,12 +156,12 @@ def test_a_reward_that_is_no_finite_number_is_an_error(rewards: Mapping[str, Any
     assert len(trajectory.turns) == 1
 
 
-@pytest.mark.parametrize("progress", [float("nan"), float("-inf"), 10**400, "half"])
-def test_a_progress_that_is_no_finite_number_is_an_error(progress: Any) -> None:
-    """No file could hold it, so it would end the whole run."""
+@pytest.mark.parametrize("progress", [float("nan"), float("-inf"), 10**400, "half", -7.0, 1.5])
+def test_a_progress_that_is_no_share_is_an_error(progress: Any) -> None:
+    """No file could hold some of them, and no audit would read the run."""
     trajectory = play([OK, Step(Observation("more"), {}, progress=progress)])
     assert trajectory.ending is Ending.ERROR
-    assert "expected a finite number or None" in trajectory.error
+    assert "expected a number in [0, 1] or None" in trajectory.error
 
 
 def test_rewards_of_numpy_become_plain_numbers() -> None:

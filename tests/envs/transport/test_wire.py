@@ -130,7 +130,7 @@ def test_a_tree_that_is_no_step_is_refused(change: dict[str, Any], sentence: str
     [
         (Step(Observation("x"), [("a", 1.0)]), "rewards as .*; expected named numbers"),
         (Step(Observation("x"), {1: 1.0}), "named a reward or an action 1; expected text"),
-        (Step(Observation("x"), progress="half"), "progress as 'half'; expected a finite number"),
+        (Step(Observation("x"), progress="half"), "progress as 'half'; expected a number in \\[0, 1\\]"),
         (Step(Observation("x"), effect=None), "effect as None; expected text"),
         (Step(Observation("x"), state=3), "state as 3; expected text"),
         (Step(Observation("x"), {"a": -2e30}), "the reward 'a' as -2e\\+30; expected at most 1e\\+30 in size"),

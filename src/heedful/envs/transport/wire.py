@@ -92,12 +92,16 @@ def is_finite(value: object) -> bool:
         return False
 
 
+def _is_share(value: object) -> bool:
+    return isinstance(value, Real) and 0 <= value <= 1
+
+
 def _check_particulars(step: Step) -> None:
     """Raises ValueError for a field of a kind that could neither be stored nor sent."""
     for name, found, fits, wanted in (
         ("rewards", step.rewards, isinstance(step.rewards, Mapping), "named numbers"),
         ("ending", step.ending, step.ending is None or isinstance(step.ending, Ending), "an Ending or None"),
-        ("progress", step.progress, step.progress is None or is_finite(step.progress), "a finite number or None"),
+        ("progress", step.progress, step.progress is None or _is_share(step.progress), "a number in [0, 1] or None"),
         ("actions", step.actions, isinstance(step.actions, list | tuple), "a tuple of names"),
         ("effect", step.effect, isinstance(step.effect, str), "text"),
         ("state", step.state, isinstance(step.state, str), "text"),
