@@ -92,8 +92,8 @@ def is_finite(value: object) -> bool:
         return False
 
 
-def _is_share(value: object) -> bool:
-    return isinstance(value, Real) and 0 <= value <= 1
+def _is_share(value: float) -> bool:
+    return isinstance(value, Real) and 0.0 <= value <= 1.0
 
 
 def _check_particulars(step: Step) -> None:
