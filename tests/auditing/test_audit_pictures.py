@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +72,44 @@ def test_episodes_whose_pictures_are_lost_are_left_out_with_the_reason(tmp_path:
     # A form of text has no bytes of pictures.
     assert (f"found for {digest} no PNG file" if form == "parquet" else "found") in told
     assert (f"none for {digest}" in told) == (form == "jsonl")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda png: png[: len(png) // 2], "a PNG file that was cut or changed in its chunk b'IDAT'"),
+        (lambda png: png[:-12], "a PNG file that was cut before its last chunk"),
+        (lambda png: png[:-13] + bytes([png[-13] ^ 1]) + png[-12:], "a PNG file that was cut or changed in its chunk"),
+    ],
+    ids=["cut", "without its end", "a changed bit"],
+)
+def test_a_damaged_picture_is_named_with_its_line(tmp_path: Path, change: Callable[[bytes], bytes], said: str) -> None:
+    task = Task("lake-0123456789abcdef", 1, "train", environment="lake")
+    whole = picture(1)
+    damaged = replace(whole, png=change(whole.png))
+    group = Group(task, (one_turn(task, 0, (whole,)), one_turn(task, 1, (damaged,))))
+    path = tmp_path / "step_000000.parquet"
+    write_rollouts(path, 0, "train", [group], None, "lake")
+    _, steps, faults = read(path)
+    assert sum(step.episodes for step in steps) == 1
+    told = str(faults.kept[0])
+    assert told.startswith("step_000000.parquet, line 2: ") and f"for {damaged.digest} {said}" in told
+
+
+def test_a_picture_that_only_a_model_finds_broken_is_named(tmp_path: Path) -> None:
+    model, tokenizer = seeing("idefics3_tiles")
+    write_pretrained(tmp_path / "seer", model, tokenizer)
+    judge = model_judge(str(tmp_path / "seer"), AuditSettings(), ThoughtTags("<think>", "</think>"), 0)
+    task = Task("lake-0123456789abcdef", 1, "train", environment="lake")
+    png = picture().png
+    rows = b"IDAT" + b"no rows"  # with its right checksum, so the file is whole
+    middle = len(rows[4:]).to_bytes(4, "big") + rows + zlib.crc32(rows).to_bytes(4, "big")
+    broken = replace(picture(), png=png[:33] + middle + png[-12:])
+    path = tmp_path / "step_000000.parquet"
+    write_rollouts(path, 0, "train", [Group(task, (one_turn(task, 0, (broken,)),))], None, "lake")
+    _, steps, _ = read(path)
+    with pytest.raises(ValueError, match=rf"that seer can be shown, found {broken.digest} \(56 x 56 pixels\): "):
+        judge.with_ids(steps[0].groups, {})
 
 
 def test_a_log_with_pictures_is_read_by_the_model_that_sampled_it_and_by_no_other(

@@ -25,8 +25,8 @@ from heedful.measuring.grounded import grounding_metrics
 from heedful.measuring.scope_reader import NO_SCORES, ScopeReader, ScoredThoughts
 from heedful.measuring.thought_scores import FirstTurns, ThoughtScores
 from heedful.protocols import WindowExceeded
-from heedful.storage.picture_columns import pictures_of
-from heedful.types import CrossScores, Group, Metric, Prompt, Reply, Span, Trajectory, Turn
+from heedful.storage.picture_columns import IMAGES, pictures_of
+from heedful.types import CrossScores, Group, Image, Metric, Prompt, Reply, Span, Trajectory, Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -116,7 +116,7 @@ class ModelJudge:
         pictures = pictures_of(groups).values()
         if self.vision is not None:
             for image in pictures:
-                self.vision.show(image)
+                self._show(image)
         if pictures or self.reads(groups):
             return list(groups)
         self.retokenised = True
@@ -125,6 +125,17 @@ class ModelJudge:
             replace(group, trajectories=tuple(texts.trajectory(trajectory) for trajectory in group.trajectories))
             for group in groups
         ]
+
+    def _show(self, image: Image) -> None:
+        assert self.vision is not None
+        try:
+            self.vision.show(image)
+        except ValueError as error:
+            raise ValueError(
+                f"Expected pictures in the log that {self.name} can be shown, found {image.digest} "
+                f"({image.width} x {image.height} pixels): {error} Remove the rows whose `{IMAGES}` name it, or audit "
+                "without --model."
+            ) from error
 
     def measure(self, step: int, groups: Sequence[Group], sampled_it: bool) -> Diagnosis:
         """`information/*`, `retrieval/*` and `grounding/*` of the first turns of groups that have ids; `regime/*` where

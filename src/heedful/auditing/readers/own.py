@@ -30,6 +30,7 @@ from heedful.auditing.readers.columns import columns_of, require
 from heedful.auditing.readers.reader import SCORED_ONLY, Hints, prompt_task, step_of
 from heedful.configuration import listed
 from heedful.envs.transport.images import image_fault
+from heedful.pixels import damage
 from heedful.storage.picture_columns import IMAGES, PICTURES
 from heedful.storage.rollouts import COLUMNS, environment_in
 from heedful.types import Ending, Image, Prompt, Reply, Span, Task, Trajectory, Turn, Verdict
@@ -177,7 +178,7 @@ class _Pictures:
         for held in stored if isinstance(stored, list) else ():
             values: Any = held if isinstance(held, dict) else {}
             image = Image(values.get("png"), values.get("width"), values.get("height"), values.get("alt") or "")
-            fault, named = image_fault(image), values.get("digest")
+            fault, named = image_fault(image) or damage(image.png), values.get("digest")
             if not fault and image.digest == named:
                 self._known[image.digest] = image
             elif isinstance(named, str):
