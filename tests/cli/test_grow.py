@@ -52,3 +52,9 @@ def test_a_seedling_is_not_grown_a_second_time(capsys: pytest.CaptureFixture[str
 
 def test_an_interrupted_warm_start_says_how_to_go_on() -> None:
     assert "the same command goes on" in cli.KEPT["grow"]
+
+
+def test_two_different_loras_for_one_warm_start_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    both = "--model smollm2 --lora.rank 2 --warm-start.lora.rank 3".split()
+    assert cli.run(["grow", "echo", *both]) == 2
+    assert "found --lora.rank 2 and another one of --warm-start.lora.rank 3" in capsys.readouterr().err

@@ -196,6 +196,18 @@ def test_layers_that_are_not_there_are_refused() -> None:
             LoraConfig(**knobs)
 
 
+@pytest.mark.parametrize(("target", "tied"), [("lm_head", True), ("embed_tokens", True), ("embed_tokens", False)])
+def test_embeddings_and_a_head_that_shares_their_weights_are_refused(target: str, tied: bool) -> None:
+    with pytest.raises(ValueError, match=rf"lora.targets \(.*{target}.*\) to name linear layers with weights of their"):
+        Adapters(tiny(torch.float32, tied=tied), LoraConfig(rank=2, targets=("q_proj", target)), seed=0)
+
+
+def test_a_head_of_its_own_weights_may_have_additions(tmp_path: Path) -> None:
+    adapters = moved(Adapters(tiny(torch.float32), LoraConfig(rank=2, targets=("q_proj", "lm_head")), seed=0))
+    adapters.save_pretrained(tmp_path)
+    assert torch.allclose(logits(read_model(tmp_path, torch.float32, "")), logits(adapters.model), atol=1e-5)
+
+
 def test_without_peft_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     found = builtins.__import__
 

@@ -31,6 +31,13 @@ class GrowSettings(EvaluateSettings):
     lora: LoraConfig
     """LoRA of the warm start, short for --warm-start.lora."""
 
+    def __post_init__(self) -> None:
+        if self.lora.rank and self.warm_start.lora.rank and self.lora != self.warm_start.lora:
+            raise ValueError(
+                f"Expected one LoRA for the warm start, found --lora.rank {self.lora.rank} and another one of "
+                f"--warm-start.lora.rank {self.warm_start.lora.rank}. Leave one of them out."
+            )
+
     @property
     def recipe(self) -> WarmStart:
         """The warm start with the LoRA that was asked for."""

@@ -72,6 +72,7 @@ class Adapters:
         self._layers: list[tuple[str, Any]] = [
             (name, module) for name, module in model.named_modules() if isinstance(module, BaseTunerLayer)
         ]
+        self._check_targets()
         self._parameters = {name: p for name, p in model.named_parameters() if ".lora_" in name}
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in model.named_parameters():
@@ -82,6 +83,18 @@ class Adapters:
                 drawn = torch.empty(parameter.shape)
                 torch.nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)
                 parameter.data.copy_(drawn)
+
+    def _check_targets(self) -> None:
+        """Raises ValueError for a table of embeddings, and for a last layer that shares the weights of one."""
+        table = self.model.get_input_embeddings()
+        shared = table.get_base_layer().weight if hasattr(table, "get_base_layer") else table.weight
+        for name, layer in self._layers:
+            if layer.get_base_layer().weight is shared:
+                raise ValueError(
+                    f"Expected lora.targets ({', '.join(self._config.target_modules)}) to name linear layers with "
+                    f"weights of their own, found {name}, which is the table of embeddings or shares its weights (tied "
+                    "embeddings). Leave it out, or train all weights (--lora.rank 0)."
+                )
 
     @contextmanager
     def off(self) -> Iterator[None]:

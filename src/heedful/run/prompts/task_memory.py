@@ -9,12 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
+from heedful.diagnostics.restored import typed
 from heedful.filters import Visit
 from heedful.statistics.group_statistics import scored
 from heedful.types import Group, Metric, Verdict
 
 REMEMBERED = 12
 """Visits whose values are kept for filters that learn from the past. With a discount of .8 the last counts .07."""
+
+_MOST = 1e100
+"""Sums and squared deviations of the largest rewards are far below."""
 
 FRESH = "fresh tasks at every step: none is seen twice (--tasks N draws from a pool)"
 
@@ -106,8 +110,14 @@ class TaskMemory:
             for name, count in _plain(record).items():
                 if not (type(count) is int and count >= 0) and not (name == "last_trained" and count is None):
                     raise TypeError(f"`{name}` of {task:.80} is {count!r:.80}, no count")
-            if not all(isinstance(value, int | float) for visit in record.earlier for value in astuple(visit)):
-                raise TypeError(f"`earlier` of {task:.80} holds what is no number")
+            for name, of in (("successes", "episodes"), ("trained", "visits"), ("skips", "visits")):
+                if getattr(record, name) > getattr(record, of):
+                    raise TypeError(f"{task:.80} has {getattr(record, name)} {name} in {getattr(record, of)} {of}")
+            try:
+                for visit in record.earlier:
+                    typed(visit, most=_MOST)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"`earlier` of {task:.80} holds {error}") from error
         self._records = records
 
     def table(self) -> list[dict[str, Any]]:
