@@ -11,15 +11,23 @@ import logging
 import os
 import signal
 import sys
+import sysconfig
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from heedful.configuration import clean, complain, cut, trusting
 from heedful.configuration.system_errors import NO_ROOM, is_out_of_memory, sentence_of
-from heedful.guarded import request_to_end
+from heedful.guarded import Answered, guarded_call, request_to_end
 from heedful.stopping import end_at_once, exit_code, exit_code_of, leave_the_terminal
+
+
+_HERE = Path(__file__).parent
+_PLACES = 6
+"""Lines of heedful that are named for an error that was not foreseen."""
 
 
 def prepare_streams() -> None:
@@ -37,6 +45,8 @@ def prepare_streams() -> None:
 def run_command(command: Callable[[], int], kept: str = "") -> int:
     """Run one command. Returns its exit code, with every error that the user can fix as a sentence.
 
+    Errors of the user's own code are raised. One that nobody foresaw is told as a fault, with its place, and ends in 1.
+
     `kept`: what an interruption leaves of a command that saves. Empty for one that saves nothing.
     """
     folder = current_folder()
@@ -45,7 +55,27 @@ def run_command(command: Callable[[], int], kept: str = "") -> int:
         return 2
     # A typed or trusted module:Class is looked for in the current folder, too. Nothing else is.
     with end_at_once(), _cleaned_warnings(), trusting(folder=folder):
-        return _ended(command, kept)
+        answer = guarded_call(lambda: _ended(command, kept))
+    if isinstance(answer, Answered):
+        return answer.value
+    frames = extract_tb(answer.error.__traceback__)
+    inner = [(Path(frame.filename), frame.lineno) for frame in reversed(frames)]
+    own = [f"{file.relative_to(_HERE)}, line {line}" for file, line in inner if _HERE in file.parents]
+    if _shows_tracebacks() or any(_is_of_the_user(frame.filename) for frame in frames):
+        raise answer.error
+    complain(
+        f"heedful: {_process()}an error that heedful did not foresee: {cut(str(answer), 500)} (at {', called at '.join(own[:_PLACES])}). "
+        f"{f'{kept[0].upper()}{kept[1:]}. ' if kept else ''}This is a fault of heedful. Please report it with the "
+        "command and its input, in private if the input could be hostile (SECURITY.md). HEEDFUL_TRACEBACK=1 shows more."
+    )
+    return 1
+
+
+def _is_of_the_user(file: str) -> bool:
+    """Whether it is a file of neither heedful, nor Python, nor an installed package. Its traceback helps its author."""
+    path = Path(file)
+    outside = {_HERE, Path(sysconfig.get_path("stdlib"))}.isdisjoint(path.parents)
+    return path.is_file() and outside and not {"site-packages", "dist-packages"} & set(path.parts)
 
 
 def _unwrapped(command: Callable[[], int]) -> int:

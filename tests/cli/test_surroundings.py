@@ -1,9 +1,12 @@
 """The process that a command finds itself in: the folder, the streams and the variables that others have prepared."""
 
 import os
+import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ import heedful
 from heedful import cli
 from heedful.command_process import run_command
 from heedful.console import SafeConsole
+from heedful.pixels import damage
 from patience import PATIENCE
 
 SOURCE = str(Path(heedful.__file__).parents[1])
@@ -143,6 +147,29 @@ def test_a_warning_that_is_an_error_ends_in_a_sentence(capsys: pytest.CaptureFix
 
     assert run_command(warns) == 2
     assert capsys.readouterr().err == "heedful: old words\n"
+
+
+def test_an_error_that_nobody_foresaw_is_told_as_a_fault_with_its_place(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command: Any = partial(damage, 5)  # bytes are expected
+    assert run_command(command, "the first steps are safe") == 1
+    told = capsys.readouterr().err
+    assert "heedful: an error that heedful did not foresee: TypeError: " in told
+    assert re.search(r"\(at pixels\.py, line \d+, called at pixels\.py, line \d+", told)
+    assert "The first steps are safe. This is a fault of heedful. Please report it" in told
+    assert "Traceback" not in told and told.count("\n") == 1
+    monkeypatch.setenv("HEEDFUL_TRACEBACK", "1")
+    with pytest.raises(TypeError):
+        run_command(command)
+
+
+def test_an_error_of_code_outside_of_heedful_is_raised_with_its_traceback() -> None:
+    def of_a_user() -> int:
+        raise KeyError("a slip")
+
+    with pytest.raises(KeyError, match="a slip"):
+        run_command(of_a_user)
 
 
 def test_a_terminal_of_no_width_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
