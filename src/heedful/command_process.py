@@ -24,7 +24,6 @@ from heedful.configuration.system_errors import NO_ROOM, is_out_of_memory, sente
 from heedful.guarded import Answered, guarded_call, request_to_end
 from heedful.stopping import end_at_once, exit_code, exit_code_of, leave_the_terminal
 
-
 _HERE = Path(__file__).parent
 _PLACES = 6
 """Lines of heedful that are named for an error that was not foreseen."""
@@ -63,8 +62,9 @@ def run_command(command: Callable[[], int], kept: str = "") -> int:
     own = [f"{file.relative_to(_HERE)}, line {line}" for file, line in inner if _HERE in file.parents]
     if _shows_tracebacks() or any(_is_of_the_user(frame.filename) for frame in frames):
         raise answer.error
+    places = ", called at ".join(own[:_PLACES])
     complain(
-        f"heedful: {_process()}an error that heedful did not foresee: {cut(str(answer), 500)} (at {', called at '.join(own[:_PLACES])}). "
+        f"heedful: {_process()}an error that heedful did not foresee: {cut(str(answer), 500)} (at {places}). "
         f"{f'{kept[0].upper()}{kept[1:]}. ' if kept else ''}This is a fault of heedful. Please report it with the "
         "command and its input, in private if the input could be hostile (SECURITY.md). HEEDFUL_TRACEBACK=1 shows more."
     )

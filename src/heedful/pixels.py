@@ -52,7 +52,7 @@ def damage(png: bytes) -> str:
     Nothing is decompressed, so a hostile file costs no memory.
     """
     last = b""
-    for last, whole in chunks(png):  # noqa: B007  (the last one is asked for below)
+    for last, whole in chunks(png):
         critical = not last[0] & _ANCILLARY
         if critical and zlib.crc32(whole[4:-4]) != int.from_bytes(whole[-4:], "big"):
             return f"a PNG file that was cut or changed in its chunk {last!r}"

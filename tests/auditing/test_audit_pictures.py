@@ -93,7 +93,8 @@ def test_a_damaged_picture_is_named_with_its_line(tmp_path: Path, change: Callab
     _, steps, faults = read(path)
     assert sum(step.episodes for step in steps) == 1
     told = str(faults.kept[0])
-    assert told.startswith("step_000000.parquet, line 2: ") and f"for {damaged.digest} {said}" in told
+    assert told.startswith("step_000000.parquet, line 2: ")
+    assert f"for {damaged.digest} {said}" in told
 
 
 def test_a_picture_that_only_a_model_finds_broken_is_named(tmp_path: Path) -> None:

@@ -55,6 +55,6 @@ def test_an_interrupted_warm_start_says_how_to_go_on() -> None:
 
 
 def test_two_different_loras_for_one_warm_start_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    both = "--model smollm2 --lora.rank 2 --warm-start.lora.rank 3".split()
+    both = ["--model", "smollm2", "--lora.rank", "2", "--warm-start.lora.rank", "3"]
     assert cli.run(["grow", "echo", *both]) == 2
     assert "found --lora.rank 2 and another one of --warm-start.lora.rank 3" in capsys.readouterr().err

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from little_room import little_room
 
 pytest.importorskip("transformers")
 
@@ -147,23 +147,8 @@ def targets() -> dict[str, Target]:
 TARGETS = targets()
 
 
-ROOM = 2 << 30
-"""Bytes of address space that the cases of a target may take, all together. A case that asks for more has a fault."""
 LONGEST = 20.0
 """CPU seconds of a case."""
-
-
-@contextmanager
-def little_room() -> Iterator[None]:
-    """Within it, this process gets no more than `ROOM`. A reader that asks for more raises MemoryError."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else None
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    if pages is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def faults_of(target: Target, folder: Path, cases: int, seed: str) -> list[str]:

@@ -8,12 +8,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from heedful.integrations.verl import doctor
 from heedful.integrations.verl.configured import findings_of
 from heedful.integrations.verl.settings import REGISTER, VARIABLE
-from heedful.integrations.verl.tasks import main
+from heedful.integrations.verl.tasks import LOOP, main
+from little_room import little_room
 
 CONFIG: dict[str, Any] = {
     "trainer": {"use_v1": True, "v1": {"trainer_mode": "heedful_sync"}, "nnodes": 1, "default_local_dir": "ckpt/mine"},
@@ -76,6 +79,10 @@ def test_the_cost_of_measurements_is_counted_in_rows() -> None:
         (("heedful.on_collapse", "stop"), "note", "ends the training"),
         (("heedful.play", {"context": {"turns": 2}}), "note", "the last 2 turns"),
         (("data.train_files", ["nowhere/train.parquet"]), "missing", "there is no file nowhere/train.parquet"),
+        (("data.train_files", "a" * 300 + ".parquet"), "wrong", "cannot be read ([Errno 36]"),
+        (("actor_rollout_ref.rollout.temperature", 10**400), "wrong", "temperature: expected a number, found 1000"),
+        (("actor_rollout_ref.rollout.top_p", float("nan")), "wrong", "top_p: expected a number, found NaN"),
+        (("data.train_batch_size", 10**400), "wrong", "train_batch_size: expected a number of at most 1,000,000"),
     ],
 )
 def test_a_setting_is_answered_with_its_effect(change: tuple[str, Any], status: str, sentence: str) -> None:
@@ -106,6 +113,17 @@ def test_task_files_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[st
     )
     assert "6 rows, 6 of them episodes of heedful (data_source: echo)" in told
     assert "cannot be read" in told
+
+
+def test_a_task_file_of_repeated_long_texts_is_counted_in_little_memory(tmp_path: Path) -> None:
+    rows = 2**20  # a terabyte, if each name were made
+    numbers = pyarrow.array([0, 1] * (rows // 2), pyarrow.int32())
+    names = pyarrow.DictionaryArray.from_arrays(numbers, pyarrow.array(["x" * 1_000_000, LOOP]))
+    path = tmp_path / "repeated.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"agent_name": names}), path, compression="zstd", row_group_size=rows)
+    assert path.stat().st_size < 100_000
+    with little_room():
+        assert f"{rows} rows, {rows // 2} of them episodes of heedful" in said(("data.train_files", str(path)))
 
 
 def test_without_verl_the_doctor_says_what_to_install(

@@ -69,6 +69,17 @@ def test_rows_of_another_episode_are_refused() -> None:
         lambda tree: {name: value for name, value in tree.items() if name != "task"},
         lambda tree: tree | {"turns": [{"begins": True}]},
         lambda tree: [tree],
+        lambda tree: tree | {"member": 1e999},
+        lambda tree: tree | {"temperature": 10**400},
+        lambda tree: tree | {"outcome": "x"},
+        lambda tree: tree | {"progress": {}},
+        *(
+            lambda tree, given=given: tree | {"turns": [turn | given for turn in tree["turns"]]}
+            for given in (
+                *({"rewards": None}, {"rewards": {"a": 10**400}}, {"actions": [1]}, {"effect": 3}, {"valid": "yes"}),
+                *({"text": 3}, {"prompt": {"text": 3, "ids": (), "restarts": True, "history": 0}}, {"thought": [1]}),
+            )
+        ),
     ],
 )
 def test_json_of_another_form_is_refused_in_a_sentence(spoil: Any) -> None:
@@ -78,3 +89,6 @@ def test_json_of_another_form_is_refused_in_a_sentence(spoil: Any) -> None:
         read_episode(text, outputs_of(trajectory))
     with pytest.raises(ValueError, match="not JSON"):
         read_episode("{", outputs_of(trajectory))
+    no_text: Any = 5
+    with pytest.raises(ValueError, match=r"Expected an episode of heedful's agent loop \(form 1\)"):
+        read_episode(no_text, outputs_of(trajectory))

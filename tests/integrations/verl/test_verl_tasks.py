@@ -108,6 +108,69 @@ def test_ones_own_environment_is_named_as_module_and_class_and_trusted_again_in_
     assert "verl_louder" in capsys.readouterr().err
 
 
+SLIPS = """
+from dataclasses import dataclass, replace
+from heedful.envs.toys.echo import Echo
+from heedful.types import Observation
+
+
+class Odd(Echo):
+    def task(self, seed):
+        return replace(super().task(seed), **self.other)
+
+class NumberAsId(Odd):
+    other = {"id": 5}
+
+class TextAsSeed(Odd):
+    other = {"seed": "x"}
+
+class SeedTooLarge(Odd):
+    other = {"seed": 10**30}
+
+@dataclass(frozen=True, kw_only=True)
+class NoTurns(Echo):
+    turns: int | None = None
+
+    def __post_init__(self):
+        pass
+
+class HalfALetter(Echo):
+    def episode(self):
+        return Started(super().episode())
+
+@dataclass
+class Started:
+    played: object
+
+    def start(self, task, member):
+        return replace(self.played.start(task, member), text="a\\udc80b")
+
+    def step(self, reply):
+        return self.played.step(reply)
+"""
+
+
+def test_slips_of_ones_own_environment_are_sentences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "verl_slips.py").write_text(SLIPS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    out = tmp_path / "train.parquet"
+    for name, sentence in (
+        ("NumberAsId", "Expected 'id' of a task as text, found 5"),
+        ("TextAsSeed", "Expected 'seed' of a task as a whole number, found 'x'"),
+        ("SeedTooLarge", "Expected the seed of a task in 64 bits"),
+        ("NoTurns", "Expected the `turns` of echo as a number above 0, found None"),
+    ):
+        assert _run([f"verl_slips:{name}", "--tasks", "1", "--out", str(out)]) == 2
+        assert sentence in capsys.readouterr().err
+        assert not out.exists()
+    assert _run(["verl_slips:HalfALetter", "--tasks", "1", "--out", str(out)]) == 0
+    assert rows_in(out)[0]["prompt"][0]["content"] == r"a\udc80b"
+    assert _run(["frozen_lake", "--env.observation", "image", "--tasks", "1", "--out", str(out)]) == 2
+    assert "text alone for verl, found pictures in task frozen_lake-" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [

@@ -6,15 +6,22 @@ The configuration is a plain tree, as verl composes it.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from heedful.configuration import ConfigurationError, cut, to_json
+from heedful.configuration import MOST_EPISODES, ConfigurationError, cut, to_json
 from heedful.configuration.open_files import in_home
-from heedful.configuration.parquet_sizes import parquet_file, refuse_damaged
+from heedful.configuration.parquet_sizes import (
+    budget_of,
+    declared_bytes,
+    parquet_file,
+    refuse_damaged,
+    text_leaves,
+)
+from heedful.envs.transport.wire import is_finite
 from heedful.integrations.verl.batch.limits import COUNTED, why_unreadable
 from heedful.integrations.verl.batch.watcher import refusals, warnings_of
 from heedful.integrations.verl.compatibility import filters_itself
@@ -42,6 +49,17 @@ SECTIONS = (
 
 NUMBERS = ("temperature", "top_p", "top_k")
 """The numbers that it reads of the rollout's section."""
+
+COUNTS = (
+    "trainer.nnodes",
+    "data.train_batch_size",
+    "actor_rollout_ref.actor.ppo_mini_batch_size",
+    "actor_rollout_ref.rollout.n",
+)
+"""The numbers of things that it computes with."""
+
+_ROWS = 4096
+"""Rows of a task file that are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +111,12 @@ def _of_shape(config: Tree) -> Iterator[Finding]:
             yield Finding("wrong", f"{path}: expected a section of verl's configuration, found {_shown(value)}.")
     for name in NUMBERS:
         value = _at(config, f"actor_rollout_ref.rollout.{name}")
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not is_finite(value):
             yield Finding("wrong", f"actor_rollout_ref.rollout.{name}: expected a number, found {_shown(value)}.")
+    for path in COUNTS:
+        value = _at(config, path)
+        if isinstance(value, int) and value > MOST_EPISODES:
+            yield Finding("wrong", f"{path}: expected a number of at most {MOST_EPISODES:,}, found {_shown(value)}.")
 
 
 def _shown(value: Any) -> str:
@@ -145,23 +167,44 @@ def _of_tasks(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
 def _of_file(path: Path, name: str) -> Iterator[Finding]:
     if path.suffix != ".parquet":
         return
-    if not path.exists():
-        yield Finding("missing", f"data.{name}: there is no file {path}.")
-        return
     import pyarrow
 
     try:
-        file = parquet_file(path)
-        refuse_damaged(file.metadata)
-        columns = {column for column in ("agent_name", "data_source") if column in file.schema_arrow.names}
-        table = file.read(columns=sorted(columns)).to_pydict()
+        if not path.exists():
+            yield Finding("missing", f"data.{name}: there is no file {path}.")
+            return
+        rows, counts = _counted(path, ("agent_name", "data_source"))
     except (pyarrow.ArrowException, OSError) as error:
-        yield Finding("wrong", f"data.{name}: {path} cannot be read ({error}).")
+        yield Finding("wrong", f"data.{name}: {cut(str(path))} cannot be read ({error}).")
         return
-    rows, ours = file.metadata.num_rows, [name for name in table.get("agent_name", []) if name == LOOP]
-    sources = ", ".join(sorted({str(source) for source in table.get("data_source", [])})[:8])
-    played = f"{len(ours)} of them episodes of heedful" if ours else "none of them an episode of heedful"
+    ours = counts["agent_name"][LOOP]
+    sources = ", ".join(sorted(map(cut, counts["data_source"]))[:8])
+    played = f"{ours} of them episodes of heedful" if ours else "none of them an episode of heedful"
     yield Finding("ok", f"data.{name}: {path} has {rows} rows, {played} (data_source: {sources or 'none'}).")
+
+
+def _counted(path: Path, names: Collection[str]) -> tuple[int, dict[str, Counter[str]]]:
+    """The number of rows, and how often each value stands in these columns. Repeated texts are made once.
+
+    Raises OSError or pyarrow's errors.
+    """
+    import pyarrow.compute
+
+    file = parquet_file(path)
+    refuse_damaged(file.metadata)
+    budget = budget_of(path.stat().st_size)
+    if declared_bytes(file.metadata, names) > budget:
+        raise OSError(f"its columns unpack to more than {budget / 2**20:,.0f} MiB")
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    found = [name for name in names if name in file.schema_arrow.names]
+    file = parquet_file(path, read_dictionary=text_leaves(file, found))
+    for batch in file.iter_batches(_ROWS, columns=found):
+        batch.validate(full=True)
+        for name in found:
+            values, times = pyarrow.compute.value_counts(batch.column(name)).flatten()
+            for value, count in zip(values.to_pylist(), times.to_pylist(), strict=True):
+                counts[name][str(value)] += count
+    return file.metadata.num_rows, counts
 
 
 def _of_filter(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
@@ -188,7 +231,7 @@ def _of_loss(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
         yield Finding("note", f"loss_agg_mode={mode} is not one that heedful was tested with: {', '.join(EXACT)}.")
     prompts, mini = _at(config, "data.train_batch_size"), _at(config, "actor_rollout_ref.actor.ppo_mini_batch_size")
     if isinstance(prompts, int) and isinstance(mini, int) and 0 < mini < prompts:
-        steps = math.ceil(prompts / mini)
+        steps = -(-prompts // mini)
         yield Finding(
             "note",
             f"verl makes {steps} optimizer steps of {mini} prompts from a whole batch of {prompts}, and fewer when "

@@ -27,12 +27,13 @@ from heedful.configuration import (
     tell,
     to_json,
 )
+from heedful.configuration.foreign_text import encodable
 from heedful.envs.common.contract import own_environment, refuse_unless_environment
 from heedful.envs.common.tasks import TaskStream, check_same_start
+from heedful.envs.transport.wire import read_task, task_tree
 from heedful.integrations.verl.play.episodes import FIELD
 from heedful.integrations.verl.play.playing import PlayedEnvironment
 from heedful.integrations.verl.settings import REGISTER, VARIABLE
-from heedful.models.chat.unseen import refuse_shown
 from heedful.protocols import Environment
 from heedful.rollout.player import Player, made
 from heedful.storage.files import refuse_typed, write_whole
@@ -80,7 +81,7 @@ def task_rows(env: Environment, tasks: Sequence[Task], source: str = "") -> list
     environment = json.dumps(to_json(PlayedEnvironment(env=env))["env"], sort_keys=True)
     return [
         {
-            "data_source": source or env.name,
+            "data_source": encodable(source or env.name),
             "agent_name": LOOP,
             "prompt": [{"role": "user", "content": _first_text(env, task)}],
             "reward_model": {"style": "rule", "ground_truth": ""},
@@ -150,6 +151,10 @@ def main(argv: Sequence[str]) -> int:
     line = CommandLine(TasksWords, argv, _PROGRAM)
     settings = line.settings(TasksSettings, TasksSettings(env=_named(line.words.env)))
     refuse_typed(settings.out, b"PAR1")
+    if type(settings.env.turns) is not int or settings.env.turns < 1:
+        raise ValueError(
+            f"Expected the `turns` of {settings.env.name} as a number above 0, found {settings.env.turns!r}."
+        )
     tasks = TaskStream(settings.env, settings.split, settings.seed).next(settings.tasks)
     rows = task_rows(settings.env, tasks, settings.source)
     write_tasks(settings.out, rows)
@@ -171,6 +176,7 @@ def _named(name: str) -> Environment:
 
 
 def _first_text(env: Environment, task: Task) -> str:
+    read_task(task_tree(task))  # what a row of a file can hold
     player = Player(made(env.episode), task, 0, env.turns)
     if player.ending is not None:
         broken = player.trajectory(1.0, 0).error
@@ -178,8 +184,13 @@ def _first_text(env: Environment, task: Task) -> str:
             f"Expected an episode of task {task.id} (seed {task.seed}) that starts, found {broken}. "
             "`heedful check-env` finds the cause."
         )
-    refuse_shown(player.observation, "verl")
-    return player.observation.text
+    observation = player.observation
+    if observation.images:
+        raise ValueError(
+            f"Expected observations of text alone for verl, found pictures in task {task.id} (seed {task.seed}). "
+            "Choose an observation in text, such as --env.observation both."
+        )
+    return encodable(observation.text)
 
 
 if __name__ == "__main__":

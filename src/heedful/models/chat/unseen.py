@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heedful.types import Image, Message, Observation
+from heedful.types import Message
 
 
 def refuse_images(messages: Sequence[Message], reader: str) -> None:
     """Raise ValueError where a message holds a picture. `reader`: what would read the messages, as a noun."""
-    _refuse([image for message in messages for image in message.images], reader)
-
-
-def refuse_shown(observation: Observation, reader: str) -> None:
-    """Raise ValueError where an observation holds a picture."""
-    _refuse(observation.images, reader)
-
-
-def _refuse(images: Sequence[Image], reader: str) -> None:
+    images = [image for message in messages for image in message.images]
     if not images:
         return
     many = f"{len(images)} pictures" if len(images) > 1 else "a picture"

@@ -151,7 +151,13 @@ def _completion(row: Row) -> Completion:
 def _numbers(row: Row) -> dict[str, float]:
     """The numbers of `reward_extra_info`, numpy's included. What is no number, and beyond a float, is left out."""
     found: dict[str, float] = {}
-    for name, value in (row.extra.get("reward_extra_info") or {}).items():
+    given = row.extra.get("reward_extra_info") or {}
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            f"Expected reward_extra_info as a mapping in the row {listed([row.key])}, found {type(given).__name__}. "
+            "Return a dict from the reward function."
+        )
+    for name, value in given.items():
         if isinstance(value, Real | np.bool_):
             with suppress(OverflowError):
                 found[str(name)] = float(value)

@@ -13,14 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from heedful.configuration.jsontext import parse_json
-from heedful.envs.transport.wire import WireError, read_task, task_tree
-from heedful.types import Ending, Prompt, Reply, Span, Trajectory, Turn
+from heedful.envs.transport.wire import read_step, read_task, step_tree, task_tree
+from heedful.types import Ending, Observation, Prompt, Reply, Span, Step, Trajectory, Turn
 
 FIELD = "heedful"
 """The key of an episode's JSON in verl's `extra_fields`, and of a task in `extra_info`."""
 
 FORM = 1
 """The form of the JSON. Another number is refused."""
+
+
+_NOTHING = step_tree(Step(Observation("")))
 
 
 class EpisodeRow(Protocol):
@@ -83,18 +86,19 @@ def read_episode(text: str, rows: Sequence[EpisodeRow]) -> Trajectory:
         if not isinstance(tree, dict) or tree.get("form") != FORM:
             raise ValueError(f"form {tree.get('form') if isinstance(tree, dict) else type(tree).__name__}")
         turns = tuple(_read_turns(tree["turns"], rows))
+        last = _as_step(tree)
         return Trajectory(
             read_task(tree["task"]),
             int(tree["member"]),
             turns,
             Ending(tree["ending"]),
-            tree["outcome"],
-            tree["progress"],
+            last.outcome,
+            last.progress,
             int(tree["policy_version"]),
             float(tree["temperature"]),
             str(tree["error"]),
         )
-    except (KeyError, TypeError, WireError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise ValueError(
             f"Expected an episode of heedful's agent loop (form {FORM}) in `extra_fields[{FIELD!r}]`, found {error!r}. "
             "Use the same version of heedful on every node, and leave this key to heedful."
@@ -170,11 +174,18 @@ def _read_turns(trees: Sequence[Mapping[str, Any]], rows: Sequence[EpisodeRow]) 
         at = last
         thought, answer = (Span(*map(int, tree[name])) for name in ("thought", "answer"))
         reply = Reply(prompt, ids, tree["text"], logprobs, (), thought, answer, tree["closed"], tree["cut"])
-        rewards = {name: float(value) for name, value in tree["rewards"].items()}
-        yield Turn(reply, rewards, tuple(tree["actions"]), tree["valid"], tree["effect"], tree["state"])
+        if not isinstance(prompt.text, str) or not isinstance(reply.text, str):
+            raise TypeError(f"a prompt and a reply of turn {begun + 1} that are no texts")
+        step = _as_step(tree)
+        yield Turn(reply, step.rewards, step.actions, step.valid, step.effect, step.state)
     _check_end(rows, begun, at)
     if begun + 1 != len(rows):
         raise ValueError(f"{begun + 1} rows in the JSON, but {len(rows)} in the batch")
+
+
+def _as_step(tree: Mapping[str, Any]) -> Step:
+    """What a turn or the end of an episode shares with a step of an environment, checked as a step is."""
+    return read_step(_NOTHING | {name: tree[name] for name in _NOTHING if name in tree})
 
 
 def _check_end(rows: Sequence[EpisodeRow], begun: int, at: int) -> None:
