@@ -109,9 +109,9 @@ def encoded(rows: list[logs.Row]) -> list[bytes]:
 # Lines ----------------------------------------------------------------------------------------------------------------
 
 BAD_LINES = [
-    (b'"score": 1.0', b'"score": 1' + b"0" * 400, "a number from -1e+100 to 1e+100 as `score`"),
+    (b'"score": 1.0', b'"score": 1' + b"0" * 400, "a number from -1e+30 to 1e+30 as `score`"),
     (b'"score": 1.0', b'"score": 1' + b"0" * 5000, "a number as `score`, found str '1000"),
-    (b'"score": 1.0', b'"score": 1e300', "a number from -1e+100 to 1e+100 as `score`, found float 1e+300"),
+    (b'"score": 1.0', b'"score": 1e300', "a number from -1e+30 to 1e+30 as `score`, found float 1e+300"),
     (b'"step": 1', b'"step": 1' + b"0" * 30, "a whole number of at most 64 bits as `step`"),
     (b'"step": 1', b'"step": -1', "a step from 0 to 1,000,000,000,000,000 as `step`, found int -1"),
     (b'"step": 1', b'"step": 1' + b"0" * 18, "a step from 0 to 1,000,000,000,000,000 as `step`"),
@@ -168,6 +168,14 @@ def test_rewards_whose_sum_overflows_are_lost_and_the_rest_is_measured(tmp_path:
     record = json.loads((out / "audit.json").read_text())
     assert record["left_out"]["count"] == 1
     assert record["left_out"]["first"][0]["line"] == 1
+
+
+def test_a_score_that_its_weight_makes_too_large_loses_its_line_alone(tmp_path: Path) -> None:
+    rows = logs.trace_rows()
+    rows[0]["traces"][0]["rewards"]["solved"] = {"score": 1e20, "weight": 1e20}
+    _, steps, faults = read(logs.write_lines(tmp_path / "traces.jsonl", rows))
+    assert (faults.count, sum(step.episodes for step in steps)) == (1, len(rows) - 1)
+    assert "a number from -1e+30 to 1e+30 as `score times weight`, found float 1e+40" in str(faults.kept[0])
 
 
 # Parquet --------------------------------------------------------------------------------------------------------------

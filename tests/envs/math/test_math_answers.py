@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import random
+import time
 from fractions import Fraction
 
 import pytest
 
-from heedful.envs.math.answers import MOST_DIGITS, Judgement, Number, bare, judge, last_boxed, read_number
+from heedful.envs.math.answers import (
+    LONGEST_ANSWER,
+    MOST_DIGITS,
+    Judgement,
+    Number,
+    bare,
+    judge,
+    last_boxed,
+    read_number,
+)
 
 RIGHT, WRONG, UNREADABLE, UNDECIDED = Judgement.RIGHT, Judgement.WRONG, Judgement.UNREADABLE, Judgement.UNDECIDED
 
@@ -175,5 +185,9 @@ def test_no_text_makes_the_reader_raise_or_dawdle() -> None:
     )
     for _ in range(3000):
         judge("7/2", "".join(rng.choices(pieces, k=rng.randint(0, 60))))
-    for piece in (*pieces, "answer is ", "a ", "1 "):
+    for piece in (*pieces, "answer is ", "a ", "1 ", "x=", "~", "\\,"):
         judge("7", (piece * 200)[:200])
+        begun = time.process_time()
+        judge("7", (piece * LONGEST_ANSWER)[: LONGEST_ANSWER - 1] + "5")
+        assert judge("7", piece * LONGEST_ANSWER * 1000) is Judgement.UNREADABLE
+        assert time.process_time() - begun < 2

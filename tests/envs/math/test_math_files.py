@@ -10,6 +10,7 @@ import resource
 import socket
 import sys
 import time
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,11 @@ def test_the_last_thing_that_is_said_to_be_the_answer_is_it(response: str, answe
         ({"question": "q\ud800", "answer": "3"}, "question holds half of a surrogate pair"),
         ({"question": "q", "answer": "3\udfff"}, "answer holds half of a surrogate pair"),
         ({"question": "q", "answer": "3", "type": "\ud800"}, "type holds half of a surrogate pair"),
+        ({"question": "q", "answer": "#### " + "x=" * 10**6}, "more than 2,000,000"),
+        (
+            {"question": "q", "answer": "#### " + "x=" * 10**5 + "5"},
+            "the answer in answer has 200,001 characters, more",
+        ),
     ],
 )
 def test_a_row_that_lacks_something_says_what(row: dict[str, Any], words: str) -> None:
@@ -335,6 +341,17 @@ def test_a_large_file_is_read_one_row_at_a_time(tmp_path: Path) -> None:
     assert len(rows) == 3000
     assert rows[2999]["original_question"] == "What is 2999 + 1?"
     assert sys.getsizeof(rows._offsets) < 16 * 3000
+
+
+def test_the_line_of_a_row_is_counted_in_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes((b'{"a": "' + b"y" * 2**20 + b'"}\n\n') * 40 + b"{}\n")
+    rows = JsonLines(path, "math")
+    assert [rows.line(row) for row in (0, 1, 40)] == [1, 3, 81]
+    tracemalloc.start()
+    rows.line(40)
+    assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
+    tracemalloc.stop()
 
 
 def test_a_line_without_end_is_refused_before_it_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

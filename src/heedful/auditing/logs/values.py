@@ -11,14 +11,13 @@ from typing import Any, TypeVar
 
 from heedful.auditing.logs.records import Misfit, Row
 from heedful.configuration import listed
+from heedful.configuration.limits import LARGEST_REWARD
 from heedful.storage import MOST_STEP
 
 Converted = TypeVar("Converted")
 
 
 MOST_NAMES = 20
-LARGEST_NUMBER = 1e100
-"""Larger numbers are no rewards, and the squares of much larger ones overflow."""
 _INT64 = 2**63
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
@@ -32,7 +31,8 @@ def shown(value: object) -> str:
 def number(value: object, what: str) -> float | None:
     """A finite number or a truth value as float; `None` and NaN are missing. Raises `Misfit` for anything else.
 
-    An infinity is no missing value: dropping it would change a mean in silence.
+    An infinity is no missing value: dropping it would change a mean in silence. Numbers larger than any reward are
+    refused as well, since the squares of variances overflow.
     """
     if value is None:
         return None
@@ -40,8 +40,8 @@ def number(value: object, what: str) -> float | None:
         raise Misfit(f"a number as `{what}`", shown(value))
     if isinstance(value, float) and math.isnan(value):
         return None
-    if abs(value) > LARGEST_NUMBER:
-        raise Misfit(f"a number from -{LARGEST_NUMBER:g} to {LARGEST_NUMBER:g} as `{what}`", shown(value))
+    if abs(value) > LARGEST_REWARD:
+        raise Misfit(f"a number from -{LARGEST_REWARD:g} to {LARGEST_REWARD:g} as `{what}`", shown(value))
     return float(value)
 
 

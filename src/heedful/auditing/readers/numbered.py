@@ -172,7 +172,10 @@ def _explaining(rows: Sequence[Row], weights: Mapping[str, float]) -> dict[str, 
 def _weighted(row: Row, weights: Mapping[str, float]) -> dict[str, float]:
     """Reward column -> what it adds to the reward; columns that gave nothing are not there."""
     values = {name: number(row.get(name), name) for name in weights}
-    return {name: weights[name] * value for name, value in values.items() if value is not None}
+    parts = {name: weights[name] * value for name, value in values.items() if value is not None}
+    for name, part in parts.items():
+        number(part, f"{name} times its weight")
+    return parts
 
 
 def _knowledge(success: str | None, components: tuple[str, ...]) -> Knowledge:

@@ -167,7 +167,7 @@ def _sampled_turns(messages: Messages, path: Sequence[Row], first: int, tags: Th
 def _reward(entry: Any) -> float | None:
     if isinstance(entry, dict):
         score, weight = number(entry.get("score"), "score"), number(entry.get("weight", 1.0), "weight")
-        return None if score is None or weight is None else score * weight
+        return None if score is None or weight is None else number(score * weight, "score times weight")
     return number(entry, "rewards")
 
 

@@ -73,7 +73,10 @@ class JsonLines:
     def line(self, row: int) -> int:
         """The number of a row's line in the file, from 1."""
         with open_file(self._path) as file:
-            return file.read(self._offsets[row]).count(b"\n") + 1
+            left, lines = self._offsets[row], 1
+            while left and (piece := file.read(min(left, _BUFFER))):
+                left, lines = left - len(piece), lines + piece.count(b"\n")
+        return lines
 
     def __getitem__(self, row: int) -> Mapping[str, Any]:
         with open_file(self._path) as file:

@@ -54,6 +54,9 @@ class Number:
 MOST_DIGITS = 60
 """Most digits of a numeral that is read exactly. No answer needs more, and the cost must not grow with a reply."""
 
+LONGEST_ANSWER = 2000
+"""Characters of an answer. A longer one is none, and is not read: some patterns cost the square of the length."""
+
 _WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 _DECIMAL = re.compile(rf"({_WHOLE})?(?:\.(\d*))?")
 _MIXED = re.compile(rf"({_WHOLE}) +({_WHOLE}) ?/ ?({_WHOLE})")
@@ -64,7 +67,7 @@ _FRAC = re.compile(r"\\[dt]?frac *(?:\{([^{}]*)\}|(\d)) *(?:\{([^{}]*)\}|(\d))")
 _TEXT = re.compile(r"\\(?:text|mathrm|textbf|mathbf|textit|mbox) *\{([^{}]*)\}")
 _AROUND = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("{", "}"))
 _LEAD = re.compile(r"(?:(?:so |thus |therefore,? )?(?:the )?(?:final )?answer(?: is)?:?|[A-Za-z]\s*=) *", re.IGNORECASE)
-_SPACES = re.compile(r"\\[,;:! ]|~|\\q?quad(?![a-zA-Z])|\s+")
+_SPACES = re.compile(r"(?:\\[,;:! ]|~|\\q?quad(?![a-zA-Z])|\s)+")
 _UNIT = re.compile(r"(?<=[\d.}]) *(?:\^ *\{? *\\circ *\}?|°|[€£¥¢])|(?<=[\d.}]) +([A-Za-z]{2,}(?:[ /-][A-Za-z]+)*)")
 _SHORT_UNIT = re.compile(
     r"(?<=[\d.}]) *(?:mm|cm|km|kg|mg|ml|dm|m|g|l|h|s|min|lb|lbs|oz|ft|mi)(?: ?\^ ?\{?[23]\}?|[²³])?$"
@@ -117,6 +120,8 @@ _BOXED = "\\boxed"
 @lru_cache(maxsize=8192)
 def judge(right: str, answer: str) -> Judgement:
     """What can be said exactly of `answer`, where `right` is the right one."""
+    if len(answer) > LONGEST_ANSWER:
+        return Judgement.UNREADABLE
     right, answer = bare(right), bare(answer)
     wanted, found = read_number(right), read_number(answer)
     if wanted is not None and found is not None:

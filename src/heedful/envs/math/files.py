@@ -24,8 +24,11 @@ from typing import Any
 
 from heedful.configuration.open_files import in_home
 from heedful.envs.common.rows import JsonLines, ParquetRows, Rows, is_writable
-from heedful.envs.math.answers import bare, last_boxed
+from heedful.envs.math.answers import LONGEST_ANSWER, bare, last_boxed
 from heedful.envs.math.hub_datasets import load_rows
+
+LONGEST_ROW = 2_000_000
+"""Characters of a question together with its worked answer."""
 
 LONGEST_BARE_ANSWER = 100
 """Characters of an `answer` that is taken whole."""
@@ -144,10 +147,14 @@ def read_row(row: Mapping[str, Any]) -> FiledProblem | str:
             return f"{name} is empty" if nothing else f"{name} is no text but {text!r:.40}"
         if not is_writable(text):
             return f"{name} holds half of a surrogate pair, which is no text"
+    if sum(map(len, texts)) > LONGEST_ROW:
+        return f"{' and '.join(pair)} have {sum(map(len, texts)):,} characters, more than {LONGEST_ROW:,}"
     question, written = texts
     answer, solution = _answer_of(written)
     if not answer:
         return f"no answer in {pair[1]}: it has no `The answer is:`, no `####` and no \\boxed"
+    if len(answer) > LONGEST_ANSWER:
+        return f"the answer in {pair[1]} has {len(answer):,} characters, more than {LONGEST_ANSWER:,}"
     source, kind = (text if isinstance(text, str) else "" for text in map(row.get, ("original_question", "type")))
     if not is_writable(source + kind):
         return "original_question or type holds half of a surrogate pair, which is no text"
@@ -174,7 +181,7 @@ def _answer_of(written: str) -> tuple[str, str]:
     else:
         return "", ""
     answer = answer.strip().split("\n")[0].strip()
-    return (answer if bare(answer) else ""), _CALCULATION.sub("", way).strip()
+    return (answer if len(answer) > LONGEST_ANSWER or bare(answer) else ""), _CALCULATION.sub("", way).strip()
 
 
 def check_named(path: str) -> None:
