@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import foreign_logs as logs
+import pyarrow
+import pyarrow.parquet
 import pytest
 from audit_watching import Witness, by_step
 
@@ -240,6 +242,28 @@ def test_a_log_that_grows_while_it_is_read_is_not_called_complete(tmp_path: Path
     assert re.search(r"2\.jsonl \([\d,]+ bytes at the start, [\d,]+ at the end\)\. .* Audit it again", said)
     with pytest.raises(ValueError, match=r"found 2\.jsonl changed"):
         run_audit(log, out, Witness())
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_file_that_goes_while_the_log_is_read_costs_its_own_rows(tmp_path: Path, form: str) -> None:
+    log = logs.verl_log(tmp_path / "dumps", range(40))
+    if form == "parquet":
+        for file in log.iterdir():
+            rows = [json.loads(line) for line in file.read_text().splitlines()]
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file.with_suffix(".parquet"))
+            file.unlink()
+
+    class Trainer(Witness):
+        def step(self, step, metrics):  # type: ignore[no-untyped-def]
+            super().step(step, metrics)
+            (log / f"39.{form}").unlink(missing_ok=True)
+
+    out = run_audit(log, tmp_path / "out", Trainer())
+    record = json.loads((out / "audit.json").read_text())
+    assert (record["complete"], record["steps"], record["left_out"]["count"]) == (False, 39, 1)
+    assert record["left_out"]["first"][0]["found"] == "FileNotFoundError: No such file or directory"
+    sentences = json.loads(RunFolder(out).verdict.read_text())["read"]
+    assert any(f"39.{form} (gone)" in sentence for sentence in sentences)
 
 
 def test_the_bytes_that_a_step_writes_do_not_grow_with_the_number_of_files(

@@ -74,7 +74,7 @@ def test_what_cannot_be_measured_is_answered_by_a_sentence(
         read_gradients(RunFolder(run).gradients(1))
 
 
-@pytest.mark.parametrize("fact", ["9" * 400, "[1]", "{}"])
+@pytest.mark.parametrize("fact", ["9" * 400, "[1]", "{}", "NaN", "1e999"])
 def test_a_measurement_with_a_setting_that_no_page_can_show_is_refused(fact: str, tmp_path: Path) -> None:
     path = RunFolder(tmp_path).gradients(1)
     path.write_text(f'{{"step": 1, "metrics": {{}}, "groups": {fact}, "seconds": 1.5, "seed": null}}')
@@ -93,6 +93,18 @@ def test_a_measurement_of_another_step_than_its_files_is_refused(step: str, tmp_
 def test_a_measurement_that_lacks_readings_makes_a_page_without_them(tmp_path: Path) -> None:
     RunFolder(tmp_path).gradients(1).write_text('{"step": 1, "metrics": {"gradient/bucket_0/task_norm": 1.0}}')
     assert "Step 1: unknown (not measured)" in write_gradients_page(RunFolder(tmp_path)).read_text()
+
+
+@pytest.mark.parametrize(("signal", "noise"), [(0.0, 1.0), (1e-150, 1e150), (-1.0, 1.0)])
+def test_no_reading_keeps_the_page_from_being_written(signal: float, noise: float, tmp_path: Path) -> None:
+    metrics = {
+        "gradient/all/task_signal2": {"value": signal, "low": 1.0, "high": 2.0, "n": 4},
+        "gradient/all/task_noise2": {"value": noise, "n": 4},
+        f"gradient/bucket_{'9' * 5000}/task_norm": 1.0,
+    }
+    RunFolder(tmp_path).gradients(1).write_text(json.dumps({"step": 1, "metrics": metrics}))
+    page = write_gradients_page(RunFolder(tmp_path)).read_text()
+    assert ("more than any number of such groups" if signal > 0 else "cannot be distinguished from zero") in page
 
 
 def test_a_place_that_cannot_be_written_is_named_before_anything_is_played(

@@ -102,6 +102,10 @@ LEAD = {"title": "t", "induced": ["none"], "healthy": ["bonus"], "success": "suc
         ({"leads": [{**LEAD, "drift_free": 10**9}]}, "drift_free must be at most 100,000, found 1000000000"),
         ({"arms": [{"name": "a", "job": {"type": "part", "after": "a"}}], "pairs": []}, "arm a waits for its own run"),
         ({"arms": [{"name": "a", "job": {"type": "gradients", "checkpoints": []}}]}, "checkpoints must be steps"),
+        (
+            {"arms": [{"name": "a", "job": {"type": "gradients", "checkpoints": [10**400]}}]},
+            "must be steps from 0 to 1,0",
+        ),
         ({"arms": [{"name": "a", "job": {"type": "gradients", "checkpoints": [-1]}}]}, "found [-1]"),
         ({"seeds": list(range(5_001))}, "expected at most 10,000 runs, found 2 x 5,001 (arms x seeds)"),
         ({"arms": [{"name": "a", "job": {"type": "sample", "batches": 10**6}}]}, "batches must be at most 100000"),

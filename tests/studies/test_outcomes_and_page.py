@@ -126,6 +126,19 @@ def test_differences_over_tasks_pair_the_evaluated_episodes(written: WrittenRuns
     assert found.high == pytest.approx(0.25 + 0.62103, abs=1e-4)
 
 
+def test_a_run_whose_evaluated_episodes_cannot_be_read_is_named_and_left_out(written: WrittenRuns) -> None:
+    written_study(written)
+    for seed in (0, 1, 2):
+        for arm in ("new", "old"):
+            path = written.folder.run(arm, seed).folder.rollouts(2, "val_sampled")
+            write_rollouts(path, 2, "val", groups(1.0, 0.5), None, "echo")
+    path.write_bytes(path.read_bytes()[:100])
+    outcomes = read_outcomes(study(), written.folder.runs(study()))
+    assert len(outcomes.unread) == 1
+    assert outcomes.unread[0].startswith(f"old/s2 (Expected a rollout file (parquet) at {path}, found one that cannot")
+    assert len(outcomes.runs) == len(written.folder.runs(study())) - 1
+
+
 def test_a_run_with_other_settings_than_its_arm_declares_is_named(written: WrittenRuns) -> None:
     written_study(written)
     runs = written.folder.runs(study())

@@ -112,6 +112,7 @@ def test_a_written_ranking_is_read_back_and_a_damaged_one_is_refused(tmp_path: P
     odd = (
         *({"seed": 1.5}, {"seed": "1"}, {"seed": True}, {"part": [1]}, {"part": ""}, {"task": 3}, {"variance": "x"}),
         *({"values": 3}, {"values": ["ab"]}, {"values": [[1, float("inf")]]}, {"values": [[{}]]}),
+        *({"values": [[1, 10**400]]}, {"values": [[1e308, -1e308]]}, {"values": [[1, 0], [1]]}, {"variance": 10**400}),
     )
     for tasks in ({}, [], [3], [{"task": "t"}], [row, {**row, "values": []}], *([{**row, **change}] for change in odd)):
         path.write_text(json.dumps({"tasks": tasks}))

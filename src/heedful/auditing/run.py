@@ -185,7 +185,13 @@ class _Audit:
     def _episodes(self) -> Iterator[LoggedEpisode]:
         columns = self.log.reader.columns
         for file in self.log.files.files:
-            yield from self.log.reader.episodes(rows_of(file, self.faults, self._advance, columns), self.faults)
+            try:
+                rows = rows_of(file, self.faults, self._advance, columns)
+            except OSError as error:
+                found = f"{type(error).__name__}: {error.strerror}"
+                self.faults.add(Location(file, 0), "the file that was there when the audit began", found)
+                continue
+            yield from self.log.reader.episodes(rows, self.faults)
 
     def _advance(self, more: int) -> None:
         self.position += more

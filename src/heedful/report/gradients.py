@@ -20,7 +20,7 @@ from heedful.report.drawing.numerals import numeral
 from heedful.report.drawing.panel import DrawnPanel
 from heedful.report.record import Series
 from heedful.report.templates import fill
-from heedful.storage import RunFolder, StoredGradients, read_gradients, write_whole
+from heedful.storage import MOST_STEP, RunFolder, StoredGradients, read_gradients, write_whole
 from heedful.types import Metric
 from heedful.version import __version__
 
@@ -144,11 +144,12 @@ def sentences(stored: StoredGradients) -> list[str]:
     found = (
         f"Step {stored.step}, {signal.n} groups of {size}: squared signal {cell(signal)}, squared noise {cell(noise)}."
     )
-    if signal.low is None or signal.low <= 0:
+    if signal.low is None or signal.low <= 0 or signal.value <= 0:
         found += " The signal cannot be distinguished from zero at this size."
     else:
-        needed = signal.n * noise.value / signal.value
-        found += f" A batch of about {numeral(float(round(needed)))} such groups would hold as much signal as noise."
+        needed = signal.n * (noise.value / signal.value)
+        many = "more than any number of" if needed > MOST_STEP else f"about {numeral(float(round(needed)))}"
+        found += f" A batch of {many} such groups would hold as much signal as noise."
     names = [name for _, columns in TABLES for name in columns.values() if name not in _BARE]
     shown = [stored.metric(f"gradient/{bucket}/{name}") for bucket in buckets(stored) for name in names]
     said = [found, f"Step {stored.step}: a prompt's own expected gradient has the squared norm {cell(prompts)}."]
@@ -157,7 +158,7 @@ def sentences(stored: StoredGradients) -> list[str]:
 
 def buckets(stored: StoredGradients) -> list[str]:
     """The names of the scopes, buckets first."""
-    names = {match[1] for name in stored.metrics if (match := re.match(r"gradient/(bucket_\d+)/", name))}
+    names = {match[1] for name in stored.metrics if (match := re.match(r"gradient/(bucket_\d{1,9})/", name))}
     return [*sorted(names, key=lambda name: int(name.partition("_")[2])), "all"]
 
 

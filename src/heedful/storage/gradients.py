@@ -46,7 +46,7 @@ def read_gradients(path: Path) -> StoredGradients:
         if type(step) is not int or path.name != f"gradients_{step:06d}.json":
             raise ValueError(f"a `step` of {step!r:.80}, which is not that of the file's name")
         for name, value in tree.items():
-            if not isinstance(value, str | float | None) and not (isinstance(value, int) and abs(value) <= SIZES[1]):
+            if not isinstance(value, str | None) and not (isinstance(value, int | float) and abs(value) <= SIZES[1]):
                 raise ValueError(f"neither a text nor a number of usual size in {name!r:.80}")
     except (OSError, ValueError, TypeError, KeyError) as error:
         found = f"no {error}" if isinstance(error, KeyError) else error

@@ -19,7 +19,7 @@ from heedful.envs.common.tasks import check_same_start
 from heedful.run.config import TrainConfig
 from heedful.run.gradients import GradientsSettings
 from heedful.seeds import stream
-from heedful.storage import RunFolder, write_whole
+from heedful.storage import MOST_STEP, RunFolder, write_whole
 from heedful.types import Task
 
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -247,8 +247,10 @@ class GradientsJob:
 
     def __post_init__(self) -> None:
         _refuse_no_arm(self.after)
-        if not self.checkpoints or min(self.checkpoints) < 0:
-            raise ValueError(f"checkpoints must be steps of 0 or more, found {list(self.checkpoints)}")
+        if not self.checkpoints or not 0 <= min(self.checkpoints) <= max(self.checkpoints) <= MOST_STEP:
+            raise ValueError(
+                f"checkpoints must be steps from 0 to {MOST_STEP:,}, found {list(self.checkpoints)!r:.200}"
+            )
 
     @property
     def steps(self) -> int:

@@ -6,7 +6,7 @@ Promise: results are read from the run folders alone. A number that a run lacks 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeVar
@@ -41,6 +41,8 @@ class FinishedRun:
 
     run: StudyRun
     record: RunRecord
+    rates: Mapping[tuple[Measure, int], Mapping[str, float]]
+    """Success on each task, by the measure and the place of the evaluation in time; empty without its rollouts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ def read_outcomes(study: Study, over: Sequence[StudyRun]) -> Outcomes:
     runs, unread = [], []
     for run in over:
         try:
-            runs.append(FinishedRun(run, read_run(run.folder)))
+            record = read_run(run.folder)
+            runs.append(FinishedRun(run, record, dict(_rates(study, run, record))))
         except (OSError, ValueError) as error:
             unread.append(f"{run.label} ({sentence_of(error).rstrip('.')})")
     records = {
@@ -232,7 +235,7 @@ def _arm(measure: Measure, arm: str, runs: Sequence[FinishedRun], by_task: bool)
     pooled = None
     if by_task and measure.when == "change" and EVALUATED.fullmatch(measure.metric):
         gains = {
-            each.run.seed: task_gains(_task_rates(measure, each, 0), _task_rates(measure, each, -1))
+            each.run.seed: task_gains(each.rates[measure, 0], each.rates[measure, -1])
             for each in runs
             if readings[each.run.seed].value is not None
         }
@@ -287,7 +290,7 @@ def _over_tasks(
 
 def _pooled_rates(measure: Measure, arms: Sequence[str], runs: Sequence[FinishedRun]) -> dict[int, dict[str, float]]:
     """Seed -> task -> success at the last evaluation, averaged over the arms."""
-    by_arm = [{each.run.seed: _task_rates(measure, each, -1) for each in runs if each.run.arm == name} for name in arms]
+    by_arm = [{each.run.seed: each.rates[measure, -1] for each in runs if each.run.arm == name} for name in arms]
     return {
         seed: {task: fmean(rates) for task, rates in shared(found).items()} for seed, found in shared(by_arm).items()
     }
@@ -298,11 +301,14 @@ def shared(mappings: Sequence[Mapping[K, V]]) -> dict[K, list[V]]:
     return {key: [each[key] for each in mappings] for key in mappings[0] if all(key in each for each in mappings)}
 
 
-def _task_rates(measure: Measure, each: FinishedRun, place: int) -> dict[str, float]:
-    """Success on each task at one of a run's evaluations, by its place in time; empty without its rollouts."""
-    taken = [p for p in each.record.get(measure.metric).numeric if _within(measure, p.step)]
-    found = EVALUATED.fullmatch(measure.metric)
-    if not taken or found is None:
-        return {}
-    path = each.run.folder.rollouts(taken[place].step, f"{found[1]}_{found[2]}")
-    return task_rates(read_rollouts(path).groups) if path.exists() else {}
+def _rates(study: Study, run: StudyRun, record: RunRecord) -> Iterator[tuple[tuple[Measure, int], dict[str, float]]]:
+    """The rates by task that the measures of a study compare. Raises ValueError where rollouts cannot be read."""
+    for measure in study.measures:
+        found = EVALUATED.fullmatch(measure.metric)
+        by_task = measure.when == "last" or (measure.when == "change" and study.flat)
+        taken = [p for p in record.get(measure.metric).numeric if _within(measure, p.step)]
+        if found is None or not by_task:
+            continue
+        for place in (0, -1) if measure.when == "change" else (-1,):
+            path = run.folder.rollouts(taken[place].step, f"{found[1]}_{found[2]}") if taken else None
+            yield (measure, place), task_rates(read_rollouts(path).groups) if path and path.exists() else {}

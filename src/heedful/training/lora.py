@@ -86,12 +86,13 @@ class Adapters:
 
     def _check_targets(self) -> None:
         """Raises ValueError for a table of embeddings, and for a last layer that shares the weights of one."""
-        table = self.model.get_input_embeddings()
+        table: Any = self.model.get_input_embeddings()
         shared = table.get_base_layer().weight if hasattr(table, "get_base_layer") else table.weight
+        asked = ", ".join(sorted(self._config.target_modules or ()))
         for name, layer in self._layers:
             if layer.get_base_layer().weight is shared:
                 raise ValueError(
-                    f"Expected lora.targets ({', '.join(self._config.target_modules)}) to name linear layers with "
+                    f"Expected lora.targets ({asked}) to name linear layers with "
                     f"weights of their own, found {name}, which is the table of embeddings or shares its weights (tied "
                     "embeddings). Leave it out, or train all weights (--lora.rank 0)."
                 )

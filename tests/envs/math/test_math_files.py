@@ -118,7 +118,7 @@ def test_the_last_thing_that_is_said_to_be_the_answer_is_it(response: str, answe
         ({"question": "q", "answer": "#### " + "x=" * 10**6}, "more than 2,000,000"),
         (
             {"question": "q", "answer": "#### " + "x=" * 10**5 + "5"},
-            "the answer in answer has 200,001 characters, more",
+            "the answer in answer has 200,001 characters, more than 200",
         ),
     ],
 )
@@ -255,6 +255,13 @@ def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused_before
     with pytest.raises(ValueError, match=sentence):
         open_problems(str(tmp_path / "rows.parquet"), "", "train", False)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000, "kilobytes"
+
+
+def test_times_that_python_cannot_hold_cost_no_row(tmp_path: Path) -> None:
+    table = pyarrow.Table.from_pylist(rephrased(4, 3))
+    times = pyarrow.array([1_700_000_000_000_000_001] * len(table), pyarrow.timestamp("ns"))
+    pyarrow.parquet.write_table(table.set_column(0, "type", times), tmp_path / "rows.parquet")
+    assert len(open_problems(str(tmp_path / "rows.parquet"), "", "train", False)) == len(table)
 
 
 def test_a_parquet_file_with_large_row_groups_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

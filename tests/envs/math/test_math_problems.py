@@ -13,7 +13,8 @@ import pytest
 from story_reader import read_story
 
 from heedful.envs.common.actions import format_reply, read_reply
-from heedful.envs.math.environment import LONGEST_ANSWER, MathProblems
+from heedful.envs.math.answers import LONGEST_ANSWER
+from heedful.envs.math.environment import MathProblems
 from heedful.envs.math.word_problems import KINDS, MOST_STEPS, WordProblem, draw_problem
 from heedful.envs.math.word_stories import STORIES
 from heedful.types import Ending, Step

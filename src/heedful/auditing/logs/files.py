@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 
 from heedful.auditing.logs.parquet import open_parquet, parquet_rows
@@ -124,19 +125,20 @@ def is_parquet(file: Path) -> bool:
 def rows_of(
     file: Path, faults: Faults, tell: Tell, columns: Collection[str] | None = None
 ) -> Iterator[tuple[Location, Row]]:
-    """The rows of one file with their places, read as they are asked for.
+    """The rows of one file with their places, read as they are asked for. Raises OSError where it cannot be opened.
 
     `columns`: those that are used. A value that cannot be read costs its row in one of these, and nothing elsewhere.
     `None` = all, without the values that cannot be read.
     """
-    read = parquet_rows if is_parquet(file) else _json_lines
-    return read(file, faults, tell, columns)
+    if is_parquet(file):
+        return parquet_rows(file, faults, tell, columns)
+    return _json_lines(open_file(file), file, faults, tell, columns)
 
 
 def _json_lines(
-    file: Path, faults: Faults, tell: Tell, columns: Collection[str] | None
+    opened: BufferedReader, file: Path, faults: Faults, tell: Tell, columns: Collection[str] | None
 ) -> Iterator[tuple[Location, Row]]:
-    with open_file(file) as stream:
+    with opened as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
             number += 1

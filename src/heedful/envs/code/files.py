@@ -44,7 +44,7 @@ COLUMNS = frozenset(
         *("prompt", "entry_point", "test", "canonical_solution", "text", "code", "test_list", "test_setup_code"),
         *("test_imports", "problem", "tests", "solutions", "starter_code", "metadata", "question_content"),
         *("public_test_cases", "private_test_cases", "question", "input_output", "problem_statement"),
-        *("verification_info", "gold_standard_solution", "difficulty", "contest_date"),
+        *("verification_info", "gold_standard_solution", "difficulty"),
     }
 )
 LONGEST_NAME = 100

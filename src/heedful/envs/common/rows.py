@@ -124,11 +124,15 @@ class ParquetRows:
     """
 
     def __init__(self, path: Path, who: str, known: Collection[str]) -> None:
+        import pyarrow.types
+
         self._path, self._who, self._size = path, who, path.stat().st_size
         with self._whole():
             with parquet_file(path) as file:
                 refuse_damaged(file.metadata)
-                self._columns = [name for name in dict.fromkeys(file.schema_arrow.names) if name in known]
+                # No environment reads a time, and Python holds fewer of them than parquet does.
+                schema = [column for column in file.schema_arrow if not pyarrow.types.is_temporal(column.type)]
+                self._columns = [name for name in dict.fromkeys(column.name for column in schema) if name in known]
                 texts = list(text_leaves(file, self._columns))
             # Without a buffer size a whole column of a row group is read at once.
             self._file = parquet_file(path, buffer_size=_BUFFER, pre_buffer=False, read_dictionary=texts)
@@ -154,9 +158,7 @@ class ParquetRows:
     def __getitem__(self, row: int) -> Mapping[str, Any]:
         with self._whole():
             group = next(number for number, start in enumerate(self._starts[1:]) if row < start)
-            rows = self._group(group).slice(row - self._starts[group], 1).to_pylist()
-            read: Mapping[str, Any] = rows[0]
-        return read
+            return _made(self._group(group).slice(row - self._starts[group], 1))[0]
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         left, before = budget_of(self._size), 0
@@ -173,7 +175,7 @@ class ParquetRows:
                     )
                 step = 1 if sizes.sum() > LONGEST_ROW else len(batch)  # a batch may repeat a large text
                 for place in range(0, len(batch), step):
-                    yield from batch.slice(place, step).to_pylist()
+                    yield from _made(batch.slice(place, step))
                 before += len(batch)
 
     def _too_large(self, found: int | None) -> ValueError:
@@ -195,6 +197,19 @@ class ParquetRows:
                 f"{self._who}: expected a parquet file at {self._path}, found one that cannot be read "
                 f"({type(error).__name__}: {found}). Write it anew."
             ) from error
+
+
+def _made(rows: Any) -> list[Mapping[str, Any]]:
+    """Rows of Arrow as Python's. Raises OSError for a value that Python cannot hold."""
+    import pyarrow
+
+    try:
+        read: list[Mapping[str, Any]] = rows.to_pylist()
+    except ValueError as error:
+        if isinstance(error, pyarrow.ArrowException):
+            raise
+        raise OSError(str(error)) from error
+    return read
 
 
 class JsonList:

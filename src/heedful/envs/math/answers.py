@@ -54,7 +54,7 @@ class Number:
 MOST_DIGITS = 60
 """Most digits of a numeral that is read exactly. No answer needs more, and the cost must not grow with a reply."""
 
-LONGEST_ANSWER = 2000
+LONGEST_ANSWER = 200
 """Characters of an answer. A longer one is none, and is not read: some patterns cost the square of the length."""
 
 _WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"

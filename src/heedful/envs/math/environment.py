@@ -27,15 +27,12 @@ from heedful.envs.common.demonstrations import played_through
 from heedful.envs.common.english import template_in, wording
 from heedful.envs.common.knobs import check_range, check_seconds
 from heedful.envs.common.tasks import split_of
-from heedful.envs.math.answers import MOST_DIGITS, Judgement, judge
+from heedful.envs.math.answers import LONGEST_ANSWER, MOST_DIGITS, Judgement, judge
 from heedful.envs.math.files import FiledProblem, ProblemFile, check_named, open_problems
 from heedful.envs.math.thoughts import guess_thought, solved_thought
 from heedful.envs.math.verifier import check_installed, verify
 from heedful.envs.math.word_problems import KINDS, LEAST_LARGEST, MOST_STEPS, WordProblem, draw_problem, longest_story
 from heedful.types import Ending, Task
-
-LONGEST_ANSWER = 200
-"""Characters of an answer."""
 
 BLIND_ANSWERS = 16
 """Candidate answers for the best player that does not read."""

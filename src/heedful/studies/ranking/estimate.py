@@ -24,6 +24,7 @@ from scipy.stats import spearmanr
 from heedful.configuration import cut
 from heedful.configuration.jsontext import read_json
 from heedful.storage import write_whole
+from heedful.storage.measurements import SIZES
 from heedful.types import Metric
 
 Floats = npt.NDArray[np.float64]
@@ -181,12 +182,14 @@ def write_ranking(path: Path, tasks: Sequence[RankedTask], facts: dict[str, Any]
 
 
 def read_ranking(path: Path) -> list[RankedTask]:
-    """The tasks of a ranking. Raises ValueError where the file cannot be read, or tasks differ in their passes."""
+    """The tasks of a ranking. Raises ValueError where the file cannot be read, or tasks or passes differ in size."""
     try:
         tasks = [_ranked_task(row) for row in read_json(path)["tasks"]]
-        if len({tuple(map(len, task.values)) for task in tasks}) != 1:
-            raise ValueError("no tasks, or tasks with other numbers of values")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if len({len(task.values) for task in tasks}) != 1:
+            raise ValueError("no tasks, or tasks with other numbers of passes")
+        if len({len(members) for task in tasks for members in task.values}) > 1:
+            raise ValueError("passes with other numbers of members")
+    except (OSError, ValueError, LookupError, TypeError, ArithmeticError) as error:
         raise ValueError(f"Expected ranked tasks in {path}, found {error!r}. Run the ranking arm again.") from error
     return tasks
 
@@ -199,7 +202,7 @@ def _ranked_task(row: Mapping[str, Any]) -> RankedTask:
         type(row["task"]) is not str
         or type(row["seed"]) is not int
         or not (row["part"] is None or type(row["part"]) is int)
-        or any(type(value) not in (int, float) or not math.isfinite(value) for value in numbers)
+        or any(type(value) not in (int, float) or not abs(value) <= SIZES[1] for value in numbers)
     ):
         raise ValueError(f"the row {cut(str(row), 200)}")
     return RankedTask(row["task"], row["seed"], values, row["variance"], row["part"])

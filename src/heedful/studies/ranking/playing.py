@@ -33,10 +33,12 @@ def rank_tasks(config: TrainConfig, tasks: int, passes: int, parts: int, folder:
         known = [RankedTask(task.id, task.seed) for task in pool]
         if number:  # what a killed pass left behind goes
             before = [RankedTask(task.id, task.seed, task.values[:number]) for task in read_ranking(path)]
-            if [(task.id, task.seed, len(task.values)) for task in before] != [(t.id, t.seed, number) for t in known]:
+            sizes = {len(values_G) for task in before for values_G in task.values}
+            found = [(task.id, task.seed, len(task.values)) for task in before]
+            if found != [(task.id, task.seed, number) for task in known] or sizes != {config.group_size}:
                 raise ValueError(
-                    f"Expected {number} passes of the {tasks} tasks of this pool in {path}, found others. Delete "
-                    f"{folder.path} to rank anew."
+                    f"Expected {number} passes of the {tasks} tasks of this pool in {path}, each a group of "
+                    f"{config.group_size}, found others. Delete {folder.path} to rank anew."
                 )
             known = before
         size = max(1, config.evaluation.at_once // config.group_size)
