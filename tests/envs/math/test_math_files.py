@@ -260,7 +260,9 @@ def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused_before
 def test_times_that_python_cannot_hold_cost_no_row(tmp_path: Path) -> None:
     table = pyarrow.Table.from_pylist(rephrased(4, 3))
     times = pyarrow.array([1_700_000_000_000_000_001] * len(table), pyarrow.timestamp("ns"))
-    pyarrow.parquet.write_table(table.set_column(0, "type", times), tmp_path / "rows.parquet")
+    pyarrow.parquet.write_table(
+        table.set_column(table.schema.get_field_index("type"), "type", times), tmp_path / "rows.parquet"
+    )
     assert len(open_problems(str(tmp_path / "rows.parquet"), "", "train", False)) == len(table)
 
 
