@@ -24,6 +24,8 @@ FORM = 1
 
 
 _NOTHING = step_tree(Step(Observation("")))
+_SHARED = ("rewards", "outcome", "progress", "valid", "effect", "state")
+"""What is read as of a step. An action may be longer than one that is sent between machines."""
 
 
 class EpisodeRow(Protocol):
@@ -175,9 +177,12 @@ def _read_turns(trees: Sequence[Mapping[str, Any]], rows: Sequence[EpisodeRow]) 
         thought, answer = (Span(*map(int, tree[name])) for name in ("thought", "answer"))
         reply = Reply(prompt, ids, tree["text"], logprobs, (), thought, answer, tree["closed"], tree["cut"])
         if not isinstance(prompt.text, str) or not isinstance(reply.text, str):
-            raise TypeError(f"a prompt and a reply of turn {begun + 1} that are no texts")
+            raise TypeError(f"a prompt or a reply in row {begun + 1} that is no text")
+        actions = tuple(tree["actions"])
+        if not all(isinstance(action, str) for action in actions):
+            raise TypeError(f"an action in row {begun + 1} that is no text")
         step = _as_step(tree)
-        yield Turn(reply, step.rewards, step.actions, step.valid, step.effect, step.state)
+        yield Turn(reply, step.rewards, actions, step.valid, step.effect, step.state)
     _check_end(rows, begun, at)
     if begun + 1 != len(rows):
         raise ValueError(f"{begun + 1} rows in the JSON, but {len(rows)} in the batch")
@@ -185,7 +190,7 @@ def _read_turns(trees: Sequence[Mapping[str, Any]], rows: Sequence[EpisodeRow]) 
 
 def _as_step(tree: Mapping[str, Any]) -> Step:
     """What a turn or the end of an episode shares with a step of an environment, checked as a step is."""
-    return read_step(_NOTHING | {name: tree[name] for name in _NOTHING if name in tree})
+    return read_step(_NOTHING | {name: tree[name] for name in _SHARED if name in tree})
 
 
 def _check_end(rows: Sequence[EpisodeRow], begun: int, at: int) -> None:
