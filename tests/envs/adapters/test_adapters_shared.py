@@ -23,6 +23,7 @@ from heedful.envs.adapters.gate import above_floor
 from heedful.envs.adapters.global_random import OwnRandom
 from heedful.envs.adapters.options import read_options, write_options
 from heedful.envs.adapters.start_states import has_one_start
+from patience import PATIENCE
 
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
@@ -188,3 +189,27 @@ print(json.dumps([[envs.get({name!r})({knob}=game).task(seed).id for seed in ran
     )
     here = [[envs.get(name)(**{knob: game}).task(seed).id for seed in range(3)] for game in games]
     assert json.loads(there.stdout) == here
+
+
+@pytest.mark.parametrize(
+    ("kind", "held"),
+    [
+        ("openenv.environment import OpenEnvEpisode", "_session"),
+        ("verifiers.environment import VerifiersEpisode", "_rollout"),
+    ],
+)
+def test_an_episode_that_is_held_to_the_end_of_the_process_does_not_keep_it_from_ending(kind: str, held: str) -> None:
+    # Python 3.11 begins no thread while it ends, and waits for it for ever. Both libraries close in a thread.
+    program = f"""
+import threading
+from heedful.envs.adapters.{kind} as Episode
+
+class Held:
+    def close(self):
+        threading.Thread(target=int).start()
+
+kept = Episode.__new__(Episode)
+kept.{held} = Held()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +22,7 @@ from heedful.envs.common.answers import answer_fault_line, free_text_rules, read
 from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played
 from heedful.envs.common.knobs import Instructions, check_range, check_seconds
 from heedful.envs.common.tasks import task_of
+from heedful.envs.transport.wire import is_finite, shown
 from heedful.types import Ending, Observation, Task
 
 Answer = TypeVar("Answer")
@@ -175,7 +177,8 @@ class OpenEnvEpisode(BaseEpisode[OpenEnv]):
             session.close()
 
     def __del__(self) -> None:
-        self.close()
+        if not sys.is_finalizing():  # no thread begins any more, and closing would wait for one
+            self.close()
 
     def _outcome(self, last: float) -> float:
         judged = last if self.env.judged_by == "last" else self._total
@@ -226,8 +229,13 @@ class Session:
             if "VALIDATION_ERROR" in str(error):
                 return Answered("", refused="the server refused the answer as an action")
             raise
-        reward = 0.0 if result.reward is None else float(result.reward)
-        return Answered(_text_of(result.observation, self._env), reward, bool(result.done))
+        reward, done = 0.0 if result.reward is None else result.reward, result.done
+        if not is_finite(reward) or not (done is None or isinstance(done, bool)):
+            raise ServerError(
+                f"openenv: the server at {self._env.url} was expected to answer a finite number as reward and a truth "
+                f"value as done, found {shown(reward)} and {shown(done)}"
+            )
+        return Answered(_text_of(result.observation, self._env), float(reward), bool(done))
 
     def close(self) -> None:
         """Tell the server that the session is over. A session that is gone already is not an error."""
@@ -239,6 +247,9 @@ class Session:
             return question()
         except (OSError, RuntimeError, TimeoutError, ValueError, _web_socket_error()) as error:
             said = str(error) or type(error).__name__
+            raise ServerError(f"openenv: the server at {self._env.url} failed: {said}") from error
+        except (AttributeError, LookupError, TypeError) as error:  # of the client, where an answer is no object
+            said = f"its answer cannot be read ({type(error).__name__}: {error})"
             raise ServerError(f"openenv: the server at {self._env.url} failed: {said}") from error
 
 

@@ -7,6 +7,7 @@ judges over the network, scores of whole groups.
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -166,7 +167,8 @@ class VerifiersEpisode(BaseEpisode[Verifiers]):
             rollout.close()
 
     def __del__(self) -> None:
-        self.close()
+        if not sys.is_finalizing():  # no thread begins any more, and closing would wait for one
+            self.close()
 
     def _read(self, response: str) -> tuple[ReadAnswer, Call | None]:
         """What the library is handed: a text, and a call if there is one. Or a fault."""
