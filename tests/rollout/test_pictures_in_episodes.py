@@ -106,7 +106,7 @@ def test_a_served_model_refuses_a_picture_before_it_is_asked() -> None:
 
 
 def test_verl_refuses_tasks_with_pictures() -> None:
-    with pytest.raises(ValueError, match="text alone for verl, found a picture"):
+    with pytest.raises(ValueError, match="text alone for verl, found pictures in task"):
         task_rows(ENV, [ENV.task(1)], "")
 
 
