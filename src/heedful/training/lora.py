@@ -92,9 +92,9 @@ class Adapters:
         for name, layer in self._layers:
             if layer.get_base_layer().weight is shared:
                 raise ValueError(
-                    f"Expected lora.targets ({asked}) to name linear layers with "
-                    f"weights of their own, found {name}, which is the table of embeddings or shares its weights (tied "
-                    "embeddings). Leave it out, or train all weights (--lora.rank 0)."
+                    f"Expected lora.targets ({asked}) to name linear layers with weights of their own, found {name}, "
+                    "which is the table of embeddings or shares its weights (tied embeddings). Leave it out, or train "
+                    "all weights (--lora.rank 0)."
                 )
 
     @contextmanager

@@ -246,11 +246,12 @@ class Session:
         try:
             return question()
         except (OSError, RuntimeError, TimeoutError, ValueError, _web_socket_error()) as error:
-            said = str(error) or type(error).__name__
-            raise ServerError(f"openenv: the server at {self._env.url} failed: {said}") from error
+            raise self._failed(str(error) or type(error).__name__) from error
         except (AttributeError, LookupError, TypeError) as error:  # of the client, where an answer is no object
-            said = f"its answer cannot be read ({type(error).__name__}: {error})"
-            raise ServerError(f"openenv: the server at {self._env.url} failed: {said}") from error
+            raise self._failed(f"its answer cannot be read ({type(error).__name__}: {error})") from error
+
+    def _failed(self, said: str) -> ServerError:
+        return ServerError(f"openenv: the server at {self._env.url} failed: {said}")
 
 
 @lru_cache(maxsize=1)
