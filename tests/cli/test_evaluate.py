@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from heedful import cli
+from heedful.envs.toys.echo import EchoEpisode
 from heedful.storage import read_metrics
+from heedful.types import Task
 
 
 def test_a_run_is_evaluated_to_the_very_numbers_it_measured_itself(
@@ -54,6 +56,30 @@ def test_an_environment_alone_evaluates_its_untrained_seedling(
     found = json.loads((tmp_path / "e.json").read_text())["metrics"]["eval/val/sampled/success"]
     before = read_metrics(echo_run / "metrics.jsonl")[0].metrics["eval/val/sampled/success"]
     assert found["value"] == before.value
+
+
+def test_an_environment_that_broke_is_told_with_its_first_error_and_is_no_success_where_nothing_was_scored(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = EchoEpisode.begin
+
+    def broken(self: EchoEpisode, task: Task, member: int) -> str:
+        if member in breaking:
+            raise ConnectionError(f"nobody answers {member}")
+        return begin(self, task, member)
+
+    monkeypatch.setattr(EchoEpisode, "begin", broken)
+    breaking: set[int] = set()
+    for member, code, sentence in (
+        (1, 0, "4 of 8 sampled episodes broke and were not scored. The first: ConnectionError: nobody answers 1"),
+        (0, 1, "4 of 4 greedy episodes broke and were not scored. The first: ConnectionError: nobody answers 0"),
+    ):
+        breaking.add(member)
+        flags = "--tasks 4 --samples 2 --search-tasks 0 --json e.json"
+        assert cli.run(["eval", "echo", *flags.split()]) == code
+        assert sentence in capsys.readouterr().out
+    why = json.loads(Path("e.json").read_text())["metrics"]["eval/val/sampled/success"]["why"]
+    assert why == "no episode was scored; the first error: ConnectionError: nobody answers 0"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from heedful.configuration import CommandLine, Positional, Shown, to_json
 from heedful.console import SafeConsole
 from heedful.diagnostics.catalogue import legend_of
 from heedful.run.evaluation.evaluate import evaluate_subject, settings_of
-from heedful.run.evaluation.held_out import write_numbers
+from heedful.run.evaluation.held_out import any_scored, write_numbers
 from heedful.run.evaluation.subjects import find_subject, with_settings
 from heedful.run.terminal import success_table
 
@@ -33,6 +33,8 @@ class EvaluateWords:
 
     A run has its own settings. An environment uses its preset's. Keep the split `test` for the end. With --server, a
     model of any OpenAI-compatible server plays ENV, and its episodes are kept in a folder to be audited.
+
+    Exit codes: 0 done, 1 the environment broke in every episode, 2 bad input.
     """
 
     subject: Annotated[str, Positional("RUN|ENV|MODEL", example="frozen_lake")]
@@ -85,6 +87,8 @@ def main(argv: list[str]) -> int:
     legend = legend_of(evaluated.metrics)
     if legend:
         console.print(legend, soft_wrap=True)
+    for sentence in evaluated.broken:
+        console.print(sentence, soft_wrap=True)
     if evaluated.sequence:
         console.print(f"best fixed sequence: {' || '.join(evaluated.sequence)}", soft_wrap=True)
     if settings.json is not None:
@@ -96,4 +100,4 @@ def main(argv: list[str]) -> int:
         }
         write_numbers(settings.json, about, evaluated.metrics, evaluated.sequence)
         console.print(f"written to {settings.json}", soft_wrap=True)
-    return 0
+    return 0 if any_scored(evaluated.metrics) else 1

@@ -12,7 +12,14 @@ import pytest
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.envs.toys.echo import Echo
 from heedful.policies.scripted import ScriptedPolicy
-from heedful.run.evaluation.held_out import evaluation_seed, measure_baselines, paired_gain, play_tasks, success_metric
+from heedful.run.evaluation.held_out import (
+    broken_sentence,
+    evaluation_seed,
+    measure_baselines,
+    paired_gain,
+    play_tasks,
+    success_metric,
+)
 from heedful.types import Ending, Group, Task, Trajectory
 
 Outcomes = dict[str, Sequence[float | None]]
@@ -62,6 +69,9 @@ def test_broken_episodes_are_left_out_and_not_counted_as_failures() -> None:
     assert (metric.value, metric.n) == (0.5, 2)
     nothing = success_metric("s", groups({"a": [None], "b": []}))
     assert (nothing.value, nothing.n, nothing.why) == (None, 0, "no episode was scored")
+    told = broken_sentence(groups({"a": [1.0, None], "b": [None, 0.0, None]}), "sampled")
+    assert told == "3 of 5 sampled episodes broke and were not scored."
+    assert broken_sentence(groups({"a": [1.0, 0.0]}), "sampled") is None
 
 
 def test_a_gain_is_the_mean_of_the_tasks_own_gains() -> None:

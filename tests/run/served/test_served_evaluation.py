@@ -13,6 +13,7 @@ from rich.console import Console
 
 from fake_server import FakeServer, Fault, ModelBrain, counting, fake_server
 from heedful import cli
+from heedful.envs.toys.echo import EchoEpisode
 from heedful.run.served.evaluation import ProgressLine, others
 from heedful.run.served.journal import Totals
 from heedful.storage import RunFolder, held, read_metrics, read_rollouts
@@ -57,6 +58,19 @@ def test_a_chat_endpoint_is_evaluated_beside_its_baselines(capsys: pytest.Captur
     assert "18 replies with" in shown
     assert not Path("eval/replies.jsonl").exists()
     assert Path("eval/report.html").exists()
+
+
+def test_an_environment_that_breaks_everywhere_is_told_and_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> str:
+        raise ConnectionError("nobody answers")
+
+    monkeypatch.setattr(EchoEpisode, "begin", broken)
+    with fake_server(Echoes()) as server:
+        assert evaluate(server) == 1
+    told = "12 of 12 sampled episodes broke and were not scored. The first: ConnectionError: nobody answers"
+    assert told in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS])

@@ -13,7 +13,7 @@ from heedful.console import SafeConsole
 from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
 from heedful.rollout.context import Context
-from heedful.run.evaluation.held_out import refuse_numbers, write_numbers
+from heedful.run.evaluation.held_out import any_scored, refuse_numbers, write_numbers
 from heedful.run.served.settings import ServedSettings, served_settings
 from heedful.run.terminal import success_table
 
@@ -83,7 +83,7 @@ def _evaluate(words: Any, settings: ServedSettings) -> int:
     folder = evaluation.folder.path
     console.print(f"page: {evaluation.folder.report}")
     console.print(f"does its reasoning heed its input? heedful audit {folder} {_scorer(words, settings)}")
-    return 0
+    return 0 if any_scored(evaluation.metrics) else 1
 
 
 def play_server(line: CommandLine[Any]) -> int:

@@ -113,7 +113,7 @@ def reading_state(checkpoint: Path) -> Iterator[None]:
     path = checkpoint / STATE
     try:
         yield
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise ValueError(
             f"Expected the state of heedful's measurements in {path}, found {type(error).__name__}: {error}. Delete "
             "the file to continue with new baselines."

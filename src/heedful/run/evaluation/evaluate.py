@@ -107,6 +107,8 @@ class Evaluated:
     """`eval/<split>/<sampled|greedy|random|fixed>/success`, and more of the sampled episodes."""
     sequence: tuple[str, ...]
     """The best input-blind sequence of actions."""
+    broken: tuple[str, ...] = ()
+    """Sentences about episodes whose environment broke, with the first error."""
 
 
 def evaluate(
@@ -186,7 +188,13 @@ def evaluate_subject(subject: Subject, settings: EvaluateSettings, console: Cons
 def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, console: Console) -> Evaluated:
     """Play the held-out tasks, sampled and greedily, and the baselines. `env`: the settings' environment, isolated."""
     from heedful.envs.common.tasks import evaluation_tasks
-    from heedful.run.evaluation.held_out import evaluation_metrics, evaluation_seed, measure_baselines, play_tasks
+    from heedful.run.evaluation.held_out import (
+        broken_sentence,
+        evaluation_metrics,
+        evaluation_seed,
+        measure_baselines,
+        play_tasks,
+    )
 
     prefix = f"eval/{settings.split}"
     tasks = evaluation_tasks(env, settings.split, settings.tasks)
@@ -214,7 +222,9 @@ def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, 
     sampled, greedy = play("sampled", settings.samples), play("greedy", 1)
     with _Progress(console, "random player, and search of the best fixed sequence on training tasks"):
         baselines = measure_baselines(env, settings.split, settings.tasks, settings.search_tasks)
-    return Evaluated(tuple(evaluation_metrics(prefix, sampled, greedy, baselines)), baselines.sequence)
+    metrics = tuple(evaluation_metrics(prefix, sampled, greedy, baselines))
+    broken = (broken_sentence(sampled, "sampled"), broken_sentence(greedy, "greedy"))
+    return Evaluated(metrics, baselines.sequence, tuple(filter(None, broken)))
 
 
 def _told(policy: Policy, tell: Callable[[str], None], turns: int) -> Policy:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from heedful.configuration import cut
 from heedful.diagnostics.behaviour import behaviour, rate
 from heedful.envs.common.tasks import TaskStream, evaluation_tasks
 from heedful.guarded import Answered, guarded_call
@@ -56,7 +57,27 @@ class Baselines:
 def success_metric(name: str, groups: Sequence[Group]) -> Metric:
     """The success rate over scored episodes, with an interval over tasks."""
     successes = [[float(t.success) for t in group.trajectories if t.success is not None] for group in groups]
-    return rate(name, successes, "no episode was scored")
+    error = first_error(groups)
+    return rate(
+        name, successes, f"no episode was scored; the first error: {error}" if error else "no episode was scored"
+    )
+
+
+def first_error(groups: Sequence[Group]) -> str:
+    """The text of the first error that ended an episode, cut to what a person reads. `""` if none did."""
+    errors = (member.error for group in groups for member in group.trajectories if member.outcome is None)
+    return cut(next(filter(None, errors), ""))
+
+
+def broken_sentence(groups: Sequence[Group], kind: str) -> str | None:
+    """How many episodes broke, and the first error. `None` if none did. `kind`: "sampled" or "greedy"."""
+    members = [member for group in groups for member in group.trajectories]
+    broken = sum(member.outcome is None for member in members)
+    if not broken:
+        return None
+    error = first_error(groups)
+    told = f"{broken} of {len(members)} {kind} episodes broke and were not scored."
+    return f"{told} The first: {error}" if error else told
 
 
 def evaluation_metrics(
@@ -76,6 +97,12 @@ def evaluation_metrics(
             for name in ("success/any_of_group", "format/valid_rate", "format/closed_rate", "length/turns")
         ),
     ]
+
+
+def any_scored(metrics: Sequence[Metric]) -> bool:
+    """Whether the metrics of an evaluation hold the success of any episode, sampled or greedy."""
+    played = ("/sampled/success", "/greedy/success")
+    return any(metric.value is not None for metric in metrics if metric.name.endswith(played))
 
 
 def evaluation_seed(seed: int, kind: str, version: int) -> int:

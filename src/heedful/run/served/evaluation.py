@@ -28,6 +28,7 @@ from heedful.report import write_report
 from heedful.rollout import isolated
 from heedful.run.evaluation.held_out import (
     Baselines,
+    broken_sentence,
     evaluation_metrics,
     evaluation_seed,
     measure_baselines,
@@ -171,9 +172,9 @@ class _Evaluating:
         values = {metric.name.split("/")[2]: metric for metric in metrics if metric.name.endswith("/success")}
         rates = [f"{kind} {_rate(values[kind])}" for kind in ("sampled", "greedy", "random", "fixed")]
         found.append(f"Success on {self.settings.tasks} tasks of {self.settings.split}: {', '.join(rates)}.")
-        broken = sum(member.outcome is None for group in sampled for member in group.trajectories)
+        broken = broken_sentence(sampled, "sampled")
         if broken:
-            found.append(f"{broken} sampled episodes broke and were never scored.")
+            found.append(broken)
         if self.model.text_only:
             found.append("No metric of ids or log-probabilities is here, because the server returned text alone.")
         elif self.settings.sampling.temperature != 1 and not self.model.keeps_logprobs:
