@@ -166,6 +166,8 @@ def damaged(**parts: Any) -> str:
         '{"generation": 4, "folder": null, "diagnostics": {"zscores": {"first_turn": {}}}}',
         damaged(zscores={"first_turn": {"std": 1.0, "std_tempered": "x"}}),
         damaged(zscores={"first_turn": {"std": math.nan, "std_tempered": 1.0}}),
+        damaged(zscores={"first_turn": {"std": 10**400, "std_tempered": 1.0}}),
+        damaged(regimes={"first_turn": {"gaps": [10**400] * 3, "entropies": [1.0] * 3, "of": "gap"}}),
         damaged(zscores={"first_turn": {"std": -1.0, "std_tempered": 1.0}}),
         damaged(regimes={"first_turn": {"gaps": [1e308] * 3, "entropies": [1.0] * 3, "of": "gap"}}),
         damaged(regimes={"first_turn": {"gaps": [], "entropies": [], "of": "x"}}),
