@@ -21,7 +21,14 @@ openenv = pytest.importorskip("openenv.core", reason="the extra openenv is not i
 uvicorn = pytest.importorskip("uvicorn")
 fastapi = pytest.importorskip("fastapi")
 
+websockets = pytest.importorskip("websockets.sync.server")
+
 WORDS = ("yes", "no", "look")
+
+
+def paying(reward: str, done: str = "false") -> str:
+    """An answer of a server, as it is on the wire."""
+    return f'{{"type": "observation", "data": {{"observation": {{"text": "a"}}, "reward": {reward}, "done": {done}}}}}'
 
 
 class Said(openenv.Action):
@@ -140,6 +147,35 @@ def test_a_lost_connection_is_never_replaced_by_a_new_session(url: str) -> None:
 def test_a_server_that_is_not_there_is_named_with_its_address() -> None:
     with pytest.raises(OSError, match=r"openenv: the server at http://127.0.0.1:9 failed: Failed to connect"):
         OpenEnv(url="http://127.0.0.1:9").task(0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("[]", "its answer cannot be read"),
+        ('{"type": "observation", "data": null}', "its answer cannot be read"),
+        ('{"type": "error", "data": "x"}', "its answer cannot be read"),
+        ("[" * 100_000, "failed: maximum recursion depth"),
+        ("no JSON", "failed: Expecting value"),
+        (paying("NaN"), "a finite number as reward and a truth value as done, found nan"),
+        (paying("1" + 400 * "0"), "a finite number as reward"),
+        (paying('"1"'), "a finite number as reward and a truth value as done, found '1'"),
+        (paying("1", done='"yes"'), "found 1 and 'yes'"),
+    ],
+)
+def test_an_odd_answer_is_named_as_the_servers(answer: str, sentence: str) -> None:
+    def answering(connection: Any) -> None:
+        for question in connection:
+            connection.send(answer if '"step"' in question else paying("null"))
+
+    with websockets.serve(answering, "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        env = OpenEnv(url=f"http://127.0.0.1:{server.socket.getsockname()[1]}", identity="seed")
+        episode = env.episode()
+        episode.start(env.task(0), 0)
+        with pytest.raises(ServerError, match=f"^openenv: the server at .*{sentence}"):
+            episode.step(format_reply(["yes"], ""))
+        episode.close()
 
 
 def test_the_outcome_is_a_share_of_the_full_reward(url: str) -> None:
