@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +49,13 @@ def test_unscored_members_change_nothing_and_get_nothing() -> None:
     assert TurnReturns()([[1.0, 2.0], None, [0.0]]) == [[3.0, 2.0], [], [-3.0]]
     assert TurnReturns()([[1.0, 2.0], None]) == [[0.0, 0.0], []]
     assert TurnReturns()([]) == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_rewards_of_any_type_of_number_give_the_same() -> None:
+    rewards_GK = [[1.0, 0.0], [0.0, 1.0]]
+    for kind in (np.float16, np.float32, np.int8, np.bool_):
+        assert TurnReturns()(np.array(rewards_GK, dtype=kind)) == TurnReturns()(rewards_GK)  # type: ignore[arg-type]
 
 
 def test_what_is_not_finite_is_refused_with_a_sentence() -> None:

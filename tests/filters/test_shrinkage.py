@@ -93,6 +93,14 @@ def test_continuous_variances_move_towards_their_mean_by_hand() -> None:
     )
 
 
+@pytest.mark.parametrize("scale", [10.0, 1e80, 1e150])
+def test_the_fit_to_continuous_values_does_not_depend_on_their_scale(scale: float) -> None:
+    values_PG = [[0.0, 1.0, 0.3], [0.0, 0.1, 0.2], [0.5, 0.5, 0.9]]
+    freedom, mean = fit_inverse_gamma(values_PG)
+    scaled = fit_inverse_gamma([[value * scale for value in values_G] for values_G in values_PG])
+    assert scaled == (pytest.approx(freedom), pytest.approx(mean * scale**2))
+
+
 def test_the_past_of_continuous_values_adds_squares_and_degrees_of_freedom() -> None:
     wide = [[math.sqrt(3) / 2 * sign * size for sign in (1, 1, -1, -1)] for size in (1, 10)]
     d0, mean = fit_inverse_gamma(wide)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from heedful.algorithms.gae import Gae
+from heedful.diagnostics.luck import split_variance
 from heedful.statistics.group_statistics import is_constant, sample_variance
 from heedful.statistics.intervals import (
     Interval,
@@ -127,11 +129,24 @@ def test_numbers_that_no_float_holds_and_unequal_lengths_are_refused() -> None:
         lambda: mean_interval([10**400, 1.0]),
         lambda: sample_variance([1e200, 0.0]),
         lambda: is_constant([10**400, 0.0]),
+        lambda: Gae()([1.0], [10**400], [0]),
+        lambda: split_variance([[1e160, 0.0], [0.0, 1e160]]),
     ):
         with pytest.raises(ValueError, match=r"at most 1e\+150 in size"):
             made()
     with pytest.raises(ValueError, match="found 3 sums and 2 counts"):
         cluster_interval([1.0, 2.0, 3.0], [1.0, 1.0])
+
+
+@pytest.mark.parametrize("few", [np.empty(0), np.ones(1)])
+def test_a_jackknife_of_fewer_than_two_clusters_is_refused(few) -> None:
+    for made in (
+        lambda: jackknife_interval(0.5, few),
+        lambda: rate_interval(0.5, few, 3),
+        lambda: ratio_interval(0.5, 0.5, few, few),
+    ):
+        with pytest.raises(ValueError, match="of at least 2 clusters, found"):
+            made()
 
 
 def test_effective_clusters_by_hand() -> None:

@@ -54,12 +54,13 @@ class Gae:
         if self.per not in get_args(Per):
             raise ValueError(f"Expected per to be token or turn, found {self.per!r}.")
 
+    @within_floats()
     def __call__(self, rewards_K: Sequence[float], values_T: Sequence[float], turns_T: Sequence[int]) -> TokenCredit:
         """The credit of one trajectory's sampled tokens, before whitening. A return is advantage plus value.
 
         `values_T`, `turns_T`: for each sampled token the value before it, and the number of its turn. A reward of a
         turn before the first sampled token is left out, since no token earned it. Raises ValueError for rewards that
-        are not finite or above 1e150 in size, and for turns that do not fit.
+        are not finite or above 1e150 in size, for values that no float holds, and for turns that do not fit.
         """
         if not all(map(is_measurable, rewards_K)):
             raise ValueError(
@@ -75,15 +76,15 @@ class Gae:
             raise ValueError(f"Expected turns from 0 to {len(rewards_K) - 1}, found {turns_T[0]} to {turns_T[-1]}.")
         advantages = [0.0] * len(values_T)
         advantage, next_value, next_turn = 0.0, 0.0, None
-        rewards_T = _on_last_tokens(rewards_K, turns_T)
+        rewards_T, values = _on_last_tokens(rewards_K, turns_T), [float(value) for value in values_T]
         for place in reversed(range(len(values_T))):
             steps = self.per == "token" or turns_T[place] != next_turn
             gamma, lam = (self.gamma, self.lam) if steps else (1.0, 1.0)
-            delta = rewards_T[place] + gamma * next_value - values_T[place]
+            delta = rewards_T[place] + gamma * next_value - values[place]
             advantage = delta + gamma * lam * advantage
             advantages[place] = advantage
-            next_value, next_turn = values_T[place], turns_T[place]
-        return TokenCredit(advantages, [one + value for one, value in zip(advantages, values_T, strict=True)])
+            next_value, next_turn = values[place], turns_T[place]
+        return TokenCredit(advantages, [one + value for one, value in zip(advantages, values, strict=True)])
 
     def token_credits(self, trajectories_B: Sequence[SampledTrajectory]) -> list[TokenCredit]:
         """The credit of all trajectories of a step (`CreditsTokens`), with their advantages whitened together."""

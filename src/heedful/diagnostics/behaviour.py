@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from heedful.statistics.group_statistics import scored
+from heedful.statistics.group_statistics import scored, within_floats
 from heedful.statistics.intervals import (
     Interval,
     cluster_interval,
@@ -27,6 +27,7 @@ Cluster = list[Trajectory]
 _LIKE_THE_SUM = re.compile("(component/)*mean")
 
 
+@within_floats()
 def behaviour(groups: Sequence[Group]) -> list[Metric]:
     """Means over trajectories (`reward`, `success`, `length/turns`), over turns (`format`, the other `length`) or over
     sampled tokens (`policy/entropy_per_token`, nats), each with its n and a 95% interval.

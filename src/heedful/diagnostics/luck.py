@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from heedful.statistics.group_statistics import scored
+from heedful.statistics.group_statistics import scored, within_floats
 from heedful.statistics.intervals import cluster_interval, deleted_means, effective_clusters
 from heedful.types import Metric
 
@@ -28,12 +28,13 @@ class SplitVariance:
     """Var[R]: unbiased, never negative."""
 
 
+@within_floats()
 def split_variance(values_GK: Sequence[Sequence[float | None]]) -> SplitVariance | None:
     """The split for one prompt: G sequences of replies, K replays of each. `None`: nothing can be said.
 
     One-way analysis of variance with random effects. The mean of K replays carries 1/K of the sequence's luck, which is
     subtracted from the variance between sequences. Sequences with fewer than two scored replays are left out. At least
-    two sequences have to remain.
+    two sequences have to remain. Raises ValueError for rewards whose squares no float holds.
     """
     sequences = [values for values in map(scored, values_GK) if len(values) >= 2]
     if len(sequences) < 2:

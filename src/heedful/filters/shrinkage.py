@@ -111,15 +111,17 @@ def fit_beta(values_PG: Sequence[Sequence[float]]) -> tuple[float, float]:
 def fit_inverse_gamma(values_PG: Sequence[Sequence[float]]) -> tuple[float, float]:
     """(d0, m): the mean m of the sample variances, and how many degrees of freedom it counts for as a prior.
 
-    With v the scatter of the variances beyond chance, d0 = 2 (m^2 / v + 1), which is infinite where v is 0.
+    With v the scatter of the variances beyond chance, d0 = 2 (m^2 / v + 1), which is infinite where v is 0. Both are
+    computed relative to m, because squares of large variances overflow.
     """
     estimates = [(sample_variance(values), len(values) - 1) for values in values_PG]
     freedom = sum(d for _, d in estimates)
     mean = math.fsum(d * variance for variance, d in estimates) / freedom
+    if not mean:
+        return math.inf, mean
     # For normal values: E[s^4] = sigma^4 (1 + 2 / d).
-    second = math.fsum(d * variance**2 / (1 + 2 / d) for variance, d in estimates) / freedom
-    beyond = second - mean**2
-    return (2 * (mean**2 / beyond + 1) if beyond > 0 else math.inf), mean
+    second = math.fsum(d * (variance / mean) ** 2 / (1 + 2 / d) for variance, d in estimates) / freedom
+    return (2 * (1 / (second - 1) + 1) if second > 1 else math.inf), mean
 
 
 def _chances(evidence_P: Sequence[Evidence], mean: float, strength: float) -> list[float]:

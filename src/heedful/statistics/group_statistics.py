@@ -53,7 +53,10 @@ def scored_values(values_PG: Sequence[Sequence[float | None]]) -> list[list[floa
 
 def is_measurable(value: float) -> bool:
     """Whether means and squares of such values are finite."""
-    return abs(value) <= LARGEST
+    try:
+        return abs(float(value)) <= LARGEST  # NumPy would cast the limit to the type of the value
+    except OverflowError:
+        return False
 
 
 @within_floats()

@@ -115,9 +115,10 @@ def jackknife_interval(value: float, deleted_C: npt.NDArray[np.float64], degrees
     """Interval of a statistic, from its C >= 2 values with one cluster deleted each.
 
     Student's t with `degrees` of freedom; `None`: C - 1. The statistic itself is the centre: no correction of bias.
-    Source: Tukey 1958. The standard error is sqrt((C - 1) / C sum (deleted - mean deleted)^2).
+    Source: Tukey 1958. The standard error is sqrt((C - 1) / C sum (deleted - mean deleted)^2). Raises ValueError for
+    fewer than two clusters.
     """
-    clusters = len(deleted_C)
+    clusters = _several(deleted_C)
     error = math.sqrt((clusters - 1) / clusters * float(np.sum((deleted_C - deleted_C.mean()) ** 2)))
     half = _quantile(degrees or clusters - 1) * error
     return Interval(value - half, value + half)
@@ -129,9 +130,10 @@ def rate_interval(rate: float, deleted_C: npt.NDArray[np.float64], trials: float
     Wilson's interval for as many independent trials as would give the jackknife's standard error, but never more than
     `trials`. The quantile is Student's t with C - 1 degrees of freedom. Source: Rao and Scott 1992 (effective number
     of trials).
-    The jackknife's own interval is too narrow where the rate is near 0 or 1.
+    The jackknife's own interval is too narrow where the rate is near 0 or 1. Raises ValueError for fewer than two
+    clusters.
     """
-    clusters = len(deleted_C)
+    clusters = _several(deleted_C)
     error2 = (clusters - 1) / clusters * float(np.sum((deleted_C - deleted_C.mean()) ** 2))
     rate = min(max(rate, 0.0), 1.0)
     effective = min(trials, rate * (1 - rate) / error2) if error2 > 0 else trials
@@ -151,8 +153,9 @@ def ratio_interval(
 
     It holds each ratio r for which the jackknife interval of upper - r lower contains zero. `None` where the interval
     of `lower` reaches zero, because every ratio is possible then. Source: Fieller 1954, with the jackknife's variances.
+    Raises ValueError for fewer than two clusters.
     """
-    clusters = len(uppers_C)
+    clusters = _several(uppers_C)
     deviations = np.stack([uppers_C - uppers_C.mean(), lowers_C - lowers_C.mean()])
     scale = _quantile(degrees or clusters - 1) ** 2 * (clusters - 1) / clusters
     (of_upper, shared), (_, of_lower) = (scale * (deviations @ deviations.T)).tolist()
@@ -163,6 +166,13 @@ def ratio_interval(
     middle = upper * lower - shared
     half = math.sqrt(max(0.0, middle * middle - square * (upper * upper - of_upper)))
     return Interval((middle - half) / square, (middle + half) / square)
+
+
+def _several(deleted_C: npt.NDArray[np.float64]) -> int:
+    """The number of clusters."""
+    if len(deleted_C) < 2:
+        raise ValueError(f"Expected the statistic without each of at least 2 clusters, found {len(deleted_C)} of them.")
+    return len(deleted_C)
 
 
 def _quantile(degrees: float) -> float:

@@ -21,6 +21,9 @@ Integers = npt.NDArray[np.int64]
 LARGEST = 1e150
 """Scores beyond this size count as infinite: their squares are."""
 
+MOST_TOKENS = 10**12
+"""No thought is longer, and no head. Sums of lengths stay exact."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreMatrix:
@@ -74,13 +77,17 @@ def score_matrix(scores: CrossScores) -> ScoreMatrix:
         )
     if len(lengths_M) != rows:
         raise ValueError(f"Expected one length per thought, found {len(lengths_M)} lengths for {rows} thoughts.")
-    if scores.tasks_M is not None and np.shape(scores.tasks_M) != (rows,):
-        found = np.shape(scores.tasks_M)
-        raise ValueError(f"Expected a list of {rows} tasks as `tasks_M`, one per thought, found the shape {found}.")
-    unmeasured = np.flatnonzero(~((lengths_M >= 1) & (lengths_M < np.inf)))
+    if scores.tasks_M is not None and (found := _shape(scores.tasks_M)) != (rows,):
+        raise ValueError(
+            f"Expected a list of {rows} tasks as `tasks_M`, one per thought, found "
+            f"{'lists of different lengths' if found is None else f'the shape {found}'}."
+        )
+    unmeasured = np.flatnonzero(~(lengths_M >= 1))
     if len(unmeasured):
         thought = int(unmeasured[0])
         raise ValueError(f"Thought {thought} has {lengths_M[thought]:g} tokens; score only thoughts with at least one.")
+    if rows and lengths_M.max() > MOST_TOKENS:
+        raise ValueError(f"Expected thoughts of at most {MOST_TOKENS:g} tokens, found one of {lengths_M.max():g}.")
     strange = np.flatnonzero(~((own_M >= 0) & (own_M < prompts) & (own_M == np.rint(own_M))))
     if len(strange):
         thought = int(strange[0])
@@ -120,10 +127,22 @@ def _numbers(name: str, values: Any, dimensions: int) -> npt.NDArray[Any]:
     return numbers
 
 
+def _shape(values: Any) -> tuple[int, ...] | None:
+    """The shape of nested lists. `None` where their lengths differ."""
+    try:
+        return np.shape(values)
+    except ValueError:
+        return None
+
+
 def _heads(heads: Any, scores_MN: Floats) -> dict[int, Floats]:
     """The scores of heads, each of the shape of the whole scores."""
-    if not isinstance(heads, Mapping) or any(not isinstance(k, int | np.integer) or k < 1 for k in heads):
-        raise ValueError(f"Expected `heads` to map numbers of tokens to scores, found {heads!r:.100}.")
+    if not isinstance(heads, Mapping) or any(
+        not isinstance(k, int | np.integer) or not 1 <= k <= MOST_TOKENS for k in heads
+    ):
+        raise ValueError(
+            f"Expected `heads` to map 1 to {MOST_TOKENS:g} as numbers of tokens to scores, found {heads!r:.100}."
+        )
     found = {int(k): _numbers(f"heads[{k}]", head_MN, 2) for k, head_MN in heads.items()}
     for k, head_MN in found.items():
         if head_MN.shape != scores_MN.shape:
