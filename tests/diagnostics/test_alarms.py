@@ -1,6 +1,7 @@
 """Alarms: what raises each of them, what does not, when they end, and how often they are wrong."""
 
 import json
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -242,6 +243,17 @@ def test_a_resumed_run_raises_what_the_uninterrupted_one_does():
         assert rest == whole[cut:]
 
 
+HELD = {"before": 1.0, "first": 0, "last": 2, "after": 0.5, "low": 0.4, "high": 0.6, "since": 3, "z": 9.0}
+
+
+def test_values_and_errors_beyond_squares_make_no_state_that_cannot_be_read():
+    first, second, name = Alarms(), Alarms(), "eval/val/sampled/success"
+    for step, (value, high) in enumerate([(1.0, math.inf), (1e200, 2e200), (1.0, math.nan), (1.0, 1.5)]):
+        first.observe(step, [Metric(name, value, 5, value, high)])
+    second.load_state(json.loads(json.dumps(first.state())))
+    assert second.state() == first.state()
+
+
 @pytest.mark.parametrize(
     ("part", "name", "value"),
     [
@@ -250,10 +262,18 @@ def test_a_resumed_run_raises_what_the_uninterrupted_one_does():
         ("tests", "within", None),
         ("tests", "held", 5),
         ("tests", "held", {"before": 1.0}),
+        ("tests", "held", HELD | {"since": 99}),
+        ("tests", "held", HELD | {"last": 7, "since": 3}),
+        ("tests", "held", HELD | {"before": 1e200}),
         ("series", 0, [1]),
         ("series", 1, "0.5"),
         ("series", 2, True),
         ("series", 3, 1.5),
+        ("series", 0, 99),
+        ("series", 1, 1e308),
+        ("series", 1, math.nan),
+        ("series", 2, -1.0),
+        ("series", 3, -5),
         ("raised", "success_drop", [3]),
     ],
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from heedful.diagnostics.alarms.conditions import Beyond, Change, Condition, Rule, sibling
@@ -25,6 +26,7 @@ from heedful.diagnostics.alarms.recorded import with_information_per_thought
 from heedful.diagnostics.alarms.rules import AlarmConfig, standard_rules
 from heedful.diagnostics.restored import typed
 from heedful.statistics.change_point import Design, Point, Shift, largest_shift
+from heedful.statistics.group_statistics import LARGEST
 from heedful.types import Metric
 
 
@@ -178,15 +180,35 @@ class Alarms:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on after the steps of a `state`. Raises TypeError, ValueError or KeyError for a damaged one."""
-        self._series = {name: [typed(Point(*point)) for point in series] for name, series in state["series"].items()}
-        self._tests = {
-            key: typed(SeriesTest(**{**test, "held": None if test["held"] is None else typed(Shift(**test["held"]))}))
-            for key, test in state["tests"].items()
-        }
+        self._series = {name: _series_of(series) for name, series in state["series"].items()}
+        self._tests = {key: _test_of(test, self._watched_by(key)) for key, test in state["tests"].items()}
         raised = state["raised"]
         if not all(type(step) is int for step in raised.values()):
             raise TypeError("steps of alarms that are no whole numbers")
         self._raised = dict(raised)
+
+    def _watched_by(self, key: str) -> Sequence[Point]:
+        """The series of the metric with which the key of a test begins. A name may hold spaces."""
+        names = [name for name in self._series if key.startswith(f"{name} ")]
+        return self._series[max(names, key=len)] if names else ()
+
+
+def _series_of(tree: Sequence[Sequence[Any]]) -> list[Point]:
+    """The points of a series in a `state`."""
+    series = [typed(Point(*point), LARGEST) for point in tree]
+    if any(later.step < earlier.step for earlier, later in pairwise(series)):
+        raise ValueError("a series whose steps do not ascend")
+    if any((point.n is not None and point.n < 0) or (point.variance or 0.0) < 0 for point in series):
+        raise ValueError("a series with a negative count or variance")
+    return series
+
+
+def _test_of(tree: Mapping[str, Any], series: Sequence[Point]) -> SeriesTest:
+    """What a condition remembers in a `state`, on this series."""
+    held = None if tree["held"] is None else typed(Shift(**tree["held"]), LARGEST)
+    if held is not None and not (series and held.first <= held.last <= held.since <= series[-1].step):
+        raise ValueError("a change that was found in another series")
+    return typed(SeriesTest(**{**tree, "held": held}), LARGEST)
 
 
 def replay(
