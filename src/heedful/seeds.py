@@ -13,7 +13,7 @@ import random
 def derive(seed: int, *names: str | int) -> int:
     """A 63-bit seed for the consumer named by `names`. Stable over processes, platforms and Python versions."""
     text = ":".join(str(part) for part in (seed, *names))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+    return int.from_bytes(hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:8], "big") >> 1
 
 
 def stream(seed: int, *names: str | int) -> random.Random:

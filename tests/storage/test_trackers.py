@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from heedful.integrations.watching.logged import numbers_of
 from heedful.protocols import Tracker
+from heedful.storage import trackers
 from heedful.storage.measurements import read_metrics
 from heedful.storage.trackers import TRACKERS, JsonlTracker, guarded, open_trackers
 from heedful.types import Metric
@@ -119,6 +121,14 @@ class Failing:
 
     def close(self) -> None:
         raise ConnectionError("no route")
+
+
+def test_names_that_environments_gave_reach_no_other_log_with_controls() -> None:
+    odd = Metric("reward/\ud800\x1b[2J\nstep 9", 1.0)
+    plain = r"reward/\ud800\x1b[2J\nstep 9"
+    assert numbers_of([odd, Metric("reward/mean", 0.5)], all_of_them=True) == {plain: 1.0, "reward/mean": 0.5}
+    assert trackers._numbers([odd]) == {plain: 1.0}
+    assert trackers._labels([Metric("regime\n", "a\x1b")]) == {r"regime\n": r"a\x1b"}
 
 
 def test_a_failing_tracker_warns_once_and_is_still_tried() -> None:

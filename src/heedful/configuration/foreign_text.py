@@ -48,6 +48,11 @@ def clean(text: str) -> str:
     return "".join(part if place % 2 else _cleaned(part) for place, part in enumerate(parts))
 
 
+def clean_line(text: str) -> str:
+    """The same with escapes for newlines and tabs, too: a name, which an environment may have given."""
+    return clean(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def _cleaned(text: str) -> str:
     return _SUSPECT.sub(lambda found: found[0] if _is_plain(text, found.start()) else _escaped(found[0]), text)
 

@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from heedful.configuration.foreign_text import clean_line
 from heedful.guarded import Answered, guarded_call
 from heedful.protocols import Tracker
 from heedful.storage.files import append, naming_a_full_disk
@@ -231,9 +232,9 @@ def _finite(value: float | str | None) -> float | str | None:
 
 
 def _numbers(metrics: Sequence[Metric]) -> dict[str, float]:
-    values = {metric.name: _finite(metric.value) for metric in metrics}
+    values = {clean_line(metric.name): _finite(metric.value) for metric in metrics}
     return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
 
 def _labels(metrics: Sequence[Metric]) -> dict[str, str]:
-    return {metric.name: metric.value for metric in metrics if isinstance(metric.value, str)}
+    return {clean_line(metric.name): clean_line(metric.value) for metric in metrics if isinstance(metric.value, str)}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from heedful import cli
+from heedful.envs.adapters.gymnasium import making
 from heedful.envs.adapters.gymnasium.environment import Gymnasium
 from heedful.envs.adapters.gymnasium.games import plain_ansi, words_of
 from heedful.envs.common.actions import format_reply
@@ -173,6 +176,87 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(knobs: dict[str, Any], s
 def test_knobs_that_do_not_fit_are_refused_at_once(knobs: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^gymnasium: .*{sentence}"):
         Gymnasium(**knobs)
+
+
+class Odd(gymnasium.Env):  # type: ignore[misc]
+    """A game, of which a test changes one part."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    action_space: Any = gymnasium.spaces.Discrete(2)
+    played: ClassVar[list[Any]] = []
+    render_mode = None
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        pass
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action: Any) -> Any:
+        self.played.append(action)
+        return 1, 1.0, False, False, {}
+
+
+@pytest.fixture
+def odd(request: pytest.FixtureRequest) -> Iterator[type[Odd]]:
+    kind = type("OddOne", (Odd,), {**request.param, "played": []})
+    gymnasium.register("Odd-v0", kind)
+    making.starts_alike.cache_clear()
+    for kept in (making.start_state, making.numbered_actions, making._idle):
+        kept.cache_clear()
+    yield kind
+    del gymnasium.registry["Odd-v0"]
+
+
+def raising(error: BaseException) -> Any:
+    def call(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return call
+
+
+@pytest.mark.parametrize("odd", [{"action_space": gymnasium.spaces.Discrete(3, start=-1)}], indirect=True)
+def test_actions_whose_numbers_begin_elsewhere_are_played_as_such(odd: type[Odd]) -> None:
+    env = Gymnasium(id="Odd-v0", success="terminated", actions_per_turn=3)
+    assert env.actions == ("-1", "0", "1")
+    play(env, env.task(0), 0, lambda observation, turn: format_reply(["-1", "0", "1"], ""))
+    assert odd.played[:3] == [-1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("odd", "sentence"),
+    [
+        ({"action_space": gymnasium.spaces.Discrete(2**40)}, "Odd-v0 has 1,099,511,627,776 actions; expected at most"),
+        (
+            {"action_space": gymnasium.spaces.MultiBinary(3)},
+            r"the action space MultiBinary\(3\), but only discrete",
+        ),
+        (
+            {"__init__": raising(AttributeError("no end"))},
+            r"cannot be made with the options .*Error: no end \(",
+        ),
+        ({"reset": raising(IndexError("no start"))}, r"`reset` of Odd-v0 raised IndexError: no start \(test_gym"),
+        ({"reset": lambda self, seed=None, options=None: 5}, "expected to return an observation and .*, found int"),
+        (
+            {"reset": lambda self, seed=None, options=None: (np.zeros(10**7), {})},
+            "an observation of 10,000,000 numbers is too long to be read in words",
+        ),
+    ],
+    indirect=["odd"],
+)
+def test_an_odd_environment_is_named_with_what_is_odd(odd: type[Odd], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^gymnasium: .*{sentence}"):
+        Gymnasium(id="Odd-v0", success="terminated").task(0)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"reset": lambda self, seed=None, options=None: ("half a pair: \ud800", {})}], indirect=True
+)
+def test_a_start_state_of_any_text_makes_a_task(odd: type[Odd]) -> None:
+    env = Gymnasium(id="Odd-v0", success="terminated")
+    assert env.task(0) == env.task(0)
+    assert at_random(env, 0)
 
 
 @pytest.mark.parametrize("env", [ICE, SLIPPERY, CLIFF, TAXI], ids=lambda env: f"{env.id} {env.options}")

@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Collection, Sequence
 
+from heedful.configuration.foreign_text import encodable
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Environment
 from heedful.types import Task
@@ -32,7 +33,7 @@ def split_of(digest: str | bytes) -> str:
 
 def task_of(env: str, start_state: str, seed: int, tags: tuple[str, ...] = ()) -> Task:
     """The task of a start state given in canonical form: its id and its split depend on nothing else."""
-    digest = hashlib.sha256(f"{env}\n{start_state}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{env}\n{start_state}".encode(errors="surrogatepass")).hexdigest()[:16]
     return Task(f"{env}-{digest}", seed, split_of(digest), tags, env)
 
 
@@ -135,7 +136,9 @@ def _task(env: Environment, seed: int) -> Task:
             raise answer.error  # a sentence about the knobs, a file or a missing package
         found = f"that `task` raised {answer}" + (f" ({answer.place})" if answer.place else "")
     elif isinstance(answer.value, Task):
-        return answer.value
+        if isinstance(answer.value.id, str) and encodable(answer.value.id) == answer.value.id:
+            return answer.value
+        found = f"the id {answer.value.id!r:.100}, which is no text that files can hold"
     else:
         found = f"{type(answer.value).__name__} where a Task was expected"
     raise ValueError(

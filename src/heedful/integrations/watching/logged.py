@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 
+from heedful.configuration.foreign_text import clean_line
 from heedful.types import Metric
 
 _DETAIL = re.compile(
@@ -16,9 +17,12 @@ _DETAIL = re.compile(
 
 
 def numbers_of(metrics: Sequence[Metric], all_of_them: bool) -> dict[str, float]:
-    """The finite numbers among the metrics, by name, with or without those that only the record needs."""
+    """The finite numbers among the metrics, by name, with or without those that only the record needs.
+
+    Names of reward components come from environments. What no terminal and no file should get is escaped.
+    """
     return {
-        metric.name: float(metric.value)
+        clean_line(metric.name): float(metric.value)
         for metric in metrics
         if isinstance(metric.value, int | float)
         and math.isfinite(metric.value)

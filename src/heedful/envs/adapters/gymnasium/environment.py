@@ -55,7 +55,8 @@ class Gymnasium(SolvableEnvironment):
     maps: Literal["random", "library"] = "random"
     """FrozenLake alone. random: a random 4x4 map for each task; library: the map that `options` choose."""
     action_names: tuple[str, ...] = ()
-    """Names of the actions 0, 1, ... of an environment that heedful does not know; empty: the numbers."""
+    """Names of the actions of an environment that heedful does not know, in the order of their numbers; empty: those
+    numbers."""
     render: Annotated[str, NamesCode()] = "auto"
     """How a state is written. auto: in words, for a game that heedful knows, else its mode `ansi`, or the numbers of
     its observation. Or module:function, which gets the environment (without wrappers) and the observation."""
@@ -165,7 +166,8 @@ class GymnasiumEpisode(BaseEpisode[Gymnasium]):
         read = read_reply(response, names, env.actions_per_turn)
         paid, last, over, executed = 0.0, 0.0, False, list[str]()
         for action in read.actions:
-            seen, reward, terminated, truncated, _ = self._game.step(names.index(action))
+            number = names.index(action) + int(getattr(self._game.action_space, "start", 0))
+            seen, reward, terminated, truncated, _ = self._game.step(number)
             last = float(reward)
             paid += last
             executed.append(action)

@@ -173,11 +173,21 @@ def plain_ansi(text: str) -> str:
     return _CODES.sub("", _MARKED.sub(r"[\1]", text)).strip("\n")
 
 
+MOST_NUMBERS = 100_000
+"""Numbers of an observation."""
+
+
 def words_of(observation: Any) -> str:
     """An observation as text: numbers with four digits, nested ones in brackets."""
     if isinstance(observation, Mapping):
         return "; ".join(f"{name} {words_of(value)}" for name, value in observation.items())
     if hasattr(observation, "tolist"):
+        count = getattr(observation, "size", 1)
+        if isinstance(count, int) and count > MOST_NUMBERS:
+            raise ValueError(
+                f"gymnasium: an observation of {count:,} numbers is too long to be read in words; expected at most "
+                f"{MOST_NUMBERS:,}. Set --env.render to a function of your own."
+            )
         observation = observation.tolist()
     if isinstance(observation, list | tuple):
         return " ".join(

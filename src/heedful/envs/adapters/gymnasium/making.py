@@ -25,7 +25,11 @@ from heedful.envs.adapters.gymnasium.games import (
 from heedful.envs.adapters.gymnasium.solver import Solution, solve
 from heedful.envs.adapters.options import read_options, write_options
 from heedful.envs.adapters.start_states import has_one_start
+from heedful.guarded import Answered, Raised, guarded_call
 from heedful.seeds import derive
+
+MOST_ACTIONS = 10_000
+"""Each of them is named in the rules that the agent reads."""
 
 
 class Knobs(Protocol):
@@ -74,8 +78,15 @@ def begin(env: Knobs, seed: int) -> tuple[Any, Any]:
     """An environment in the start state of `seed`, and its first observation. Raises ValueError with a sentence."""
     idle = _idle(env, seed if draws_maps(env) else 0)
     environment = idle.pop() if idle else _make_named(env, seed)
-    first, _ = environment.reset(seed=derive(seed, "start") % 2**31)
-    return environment, first
+    begun = guarded_call(lambda: environment.reset(seed=derive(seed, "start") % 2**31))
+    if isinstance(begun, Raised):
+        raise ValueError(f"gymnasium: `reset` of {env.id} raised {begun}{_at(begun)}.") from begun.error
+    if not isinstance(begun.value, tuple) or len(begun.value) != 2:
+        raise ValueError(
+            f"gymnasium: the `reset` of {env.id} was expected to return an observation and a dictionary, found "
+            f"{type(begun.value).__name__}."
+        )
+    return environment, begun.value[0]
 
 
 def give_back(env: Knobs, seed: int, environment: Any) -> None:
@@ -96,13 +107,16 @@ def _make_named(env: Knobs, seed: int) -> Any:
     if draws_maps(env):
         options["desc"] = random_lake(seed, 8 if "8x8" in env.id else 4)
     environment = _make(env, options)
-    count = getattr(environment.action_space, "n", None)
+    space = environment.action_space
     names = env.action_names or getattr(known_game(env.id), "actions", ())
-    if count is None:
+    if not isinstance(space, load_library("gymnasium").spaces.Discrete):
         raise ValueError(
-            f"gymnasium: {env.id} has the action space {environment.action_space}, but only discrete ones (actions "
-            "0, 1, ...) can be named and played in words."
+            f"gymnasium: {env.id} has the action space {space}, but only discrete ones (actions 0, 1, ...) can be "
+            "named and played in words."
         )
+    count = int(space.n)
+    if count > MOST_ACTIONS:
+        raise ValueError(f"gymnasium: {env.id} has {count:,} actions; expected at most {MOST_ACTIONS:,}.")
     if names and len(names) != count:
         raise ValueError(
             f"gymnasium: {env.id} has {count} actions, but {len(names)} names are given: {', '.join(names)}. Set "
@@ -112,24 +126,40 @@ def _make_named(env: Knobs, seed: int) -> Any:
 
 
 def _make(env: Knobs, options: dict[str, Any]) -> Any:
-    library = load_library("gymnasium")
+    make = partial(load_library("gymnasium").make, env.id, max_episode_steps=-1, disable_env_checker=True)
+
+    def made() -> Any:
+        environment = make(**options)
+        modes = environment.unwrapped.metadata.get("render_modes") or ()
+        if env.render == "auto" and known_game(env.id) is None and "ansi" in modes:
+            environment = make(**(options | {"render_mode": "ansi"}))
+        return environment
+
     with _BUILDING:
-        try:
-            environment = library.make(env.id, max_episode_steps=-1, disable_env_checker=True, **options)
-            modes = environment.unwrapped.metadata.get("render_modes") or ()
-            if env.render == "auto" and known_game(env.id) is None and "ansi" in modes:
-                more = options | {"render_mode": "ansi"}
-                environment = library.make(env.id, max_episode_steps=-1, disable_env_checker=True, **more)
-            return environment
-        except (library.error.Error, TypeError, ImportError, ValueError, KeyError) as error:
-            raise ValueError(
-                f"gymnasium: {env.id} cannot be made with the options {write_options(options)}; the library says: "
-                f"{error}"
-            ) from error
+        answer = guarded_call(made)
+    if isinstance(answer, Raised):
+        raise ValueError(
+            f"gymnasium: {env.id} cannot be made with the options {write_options(options)}; the library says: {answer}"
+            f"{_at(answer)}"
+        ) from answer.error
+    return answer.value
+
+
+def _at(raised: Raised) -> str:
+    return f" ({raised.place})" if raised.place else ""
 
 
 def state_in_words(env: Knobs, environment: Any, observation: Any) -> str:
-    """The state in words."""
+    """The state in words. Raises ValueError, a sentence, where it cannot be written."""
+    answer = guarded_call(lambda: _in_words(env, environment, observation))
+    if isinstance(answer, Answered):
+        return answer.value
+    if isinstance(answer.error, ValueError):
+        raise answer.error
+    raise ValueError(f"gymnasium: a state of {env.id} cannot be written: {answer}{_at(answer)}.") from answer.error
+
+
+def _in_words(env: Knobs, environment: Any, observation: Any) -> str:
     core = environment.unwrapped
     if env.render != "auto":
         return _own_renderer(env.render)(core, observation)
@@ -203,7 +233,8 @@ def starts_alike(env: Knobs) -> bool:
 def numbered_actions(env: Knobs) -> tuple[str, ...]:
     """The actions of an environment without given names: their numbers."""
     environment, _ = begin(env, 0)
-    return tuple(str(number) for number in range(int(environment.action_space.n)))
+    first = int(environment.action_space.start)
+    return tuple(str(number) for number in range(first, first + int(environment.action_space.n)))
 
 
 @lru_cache(maxsize=1_024)
