@@ -9,7 +9,7 @@ MOST_AT_ONCE = 1024
 """Threads, or processes, that a command starts. All are started, and a system has room for a few thousand."""
 
 LARGEST_REWARD = 1e30
-"""Of an environment. Sums and squares of rewards have to stay finite, in float32 as well."""
+"""Of an environment, and of an advantage. Sums of them have to stay finite, in float32 as well."""
 
 MOST_EPISODES = 10**6
 """Tasks of a step or of an evaluation, or episodes of a task. All of them are held in memory."""

@@ -55,7 +55,8 @@ class OptimizerStep:
         if not math.isfinite(norm):
             raise FloatingPointError(
                 f"The gradient of optimizer step {self.steps + 1} of the {of} is not finite (norm {norm}); the weights "
-                "were left as they were. Lower its learning rate, or look at the metrics of the steps before."
+                "were left as they were. Lower its learning rate, scale large rewards or advantages down, or look at "
+                "the metrics of the steps before."
             )
         for parameters in self._optimizer.param_groups:
             parameters["lr"] = self.config.lr_at(self.steps)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from heedful.configuration.limits import LARGEST_REWARD
 from heedful.guarded import OwnPartFailed
 from heedful.protocols import CreditsMembers, CreditsTokens, CreditsTurns, Estimator, UsesCritic
 from heedful.statistics import is_constant
@@ -79,18 +80,19 @@ def credit(
     else:
         samples = _credit_turns(rows, groups, estimator)
     for sample in samples:
-        if not _are_finite(sample.advantages):
+        for unfit in (value for value in sample.advantages if not _fits(value)):
             raise OwnPartFailed(
-                f"Expected finite numbers as advantages of member {sample.member} of group {sample.group}, found "
-                f"{str(sample.advantages)[:80]}. Correct the advantage estimator {type(estimator).__name__}."
+                f"Expected finite numbers of at most {LARGEST_REWARD:g} in size as advantages of member "
+                f"{sample.member} of group {sample.group}, found {unfit!s:.80}. Correct the advantage estimator "
+                f"{type(estimator).__name__}."
             )
     return samples
 
 
-def _are_finite(numbers: Sequence[float]) -> bool:
+def _fits(value: float) -> bool:
     try:
-        return all(map(math.isfinite, numbers))
-    except TypeError:  # an estimator of the user may give anything
+        return not isinstance(value, str) and abs(float(value)) <= LARGEST_REWARD
+    except (TypeError, ValueError, OverflowError):  # an estimator of the user may give anything
         return False
 
 
