@@ -347,6 +347,13 @@ def test_the_state_of_the_z_score_survives_json():
     assert ZScoreState.from_json(json.loads(json.dumps(ZScoreState().to_json()))) == ZScoreState()
 
 
+def test_where_nothing_differs_no_interval_excludes_zero():
+    scores = CrossScores([[-3.3] * 3] * 9, [8] * 9, [0, 0, 0, 1, 1, 1, 2, 2, 2])
+    found = {metric.name.rsplit("/")[-1]: metric for metric in measure(scores).metrics}
+    for name in ("mi", "mi_loo", "gap", "gap_per_token"):
+        assert (found[name].value, found[name].low, found[name].high) == (0.0, 0.0, 0.0)
+
+
 def test_selecting_rows_drops_prompts_that_lose_their_last_thought():
     scores = random_scores(12)
     chosen = [own not in (1, 4) for own in scores.own_M]

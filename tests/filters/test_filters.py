@@ -352,8 +352,13 @@ def test_an_own_filter_needs_to_say_what_it_looks_at_and_what_share_it_asks_for(
     with pytest.raises(ValueError, match="function is no filter, since it has no on and no share"):
         check_filter(kept)
     monkeypatch.setattr(EveryOther, "on", 5)
-    with pytest.raises(ValueError, match=r"Expected a text as `on` .* of the filter EveryOther, found 5 and None"):
+    with pytest.raises(ValueError, match=r"Expected a text as `on`, .* of the filter EveryOther, found 5 and None"):
         check_filter(EveryOther())
+    monkeypatch.setattr(EveryOther, "on", "reward")
+    for share in (-1.0, 0, True, float("nan"), 1.5, "1"):
+        monkeypatch.setattr(EveryOther, "share", share)
+        with pytest.raises(ValueError, match="a number above 0 and at most 1 or None as `share`"):
+            check_filter(EveryOther())
     monkeypatch.setattr(EveryOther, "on", property(lambda self: {}["on"]))
     with pytest.raises(ValueError, match="EveryOther is no filter, since it has no on"):
         check_filter(EveryOther())

@@ -119,6 +119,9 @@ def test_the_loss_scales_of_four_kept_of_sixteen() -> None:
     assert loss_scale_factor("all", 4, 16) == 0.25
     assert loss_scale_factor("sqrt", 4, 16) == 0.5
     assert loss_scale_factor("rho", 4, 16, 0.9) == 0.9
+    for share in (-1.0, 0.0, math.nan, 1.5):
+        with pytest.raises(ValueError, match="a share above 0 and at most 1 for the loss scale rho, found"):
+            loss_scale_factor("rho", 4, 16, share)
 
 
 def test_no_loss_scale_but_rho_shrinks_a_batch_that_was_kept_whole() -> None:

@@ -25,7 +25,7 @@ def loss_scale_factor(kind: LossScale, kept: int, total: int, p: float | None = 
     it. `rho`: p, the filter's share. AdamW removes a constant factor again. Only changes of the factor between steps,
     weight decay and gradient clipping make a difference.
 
-    Raises ValueError for impossible counts, and for `rho` without a filter that has a `p`.
+    Raises ValueError for impossible counts, and for `rho` without a filter that has a `p` above 0 and at most 1.
     """
     if not 0 <= kept <= total or total < 1:
         raise ValueError(f"Expected 0 <= kept groups <= groups and at least 1 group, found {kept} kept of {total}.")
@@ -39,4 +39,6 @@ def loss_scale_factor(kind: LossScale, kept: int, total: int, p: float | None = 
         raise ValueError(f"Expected a loss scale among {', '.join(get_args(LossScale))}, found {kind!r}.")
     check_loss_scale(kind, p)
     assert p is not None, "the check has just refused it"
+    if not 0 < p <= 1:
+        raise ValueError(f"Expected a share above 0 and at most 1 for the loss scale rho, found {p}.")
     return p

@@ -114,10 +114,11 @@ def check_filter(filter: object) -> None:
             "or None); see heedful.protocols.Filter."
         )
     on, share = found["on"], found["share"]
-    if not isinstance(on, str) or not (share is None or isinstance(share, int | float)):
+    is_share = isinstance(share, int | float) and not isinstance(share, bool) and 0 < share <= 1
+    if not isinstance(on, str) or not (share is None or is_share):
         raise ValueError(
-            f"Expected a text as `on` and a number or None as `share` of the filter {type(filter).__name__}, found "
-            f"{on!r:.80} and {share!r:.80}. Correct the filter."
+            "Expected a text as `on`, and a number above 0 and at most 1 or None as `share`, of the filter "
+            f"{type(filter).__name__}, found {on!r:.80} and {share!r:.80}. Correct the filter."
         )
 
 

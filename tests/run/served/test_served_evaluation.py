@@ -89,6 +89,7 @@ def test_other_names_than_the_asked_one_in_answers_are_told(
 
 
 def test_other_names_stand_in_the_order_of_their_replies_whichever_came_first() -> None:
+    assert "odd\\nheedful: fake (1)" in others(Totals(models={"odd\nheedful: fake": 1}), "policy")[0]
     several = {"b": 2, "other": 3, "policy": 3, "a": 2, "cheaper": 6}
     for models in (several, dict(reversed(several.items()))):
         (line,) = others(Totals(models=models), "policy")

@@ -57,6 +57,10 @@ def log_sums_without(terms_MN: Floats) -> Floats:
     return joined
 
 
+ROUNDING = 1e-12
+"""Nats: far below what any scorer can tell."""
+
+
 def metric_from(
     name: str,
     estimate: Estimate,
@@ -74,8 +78,14 @@ def metric_from(
     interval = jackknife_interval(estimate.value, estimate.deleted_N)
     if estimate.value >= ceiling and interval.low == interval.high:
         return Metric(name, estimate.value, n, why="no interval: saturated, the ceiling is reached")
-    low, high = interval.cut(floor, ceiling)
-    return Metric(name, estimate.value, n, low, high, clusters=effective_clusters(estimate.deleted_N))
+    low, high = map(_without_rounding, interval.cut(floor, ceiling))
+    value = _without_rounding(estimate.value)
+    return Metric(name, value, n, low, high, clusters=effective_clusters(estimate.deleted_N))
+
+
+def _without_rounding(value: float) -> float:
+    """Exactly 0 for what is 0 but for rounding: where nothing differs, an interval must not exclude 0."""
+    return 0.0 if abs(value) < ROUNDING else value
 
 
 def rate_from(name: str, estimate: Estimate, n: int) -> Metric:

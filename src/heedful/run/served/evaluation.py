@@ -17,7 +17,8 @@ from typing import Any
 
 from rich.console import Console
 
-from heedful.configuration import to_json
+from heedful.configuration import cut, to_json
+from heedful.configuration.foreign_text import clean_line
 from heedful.configuration.jsontext import read_json
 from heedful.diagnostics.behaviour import behaviour
 from heedful.diagnostics.unavailable import unavailable
@@ -215,7 +216,7 @@ def others(totals: Totals, asked: str) -> list[str]:
     if not found:
         return []
     found.sort(key=lambda each: (-each[1], each[0]))  # answers come in any order
-    first = ", ".join(f"{name} ({replies:,})" for name, replies in found[:_MOST_NAMED])
+    first = ", ".join(f"{cut(clean_line(name), 80)} ({replies:,})" for name, replies in found[:_MOST_NAMED])
     more = f", and {len(found) - _MOST_NAMED:,} others" if len(found) > _MOST_NAMED else ""
     several = " So the figures may mix several models." if len(totals.models) > 1 else ""
     return [
