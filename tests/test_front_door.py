@@ -98,6 +98,12 @@ def test_a_run_is_watched_step_by_step_and_read_afterwards(trained: Any) -> None
     assert run.verdict[0].startswith("Sampled success on 8 held-out tasks")
     with pytest.raises(ValueError, match=r"Expected a metric of the run .*, found 'success/rat'"):
         run.series("success/rat")
+    assert run.rollouts(1).groups == run.rollouts(np.int64(1)).groups  # type: ignore[arg-type]
+    for step, of in ((1, "vall"), (1, "\ud800"), (1, "../x"), (10**6, "")):
+        with pytest.raises(ValueError, match="Expected `of` among the stored episodes of step"):
+            run.rollouts(step, of)
+    with pytest.raises(ValueError, match="with a NUL, which no path holds"):
+        heedful.Run.open("\0")
 
 
 def test_nothing_is_printed_unless_asked(trained: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

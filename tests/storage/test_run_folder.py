@@ -245,7 +245,7 @@ def test_a_path_of_bytes_that_are_no_letters_is_refused_before_a_model_is_made(m
     # So Python names a folder called rün in the locale C, with PYTHONUTF8=0.
     name = os.fsdecode(b"r\xff")
     for take in (RunFolder.open, lambda path: RunFolder.create(path, "echo", "grpo", 0)):
-        with pytest.raises(ValueError, match="Expected a path of UTF-8 letters for models, found r"):
+        with pytest.raises(ValueError, match="Expected a path of UTF-8 letters, found r"):
             take(name)
     monkeypatch.setenv("HEEDFUL_CACHE", name)
     with pytest.raises(ValueError, match="set PYTHONUTF8=1"):

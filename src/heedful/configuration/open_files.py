@@ -43,7 +43,10 @@ def path_of(value: Path | str, name: str) -> Path:
     """The path that a caller names. Raises ValueError for a value of another type."""
     if not isinstance(value, str | os.PathLike):
         raise ValueError(f"Expected a path as {name}, found a {type(value).__name__}, {value!r:.40}.")
-    return Path(value)
+    path = Path(value)
+    if "\0" in str(path):
+        raise ValueError(f"Expected a path as {name}, found {str(path)!r:.80} with a NUL, which no path holds.")
+    return path
 
 
 def in_home(path: Path | str) -> Path:
@@ -63,7 +66,7 @@ def refuse_other_bytes(path: Path) -> None:
         str(path).encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"Expected a path of UTF-8 letters for models, found {path}. Give a path of plain letters, or set "
+            f"Expected a path of UTF-8 letters, found {path}. Give a path of plain letters, or set "
             "PYTHONUTF8=1 where the locale has no such letters."
         ) from error
 

@@ -104,7 +104,17 @@ class Run:
         return found
 
     def rollouts(self, step: int, of: str = "") -> Rollouts:
-        """The stored episodes of a step. `of` names an evaluation, such as `val_greedy`."""
+        """The stored episodes of a step. `of` names an evaluation, such as `val_greedy`.
+
+        Raises ValueError for episodes that the run does not have.
+        """
+        kinds = self.folder.rollout_kinds(step)
+        if of not in kinds:
+            raise ValueError(
+                f"Expected `of` among the stored episodes of step {step} of the run {self.path} "
+                f"({', '.join(map(repr, kinds)) or 'none'}), found {of!r:.80}. An empty text stands for "
+                "training."
+            )
         return read_rollouts(self.folder.rollouts(step, of))
 
     def resume(self, *, on_step: OnStep | None = None, show: bool = True) -> Run:

@@ -14,6 +14,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
+from numbers import Integral
 from pathlib import Path
 
 from heedful.configuration.jsontext import parse_json, read_json
@@ -151,6 +152,12 @@ class RunFolder:
         """The steps whose training rollouts are stored, ascending."""
         return self._steps("rollouts", r"step_(\d+)\.parquet")
 
+    def rollout_kinds(self, step: int) -> list[str]:
+        """Of which kinds the rollouts of a step are stored: empty = training, or the name of an evaluation."""
+        files = sorted((self.path / "rollouts").glob(f"{_step_name(step)}*.parquet"))
+        names = [file.name.removeprefix(_step_name(step)).removesuffix(".parquet") for file in files]
+        return [name.removeprefix("_") for name in names if not name or name[0] == "_"]
+
     def score_steps(self) -> list[int]:
         """The steps whose cross-scores are stored, ascending."""
         return self._steps("scores", r"step_(\d+)\.npz")
@@ -236,9 +243,9 @@ def _advice(path: Path) -> str:
 
 
 def _step_name(step: int) -> str:
-    if not isinstance(step, int) or step < 0:
+    if not isinstance(step, Integral) or step < 0:
         raise ValueError(f"Expected a step of 0 or more, found {step!r:.100}.")
-    return f"step_{step:06d}"
+    return f"step_{int(step):06d}"
 
 
 def describe_environment(device: str, threads: int, processes: int = 1) -> dict[str, object]:
