@@ -102,6 +102,22 @@ def test_a_line_is_on_disk_as_soon_as_it_is_written(tmp_path: Path) -> None:
     assert (tmp_path / "metrics.jsonl").read_bytes().endswith(b"}}\n")
 
 
+def test_a_file_that_may_not_grow_is_named_when_it_is_written_and_when_it_is_closed(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, resource, signal, sys\n"
+        "from heedful.storage.trackers import JsonlTracker\n"
+        "from heedful.types import Metric\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "tracker = JsonlTracker(pathlib.Path(sys.argv[1]))\n"
+        "for call in (lambda: tracker.write(0, [Metric('a' * 200, 1.0)]), tracker.close):\n"
+        "    try: call()\n"
+        "    except OSError as error: print(type(error).__name__, error)\n"
+    )
+    path = tmp_path / "metrics.jsonl"
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout.count(f"DiskFull Expected room on the disk to write {path}, but") == 2, done.stderr
+
+
 def test_two_readings_of_one_name_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
     tracker = JsonlTracker(tmp_path / "metrics.jsonl")
     with pytest.raises(ValueError, match="one reading per name in a step, found 'a' twice in step 7"):

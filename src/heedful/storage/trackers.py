@@ -15,6 +15,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -52,12 +53,16 @@ class JsonlTracker:
             raise ValueError(f"Expected one reading per name in a step, found {twice!r} twice in step {step}.")
         row = {"step": step, "time": self._clock(), "metrics": readings}
         line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
-        with naming_a_full_disk(self._path, kept="all readings of earlier steps"):
+        with self._naming():
             self._stream.write(line.encode("utf-8", "backslashreplace"))
             self._stream.flush()
 
     def close(self) -> None:
-        self._stream.close()
+        with self._naming():  # what could not be written is tried once more
+            self._stream.close()
+
+    def _naming(self) -> AbstractContextManager[None]:
+        return naming_a_full_disk(self._path, kept="all readings of earlier steps")
 
 
 class TensorBoardTracker:

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +22,7 @@ from heedful.configuration import ConfigurationError, from_json
 from heedful.configuration.jsontext import parse_json
 from heedful.configuration.open_files import open_file
 from heedful.inference import Usage
+from heedful.storage.files import naming_a_full_disk
 from heedful.types import Conversation, Prompt, Reply, Span
 
 
@@ -135,7 +137,7 @@ class ReplyJournal:
         counts = (usage.prompt, usage.sampled, usage.cached)
         entry = _Entry(at, kept, counts, self._session, round(time.monotonic() - self._began, 3), usage.model)
         line = json.dumps(asdict(entry), ensure_ascii=True)
-        with self._lock:
+        with self._lock, self._naming():
             self._entries[at] = entry
             self._stream.write(line + "\n")
             self._stream.flush()
@@ -153,7 +155,11 @@ class ReplyJournal:
         return Totals(len(entries), prompt, sampled, cached, uncounted, models, sum(clocks.values()))
 
     def close(self) -> None:
-        self._stream.close()
+        with self._naming():  # what could not be written is tried once more
+            self._stream.close()
+
+    def _naming(self) -> AbstractContextManager[None]:
+        return naming_a_full_disk(self._path, kept="the replies written before it")
 
     def remove(self) -> None:
         """Close and delete the file. The replies are in the rollouts then."""
