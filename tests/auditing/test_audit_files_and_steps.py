@@ -40,6 +40,7 @@ def refusal(path: Path) -> str:
 
 def test_what_is_no_log_is_refused_with_a_sentence(tmp_path: Path) -> None:
     assert "found nothing there" in refusal(tmp_path / "absent.jsonl")
+    assert "found a pipe, a socket or a device" in refusal(Path("/dev/null"))
     (tmp_path / "empty.jsonl").touch()
     assert refusal(tmp_path / "empty.jsonl").endswith("found an empty file.")
     (tmp_path / "noise.jsonl").write_bytes(bytes(range(256)))

@@ -150,7 +150,7 @@ def test_decimals_of_a_data_base_are_numbers(tmp_path: Path) -> None:
     ("on", "why"),
     [
         ("acuracy", "no reward acuracy (--on) in this step, whose rewards are accuracy, format"),
-        ("outcome", "success is not in the log"),
+        ("outcome", "no success of 0 and 1 is in the log"),
         ("accuracy", ""),
         ("reward", ""),
     ],

@@ -63,6 +63,8 @@ def test_what_cannot_be_measured_is_answered_by_a_sentence(
     for arguments, sentence in (
         ([], "expected RUN after `heedful gradients`. RUN: The folder of a run"),
         (["echo"], "a gradient belongs to an algorithm, which only a run has"),
+        ([str(tmp_path)], "a gradient belongs to an algorithm, which only a run has"),
+        (["nothing/here"], "a gradient belongs to an algorithm, which only a run has"),
         ([str(run), "--checkpoint", "7"], "one of the steps kept"),
     ):
         assert cli.run(["gradients", *arguments]) == 2

@@ -292,7 +292,7 @@ def test_strange_answers_about_tasks_episodes_and_players_are_sentences() -> Non
                 "/tasks",
                 lambda: env.task(0),
                 [{"tasks": [TASK | {"seed": value}]} for value in (10**30, 0.5, "0", True)]
-                + [{"tasks": [TASK | {"id": value}]} for value in ("x" * 1001, 3, "\ud800")]
+                + [{"tasks": [TASK | {"id": value}]} for value in ("x" * 1001, 3)]
                 + [{"tasks": [TASK | {"tags": value}]} for value in (["x"] * 1001, ["x" * 1001])]
                 + [{"tasks": [TASK | {"split": "none"}]}],
             ),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from heedful.configuration import CommandLine, Positional, Shown
 from heedful.run.config import TrainConfig
-from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, read_config
+from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, is_checkpoint, read_config
 from heedful.run.gradients import GradientsSettings, measure_gradients
 from heedful.storage import RunFolder, is_run
 
@@ -72,12 +72,13 @@ def _chosen(name: str, checkpoints: tuple[str, ...]) -> tuple[RunFolder, TrainCo
     """The run, its configuration, and the steps to measure at."""
     path = Path(name)
     if not is_run(path):
-        subject = find_subject(name, None, ",".join(checkpoints) or None)
-        if subject.weights is None:
+        if not is_checkpoint(path):
             raise ValueError(
                 f"Expected the folder of a run, or one of its checkpoints, found {name}: a gradient belongs to an "
                 "algorithm, which only a run has. Train first: heedful train ENV."
             )
+        subject = find_subject(name, None, ",".join(checkpoints) or None)
+        assert subject.weights is not None, "a checkpoint has weights"
         return RunFolder(subject.weights.parent.parent), subject.config, [subject.version]
     folder = RunFolder(path)
     config = read_config(folder)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heedful.configuration.foreign_text import encodable
 from heedful.configuration.limits import LARGEST_REWARD
 from heedful.envs.transport.wire import (
     LARGEST_FRAME,
@@ -47,8 +46,7 @@ def test_what_is_read_is_what_was_written() -> None:
         floats = [struct.unpack("d", rng.randbytes(8))[0] for _ in range(2)]
         floats = [value if abs(value) <= LARGEST_REWARD else 0.1 for value in floats]
         texts = [rng.choice(TEXTS) for _ in range(6)]
-        id, split, environment = map(encodable, (texts[0], texts[1], texts[4]))  # they name files
-        task = Task(id, rng.getrandbits(64) - 2**63, split, tuple(texts[2:4]), environment)
+        task = Task(texts[0], rng.getrandbits(64) - 2**63, texts[1], tuple(texts[2:4]), texts[4])
         assert read_task(over(task_tree(task))) == task
         ending = rng.choice([None, *Ending])
         step = Step(

@@ -55,6 +55,11 @@ def find_files(source: Path) -> LogFiles:
         refuse_unreadable(source)
         return LogFiles((source,))
     if not source.is_dir():
+        if source.exists():
+            raise ValueError(
+                f"Expected a log file or a folder of logs at {source}, found a pipe, a socket or a device, which "
+                "cannot be read twice. Write its text to a file first."
+            )
         raise ValueError(f"Expected a log file or a folder of logs at {source}, found nothing there.")
     folder = next((source / name for name in _GATHERED if (source / name).is_dir()), source)
     episodes = [folder / name for name in _EPISODES if (folder / name).is_file()]

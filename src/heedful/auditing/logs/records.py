@@ -112,7 +112,7 @@ class Knowledge:
     """The first rows hold a reward that some later step may lack."""
 
 
-SUCCESS = "success is not in the log; name the column that holds it with --success"
+SUCCESS = "no success of 0 and 1 is in the log; name the column that holds it with --success"
 NO_REWARD = "no reward is in the first rows of the log"
 NO_IDS = "the log holds text, not token ids; --model tokenises it"
 WITHOUT_IDS = {

@@ -10,7 +10,6 @@ import hashlib
 import random
 from collections.abc import Collection, Sequence
 
-from heedful.configuration.foreign_text import encodable
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Environment
 from heedful.types import Task
@@ -136,9 +135,7 @@ def _task(env: Environment, seed: int) -> Task:
             raise answer.error  # a sentence about the knobs, a file or a missing package
         found = f"that `task` raised {answer}" + (f" ({answer.place})" if answer.place else "")
     elif isinstance(answer.value, Task):
-        if isinstance(answer.value.id, str) and encodable(answer.value.id) == answer.value.id:
-            return answer.value
-        found = f"the id {answer.value.id!r:.100}, which is no text that files can hold"
+        return answer.value
     else:
         found = f"{type(answer.value).__name__} where a Task was expected"
     raise ValueError(

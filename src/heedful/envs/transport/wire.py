@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
-from heedful.configuration.foreign_text import encodable
 from heedful.configuration.limits import LARGEST_REWARD
 from heedful.envs.transport.images import IMAGES_WANTED, image_tree, images_fault, read_images
 from heedful.types import Ending, Observation, Step, Task
@@ -123,10 +122,7 @@ def read_task(tree: Tree) -> Task:
     """Raises WireError."""
     fields = _fields(tree, "a task", {"id": str, "seed": int, "split": str, "tags": list}, {"environment": str})
     tags = _names(fields["tags"], "a task's tags")
-    named = _names([fields["id"], fields["split"], fields["environment"] or ""], "a task's id, split and environment")
-    unfit = next((name for name in named if encodable(name) != name), None)
-    if unfit is not None:
-        raise WireError(f"Expected a task's id, split and environment as UTF-8 text, found {shown(unfit)}.")
+    _names([fields["id"], fields["split"], fields["environment"] or ""], "a task's id, split and environment")
     if not -(2**63) <= fields["seed"] < 2**63:
         raise WireError(f"Expected the seed of a task in 64 bits, found {shown(fields['seed'])}.")
     return Task(fields["id"], fields["seed"], fields["split"], tags, fields["environment"] or "")

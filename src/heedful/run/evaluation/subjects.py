@@ -83,6 +83,11 @@ class LoadedModel:
         return policy_of(self.source, self.renderer, sampling, seed)
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Whether it is a place among the checkpoints of a run."""
+    return path.parent.name == _CHECKPOINTS and is_run(path.parent.parent)
+
+
 def find_subject(name: str, environment: str | None = None, checkpoint: str | None = None) -> Subject:
     """Understand `name`: a run folder, a checkpoint inside one, an environment (its untrained seedling), or a model.
 
@@ -93,7 +98,7 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
         ValueError: the name cannot be understood, or the run has no such checkpoint.
     """
     path = Path(name)
-    inside = path.parent.name == _CHECKPOINTS and is_run(path.parent.parent)
+    inside = is_checkpoint(path)
     if checkpoint is not None and not is_run(path):
         raise ValueError(
             f"--checkpoint chooses among the checkpoints of a run, but {name} is "
