@@ -209,6 +209,10 @@ def odd(request: pytest.FixtureRequest) -> Iterator[type[Odd]]:
     del gymnasium.registry["Odd-v0"]
 
 
+def shade(core: Any, observation: Any) -> str:
+    return f"shade {observation[0]}"
+
+
 def raising(error: BaseException) -> Any:
     def call(*_: Any, **__: Any) -> Any:
         raise error
@@ -248,6 +252,16 @@ def test_actions_whose_numbers_begin_elsewhere_are_played_as_such(odd: type[Odd]
 def test_an_odd_environment_is_named_with_what_is_odd(odd: type[Odd], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^gymnasium: .*{sentence}"):
         Gymnasium(id="Odd-v0", success="terminated").task(0)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"reset": lambda self, seed=None, options=None: (np.full(10**6, seed % 3), {})}], indirect=True
+)
+def test_a_picture_names_its_task_where_a_renderer_writes_the_state(odd: type[Odd]) -> None:
+    env = Gymnasium(id="Odd-v0", success="terminated", render=f"{__name__}:shade")
+    starts = {env.task(seed).id: env.episode().start(env.task(seed), 0).text for seed in range(20)}
+    assert len(starts) == 3
+    assert all("shade" in text for text in starts.values())
 
 
 @pytest.mark.parametrize(

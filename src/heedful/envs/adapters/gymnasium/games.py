@@ -6,6 +6,7 @@ game hides.
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 from collections.abc import Callable, Mapping
@@ -177,13 +178,18 @@ MOST_NUMBERS = 100_000
 """Numbers of an observation."""
 
 
-def words_of(observation: Any) -> str:
-    """An observation as text: numbers with four digits, nested ones in brackets."""
+def words_of(observation: Any, large: Callable[[Any], str] | None = None) -> str:
+    """An observation as text: numbers with four digits, nested ones in brackets.
+
+    `large` writes an array of more than `MOST_NUMBERS` numbers. Without it such an array raises ValueError.
+    """
     if isinstance(observation, Mapping):
-        return "; ".join(f"{name} {words_of(value)}" for name, value in observation.items())
+        return "; ".join(f"{name} {words_of(value, large)}" for name, value in observation.items())
     if hasattr(observation, "tolist"):
         count = getattr(observation, "size", 1)
         if isinstance(count, int) and count > MOST_NUMBERS:
+            if large is not None:
+                return large(observation)
             raise ValueError(
                 f"gymnasium: an observation of {count:,} numbers is too long to be read in words; expected at most "
                 f"{MOST_NUMBERS:,}. Set --env.render to a function of your own."
@@ -191,9 +197,15 @@ def words_of(observation: Any) -> str:
         observation = observation.tolist()
     if isinstance(observation, list | tuple):
         return " ".join(
-            f"[{words_of(item)}]" if isinstance(item, list | tuple) else words_of(item) for item in observation
+            f"[{words_of(item, large)}]" if isinstance(item, list | tuple) else words_of(item, large)
+            for item in observation
         )
     return f"{observation:.4g}" if isinstance(observation, float) else str(observation)
+
+
+def digest_of(array: Any) -> str:
+    """An array as a short text that names it: a picture, for example."""
+    return hashlib.sha256(array.tobytes()).hexdigest()
 
 
 def random_lake(seed: int, size: int) -> list[str]:

@@ -17,6 +17,7 @@ from heedful.envs.adapters.gymnasium.games import (
     Describe,
     Transition,
     base_name,
+    digest_of,
     known_game,
     plain_ansi,
     random_lake,
@@ -219,7 +220,7 @@ def start_state(env: Knobs, seed: int) -> str:
         success_threshold(env, environment)
     options = write_options(read_options(env.name, "options", env.options))
     _refuse_out_of_reach(env, seed, environment.unwrapped)
-    state = f"{env.id} {options}\n{state_in_words(env, environment, first)}\n{words_of(first)}"
+    state = f"{env.id} {options}\n{state_in_words(env, environment, first)}\n{words_of(first, digest_of)}"
     give_back(env, seed, environment)
     return state
 
