@@ -1,6 +1,7 @@
 """`heedful play`: people, the solver, random players and models in one episode each, and ways to leave it."""
 
 import io
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -204,6 +205,65 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(
 def test_a_runs_environment_is_not_swapped_for_another(echo_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["play", "bandit", "--by", str(echo_run)]) == 2
     assert "was trained in echo, but bandit was named too" in capsys.readouterr().err
+
+
+ODD = """
+from dataclasses import dataclass
+from typing import Any
+from heedful.envs.toys.echo import Echo, EchoEpisode
+from heedful.types import Ending, Observation, Step
+
+@dataclass(frozen=True)
+class NoRewards(Echo):
+    def episode(self): return Forgets(self)
+class Forgets(EchoEpisode):
+    def step(self, response): return Step(Observation("x"), None, Ending.FAILED, 0.0)
+@dataclass(frozen=True)
+class Plain:
+    name, turns = "plain", 2
+    actions, actions_per_turn = ("a", "b"), 1
+    def task(self, seed): return Echo().task(seed)
+    def episode(self): return EchoEpisode(Echo())
+@dataclass(frozen=True)
+class Number(Plain):
+    actions = 5
+@dataclass(frozen=True)
+class Texts(Plain):
+    actions_per_turn = "x"
+@dataclass(frozen=True)
+class Unread(Plain):
+    knob: Any = 5
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "code", "sentence"),
+    [
+        ("NoRewards", [], 1, "the environment broke: ValueError: the environment gave rewards as None; expected named"),
+        ("Number", [], 2, "a tuple of names as `actions` of the environment plain, found 5"),
+        ("Number", ["--by", "random"], 2, "a tuple of names as `actions` of the environment plain, found 5"),
+        ("Texts", [], 2, "a whole number of at least 1 as `actions_per_turn` of the environment plain, found 'x'"),
+        ("Unread", ["--by", "random"], 2, "env: a Unread cannot be configured: Unread.knob"),
+        ("Texts", ["--by", "random"], 2, "a whole number of at least 1 as `actions_per_turn`"),
+    ],
+)
+def test_an_own_environment_with_an_odd_member_is_told_which(
+    name: str,
+    flags: list[str],
+    code: int,
+    sentence: str,
+    tmp_path: Path,
+    typed: Typed,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module = f"odd_members_{zlib.crc32(str(tmp_path).encode())}"  # each test has a module of its own
+    (tmp_path / f"{module}.py").write_text(ODD)
+    monkeypatch.syspath_prepend(tmp_path)
+    typed("a")
+    assert cli.run(["play", f"{module}:{name}", *flags]) == code
+    told = capsys.readouterr()
+    assert sentence in " ".join((told.out + told.err).split())
 
 
 def test_a_models_words_are_weighed_against_named_references(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from typing import Any
 
 import pytest
 
@@ -87,3 +88,13 @@ def test_the_best_sequence_beats_the_random_policy_in_seconds() -> None:
 def test_searching_on_no_tasks_is_refused() -> None:
     with pytest.raises(ValueError, match="none were given"):
         best_fixed_sequence(FrozenLake(), [])
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [(lambda tasks: None, "that it raised TypeError: 'NoneType'"), (lambda tasks: [1], "others")],
+)
+def test_blind_answers_that_are_none_are_named(answers: Any, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Echo, "blind_answers", staticmethod(answers), raising=False)
+    with pytest.raises(ValueError, match=f"texts from `blind_answers` of the environment echo, found {found}"):
+        best_fixed_sequence(Echo(), evaluation_tasks(Echo(), "train", 4))

@@ -14,6 +14,7 @@ from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, na
 from heedful.cli.episode.human_reply import reply_of, ways_to_answer
 from heedful.configuration import Choice, CommandLine, Positional, Shown, shown
 from heedful.envs.common.demonstrated import demonstrated
+from heedful.envs.transport.wire import checked_observation, checked_step
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.policies.source import replies_of, sampling_of
@@ -148,12 +149,13 @@ class _Watched:
         self.step_taken: Step | None = None
 
     def start(self, task: Task, member: int) -> Observation:
-        observation = self._episode.start(task, member)
+        observation = checked_observation(self._episode.start(task, member))
         self.shown, self.images = observation.text, observation.images
         return observation
 
     def step(self, response: str) -> Step:
-        step = self._episode.step(response)
+        self.step_taken = None
+        step = checked_step(self._episode.step(response))
         self.shown, self.images, self.step_taken = step.observation.text, step.observation.images, step
         return step
 

@@ -308,7 +308,7 @@ def _write(kind: Kind, value: Any, path: str) -> Any:
             return _write_class(kind.cls, value, path)
         case Chosen() if value is None and kind.optional:
             return None
-        case Chosen() if _has_settings(value):
+        case Chosen() if not _no_settings(value):
             return {"type": kind.choice.name_of(type(value)), **_write_class(type(value), value, path)}
         case Either():
             for member in kind.kinds:
@@ -328,6 +328,9 @@ def _write(kind: Kind, value: Any, path: str) -> Any:
             written = _write_plain(value)
             if fits(kind, written):
                 return written
+        case Chosen():
+            why = _no_settings(value)
+            raise ConfigurationError([Problem(path, f"a {type(value).__name__} cannot be configured: {why}")])
     raise ConfigurationError([Problem(path, f"expected {describe(kind)}, but it holds {value!r}")])
 
 
@@ -337,12 +340,13 @@ def _write_plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _has_settings(value: object) -> bool:
+def _no_settings(value: object) -> str:
+    """Why an object has no settings, such as a field of a type that no setting has. Empty if it has some."""
     try:
         settings_of(type(value))
-    except TypeError:
-        return False
-    return True
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def _show(value: object) -> str:

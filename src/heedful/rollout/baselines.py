@@ -14,10 +14,10 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from heedful.envs.common.actions import actions_of, format_reply
+from heedful.envs.common.actions import actions_of, format_reply, most_actions_of
 from heedful.envs.common.tools import in_form
 from heedful.guarded import Answered, Raised, guarded_call
-from heedful.protocols import AnswersBlindly, AnswersFreely, Environment, ListsActions
+from heedful.protocols import AnswersBlindly, AnswersFreely, Environment
 from heedful.types import Step, Task
 
 ReplyFunction = Callable[[str, int], str]
@@ -76,8 +76,9 @@ def random_reply(env: Environment, task: Task, rng: random.Random) -> str:
 
     Raises ValueError for an environment that offers neither, or whose `random_answer` fails.
     """
-    if isinstance(env, ListsActions) and env.actions:
-        return format_reply(rng.choices(env.actions, k=env.actions_per_turn), "")
+    actions = actions_of(env)
+    if actions:
+        return format_reply(rng.choices(actions, k=most_actions_of(env)), "")
     if isinstance(env, AnswersFreely):
         answer = guarded_call(lambda: env.random_answer(task, rng))
         if isinstance(answer, Raised) or not isinstance(answer.value, str):
@@ -133,11 +134,22 @@ def best_fixed_sequence(env: Environment, tasks: Sequence[Task]) -> tuple[str, .
 
 def _candidates(env: Environment, tasks: Sequence[Task]) -> Sequence[str]:
     """What a sequence is made of: whole answers of a turn where the environment offers them, else its actions."""
-    return env.blind_answers(tasks)[:MOST_CANDIDATES] if isinstance(env, AnswersBlindly) else actions_of(env)
+    if not isinstance(env, AnswersBlindly):
+        return actions_of(env)
+    answer = guarded_call(lambda: list(itertools.islice(env.blind_answers(tasks), MOST_CANDIDATES)))
+    if isinstance(answer, Raised) and isinstance(answer.error, ValueError | OSError | ImportError):
+        raise answer.error  # a sentence about the knobs, a file or a missing package
+    if isinstance(answer, Raised) or not all(isinstance(each, str) for each in answer.value):
+        found = f"that it raised {answer}" if isinstance(answer, Raised) else "others"
+        raise ValueError(
+            f"Expected texts from `blind_answers` of the environment {env.name}, found {found}. Mend it; `heedful "
+            "check-env` tries it out."
+        )
+    return answer.value
 
 
 def _per_turn(env: Environment) -> int:
-    return env.actions_per_turn if isinstance(env, ListsActions) and not isinstance(env, AnswersBlindly) else 1
+    return 1 if isinstance(env, AnswersBlindly) else most_actions_of(env)
 
 
 def _stride(words: Sequence[str]) -> int:

@@ -24,12 +24,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from heedful.configuration import to_json
-from heedful.envs.common.actions import actions_of
+from heedful.envs.common.actions import actions_of, most_actions_of
 from heedful.envs.common.tools import tools_of
 from heedful.envs.remote.answers import PROTOCOL
 from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.guarded import Raised, guarded_call
-from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, ListsActions, Summarises
+from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, Summarises
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.types import Task
 
@@ -181,7 +181,7 @@ def _description(env: Environment) -> dict[str, Tree]:
         "summary": env.summary if isinstance(env, Summarises) else "",
         "turns": env.turns,
         "actions": list(actions_of(env)),
-        "actions_per_turn": env.actions_per_turn if isinstance(env, ListsActions) and env.actions else None,
+        "actions_per_turn": most_actions_of(env) if actions_of(env) else None,
         "tools": [{**dataclasses.asdict(tool), "parameters": dict(tool.parameters)} for tool in tools_of(env)],
         "offers": [offer for offer, kind in OFFERS.items() if isinstance(env, kind)],
         "knobs": knobs,

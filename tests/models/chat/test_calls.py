@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.models.chat.calls import Call, CallFault, find_call, read_call, signatures, tools_of
+from heedful.models.chat.calls import Call, CallFault, find_call, fitting_tools, read_call, signatures, tools_of
 from heedful.types import Tool
 
 SEARCH = Tool(
@@ -133,3 +134,12 @@ def test_no_text_makes_the_reader_raise(text):
 def test_signatures_and_environments_without_tools():
     assert signatures(TOOLS) == "search(query), move(steps, way)"
     assert tools_of(object()) == ()
+
+
+@pytest.mark.parametrize("tools", [5, ({"type": "function"},), "price"])
+def test_tools_of_another_form_are_refused_and_not_taken_for_none(tools):
+    env = SimpleNamespace(name="shop", tools=tools)
+    with pytest.raises(ValueError, match=r"a tuple of heedful\.types\.Tool as `tools` of the environment shop, found"):
+        tools_of(env)
+    assert fitting_tools(env) == ()
+    assert tools_of(SimpleNamespace()) == tools_of(SimpleNamespace(tools=None)) == ()

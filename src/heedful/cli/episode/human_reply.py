@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from heedful.envs.common.actions import OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
+from heedful.envs.common.actions import OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, actions_of, format_reply, most_actions_of
 from heedful.envs.common.tools import call_text, tools_of
 from heedful.models.chat.calls import find_call, signatures
-from heedful.protocols import AnswersFreely, Environment, ListsActions
+from heedful.protocols import AnswersFreely, Environment
 from heedful.types import Tool
 
 LEAVE = ("quit", "exit", "q")
@@ -75,7 +75,8 @@ def _call(line: str, tools: Sequence[Tool]) -> str:
 
 def _actions(env: Environment) -> tuple[tuple[str, ...], int]:
     """The names of the actions, and how many a turn may have. None where answers are free text."""
-    return (env.actions, env.actions_per_turn) if isinstance(env, ListsActions) else ((), 1)
+    actions = actions_of(env)
+    return actions, most_actions_of(env) if actions else 1
 
 
 def _words(line: str, actions: tuple[str, ...]) -> list[str]:

@@ -20,7 +20,7 @@ from heedful.envs.common.actions import (
     SEPARATOR,
     format_reply,
 )
-from heedful.envs.common.tools import in_form, tools_of
+from heedful.envs.common.tools import fitting_tools, in_form
 from heedful.guarded import Answered, guarded_call
 from heedful.protocols import AnswersFreely
 from heedful.types import Task
@@ -101,7 +101,7 @@ def hostile(env: Any, example: str, canary: Path) -> Mapping[str, Reply]:
         **_huge(example),
         **{f"code {number + 1}": reply for number, reply in enumerate(tempting(canary))},
     }
-    if tools_of(env):
+    if fitting_tools(env):
         asked = {f"{kind}, called": in_form(env, reply) for kind, reply in fixed.items()}
         fixed |= _calls() | {kind: text for kind, text in asked.items() if text not in fixed.values()}
     return {**{kind: _always(reply) for kind, reply in fixed.items()}, **_echoes(example)}

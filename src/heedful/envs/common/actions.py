@@ -51,8 +51,25 @@ class ReadReply:
 
 
 def actions_of(env: Environment) -> tuple[str, ...]:
-    """The names of the actions. Empty if answers are free text."""
-    return env.actions if isinstance(env, ListsActions) else ()
+    """The names of the actions. Empty if answers are free text. Raises ValueError for what is no list of names."""
+    names = env.actions if isinstance(env, ListsActions) else ()
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"Expected a tuple of names as `actions` of the environment {env.name}, found {names!r:.80}. Correct it; "
+            "`heedful check-env` names every member that is wrong."
+        )
+    return tuple(names)
+
+
+def most_actions_of(env: Environment) -> int:
+    """The most actions of one reply. 1 if answers are free text. Raises ValueError for what is no such number."""
+    most = env.actions_per_turn if isinstance(env, ListsActions) else 1
+    if not isinstance(most, int) or most < 1:
+        raise ValueError(
+            f"Expected a whole number of at least 1 as `actions_per_turn` of the environment {env.name}, found "
+            f"{most!r:.80}. Correct it; `heedful check-env` names every member that is wrong."
+        )
+    return most
 
 
 def read_reply(reply: str, names: Sequence[str], most: int) -> ReadReply:

@@ -25,7 +25,7 @@ from heedful.envs.common.knobs import (
     check_share,
 )
 from heedful.envs.common.tasks import check_same_start
-from heedful.models.chat.calls import tools_of
+from heedful.models.chat.calls import fitting_tools
 from heedful.protocols import Episode
 from heedful.types import Ending, Image, Observation, Step, Task
 
@@ -170,7 +170,7 @@ class BaseEpisode(ABC, Generic[Knobs]):
         if outcome is None:
             outcome = float(played.ending is Ending.SOLVED)
         opening = rules_of(self.env) + text if self.restarts else ""
-        role = "tool" if tools_of(self.env) and calls_tool(response) else "user"
+        role = "tool" if fitting_tools(self.env) and calls_tool(response) else "user"
         return Step(
             observation=Observation(text, opening, role, self.images()),
             rewards=rewards,

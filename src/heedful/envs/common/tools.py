@@ -32,7 +32,7 @@ from typing import ClassVar, Literal
 from heedful.envs.common.actions import CLOSE_THOUGHT, OPEN_THOUGHT, Fault, answer_text, thought_of
 from heedful.envs.common.base import SolvableEnvironment
 from heedful.envs.common.knobs import check_choice
-from heedful.models.chat.calls import CLOSE_CALL, OPEN_CALL, signature, tools_of
+from heedful.models.chat.calls import CLOSE_CALL, OPEN_CALL, fitting_tools, signature, tools_of
 from heedful.types import Tool
 
 ActionForm = Literal["plain", "tool_calls"]
@@ -72,7 +72,7 @@ def text_tool(name: str, description: str, argument: str, meaning: str, form: st
 
 def in_form(env: object, reply: str) -> str:
     """A plain reply as the environment wants it: the same, or with a call in place of the answer."""
-    tools = tools_of(env)
+    tools = fitting_tools(env)
     answer = answer_text(reply) if tools else Fault("", "")
     if isinstance(answer, Fault):
         return reply
@@ -94,4 +94,4 @@ def call_text(answer: str, tools: Sequence[Tool]) -> str:
     return ""
 
 
-__all__ = ["ActionForm", "ToolEnvironment", "call_text", "in_form", "text_tool", "tools_of"]
+__all__ = ["ActionForm", "ToolEnvironment", "call_text", "fitting_tools", "in_form", "text_tool", "tools_of"]

@@ -70,10 +70,27 @@ class Call:
 
 
 def tools_of(env: object) -> tuple[Tool, ...]:
-    """The tools that an environment wants to be called (`protocols.OffersTools`). Empty if its replies are plain."""
+    """The tools that an environment wants to be called (`protocols.OffersTools`). Empty if its replies are plain.
+
+    Raises ValueError for `tools` of another form, which no template could be written with.
+    """
     found = getattr(env, "tools", ())
-    fits = isinstance(found, tuple | list) and all(isinstance(tool, Tool) for tool in found)
-    return tuple(found) if fits else ()
+    if found and not _are_tools(found):
+        raise ValueError(
+            f"Expected a tuple of heedful.types.Tool as `tools` of the environment {getattr(env, 'name', env)}, found "
+            f"{found!r:.100}. Declare each with heedful.envs.common.tools.text_tool; `heedful check-env` tries them."
+        )
+    return tuple(found or ())
+
+
+def fitting_tools(env: object) -> tuple[Tool, ...]:
+    """The same without an error: empty, too, where `tools` has another form."""
+    found = getattr(env, "tools", ())
+    return tuple(found) if _are_tools(found) else ()
+
+
+def _are_tools(found: object) -> bool:
+    return isinstance(found, tuple | list) and all(isinstance(tool, Tool) for tool in found)
 
 
 def find_call(text: str, start: int = 0) -> WrittenCall | None:

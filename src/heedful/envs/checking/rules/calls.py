@@ -16,7 +16,7 @@ from heedful.envs.checking.replies import ordinary
 from heedful.envs.checking.report import Finding, absent, broken, holds, in_words
 from heedful.envs.common.tools import in_form
 from heedful.guarded import Raised, guarded_call
-from heedful.models.chat.calls import tools_of
+from heedful.models.chat.calls import fitting_tools
 from heedful.protocols import Demonstrates
 from heedful.types import Ending, Step, Task, Tool
 
@@ -30,7 +30,7 @@ def tool_calls(bench: Bench, evidence: Evidence) -> Finding:
     """Tools can be written into a template, and the same answers earn the same in both forms."""
     env = bench.env
     other = _other_form(env)
-    tools = getattr(env, "tools", ()) or tools_of(other)
+    tools = getattr(env, "tools", ()) or fitting_tools(other)
     if not tools:
         return absent("the environment offers no tools, so its actions are plain text")
     fault = _tools_misfit(tools)

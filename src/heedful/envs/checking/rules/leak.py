@@ -23,7 +23,7 @@ from heedful.envs.checking.play import Bench, Played
 from heedful.envs.checking.replies import listed_actions
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, shortened
 from heedful.envs.common.actions import Fault, answer_text, format_reply
-from heedful.envs.common.tools import in_form, tools_of
+from heedful.envs.common.tools import fitting_tools, in_form
 from heedful.protocols import AnswersFreely, Demonstrates
 from heedful.statistics.intervals import wilson
 from heedful.types import Task
@@ -267,7 +267,7 @@ def _is_pair(pair: Any) -> bool:
 
 
 def _answer(env: Any, reply: str) -> str:
-    found = answer_text(reply, tools_of(env))
+    found = answer_text(reply, fitting_tools(env))
     return "" if isinstance(found, Fault) else found.strip()
 
 
