@@ -370,7 +370,7 @@ def test_sigterm_ends_an_audit_whose_steps_are_kept_and_the_same_command_goes_on
     process.send_signal(signal.SIGTERM)
     code, said = ended(process)
     assert code == 143, said
-    assert "heedful: interrupted at once; the steps measured so far are safe" in said
+    assert "heedful: interrupted at once; if a folder is named above, its steps are safe" in said
     assert "Traceback" not in said
     kept = len(metrics.read_text().splitlines())
     assert 3 <= kept < 400

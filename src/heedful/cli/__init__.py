@@ -47,8 +47,8 @@ KEPT = {
     "train": "if the run has a checkpoint, heedful train --resume RUN goes on from it",
     "grow": "what was saved of the warm start is safe, and the same command goes on",
     "study": "what its runs have saved is safe, and the same command goes on",
-    "audit": "the steps measured so far are safe, and the same command with --out FOLDER (named above) goes on",
-    "eval --server": "the replies so far are safe, and the same command with --out FOLDER (named above) goes on",
+    "audit": "if a folder is named above, its steps are safe, and the same command with --out FOLDER goes on",
+    "eval --server": "if a folder is named above, its replies are safe, and the same command with --out FOLDER goes on",
 }
 """Command -> what an interruption leaves."""
 

@@ -95,6 +95,8 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_is_answered_by_what_it_could_have_been() -> None:
+    with pytest.raises(ValueError, match="with a NUL, which no path holds"):
+        find_subject("a\0b")
     with pytest.raises(ValueError, match=r"'runs/typo' alone, which is neither a path here nor an environment"):
         find_subject("runs/typo")
 

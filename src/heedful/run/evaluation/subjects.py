@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.configuration import from_json, trust_flags
 from heedful.configuration.jsontext import read_json
+from heedful.configuration.open_files import path_of
 from heedful.policies import OpenPolicySource, Sampling, Weights, open_with
 from heedful.policies.source import policy_of
 from heedful.protocols import Policy
@@ -97,7 +98,7 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
     Raises:
         ValueError: the name cannot be understood, or the run has no such checkpoint.
     """
-    path = Path(name)
+    path = path_of(name, "a run, or the folder of a model,")
     inside = is_checkpoint(path)
     if checkpoint is not None and not is_run(path):
         raise ValueError(
