@@ -92,7 +92,7 @@ def test_searching_on_no_tasks_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("answers", "found"),
-    [(lambda tasks: None, "that it raised TypeError: 'NoneType'"), (lambda tasks: [1], "others")],
+    [(lambda tasks: None, "that it raised TypeError: 'NoneType'"), (lambda tasks: ["a", 1], "1 among them")],
 )
 def test_blind_answers_that_are_none_are_named(answers: Any, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Echo, "blind_answers", staticmethod(answers), raising=False)

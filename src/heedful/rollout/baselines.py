@@ -139,8 +139,9 @@ def _candidates(env: Environment, tasks: Sequence[Task]) -> Sequence[str]:
     answer = guarded_call(lambda: list(itertools.islice(env.blind_answers(tasks), MOST_CANDIDATES)))
     if isinstance(answer, Raised) and isinstance(answer.error, ValueError | OSError | ImportError):
         raise answer.error  # a sentence about the knobs, a file or a missing package
-    if isinstance(answer, Raised) or not all(isinstance(each, str) for each in answer.value):
-        found = f"that it raised {answer}" if isinstance(answer, Raised) else "others"
+    other = [] if isinstance(answer, Raised) else [each for each in answer.value if not isinstance(each, str)]
+    if isinstance(answer, Raised) or other:
+        found = f"that it raised {answer}" if isinstance(answer, Raised) else f"{other[0]!r:.80} among them"
         raise ValueError(
             f"Expected texts from `blind_answers` of the environment {env.name}, found {found}. Mend it; `heedful "
             "check-env` tries it out."
