@@ -231,6 +231,12 @@ class Number(Plain):
 class Texts(Plain):
     actions_per_turn = "x"
 @dataclass(frozen=True)
+class Never(Plain):
+    turns = 0
+@dataclass(frozen=True)
+class Half(Plain):
+    turns = 2.5
+@dataclass(frozen=True)
 class Unread(Plain):
     knob: Any = 5
 """
@@ -243,6 +249,8 @@ class Unread(Plain):
         ("Number", [], 2, "a tuple of names as `actions` of the environment plain, found 5"),
         ("Number", ["--by", "random"], 2, "a tuple of names as `actions` of the environment plain, found 5"),
         ("Texts", [], 2, "a whole number of at least 1 as `actions_per_turn` of the environment plain, found 'x'"),
+        ("Never", [], 2, "a whole number of at least 1 as `turns` of the environment plain, found 0. Correct it"),
+        ("Half", ["--by", "random"], 2, "a whole number of at least 1 as `turns` of the environment plain, found 2.5"),
         ("Unread", ["--by", "random"], 2, "env: a Unread cannot be configured: Unread.knob"),
         ("Texts", ["--by", "random"], 2, "a whole number of at least 1 as `actions_per_turn`"),
     ],

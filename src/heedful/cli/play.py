@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
 from heedful.cli.episode.human_reply import reply_of, ways_to_answer
 from heedful.configuration import Choice, CommandLine, Positional, Shown, shown
+from heedful.envs.common.contract import turns_of
 from heedful.envs.common.demonstrated import demonstrated
 from heedful.envs.transport.wire import checked_observation, checked_step
 from heedful.models.chat.replies import Tags
@@ -167,7 +168,7 @@ def _play_scripted(by: str, settings: WatchedSettings) -> int:
     console, env, task = SafeConsole(), settings.env, drawn_task(settings)
     answer = _player(by, settings, task, console)
     episode = _Watched(made(env.episode))
-    player = Player(episode, task, settings.member, env.turns)
+    player = Player(episode, task, settings.member, turns_of(env))
     console.print(f"{env.name}, {named(task, settings.member)}", style="bold", soft_wrap=True)
     if settings.picture and player.ending is None and not episode.images:
         raise ValueError(
@@ -177,7 +178,7 @@ def _play_scripted(by: str, settings: WatchedSettings) -> int:
     turn = 0
     while player.ending is None:
         turn += 1
-        console.print(f"\nturn {turn} of at most {env.turns}", style="bold")
+        console.print(f"\nturn {turn} of at most {turns_of(env)}", style="bold")
         _show_pictures(episode, settings, console)
         console.print(shown(episode.shown), style="cyan", markup=False, soft_wrap=True)
         reply = answer()
@@ -298,7 +299,7 @@ def _play_loaded(loaded: LoadedModel, task: Task, settings: ModelSettings, conso
 
     env, sampling = settings.env, sampling_of(settings.policy, settings.sampling)
     policy = loaded.policy(sampling, derive(settings.seed, "play", settings.member))
-    player = Player(made(env.episode), task, settings.member, env.turns, settings.context)
+    player = Player(made(env.episode), task, settings.member, turns_of(env), settings.context)
     while player.ending is None:
         player.advance(replies_of(policy, [player.conversation])[0])
     trajectory = player.trajectory(policy.temperature, policy.version)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from heedful.envs.common.actions import actions_of, format_reply, most_actions_of
+from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tools import in_form
 from heedful.guarded import Answered, Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Environment
@@ -159,7 +160,7 @@ def _stride(words: Sequence[str]) -> int:
 
 
 def _grow(env: Environment, tasks: Sequence[Task], words: Sequence[str]) -> tuple[str, ...]:
-    budget = env.turns * _per_turn(env)
+    budget = turns_of(env) * _per_turn(env)
     stride = _stride(words)
     sequence: tuple[str, ...] = ()
     undecided = list(tasks)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from heedful.envs.common.contract import turns_of
 from heedful.envs.transport.wire import checked_observation, checked_step
 from heedful.guarded import Raised, RaisedElsewhere, guarded_call
-from heedful.protocols import Episode
+from heedful.protocols import Environment, Episode
 from heedful.rollout.context import FULL_HISTORY, Context
 from heedful.types import Conversation, Ending, Message, Observation, Reply, Step, Task, Trajectory, Turn
 
@@ -34,6 +35,17 @@ def made(make_episode: Callable[[], Episode]) -> Episode:
     """A new episode. One that cannot be made costs itself, as one that breaks later does."""
     answer = guarded_call(make_episode)
     return _Unmade(answer) if isinstance(answer, Raised) else answer.value
+
+
+def first_observation(env: Environment, task: Task) -> Observation:
+    """What an episode of the task shows first. Raises ValueError, a sentence, where the episode cannot start."""
+    player = Player(made(env.episode), task, 0, turns_of(env))
+    if player.ending is not None:
+        raise ValueError(
+            f"Expected an episode of task {task.id} (seed {task.seed}) that starts, found "
+            f"{player.trajectory(1.0, 0).error}. `heedful check-env` finds the cause."
+        )
+    return player.observation
 
 
 class Player:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heedful.envs.common.contract import turns_of
 from heedful.protocols import Environment
 from heedful.rollout.player import Player, made
 from heedful.statistics.group_statistics import values_on
@@ -33,7 +34,7 @@ def _free_members(group: Group, times: int) -> range:
 
 
 def _replay(env: Environment, trajectory: Trajectory, member: int) -> Trajectory:
-    player = Player(made(env.episode), trajectory.task, member, env.turns)
+    player = Player(made(env.episode), trajectory.task, member, turns_of(env))
     for turn in trajectory.turns:
         if player.ending is None:
             player.advance(turn.reply)

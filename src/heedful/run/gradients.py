@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from heedful.configuration import MOST_AT_ONCE, MOST_EPISODES, refuse_above, refuse_below, to_json
+from heedful.envs.common.contract import turns_of
 from heedful.run.config import MOST_BUCKETS, GradientsConfig, TrainConfig
 from heedful.storage import RunFolder
 from heedful.types import Group, Metric
@@ -109,7 +110,7 @@ def _play(
             policy = policy_of(source, parts.renderer, config.asked(config.sampling), seed)
             chunk = tasks[start : start + size]
             groups += config.collect(
-                policy, Request(played.episode, chunk, settings.group_size, env.turns, config.context)
+                policy, Request(played.episode, chunk, settings.group_size, turns_of(env), config.context)
             )
             tell(len(groups) * settings.group_size, settings.groups * settings.group_size)
     if not algorithm.overlong_buffer:

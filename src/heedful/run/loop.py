@@ -22,6 +22,7 @@ from heedful.diagnostics.gradient.metrics import gradient_metrics
 from heedful.diagnostics.luck import luck_metrics
 from heedful.diagnostics.names import CPU
 from heedful.distributed.world import World
+from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.guarded import OwnPartFailed, of_own_part
 from heedful.inference import ServerRefused, ServerUnreachable
@@ -248,7 +249,7 @@ class _Run:
         config, env, algorithm = self.config, self.env, self.config.algorithm
         seed = derive(config.seed, "rollout", step, *([draw] if draw else []))
         policy, mine = self.policy(config.sampling, seed), self.world.scatter(tasks)
-        request = Request(env.episode, mine, config.group_size, env.turns, config.context)
+        request = Request(env.episode, mine, config.group_size, turns_of(env), config.context)
         collect = partial(config.collect, policy, request)
         with self.parts.learner.whole():
             groups = self.world.merge(of_own_part(config.collect, "the collector", f"step {step}", collect))
@@ -262,7 +263,7 @@ class _Run:
         samples, metrics = self.credit(groups, verdicts)
         kept = sum(verdict.kept for verdict in verdicts)
         scale = loss_scale_factor(config.loss_scale, kept, len(verdicts), config.filter.share)
-        budget = self.env.turns * config.sampling.tokens_per_turn
+        budget = turns_of(self.env) * config.sampling.tokens_per_turn
         metrics.append(advantage_without_outcome(samples, groups))
         return metrics + self.parts.learner.update(samples, scale=scale, token_budget=budget)
 

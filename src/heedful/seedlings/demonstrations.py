@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
+from heedful.envs.common.contract import turns_of
 from heedful.envs.common.demonstrated import answer_to, demonstrated
 from heedful.envs.common.tasks import TaskStream
 from heedful.guarded import Raised, guarded_call
@@ -76,7 +77,7 @@ def batches(
     """Rows of `episodes` demonstrated training tasks each, without end. They depend on `seed` alone."""
     tasks = TaskStream(env, "train", derive(seed, "demonstrations", "batches"))
     rng = stream(seed, "demonstrator", "batches")
-    replayed = context.cuts(env.turns) or bool(first_images(env))
+    replayed = context.cuts(turns_of(env)) or bool(first_images(env))
     while True:
         played = [(task, demonstrated(env, task, rng)) for task in tasks.next(episodes)]
         if replayed:

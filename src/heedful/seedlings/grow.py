@@ -15,6 +15,7 @@ import torch
 import transformers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
+from heedful.envs.common.contract import turns_of
 from heedful.models.cache import cache_root, is_kept, keep
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
@@ -49,7 +50,7 @@ def seedling_path(
 
 def shown_to_a_learner(env: Environment, knobs: object, tags: Tags, context: Context) -> list[object]:
     """All that decides the demonstrations of an environment, besides the recipe, as a JSON tree."""
-    window = [asdict(context)] if context.cuts(env.turns) else []
+    window = [asdict(context)] if context.cuts(turns_of(env)) else []
     # The knobs of a remote environment give its address, not its content.
     served = [env.served] if isinstance(env, PlayedElsewhere) else []
     return [_naming(knobs), asdict(tags), *window, *served]

@@ -25,6 +25,7 @@ from typing import Any
 
 from heedful.configuration import to_json
 from heedful.envs.common.actions import actions_of, most_actions_of
+from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tools import tools_of
 from heedful.envs.remote.answers import PROTOCOL
 from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
@@ -179,7 +180,7 @@ def _description(env: Environment) -> dict[str, Tree]:
         "protocol": PROTOCOL,
         "name": env.name,
         "summary": env.summary if isinstance(env, Summarises) else "",
-        "turns": env.turns,
+        "turns": turns_of(env),
         "actions": list(actions_of(env)),
         "actions_per_turn": most_actions_of(env) if actions_of(env) else None,
         "tools": [{**dataclasses.asdict(tool), "parameters": dict(tool.parameters)} for tool in tools_of(env)],

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from heedful.configuration import to_json
 from heedful.console import SafeConsole
+from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import TaskStream
 from heedful.filters import values_on, verdicts_of
 from heedful.models.load import pick_device
@@ -99,7 +100,7 @@ def _sample(config: TrainConfig, parts: Parts, source: OpenPolicySource, folder:
     tasks = TaskStream(env, "train", derive(config.seed, "tasks", batch), config.pool).next(config.groups)
     noise = derive(config.seed, "rollout", batch)
     policy = source.policy(parts.renderer, config.asked(config.sampling), noise)
-    groups = config.collect(policy, Request(env.episode, tasks, config.group_size, env.turns, config.context))
+    groups = config.collect(policy, Request(env.episode, tasks, config.group_size, turns_of(env), config.context))
     values_PG = values_on(groups, config.filter.on)
     verdicts = verdicts_of(config.filter, values_PG, stream(config.seed, "filter", batch), f"batch {batch}")
     diagnosis = parts.diagnostician.measure(batch, groups, verdicts, config.filter.on)

@@ -10,6 +10,7 @@ from rich.console import Console
 from heedful.cli.episode.episodes import ScriptedSettings, drawn_task, ended, named, table_of_turns
 from heedful.configuration import CommandLine, NamesSecret, to_json
 from heedful.console import SafeConsole
+from heedful.envs.common.contract import turns_of
 from heedful.models.chat.replies import Tags
 from heedful.policies import Sampling
 from heedful.rollout.context import Context
@@ -124,7 +125,7 @@ def _play(model: ServedModel, settings: ServedPlaySettings, console: Console) ->
     env, task = settings.env, drawn_task(settings)
     console.print(f"{model.name} at {model.facts.url}: {named(task, settings.member)}", style="bold", soft_wrap=True)
     policy = model.policy(settings.sampling, derive(settings.seed, "play", settings.member))
-    player = Player(made(env.episode), task, settings.member, env.turns, settings.context)
+    player = Player(made(env.episode), task, settings.member, turns_of(env), settings.context)
     while player.ending is None:
         player.advance(policy.answer(player.conversation)[0])
     trajectory = player.trajectory(policy.temperature, policy.version)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.diagnostics.cross_scores.pointwise import pointwise_information
 from heedful.diagnostics.cross_scores.thoughts import observed
+from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import evaluation_tasks
 from heedful.seeds import derive
 from heedful.types import Task, Trajectory
@@ -57,7 +58,7 @@ def show_listening(
         console.print(f"\nWhich words listen was not measured: {problem} Set --references.", soft_wrap=True)
         return
     policy = loaded.policy(sampling, derive(0, "references"))
-    played = LockStep()(policy, Request(env.episode, tasks, 1, env.turns, loaded.context))
+    played = LockStep()(policy, Request(env.episode, tasks, 1, turns_of(env), loaded.context))
     references = [group.trajectories[0] for group in played]
     console.print(_introduction(tasks, trajectory.task.split), soft_wrap=True, markup=False)
     console.print(_legend())

@@ -6,6 +6,7 @@ from typing import Any
 
 from heedful.configuration.trust import import_advice, import_named, trust_typed
 from heedful.guarded import Raised, guarded_call
+from heedful.protocols import Environment
 
 MEMBERS = ("name", "turns", "task", "episode")
 """What an `Environment` consists of."""
@@ -24,6 +25,17 @@ def missing_from(env: object) -> str:
     if "episode" in missing and callable(getattr(env, "make", None)):
         found += "; it has `make()`, the earlier name of `episode()`: rename that method to `episode`"
     return found
+
+
+def turns_of(env: Environment) -> int:
+    """The most turns of an episode. Raises ValueError for what is no such number."""
+    turns = env.turns
+    if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
+        raise ValueError(
+            f"Expected a whole number of at least 1 as `turns` of the environment {env.name}, found {turns!r:.80}. "
+            "Correct it; `heedful check-env` names every member that is wrong."
+        )
+    return turns
 
 
 def refuse_unless_environment(env: object) -> None:

@@ -94,7 +94,7 @@ class TaskStream:
         """The tasks of these seeds. Raises where one is of another split, or two are the same."""
         found: dict[str, Task] = {}
         for seed in seeds:
-            task = _task(self.env, seed)
+            task = task_of_seed(self.env, seed)
             if task.split != self.split:
                 raise ValueError(
                     f"Expected seeds of tasks of the split {self.split!r}, found seed {seed}, whose task {task.id} is "
@@ -119,7 +119,7 @@ class TaskStream:
                     f"{cursor - self.cursor:,} seeds drew only {len(found)}. Ask for fewer, or choose knobs "
                     "with more start states."
                 )
-            task = _task(self.env, self._base + cursor)
+            task = task_of_seed(self.env, self._base + cursor)
             cursor += 1
             if task.split == self.split and task.id not in beside and task.id not in found:
                 found[task.id] = task
@@ -127,7 +127,7 @@ class TaskStream:
         return list(found.values()), cursor
 
 
-def _task(env: Environment, seed: int) -> Task:
+def task_of_seed(env: Environment, seed: int) -> Task:
     """The task of a seed. Raises ValueError, a sentence, where the environment raises or returns no task."""
     answer = guarded_call(lambda: env.task(seed))
     if isinstance(answer, Raised):

@@ -12,13 +12,17 @@ from typing import Any, Protocol
 
 import torch
 
+from heedful.configuration import MOST_EPISODES
+from heedful.configuration.foreign_text import encodable
+from heedful.envs.common.contract import missing_from, turns_of
+from heedful.envs.common.tasks import SEEDS_PER_TASK, SPLITS, task_of_seed
 from heedful.integrations.trl.compatibility import PRIVATE_OF_ROLLOUTS, check
 from heedful.integrations.trl.pictures import PausedSight, kinds_of, pixels_of, sight_of
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
 from heedful.protocols import Environment, Policy
-from heedful.rollout.player import Player, made
+from heedful.rollout.player import Player, first_observation, made
 from heedful.seeds import derive
 from heedful.types import Conversation, Image, Observation, Prompt, Reply, Span, Task, Trajectory
 
@@ -27,7 +31,6 @@ FIELD = "heedful"
 
 _PICTURES = "pictures"
 """The key of a message of the dataset that names the pictures of its observation."""
-_DRAWS_PER_TASK = 200
 
 
 class Sampler(Protocol):
@@ -65,25 +68,33 @@ class EnvironmentRollouts:
 
         TRL hands only the prompt to a rollout_func. So tasks with equal first observations count as one, and a second
         dataset, of another split, leaves out the prompts of the first. Pictures are named in the message, and shown by
-        the rollout. Raises ValueError if the environment has too few tasks in the split.
+        the rollout. Raises ValueError if the environment has too few tasks in the split, or cannot start one.
         """
         import datasets
 
+        _refuse_unless_whole("tasks", tasks, 1, MOST_EPISODES)
+        _refuse_unless_whole("seed", seed)
+        if split not in SPLITS:
+            raise ValueError(f"split: expected one of {', '.join(SPLITS)}, found {split!r:.80}")
         found: dict[tuple[str, str], Task] = {}
-        for draw in range(_DRAWS_PER_TASK * tasks):
-            task = self.env.task(derive(seed, "tasks", split, draw))
-            if task.split == split:
-                shown = _name(self.env.episode().start(task, 0))
-                known = self._tasks.get(shown, task)  # of an earlier dataset: a prompt identifies one task only
-                if known.split == split:
-                    found.setdefault(shown, known)
-            if len(found) == tasks:
-                break
-        else:
-            raise ValueError(
-                f"Expected {tasks} tasks of {self.env.name} in the split {split!r} that differ in what they show "
-                f"first, found {len(found)}. Ask for fewer, or choose knobs with more start states."
-            )
+        drawn: set[str] = set()
+        draw, last = 0, SEEDS_PER_TASK
+        while len(found) < tasks:
+            if draw == last:
+                raise ValueError(
+                    f"Expected {tasks} tasks of {self.env.name} in the split {split!r} that differ in what they show "
+                    f"first, found {len(found)}: {SEEDS_PER_TASK:,} seeds in a row drew no other. Ask for fewer, or "
+                    "choose knobs with more start states."
+                )
+            task = task_of_seed(self.env, derive(seed, "tasks", split, draw))
+            draw += 1
+            if task.split != split or task.id in drawn:
+                continue
+            drawn.add(task.id)
+            shown = _name(first_observation(self.env, task))
+            known = self._tasks.get(shown, task)  # of an earlier dataset: a prompt identifies one task only
+            if known.split == split and shown not in found:
+                found[shown], last = known, draw + SEEDS_PER_TASK
         self._tasks |= found
         return datasets.Dataset.from_list(
             [
@@ -104,7 +115,7 @@ class EnvironmentRollouts:
         members = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
         first = trainer.accelerator.process_index * len(prompts)
         players = [
-            Player(made(self.env.episode), self._task(prompt), (first + place) % members, self.env.turns)
+            Player(made(self.env.episode), self._task(prompt), (first + place) % members, turns_of(self.env))
             for place, prompt in enumerate(prompts)
         ]
         live = [player for player in players if player.ending is None]
@@ -202,9 +213,26 @@ def to_trl_rollout_func(
 
     `tokens_per_turn`: maximum tokens of one reply. `chat_options`: variables of the chat template. `sampler`: makes a
     policy for each batch, for instance heedful's own batched sampler. Without one the trainer's engine samples, as TRL
-    is configured (`generate`, or vLLM in one process).
+    is configured (`generate`, or vLLM in one process). Raises ValueError for an argument of another kind.
     """
+    missing = missing_from(env)
+    if missing:
+        raise ValueError(f"env: expected an environment (`name`, `turns`, `task(seed)`, `episode()`), found {missing}.")
+    turns_of(env)
+    for name, given, kind in (("tags", tags, Tags), ("chat_options", chat_options, dict)):
+        if not isinstance(given, kind | None):
+            raise ValueError(f"{name}: expected a {kind.__name__}, found {given!r:.80}")
+    _refuse_unless_whole("tokens_per_turn", tokens_per_turn, 1)
     return EnvironmentRollouts(env, tags or Tags(), tokens_per_turn, dict(chat_options or {}), sampler)
+
+
+def _refuse_unless_whole(name: str, given: object, least: int | None = None, most: int | None = None) -> None:
+    """Raise ValueError, a sentence, for what is no whole number within the bounds."""
+    low = [] if least is None else [f"at least {least:,}"]
+    high = [] if most is None else [f"at most {most:,}"]
+    if type(given) is not int or (least is not None and given < least) or (most is not None and given > most):
+        bounds = " of " + " and ".join(low + high) if low + high else ""
+        raise ValueError(f"{name}: expected a whole number{bounds}, found {given!r:.80}")
 
 
 def environment_reward(prompts: list[Any], completions: list[Any], **fields: Any) -> list[float | None]:
@@ -222,8 +250,8 @@ def environment_reward(prompts: list[Any], completions: list[Any], **fields: Any
 
 
 def _name(observation: Observation) -> tuple[str, str]:
-    """The text of an observation, and the names of its pictures."""
-    return observation.text, " ".join(image.digest for image in observation.images)
+    """The text of an observation, as a data set can hold it, and the names of its pictures."""
+    return encodable(observation.text), " ".join(image.digest for image in observation.images)
 
 
 def _written(ids: Sequence[int], sight: PausedSight | None) -> list[int]:

@@ -28,14 +28,14 @@ from heedful.configuration import (
     to_json,
 )
 from heedful.configuration.foreign_text import encodable
-from heedful.envs.common.contract import own_environment, refuse_unless_environment
-from heedful.envs.common.tasks import TaskStream, check_same_start
+from heedful.envs.common.contract import own_environment, refuse_unless_environment, turns_of
+from heedful.envs.common.tasks import TaskStream, check_same_start, task_of_seed
 from heedful.envs.transport.wire import read_task, task_tree
 from heedful.integrations.verl.play.episodes import FIELD
 from heedful.integrations.verl.play.playing import PlayedEnvironment
 from heedful.integrations.verl.settings import REGISTER, VARIABLE
 from heedful.protocols import Environment
-from heedful.rollout.player import Player, made
+from heedful.rollout.player import first_observation
 from heedful.storage.files import refuse_typed, write_whole
 from heedful.types import Task
 
@@ -57,7 +57,7 @@ class VerlTask:
 
     def draw(self, env: Environment) -> Task:
         """The task. Raises ValueError if this environment draws another start state from the seed."""
-        drawn = env.task(self.seed)
+        drawn = task_of_seed(env, self.seed)
         check_same_start(drawn, Task(self.task, self.seed, drawn.split))
         return drawn
 
@@ -151,10 +151,7 @@ def main(argv: Sequence[str]) -> int:
     line = CommandLine(TasksWords, argv, _PROGRAM)
     settings = line.settings(TasksSettings, TasksSettings(env=_named(line.words.env)))
     refuse_typed(settings.out, b"PAR1")
-    if type(settings.env.turns) is not int or settings.env.turns < 1:
-        raise ValueError(
-            f"Expected the `turns` of {settings.env.name} as a number above 0, found {settings.env.turns!r}."
-        )
+    turns = turns_of(settings.env)
     tasks = TaskStream(settings.env, settings.split, settings.seed).next(settings.tasks)
     rows = task_rows(settings.env, tasks, settings.source)
     write_tasks(settings.out, rows)
@@ -163,7 +160,7 @@ def main(argv: Sequence[str]) -> int:
     files = "train_files" if settings.split == "train" else "val_files"
     tell(
         f"{len(rows)} tasks of {name} ({settings.split}) are in {settings.out}. The longest first prompt has {longest} "
-        f"characters, an episode at most {settings.env.turns} turns.\n"
+        f"characters, an episode at most {turns} turns.\n"
         f"In verl: data.{files}={settings.out} with {VARIABLE}={REGISTER}"
     )
     return 0
@@ -177,14 +174,7 @@ def _named(name: str) -> Environment:
 
 def _first_text(env: Environment, task: Task) -> str:
     read_task(task_tree(task))  # what a row of a file can hold
-    player = Player(made(env.episode), task, 0, env.turns)
-    if player.ending is not None:
-        broken = player.trajectory(1.0, 0).error
-        raise ValueError(
-            f"Expected an episode of task {task.id} (seed {task.seed}) that starts, found {broken}. "
-            "`heedful check-env` finds the cause."
-        )
-    observation = player.observation
+    observation = first_observation(env, task)
     if observation.images:
         raise ValueError(
             f"Expected observations of text alone for verl, found pictures in task {task.id} (seed {task.seed}). "

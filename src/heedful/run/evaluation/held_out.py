@@ -14,6 +14,7 @@ from typing import Any
 
 from heedful.configuration import cut
 from heedful.diagnostics.behaviour import behaviour, rate
+from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import TaskStream, evaluation_tasks
 from heedful.guarded import Answered, guarded_call
 from heedful.protocols import CountsStartStates, Environment, KnowsCeiling, Policy
@@ -153,7 +154,7 @@ def play_tasks(
     groups: list[Group] = []
     for number, start in enumerate(range(0, len(tasks), size)):
         policy = policy_of(seed if number == 0 else derive(seed, "chunk", number))
-        groups += collect(policy, Request(env.episode, tasks[start : start + size], samples, env.turns, context))
+        groups += collect(policy, Request(env.episode, tasks[start : start + size], samples, turns_of(env), context))
     return groups
 
 

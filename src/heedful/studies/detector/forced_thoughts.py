@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
+from heedful.envs.common.contract import turns_of
 from heedful.models.chat.render import Renderer
 from heedful.policies import OpenPolicySource, Sampling
 from heedful.protocols import Environment
@@ -46,7 +47,7 @@ def forced_thought_success(
     metrics = []
     for kind in KINDS:
         policy = ForcedThoughts(source, renderer, sampling, kind, derive(seed, "forced thoughts", kind))
-        groups = LockStep()(policy, Request(env.episode, tasks, 1, env.turns, context))
+        groups = LockStep()(policy, Request(env.episode, tasks, 1, turns_of(env), context))
         metrics.append(success_metric(f"forced/{kind}/success", groups))
     return metrics
 

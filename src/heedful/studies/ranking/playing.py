@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import TaskStream
 from heedful.policies import OpenPolicySource
 from heedful.rollout import Request
@@ -49,7 +50,7 @@ def rank_tasks(config: TrainConfig, tasks: int, passes: int, parts: int, folder:
             chunk = pool[start : start + size]
             # Member numbers that no training plays: an environment's noise would come again with them.
             first = (number + 1) * config.group_size
-            request = Request(env.episode, chunk, config.group_size, env.turns, config.context, first)
+            request = Request(env.episode, chunk, config.group_size, turns_of(env), config.context, first)
             values += values_on(config.collect(policy, request), config.filter.on)
         known = played(known, values)
         if number + 1 == passes:

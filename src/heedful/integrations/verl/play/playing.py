@@ -16,6 +16,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 from heedful import envs
 from heedful.configuration import MOST_AT_ONCE, Choice, from_json, refuse_above, refuse_below, trusting
 from heedful.configuration.jsontext import parse_json
+from heedful.envs.common.contract import turns_of
 from heedful.models.chat.render import Renderer
 from heedful.protocols import Environment
 from heedful.rollout.context import Context
@@ -126,7 +127,7 @@ async def play(
     """
     env, task, member = seat
     clock = _Clock(threads)
-    player = await clock.of_environment(lambda: Player(made(env.episode), task, member, env.turns, context))
+    player = await clock.of_environment(lambda: Player(made(env.episode), task, member, turns_of(env), context))
     versions: tuple[int, int] | None = None
     while player.ending is None:
         conversation = player.conversation
