@@ -7,6 +7,7 @@ import random
 import signal
 import socket
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,44 @@ def test_what_the_environment_raises_outside_of_an_episode_is_an_answer_of_its_o
         status, answer = Asker(server)("POST", "/demonstrate", {"task": task, "rng": rng})
     assert status == 500
     assert answer["error"].endswith("Use the configuration that drew the task.")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        ("/tasks", {"seed": 0}, "found int where a Task was expected"),
+        ("/demonstrate", {}, "found that it returned int in place of two texts"),
+        ("/random-answer", {}, "Expected a text from `random_answer` of the environment odd"),
+        ("/blind-answers", {}, "Expected texts from `blind_answers` of the environment odd, found 5 among them"),
+    ],
+)
+def test_what_is_no_answer_of_an_environment_is_named(path: str, body: dict[str, Any], sentence: str) -> None:
+    @dataclass(frozen=True)
+    class Odd:
+        name = "odd"
+        turns = 1
+        imperfect: float = 0.0
+
+        def task(self, seed: int) -> Any:
+            return seed
+
+        def episode(self) -> Any:
+            return None
+
+        def demonstrate(self, task: Any, rng: Any) -> Any:
+            return [5]
+
+        def random_answer(self, task: Any, rng: Any) -> Any:
+            return 5
+
+        def blind_answers(self, tasks: Any) -> Any:
+            return [5]
+
+    shared = {"task": task_tree(ENV.task(0)), "tasks": [], "rng": generator_tree(random.Random(1))}
+    with serving(Odd()) as server:
+        status, answer = Asker(server)("POST", path, body or shared)
+    assert status == 500
+    assert sentence in answer["error"]
 
 
 def test_sessions_of_many_threads_keep_apart() -> None:

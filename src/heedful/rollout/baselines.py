@@ -81,18 +81,23 @@ def random_reply(env: Environment, task: Task, rng: random.Random) -> str:
     if actions:
         return format_reply(rng.choices(actions, k=most_actions_of(env)), "")
     if isinstance(env, AnswersFreely):
-        answer = guarded_call(lambda: env.random_answer(task, rng))
-        if isinstance(answer, Raised) or not isinstance(answer.value, str):
-            found = f"that it raised {answer}" if isinstance(answer, Raised) else type(answer.value).__name__
-            raise ValueError(
-                f"Expected a text from `random_answer` of the environment {env.name} for task {task.id} (seed "
-                f"{task.seed}), found {found}. Mend it; `heedful check-env` tries it out."
-            )
-        return in_form(env, format_reply([answer.value], ""))
+        return in_form(env, format_reply([random_answer_of(env, task, rng)], ""))
     raise ValueError(
         f"A random player needs to know what can be answered, but {env.name} has neither `actions` and "
         "`actions_per_turn` nor `random_answer`."
     )
+
+
+def random_answer_of(env: AnswersFreely, task: Task, rng: random.Random) -> str:
+    """A random answer. Raises ValueError, a sentence, where `random_answer` raises or returns no text."""
+    answer = guarded_call(lambda: env.random_answer(task, rng))
+    if isinstance(answer, Raised) or not isinstance(answer.value, str):
+        found = f"that it raised {answer}" if isinstance(answer, Raised) else type(answer.value).__name__
+        raise ValueError(
+            f"Expected a text from `random_answer` of the environment {env.name} for task {task.id} (seed "
+            f"{task.seed}), found {found}. Mend it; `heedful check-env` tries it out."
+        )
+    return answer.value
 
 
 def random_policy_success(env: Environment, tasks: Sequence[Task], rng: random.Random) -> SuccessCount:
@@ -135,8 +140,11 @@ def best_fixed_sequence(env: Environment, tasks: Sequence[Task]) -> tuple[str, .
 
 def _candidates(env: Environment, tasks: Sequence[Task]) -> Sequence[str]:
     """What a sequence is made of: whole answers of a turn where the environment offers them, else its actions."""
-    if not isinstance(env, AnswersBlindly):
-        return actions_of(env)
+    return blind_answers_of(env, tasks) if isinstance(env, AnswersBlindly) else actions_of(env)
+
+
+def blind_answers_of(env: AnswersBlindly, tasks: Sequence[Task]) -> list[str]:
+    """The first answers to try blindly. Raises ValueError where `blind_answers` raises or returns other than texts."""
     answer = guarded_call(lambda: list(itertools.islice(env.blind_answers(tasks), MOST_CANDIDATES)))
     if isinstance(answer, Raised) and isinstance(answer.error, ValueError | OSError | ImportError):
         raise answer.error  # a sentence about the knobs, a file or a missing package

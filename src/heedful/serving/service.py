@@ -26,11 +26,14 @@ from typing import Any
 from heedful.configuration import to_json
 from heedful.envs.common.actions import actions_of, most_actions_of
 from heedful.envs.common.contract import turns_of
+from heedful.envs.common.demonstrated import misfit_of, pairs_of
+from heedful.envs.common.tasks import task_of_seed
 from heedful.envs.common.tools import tools_of
 from heedful.envs.remote.answers import PROTOCOL
 from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, Summarises
+from heedful.rollout.baselines import blind_answers_of, random_answer_of
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.types import Task
 
@@ -80,7 +83,7 @@ class Service:
             raise Refusal(400, 'Expected "seeds" as a list of whole numbers, not empty.')
         if len(seeds) > MOST_SEEDS:
             raise Refusal(400, f"Expected at most {MOST_SEEDS} seeds in one request, found {len(seeds)}.")
-        tasks: list[Task] = self._foreign(lambda: [self._env.task(seed) for seed in seeds])
+        tasks: list[Task] = self._foreign(lambda: [task_of_seed(self._env, seed) for seed in seeds])
         return 200, {"tasks": [task_tree(task) for task in tasks]}
 
     def _start(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
@@ -101,7 +104,7 @@ class Service:
             task = read_task(body["task"])
         else:
             seed = _whole(body, "seed")
-            task = self._foreign(lambda: self._env.task(seed))
+            task = self._foreign(lambda: task_of_seed(self._env, seed))
         return 201, self._sessions.start(task, member, key)
 
     def _step(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
@@ -125,8 +128,11 @@ class Service:
             raise Refusal(400, f"Expected {' and '.join(faults)} as numbers.")
         teacher: Any = env
         pairs: Sequence[tuple[str, str]] = self._foreign(
-            lambda: dataclasses.replace(teacher, **faults).demonstrate(task, rng)
+            lambda: pairs_of(dataclasses.replace(teacher, **faults), task, rng)
         )
+        misfit = misfit_of(pairs)
+        if misfit:
+            raise Refusal(500, f"Expected two texts a turn from `demonstrate` of {env.name}, found that {misfit}.")
         return 200, {"pairs": [list(pair) for pair in pairs], "rng": generator_tree(rng)}
 
     def _random_answer(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
@@ -134,7 +140,7 @@ class Service:
         if not isinstance(env, AnswersFreely):
             raise self._not_offered("random_answer")
         rng = read_generator(body.get("rng"))
-        answer: str = self._foreign(lambda: env.random_answer(task, rng))
+        answer: str = self._foreign(lambda: random_answer_of(env, task, rng))
         return 200, {"answer": answer, "rng": generator_tree(rng)}
 
     def _blind_answers(self, body: Mapping[str, Tree], name: str) -> tuple[int, Tree]:
@@ -142,7 +148,7 @@ class Service:
         if not isinstance(env, AnswersBlindly):
             raise self._not_offered("blind_answers")
         tasks = [read_task(tree) for tree in _listed(body, "tasks")]
-        answers: Sequence[str] = self._foreign(lambda: env.blind_answers(tasks))
+        answers: Sequence[str] = self._foreign(lambda: blind_answers_of(env, tasks))
         return 200, {"answers": list(answers)}
 
     def _not_offered(self, offer: str) -> Refusal:

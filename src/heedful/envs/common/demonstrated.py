@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -19,14 +19,27 @@ MOST_PAIRS = 10_000
 
 def demonstrated(env: Demonstrates, task: Task, rng: random.Random) -> list[tuple[str, str]]:
     """The (observation, reply) pairs of one episode. Raises ValueError, a sentence, where there are none."""
-    pairs = _asked(env, task, "demonstrate", lambda: list(islice(iter(env.demonstrate(task, rng)), MOST_PAIRS + 1)))
+    pairs = _asked(env, task, "demonstrate", lambda: pairs_of(env, task, rng))
+    misfit = misfit_of(pairs)
+    if misfit:
+        raise _unusable(env, task, "demonstrate", misfit)
+    return [(shown, reply) for shown, reply in pairs]
+
+
+def pairs_of(env: Demonstrates, task: Task, rng: random.Random) -> list[tuple[str, str]]:
+    """What `demonstrate` returns, one more than is allowed at most. Raises what the environment raises."""
+    return list(islice(iter(env.demonstrate(task, rng)), MOST_PAIRS + 1))
+
+
+def misfit_of(pairs: Sequence[object]) -> str:
+    """What is wrong with the pairs of a demonstration, as a clause. Empty if they serve."""
     if not 0 < len(pairs) <= MOST_PAIRS:
         count = f"{len(pairs)} pairs" if len(pairs) <= MOST_PAIRS else f"more than {MOST_PAIRS:,} pairs"
-        raise _unusable(env, task, "demonstrate", f"it returned {count}")
+        return f"it returned {count}"
     for pair in pairs:
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-            raise _unusable(env, task, "demonstrate", f"it returned {type(pair).__name__} in place of two texts")
-    return [(shown, reply) for shown, reply in pairs]
+            return f"it returned {type(pair).__name__} in place of two texts"
+    return ""
 
 
 def answer_to(env: Demonstrates, task: Task, reply: str) -> str:
