@@ -306,6 +306,12 @@ def test_what_is_no_answer_of_an_environment_is_named(path: str, body: dict[str,
     assert sentence in answer["error"]
 
 
+def test_a_summary_that_is_no_text_is_refused_before_it_is_served() -> None:
+    odd: Any = type("Odd", (Echo,), {"summary": 5})()
+    with pytest.raises(ValueError, match="Expected a text as `summary` of the environment echo, found 5"), serving(odd):
+        pass
+
+
 def test_sessions_of_many_threads_keep_apart() -> None:
     with serving(ENV) as server:
         found: dict[int, list[Any]] = {}

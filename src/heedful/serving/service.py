@@ -185,7 +185,7 @@ def _description(env: Environment) -> dict[str, Tree]:
     return {
         "protocol": PROTOCOL,
         "name": env.name,
-        "summary": env.summary if isinstance(env, Summarises) else "",
+        "summary": _summary(env),
         "turns": turns_of(env),
         "actions": list(actions_of(env)),
         "actions_per_turn": most_actions_of(env) if actions_of(env) else None,
@@ -194,6 +194,16 @@ def _description(env: Environment) -> dict[str, Tree]:
         "knobs": knobs,
         "digest": hashlib.sha256(named.encode()).hexdigest()[:16],
     }
+
+
+def _summary(env: Environment) -> str:
+    summary = env.summary if isinstance(env, Summarises) else ""
+    if not isinstance(summary, str):
+        raise ValueError(
+            f"Expected a text as `summary` of the environment {env.name}, found {summary!r:.80}. Correct it; "
+            "`heedful check-env` names every member that is wrong."
+        )
+    return summary
 
 
 def _whole(body: Mapping[str, Tree], name: str) -> int:
