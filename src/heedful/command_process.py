@@ -21,7 +21,7 @@ from typing import Any
 
 from heedful.configuration import clean, complain, cut, trusting
 from heedful.configuration.system_errors import NO_ROOM, is_out_of_memory, sentence_of
-from heedful.guarded import Answered, guarded_call, request_to_end
+from heedful.guarded import Answered, Raised, guarded_call, request_to_end
 from heedful.stopping import end_at_once, exit_code, exit_code_of, leave_the_terminal
 
 _HERE = Path(__file__).parent
@@ -57,6 +57,15 @@ def run_command(command: Callable[[], int], kept: str = "") -> int:
         answer = guarded_call(lambda: _ended(command, kept))
     if isinstance(answer, Answered):
         return answer.value
+    try:
+        return _told_as_fault(answer, kept)
+    except MemoryError as lack:  # the memory has ended, and nothing more can be found out
+        complain(f"heedful: {_process()}{sentence_of(lack)}")
+        return 2
+
+
+def _told_as_fault(answer: Raised, kept: str) -> int:
+    """Tell of an error that nobody foresaw. Returns the exit code. Raises an error of the user's own code."""
     frames = extract_tb(answer.error.__traceback__)
     inner = [(Path(frame.filename), frame.lineno) for frame in reversed(frames)]
     own = [f"{file.relative_to(_HERE)}, line {line}" for file, line in inner if _HERE in file.parents]

@@ -231,6 +231,12 @@ class Number(Plain):
 class Texts(Plain):
     actions_per_turn = "x"
 @dataclass(frozen=True)
+class Endless(Plain):
+    actions_per_turn = 10**9
+@dataclass(frozen=True)
+class Vast(Plain):
+    turns = 10**5000
+@dataclass(frozen=True)
 class Never(Plain):
     turns = 0
 @dataclass(frozen=True)
@@ -246,13 +252,30 @@ class Unread(Plain):
     ("name", "flags", "code", "sentence"),
     [
         ("NoRewards", [], 1, "the environment broke: ValueError: the environment gave rewards as None; expected named"),
-        ("Number", [], 2, "a tuple of names as `actions` of the environment plain, found 5"),
-        ("Number", ["--by", "random"], 2, "a tuple of names as `actions` of the environment plain, found 5"),
-        ("Texts", [], 2, "a whole number of at least 1 as `actions_per_turn` of the environment plain, found 'x'"),
-        ("Never", [], 2, "a whole number of at least 1 as `turns` of the environment plain, found 0. Correct it"),
-        ("Half", ["--by", "random"], 2, "a whole number of at least 1 as `turns` of the environment plain, found 2.5"),
+        ("Number", [], 2, "of at most 10,000 names as `actions` of the environment plain, found 5"),
+        (
+            "Number",
+            ["--by", "random"],
+            2,
+            "of at most 10,000 names as `actions` of the environment plain, found 5",
+        ),
+        ("Texts", [], 2, "a whole number from 1 to 1,000 as `actions_per_turn` of the environment plain, found 'x'"),
+        (
+            "Endless",
+            ["--by", "random"],
+            2,
+            "1 to 1,000 as `actions_per_turn` of the environment plain, found 1000000",
+        ),
+        ("Vast", [], 2, "from 1 to 1,000,000 as `turns` of the environment plain, found a int that cannot be shown."),
+        ("Never", [], 2, "a whole number from 1 to 1,000,000 as `turns` of the environment plain, found 0. Correct it"),
+        (
+            "Half",
+            ["--by", "random"],
+            2,
+            "from 1 to 1,000,000 as `turns` of the environment plain, found 2.5",
+        ),
         ("Unread", ["--by", "random"], 2, "env: a Unread cannot be configured: Unread.knob"),
-        ("Texts", ["--by", "random"], 2, "a whole number of at least 1 as `actions_per_turn`"),
+        ("Texts", ["--by", "random"], 2, "a whole number from 1 to 1,000 as `actions_per_turn`"),
     ],
 )
 def test_an_own_environment_with_an_odd_member_is_told_which(

@@ -93,6 +93,7 @@ def test_an_error_that_nobody_can_read_keeps_its_exit_code(monkeypatch: pytest.M
         RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory"),
         RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB."),
         MemoryError(),
+        ImportError("lib.so: failed to map segment from shared object"),
     ],
 )
 def test_memory_that_ends_is_a_sentence_in_every_command(

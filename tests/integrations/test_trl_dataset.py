@@ -136,5 +136,5 @@ def test_an_environment_that_answers_oddly_is_named(env: Any, sentence: str) -> 
 
 def test_turns_that_are_no_number_are_refused_before_anything_is_drawn() -> None:
     env: Any = type("Odd", (Doors,), {"turns": "3"})()
-    with pytest.raises(ValueError, match="whole number of at least 1 as `turns` of the environment doors, found '3'"):
+    with pytest.raises(ValueError, match="from 1 to 1,000,000 as `turns` of the environment doors, found '3'"):
         to_trl_rollout_func(env)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from heedful.command_process import prepare_streams, run_command
 from heedful.configuration import clean, complain, cut, tell
+from heedful.limited_memory import report_no_lack_of_memory_at_exit, reserve_buffers
 from heedful.version import __version__
 
 COMMANDS = {
@@ -43,6 +44,8 @@ COMMANDS = {
 """Name -> its module in this package, with `main(argv) -> exit code`, and one line of help."""
 
 
+_COMPUTING = ("train", "grow", "eval", "play", "audit", "study", "correlate", "gradients", "report")
+
 KEPT = {
     "train": "if the run has a checkpoint, heedful train --resume RUN goes on from it",
     "grow": "what was saved of the warm start is safe, and the same command goes on",
@@ -56,6 +59,7 @@ KEPT = {
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `heedful` command."""
     prepare_streams()
+    report_no_lack_of_memory_at_exit()
     sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
 
 
@@ -91,6 +95,8 @@ def _command(name: str, rest: list[str]) -> int:
     if sys.flags.optimize > 1:
         raise ValueError("Expected a Python that keeps docstrings, since they explain the settings. Leave out -OO.")
     _check_variables()
+    if name in _COMPUTING:
+        reserve_buffers()
     return int(importlib.import_module(f"{__name__}.{COMMANDS[name][0]}").main(rest))
 
 

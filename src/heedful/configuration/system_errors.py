@@ -29,6 +29,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NUMBER = re.compile(r"\[Errno -?\d+\] ")
 LONGEST_PATH = 200
 _NO_MEMORY = re.compile(r"(?:can't allocate memory|not enough memory|[Tt]ried to allocate)")
+_NO_ROOM_FOR_A_LIBRARY = "failed to map segment from shared object"
 
 
 def sentence_of(error: BaseException) -> str:
@@ -50,5 +51,7 @@ def sentence_of(error: BaseException) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether it is torch's error where memory ends: a RuntimeError, on a CPU one like any other."""
+    """Whether it is torch's error where memory ends (a RuntimeError, on a CPU one like any other), or the loader's."""
+    if isinstance(error, ImportError):
+        return _NO_ROOM_FOR_A_LIBRARY in str(error)
     return isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)) is not None

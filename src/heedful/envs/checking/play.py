@@ -37,12 +37,6 @@ MOST_REPLIES = 2000
 MOST_REWARDS = 1000
 """Names of rewards that a step may have."""
 
-MOST_ACTIONS = 10_000
-"""Names of actions that an environment may list, and answers for a player that does not read."""
-
-MOST_PER_TURN = 1000
-"""Actions that a turn may have."""
-
 Call = Literal["members", "task", "episode", "start", "step", "demonstrate", "random_answer", "blind_answers"]
 
 

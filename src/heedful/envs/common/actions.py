@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN, in_short, whole_member
 from heedful.models.chat.calls import CallFault, find_call, quoted, read_call, signatures
 from heedful.protocols import Environment, ListsActions
 from heedful.types import Tool
@@ -53,9 +54,11 @@ class ReadReply:
 def actions_of(env: Environment) -> tuple[str, ...]:
     """The names of the actions. Empty if answers are free text. Raises ValueError for what is no list of names."""
     names = env.actions if isinstance(env, ListsActions) else ()
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+    listed = isinstance(names, list | tuple) and len(names) <= MOST_ACTIONS
+    if not listed or not all(isinstance(name, str) for name in names):
         raise ValueError(
-            f"Expected a tuple of names as `actions` of the environment {env.name}, found {names!r:.80}. Correct it; "
+            f"Expected a tuple of at most {MOST_ACTIONS:,} names as `actions` of the environment {env.name}, found "
+            f"{f'{len(names):,}' if isinstance(names, list | tuple) and not listed else in_short(names)}. Correct it; "
             "`heedful check-env` names every member that is wrong."
         )
     return tuple(names)
@@ -63,13 +66,9 @@ def actions_of(env: Environment) -> tuple[str, ...]:
 
 def most_actions_of(env: Environment) -> int:
     """The most actions of one reply. 1 if answers are free text. Raises ValueError for what is no such number."""
-    most = env.actions_per_turn if isinstance(env, ListsActions) else 1
-    if not isinstance(most, int) or most < 1:
-        raise ValueError(
-            f"Expected a whole number of at least 1 as `actions_per_turn` of the environment {env.name}, found "
-            f"{most!r:.80}. Correct it; `heedful check-env` names every member that is wrong."
-        )
-    return most
+    if not isinstance(env, ListsActions):
+        return 1
+    return whole_member(env, "actions_per_turn", env.actions_per_turn, MOST_PER_TURN)
 
 
 def read_reply(reply: str, names: Sequence[str], most: int) -> ReadReply:

@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from heedful.configuration.trust import import_advice, import_named, trust_typed
-from heedful.guarded import Raised, guarded_call
+from heedful.guarded import Answered, Raised, guarded_call
 from heedful.protocols import Environment
 
 MEMBERS = ("name", "turns", "task", "episode")
 """What an `Environment` consists of."""
+
+MOST_TURNS = 10**6
+"""Turns of an episode, of anyone's environment. One number of a stranger must not take all time and memory."""
+
+MOST_ACTIONS = 10_000
+"""Names of actions that an environment may list, and answers for a player that does not read."""
+
+MOST_PER_TURN = 1_000
+"""Actions that a turn may have."""
 
 
 def missing_from(env: object) -> str:
@@ -29,13 +38,23 @@ def missing_from(env: object) -> str:
 
 def turns_of(env: Environment) -> int:
     """The most turns of an episode. Raises ValueError for what is no such number."""
-    turns = env.turns
-    if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
-        raise ValueError(
-            f"Expected a whole number of at least 1 as `turns` of the environment {env.name}, found {turns!r:.80}. "
-            "Correct it; `heedful check-env` names every member that is wrong."
-        )
-    return turns
+    return whole_member(env, "turns", env.turns, MOST_TURNS)
+
+
+def whole_member(env: Environment, name: str, found: object, most: int) -> int:
+    """A number that an environment states of itself. Raises ValueError for anything else."""
+    if type(found) is int and 1 <= found <= most:
+        return found
+    raise ValueError(
+        f"Expected a whole number from 1 to {most:,} as `{name}` of the environment {env.name}, found "
+        f"{in_short(found)}. Correct it; `heedful check-env` names every member that is wrong."
+    )
+
+
+def in_short(value: object) -> str:
+    """How Python writes a value of someone's class, shortened. Its way to be written may raise."""
+    told = guarded_call(lambda: f"{value!r:.80}")
+    return told.value if isinstance(told, Answered) else f"a {type(value).__name__} that cannot be shown"
 
 
 def refuse_unless_environment(env: object) -> None:

@@ -18,8 +18,6 @@ IN_ENGLISH = ("bandit", "chain", "countdown", "frozen_lake", "math")
 
 MOST_TURNS = 10_000
 """Most turns of an episode."""
-MOST_PER_TURN = 1_000
-"""Most actions of a turn."""
 # Configurations come in files of other people. Without an upper end, one number can take all time and memory.
 
 

@@ -16,9 +16,10 @@ from typing import ClassVar
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.boards import ObservationForm, check_form, has_picture, text_form
+from heedful.envs.common.contract import MOST_PER_TURN
 from heedful.envs.common.demonstrations import choose_plan, played_through
 from heedful.envs.common.english import template_in, wording
-from heedful.envs.common.knobs import MOST_PER_TURN, check_range, check_share
+from heedful.envs.common.knobs import check_range, check_share
 from heedful.envs.frozen_lake.ceiling import best_success
 from heedful.envs.frozen_lake.maps import ACTIONS, Lake, draw_lake, neighbours, slipped
 from heedful.envs.frozen_lake.picture import LEGEND, lake_picture

@@ -9,12 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN, MOST_TURNS
 from heedful.envs.transport.wire import Tree, WireError, shown
 from heedful.types import Tool
 
 PROTOCOL = 1
 
-MOST_TURNS, MOST_ACTIONS, MOST_ACTIONS_PER_TURN, MOST_TOOLS = 10**6, 10_000, 1000, 100
+MOST_TOOLS = 100
 
 LONGEST_NAME, LONGEST_SUMMARY = 200, 2000
 """Characters."""
@@ -39,7 +40,7 @@ def checked_description(tree: Tree, url: str) -> dict[str, Tree]:
         "digest": _text(tree, "digest", what, LONGEST_NAME),
         "turns": _whole(tree, "turns", what, MOST_TURNS),
         "actions": actions,
-        "actions_per_turn": _whole(tree, "actions_per_turn", what, MOST_ACTIONS_PER_TURN) if actions else None,
+        "actions_per_turn": _whole(tree, "actions_per_turn", what, MOST_PER_TURN) if actions else None,
         "tools": _tools(tree, what),
         "offers": _names(tree, "offers", what),
         "knobs": tree.get("knobs") if isinstance(tree.get("knobs"), dict) else {},

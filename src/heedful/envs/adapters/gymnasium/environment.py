@@ -30,8 +30,9 @@ from heedful.envs.adapters.options import read_options
 from heedful.envs.adapters.start_states import ONE_START
 from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
+from heedful.envs.common.contract import MOST_PER_TURN
 from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
-from heedful.envs.common.knobs import MOST_PER_TURN, check_range
+from heedful.envs.common.knobs import check_range
 from heedful.envs.common.tasks import task_of
 from heedful.seeds import derive
 from heedful.types import Ending, Task

@@ -26,11 +26,9 @@ from heedful.envs.adapters.gymnasium.games import (
 from heedful.envs.adapters.gymnasium.solver import Solution, solve
 from heedful.envs.adapters.options import read_options, write_options
 from heedful.envs.adapters.start_states import has_one_start
+from heedful.envs.common.contract import MOST_ACTIONS
 from heedful.guarded import Answered, Raised, guarded_call
 from heedful.seeds import derive
-
-MOST_ACTIONS = 10_000
-"""Each of them is named in the rules that the agent reads."""
 
 
 class Knobs(Protocol):

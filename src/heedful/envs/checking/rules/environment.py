@@ -15,9 +15,9 @@ from typing import Any
 
 from heedful.configuration import from_json, to_json
 from heedful.envs.checking.evidence import Evidence, seeds_of
-from heedful.envs.checking.play import MOST_ACTIONS, MOST_PER_TURN, Bench, Broke, made_anew
+from heedful.envs.checking.play import Bench, Broke, made_anew
 from heedful.envs.checking.report import Finding, absent, broken, holds, in_words, shortened, unchecked
-from heedful.envs.common.contract import missing_from
+from heedful.envs.common.contract import MOST_ACTIONS, MOST_PER_TURN, MOST_TURNS, missing_from
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Summarises
 from heedful.types import Task
@@ -81,8 +81,8 @@ def _attributes(env: Any) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[^\s/\\\x00-\x1f]{1,100}", name):
         said = "it becomes part of folder names: no spaces, no slashes, at most 100 characters"
         return f"the name {in_words(name)}; {said}"
-    if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
-        return f"turns = {in_words(turns)}; a whole number of at least 1 was expected"
+    if type(turns) is not int or not 1 <= turns <= MOST_TURNS:
+        return f"turns = {in_words(turns)}; a whole number from 1 to {MOST_TURNS:,} was expected"
     uncallable = [name for name in ("task", "episode") if not callable(getattr(env, name))]
     return f"`{uncallable[0]}`, which cannot be called" if uncallable else ""
 

@@ -12,9 +12,10 @@ from itertools import islice
 from typing import Any
 
 from heedful.envs.checking.evidence import Evidence
-from heedful.envs.checking.play import MOST_ACTIONS, Bench, Played, scripted
+from heedful.envs.checking.play import Bench, Played, scripted
 from heedful.envs.checking.report import Finding, absent, broken, doubtful, holds, in_words, shortened
 from heedful.envs.common.actions import CLOSE_ANSWER, CLOSE_THOUGHT, OPEN_ANSWER, OPEN_THOUGHT, SEPARATOR, format_reply
+from heedful.envs.common.contract import MOST_ACTIONS
 from heedful.envs.common.tools import in_form
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates
 from heedful.statistics.intervals import wilson
