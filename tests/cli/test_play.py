@@ -209,6 +209,7 @@ def test_a_runs_environment_is_not_swapped_for_another(echo_run: Path, capsys: p
 
 ODD = """
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 from heedful.envs.toys.echo import Echo, EchoEpisode
 from heedful.types import Ending, Observation, Step
@@ -218,6 +219,17 @@ class NoRewards(Echo):
     def episode(self): return Forgets(self)
 class Forgets(EchoEpisode):
     def step(self, response): return Step(Observation("x"), None, Ending.FAILED, 0.0)
+@dataclass(frozen=True)
+class Third(Echo):
+    def episode(self): return Thirds(self)
+class Thirds(EchoEpisode):
+    def step(self, response): return Step(Observation("x"), {"a": Fraction(1, 3)}, Ending.SOLVED, Fraction(1, 2))
+@dataclass(frozen=True)
+class Nothing(Echo):
+    def episode(self): return None
+@dataclass(frozen=True)
+class Kind(Echo):
+    def episode(self): return EchoEpisode
 @dataclass(frozen=True)
 class Plain:
     name, turns = "plain", 2
@@ -252,6 +264,9 @@ class Unread(Plain):
     ("name", "flags", "code", "sentence"),
     [
         ("NoRewards", [], 1, "the environment broke: ValueError: the environment gave rewards as None; expected named"),
+        ("Third", ["--by", "random"], 0, "reward: a +0.333333 ended: solved, outcome 0.5, reward 0.333"),
+        ("Nothing", [], 1, "an episode with the methods `start` and `step`, found None"),
+        ("Kind", [], 1, "an episode with the methods `start` and `step`, found the class EchoEpisode"),
         ("Number", [], 2, "of at most 10,000 names as `actions` of the environment plain, found 5"),
         (
             "Number",

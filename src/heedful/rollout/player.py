@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from heedful.envs.common.contract import turns_of
-from heedful.envs.transport.wire import checked_observation, checked_step
+from heedful.envs.transport.wire import checked_episode, checked_observation, checked_step
 from heedful.guarded import Raised, RaisedElsewhere, guarded_call
 from heedful.protocols import Environment, Episode
 from heedful.rollout.context import FULL_HISTORY, Context
@@ -33,7 +33,7 @@ class _Unmade:
 
 def made(make_episode: Callable[[], Episode]) -> Episode:
     """A new episode. One that cannot be made costs itself, as one that breaks later does."""
-    answer = guarded_call(make_episode)
+    answer = guarded_call(lambda: checked_episode(make_episode()))
     return _Unmade(answer) if isinstance(answer, Raised) else answer.value
 
 

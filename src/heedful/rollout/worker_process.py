@@ -23,6 +23,7 @@ from typing import Any
 from heedful.envs.transport.wire import (
     Line,
     Tree,
+    checked_episode,
     checked_observation,
     checked_step,
     decode,
@@ -82,7 +83,7 @@ def _answer_all(line: Line, env: Environment, limit: float) -> None:
 def _answer(env: Environment, episodes: dict[int, Episode], request: dict[str, Any]) -> Tree:
     number = request["episode"]
     if "task" in request:
-        episode = env.episode()
+        episode = checked_episode(env.episode())
         observation = checked_observation(episode.start(read_task(request["task"]), request["member"]))
         episodes[number] = episode
         return {"observation": observation_tree(observation)}

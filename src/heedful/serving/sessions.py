@@ -12,7 +12,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from heedful.envs.transport.wire import Tree, checked_observation, checked_step, observation_tree, step_tree
+from heedful.envs.transport.wire import (
+    Tree,
+    checked_episode,
+    checked_observation,
+    checked_step,
+    observation_tree,
+    step_tree,
+)
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import Episode
 from heedful.types import Observation, Step, Task
@@ -179,7 +186,7 @@ class Sessions:
 
     def _begin(self, task: Task, member: int) -> tuple[Episode | None, Tree]:
         def begin() -> tuple[Episode, Observation]:
-            episode = self._make()
+            episode = checked_episode(self._make())
             return episode, checked_observation(episode.start(task, member))
 
         begun = guarded_call(begin)

@@ -22,6 +22,7 @@ from typing import Any
 
 from heedful.configuration.limits import LARGEST_REWARD
 from heedful.envs.transport.images import IMAGES_WANTED, image_tree, images_fault, read_images
+from heedful.protocols import Episode
 from heedful.types import Ending, Observation, Step, Task
 
 Tree = Any
@@ -44,6 +45,16 @@ class WireError(ValueError):
     """What came over the border is not what was agreed."""
 
 
+def checked_episode(episode: Episode) -> Episode:
+    """What `episode` returned, if it can start and step. Raises ValueError."""
+    if isinstance(episode, type) or not all(callable(getattr(episode, name, None)) for name in ("start", "step")):
+        found = f"the class {episode.__name__}" if isinstance(episode, type) else repr(episode)
+        raise ValueError(
+            f"the environment was expected to return an episode with the methods `start` and `step`, found {found}"
+        )
+    return episode
+
+
 def checked_observation(observation: object) -> Observation:
     """What `start` returned, if it is what the contract says. Raises ValueError."""
     if not isinstance(observation, Observation) or not isinstance(observation.text, str):
@@ -63,7 +74,7 @@ def checked_observation(observation: object) -> Observation:
 
 
 def checked_step(step: object) -> Step:
-    """What `step` returned, if it is what the contract says. Raises ValueError."""
+    """What `step` returned, with its numbers as floats, if it is what the contract says. Raises ValueError."""
     if not isinstance(step, Step):
         raise ValueError(f"the environment was expected to return a Step, found {step!r}")
     checked_observation(step.observation)
@@ -77,11 +88,26 @@ def checked_step(step: object) -> Step:
             )
     outcome = step.outcome
     if outcome is None and (step.ending is None or step.ending is Ending.ERROR):
-        return step
+        return _in_floats(step)
     if not isinstance(outcome, Real) or not 0.0 <= outcome <= 1.0:
         ended = "ended an episode" if step.ending is not None else "answered a reply"
         raise ValueError(f"the environment {ended} with outcome {outcome!r}; expected a number in [0, 1]")
-    return step
+    return _in_floats(step)
+
+
+def _in_floats(step: Step) -> Step:
+    """The step with numbers that can be printed and sent. An environment may give fractions, or NumPy's numbers."""
+    if all(type(number) in _PLAIN for number in (*step.rewards.values(), step.outcome, step.progress)):
+        return step
+    return dataclasses.replace(
+        step,
+        rewards={name: float(value) for name, value in step.rewards.items()},
+        outcome=None if step.outcome is None else float(step.outcome),
+        progress=None if step.progress is None else float(step.progress),
+    )
+
+
+_PLAIN = (float, int, bool, type(None))
 
 
 def is_finite(value: object) -> bool:
