@@ -104,9 +104,17 @@ def test_the_missing_flag_is_named() -> None:
 def test_a_server_that_gives_no_whole_answer_in_time_is_asked_three_times(kind: str) -> None:
     with fake_server() as server:
         server.faults += [Fault(kind, seconds=3.0)] * 3
+        told: list[str] = []
         with pytest.raises(ServerUnreachable, match=r"no whole answer within 1 s\. This was attempt 3"):
-            ask(one(server, Limits(timeout=1.0, patience=PATIENCE, pause=0.01)))
+            ask(one(server, Limits(timeout=1.0, patience=PATIENCE, pause=0.01), note=told.append))
+        assert told == [f"asking again: the server at {server.url} gave no whole answer within 1 s"]
         assert comes(lambda: len(server.bodies()) == 3)
+
+
+def test_the_patience_is_for_a_server_that_is_away_and_not_for_one_that_is_slow() -> None:
+    with fake_server() as server:
+        server.faults += [Fault("slow", seconds=3.0), Fault("refuse")]
+        assert is_right(ask(one(server, Limits(timeout=1.0, patience=0.9, pause=0.01))))
 
 
 def test_a_server_that_is_slow_once_is_asked_again() -> None:

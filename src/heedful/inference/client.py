@@ -262,9 +262,12 @@ class Client:
 
     def _wait(self, tries: _Tries, failure: Failed) -> None:
         """Pause before the next attempt. Raises ServerUnreachable when the patience is over."""
-        if failure.kind in ("slow", "garbled"):
-            return
         now = time.monotonic()
+        if failure.kind in ("slow", "garbled"):
+            tries.began = now  # the patience is for a server that is away
+            if failure.kind == "slow":
+                self._tell("asking again", now, failure, "")
+            return
         pause = max(tries.pause, failure.retry_after)
         left = tries.began + self.limits.patience - now
         if pause > left:
@@ -277,17 +280,21 @@ class Client:
                 f"{failure}. It was waited for {now - tries.began:.0f} s, and patience is {self.limits.patience:g} s."
                 f"{asked} Start the server, or name another one."
             ) from failure
-        self._tell(now - tries.began, now, failure)
+        waited = now - tries.began
+        if waited >= self.limits.tell_after:
+            told = f" ({waited:.0f} s so far, at most {self.limits.patience:g} s)"
+            self._tell("waiting", now, failure, told)
         if self._closing.wait(pause):
             self._check_open()
         tries.pause = min(2 * tries.pause, LONGEST_PAUSE)
 
-    def _tell(self, waited: float, now: float, failure: Failed) -> None:
+    def _tell(self, what: str, now: float, failure: Failed, more: str) -> None:
+        """A line about one of the requests, since many may fail at the same time."""
         with self._changed:
-            if waited < self.limits.tell_after or now < self._told + LONGEST_PAUSE:
+            if now < self._told + LONGEST_PAUSE:
                 return
             self._told = now
-        self._note(f"waiting: {failure} ({waited:.0f} s so far, at most {self.limits.patience:g} s)")
+        self._note(f"{what}: {failure}{more}")
 
     def _restore(self, server: Server, seen: int, failure: Failed) -> None:
         """Give the server its weights back, unless another thread has done it since the request was sent.
