@@ -20,7 +20,6 @@ from heedful.diagnostics.cross_scores.retrieval import retrieval
 from heedful.diagnostics.cross_scores.score_matrix import Floats, Integers, score_matrix
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.words import words_of
-from heedful.limited_memory import reserve_buffers
 from heedful.statistics.intervals import effective_clusters, jackknife_interval
 from heedful.types import CrossScores, Group, Metric, Reply
 
@@ -70,7 +69,6 @@ def thought_text(reply: Reply, tags: ThoughtTags) -> str | None:
 
 def load_text_judge() -> bool:
     """Import what the judge needs, which takes most of a second once; whether it is installed."""
-    reserve_buffers()
     try:
         importlib.import_module("sklearn.feature_extraction.text")
         importlib.import_module("sklearn.linear_model")

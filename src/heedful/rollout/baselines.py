@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from heedful.envs.common.actions import actions_of, format_reply, most_actions_of
 from heedful.envs.common.contract import turns_of
+from heedful.envs.common.offered import MOST_CANDIDATES, blind_answers_of, random_answer_of
 from heedful.envs.common.tools import in_form
 from heedful.guarded import Answered, Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Environment
@@ -23,10 +24,6 @@ from heedful.types import Step, Task
 
 ReplyFunction = Callable[[str, int], str]
 """(observation text, turn number from 0) -> reply text."""
-
-MOST_CANDIDATES = 64
-"""A sequence is extended by two actions at once if that makes no more candidates than this, else by one. Of an
-environment's blind answers so many are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +85,6 @@ def random_reply(env: Environment, task: Task, rng: random.Random) -> str:
     )
 
 
-def random_answer_of(env: AnswersFreely, task: Task, rng: random.Random) -> str:
-    """A random answer. Raises ValueError, a sentence, where `random_answer` raises or returns no text."""
-    answer = guarded_call(lambda: env.random_answer(task, rng))
-    if isinstance(answer, Raised) or not isinstance(answer.value, str):
-        found = f"that it raised {answer}" if isinstance(answer, Raised) else type(answer.value).__name__
-        raise ValueError(
-            f"Expected a text from `random_answer` of the environment {env.name} for task {task.id} (seed "
-            f"{task.seed}), found {found}. Mend it; `heedful check-env` tries it out."
-        )
-    return answer.value
-
-
 def random_policy_success(env: Environment, tasks: Sequence[Task], rng: random.Random) -> SuccessCount:
     """Success of uniformly random valid actions, as many in each turn as are allowed, or of random answers."""
 
@@ -141,21 +126,6 @@ def best_fixed_sequence(env: Environment, tasks: Sequence[Task]) -> tuple[str, .
 def _candidates(env: Environment, tasks: Sequence[Task]) -> Sequence[str]:
     """What a sequence is made of: whole answers of a turn where the environment offers them, else its actions."""
     return blind_answers_of(env, tasks) if isinstance(env, AnswersBlindly) else actions_of(env)
-
-
-def blind_answers_of(env: AnswersBlindly, tasks: Sequence[Task]) -> list[str]:
-    """The first answers to try blindly. Raises ValueError where `blind_answers` raises or returns other than texts."""
-    answer = guarded_call(lambda: list(itertools.islice(env.blind_answers(tasks), MOST_CANDIDATES)))
-    if isinstance(answer, Raised) and isinstance(answer.error, ValueError | OSError | ImportError):
-        raise answer.error  # a sentence about the knobs, a file or a missing package
-    other = [] if isinstance(answer, Raised) else [each for each in answer.value if not isinstance(each, str)]
-    if isinstance(answer, Raised) or other:
-        found = f"that it raised {answer}" if isinstance(answer, Raised) else f"{other[0]!r:.80} among them"
-        raise ValueError(
-            f"Expected texts from `blind_answers` of the environment {env.name}, found {found}. Mend it; `heedful "
-            "check-env` tries it out."
-        )
-    return answer.value
 
 
 def _per_turn(env: Environment) -> int:

@@ -27,13 +27,13 @@ from heedful.configuration import to_json
 from heedful.envs.common.actions import actions_of, most_actions_of
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.demonstrated import misfit_of, pairs_of
+from heedful.envs.common.offered import blind_answers_of, random_answer_of
 from heedful.envs.common.tasks import task_of_seed
 from heedful.envs.common.tools import tools_of
 from heedful.envs.remote.answers import PROTOCOL
 from heedful.envs.transport.wire import Tree, WireError, generator_tree, read_generator, read_task, task_tree
 from heedful.guarded import Raised, guarded_call
 from heedful.protocols import AnswersBlindly, AnswersFreely, Demonstrates, Environment, Summarises
-from heedful.rollout.baselines import blind_answers_of, random_answer_of
 from heedful.serving.sessions import Refusal, Sessions
 from heedful.types import Task
 

@@ -21,7 +21,6 @@ from heedful.integrations.trl.pictures import PausedSight, kinds_of, pixels_of, 
 from heedful.models.chat.calls import tools_of
 from heedful.models.chat.render import Renderer
 from heedful.models.chat.replies import Tags
-from heedful.policies.source import replies_of
 from heedful.protocols import Environment, Policy
 from heedful.rollout.player import Player, first_observation, made
 from heedful.seeds import derive
@@ -122,7 +121,7 @@ class EnvironmentRollouts:
         live = [player for player in players if player.ending is None]
         while live:
             self._refuse_late(live)
-            replies = replies_of(policy, [player.conversation for player in live])
+            replies = policy.respond([player.conversation for player in live])
             for player, reply in zip(live, replies, strict=True):
                 player.advance(reply)
             live = [player for player in live if player.ending is None]
