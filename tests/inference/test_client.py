@@ -113,8 +113,8 @@ def test_a_server_that_gives_no_whole_answer_in_time_is_asked_three_times(kind: 
 
 def test_the_patience_is_for_a_server_that_is_away_and_not_for_one_that_is_slow() -> None:
     with fake_server() as server:
-        server.faults += [Fault("slow", seconds=3.0), Fault("refuse")]
-        assert is_right(ask(one(server, Limits(timeout=1.0, patience=0.9, pause=0.01))))
+        server.faults += [Fault("mute"), Fault("refuse")]
+        assert is_right(ask(one(server, Limits(timeout=3.0, patience=2.5, pause=0.01))))
 
 
 def test_a_server_that_is_slow_once_is_asked_again() -> None:

@@ -197,7 +197,7 @@ class RaisesWhenAskedItsActions(Right):
 
 @dataclass(frozen=True)
 class HasTheTimeOfTheWorld(Right):
-    turns: int = 10**9
+    turns: int = 10**6
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def test_slips_of_ones_own_environment_are_sentences(
         ("NumberAsId", "Expected 'id' of a task as text, found 5"),
         ("TextAsSeed", "Expected 'seed' of a task as a whole number, found 'x'"),
         ("SeedTooLarge", "Expected the seed of a task in 64 bits"),
-        ("NoTurns", "Expected the `turns` of echo as a number above 0, found None"),
+        ("NoTurns", "1 to 1,000,000 as `turns` of the environment echo, found None"),
     ):
         assert _run([f"verl_slips:{name}", "--tasks", "1", "--out", str(out)]) == 2
         assert sentence in capsys.readouterr().err
