@@ -21,7 +21,7 @@ def report_no_lack_of_memory_at_exit() -> None:
     told = sys.unraisablehook
 
     def hook(unraisable: Any) -> None:
-        if not isinstance(unraisable.exc_value, MemoryError) and unraisable.exc_type is not MemoryError:
+        if not issubclass(unraisable.exc_type, MemoryError):
             told(unraisable)
 
     sys.unraisablehook = hook

@@ -45,6 +45,7 @@ COMMANDS = {
 
 
 _COMPUTING = ("train", "grow", "eval", "play", "audit", "study", "correlate", "gradients", "report")
+"""Commands that use linear algebra."""
 
 KEPT = {
     "train": "if the run has a checkpoint, heedful train --resume RUN goes on from it",

@@ -266,7 +266,7 @@ class Client:
         if failure.kind in ("slow", "garbled"):
             tries.began = now  # the patience is for a server that is away
             if failure.kind == "slow":
-                self._tell("asking again", now, failure, "")
+                self._tell(f"asking again: {failure}", now)
             return
         pause = max(tries.pause, failure.retry_after)
         left = tries.began + self.limits.patience - now
@@ -282,19 +282,18 @@ class Client:
             ) from failure
         waited = now - tries.began
         if waited >= self.limits.tell_after:
-            told = f" ({waited:.0f} s so far, at most {self.limits.patience:g} s)"
-            self._tell("waiting", now, failure, told)
+            self._tell(f"waiting: {failure} ({waited:.0f} s so far, at most {self.limits.patience:g} s)", now)
         if self._closing.wait(pause):
             self._check_open()
         tries.pause = min(2 * tries.pause, LONGEST_PAUSE)
 
-    def _tell(self, what: str, now: float, failure: Failed, more: str) -> None:
-        """A line about one of the requests, since many may fail at the same time."""
+    def _tell(self, sentence: str, now: float) -> None:
+        """Note one of the requests that failed, since many may fail at the same time."""
         with self._changed:
             if now < self._told + LONGEST_PAUSE:
                 return
             self._told = now
-        self._note(f"{what}: {failure}{more}")
+        self._note(sentence)
 
     def _restore(self, server: Server, seen: int, failure: Failed) -> None:
         """Give the server its weights back, unless another thread has done it since the request was sent.

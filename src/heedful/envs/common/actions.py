@@ -54,12 +54,12 @@ class ReadReply:
 def actions_of(env: Environment) -> tuple[str, ...]:
     """The names of the actions. Empty if answers are free text. Raises ValueError for what is no list of names."""
     names = env.actions if isinstance(env, ListsActions) else ()
-    listed = isinstance(names, list | tuple) and len(names) <= MOST_ACTIONS
-    if not listed or not all(isinstance(name, str) for name in names):
+    count = len(names) if isinstance(names, list | tuple) else 0
+    if count > MOST_ACTIONS or not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise ValueError(
             f"Expected a tuple of at most {MOST_ACTIONS:,} names as `actions` of the environment {env.name}, found "
-            f"{f'{len(names):,}' if isinstance(names, list | tuple) and not listed else in_short(names)}. Correct it; "
-            "`heedful check-env` names every member that is wrong."
+            f"{f'{count:,}' if count > MOST_ACTIONS else in_short(names)}. Correct it; `heedful check-env` names every "
+            "member that is wrong."
         )
     return tuple(names)
 

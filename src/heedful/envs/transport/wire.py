@@ -45,6 +45,10 @@ class WireError(ValueError):
     """What came over the border is not what was agreed."""
 
 
+_PLAIN = (float, int, bool, type(None))
+"""Types of numbers, or of none, that can be printed and sent as they are."""
+
+
 def checked_episode(episode: Episode) -> Episode:
     """What `episode` returned, if it can start and step. Raises ValueError."""
     if isinstance(episode, type) or not all(callable(getattr(episode, name, None)) for name in ("start", "step")):
@@ -105,9 +109,6 @@ def _in_floats(step: Step) -> Step:
         outcome=None if step.outcome is None else float(step.outcome),
         progress=None if step.progress is None else float(step.progress),
     )
-
-
-_PLAIN = (float, int, bool, type(None))
 
 
 def is_finite(value: object) -> bool:
