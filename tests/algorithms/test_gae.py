@@ -153,3 +153,20 @@ def test_explained_variance_refuses_numbers_whose_squares_no_float_holds() -> No
     for returns in ([1e200, 1.0], [10**400, 0.0]):
         with pytest.raises(ValueError, match=r"at most 1e\+150 in size"):
             explained_variance([0.0, 0.0], returns)
+
+
+@pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan, 10**400])
+def test_numbers_without_a_finite_square_are_refused(odd: float) -> None:
+    # A critic that predicts infinity would explain all of the variance: inf - inf is no spread.
+    for values, returns in (([odd, 1.0], [1.0, 2.0]), ([1.0, 2.0], [odd, 1.0])):
+        with pytest.raises(ValueError, match=r"finite (values|returns) of at most 1e\+150 in size, .* place 0 of 2"):
+            explained_variance(values, returns)
+    with pytest.raises(ValueError, match="finite values"):
+        Gae()([1.0], [0.0, odd], [0, 0])
+    with pytest.raises(ValueError, match="finite advantages"):
+        Gae().whitened([[0.0, odd]])
+
+
+def test_explained_variance_needs_a_value_for_each_return() -> None:
+    with pytest.raises(ValueError, match="found 2 values and 1 returns"):
+        explained_variance([1.0, 2.0], [1.0])

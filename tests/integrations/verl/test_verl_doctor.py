@@ -80,6 +80,8 @@ def test_the_cost_of_measurements_is_counted_in_rows() -> None:
         (("heedful.play", {"context": {"turns": 2}}), "note", "the last 2 turns"),
         (("data.train_files", ["nowhere/train.parquet"]), "missing", "there is no file nowhere/train.parquet"),
         (("data.train_files", "a" * 300 + ".parquet"), "wrong", "cannot be read ([Errno 36]"),
+        (("data.train_files", "nowhere/train.json"), "missing", "there is no file nowhere/train.json"),
+        (("data.train_files", "s3://bucket/train.parquet"), "note", "is on another machine"),
         (("actor_rollout_ref.rollout.temperature", 10**400), "wrong", "temperature: expected a number, found 1000"),
         (("actor_rollout_ref.rollout.top_p", float("nan")), "wrong", "top_p: expected a number, found NaN"),
         (("data.train_batch_size", 10**400), "wrong", "train_batch_size: expected a number of at most 1,000,000"),
@@ -113,6 +115,25 @@ def test_task_files_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[st
     )
     assert "6 rows, 6 of them episodes of heedful (data_source: echo)" in told
     assert "cannot be read" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("train.json", b"PAR1...", "is a parquet file, but verl reads only names that end in .parquet so"),
+        ("train", b"PAR1...", "is a parquet file, but verl reads only names that end in .parquet so"),
+        ("train.csv", b"a,b\n", "verl reads names that end in .parquet, .json or .jsonl, found train.csv"),
+        ("train.jsonl", b"{}\n", ""),
+    ],
+)
+def test_a_file_whose_name_verl_reads_with_another_reader_is_wrong(
+    tmp_path: Path, name: str, content: bytes, sentence: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    file = ("data.train_files", str(tmp_path / name))
+    told = [line for line in said(file).splitlines() if "data.train_files" in line]
+    assert [line.startswith("wrong") and sentence in line for line in told] == ([True] if sentence else [])
+    assert "data.train_files" not in said(file, ("data.custom_cls", {"path": "mine.py"}))
 
 
 def test_a_task_file_of_repeated_long_texts_is_counted_in_little_memory(tmp_path: Path) -> None:

@@ -71,9 +71,20 @@ def test_the_files_of_two_splits_share_no_task_and_can_be_read_together(tmp_path
 
 
 def test_the_same_line_writes_the_same_bytes(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        _run(["echo", "--tasks", "5", "--seed", "3", "--out", str(tmp_path / name)])
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    for name in ("a.parquet", "b.parquet"):
+        assert _run(["echo", "--tasks", "5", "--seed", "3", "--out", str(tmp_path / name)]) == 0
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["tasks.json", "tasks", "tasks.PARQUET"])
+def test_a_name_that_verl_reads_with_another_reader_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(["echo", "--tasks", "2", "--out", str(tmp_path / name)]) == 2
+    assert f"Expected a name that ends in .parquet, by which verl chooses its reader, found '{name}'" in (
+        capsys.readouterr().err
+    )
+    assert not list(tmp_path.iterdir())
 
 
 def test_more_tasks_than_memory_has_room_for_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,10 +213,11 @@ def test_an_environment_server_is_asked_at_the_address_that_the_line_names(tmp_p
 
 
 def test_a_file_of_something_else_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "link").symlink_to(tmp_path / "config.json")
-    for name in ("config.json", "link", "."):
+    (tmp_path / "config.parquet").write_text("{}")
+    (tmp_path / "link.parquet").symlink_to(tmp_path / "config.parquet")
+    (tmp_path / "folder.parquet").mkdir()
+    for name in ("config.parquet", "link.parquet", "folder.parquet"):
         assert _run(["echo", "--tasks", "2", "--out", str(tmp_path / name)]) == 2
         assert "ive another name" in capsys.readouterr().err
-    assert (tmp_path / "config.json").read_text() == "{}"
-    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "config.parquet").read_text() == "{}"
+    assert (tmp_path / "link.parquet").is_symlink()

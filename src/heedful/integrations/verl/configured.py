@@ -158,20 +158,25 @@ def _of_tasks(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
     rollout = _at(config, "actor_rollout_ref.rollout", {})
     for name in ("train_files", "val_files"):
         for file in _files(_at(config, f"data.{name}")):
-            yield from _of_file(in_home(file), name)
+            if "://" in file:
+                yield Finding("note", f"data.{name}: {cut(file)} is on another machine and was not looked at.")
+            else:
+                yield from _of_file(in_home(file), name, own_reader=bool(_at(config, "data.custom_cls.path")))
     most = section.play.tokens_per_turn or rollout.get("response_length")
     shown = "its full history" if section.play.context.turns is None else f"the last {section.play.context.turns} turns"
     yield Finding("note", f"An episode of {LOOP} shows {shown}, and a reply has at most {most} tokens.")
 
 
-def _of_file(path: Path, name: str) -> Iterator[Finding]:
-    if path.suffix != ".parquet":
-        return
+def _of_file(path: Path, name: str, own_reader: bool) -> Iterator[Finding]:
+    """What verl would read. `own_reader`: the configuration names a class of its own that reads files."""
     import pyarrow
 
     try:
         if not path.exists():
             yield Finding("missing", f"data.{name}: there is no file {path}.")
+            return
+        if path.suffix != ".parquet":
+            yield from _of_other_kind(path, name, own_reader)
             return
         rows, counts = _counted(path, ("agent_name", "data_source"))
     except (pyarrow.ArrowException, OSError) as error:
@@ -181,6 +186,27 @@ def _of_file(path: Path, name: str) -> Iterator[Finding]:
     sources = ", ".join(sorted(map(cut, counts["data_source"]))[:8])
     played = f"{ours} of them episodes of heedful" if ours else "none of them an episode of heedful"
     yield Finding("ok", f"data.{name}: {path} has {rows} rows, {played} (data_source: {sources or 'none'}).")
+
+
+def _of_other_kind(path: Path, name: str, own_reader: bool) -> Iterator[Finding]:
+    """A file that verl does not read as parquet. Its reader is chosen by the ending of the name alone."""
+    if own_reader:
+        return
+    if path.is_file() and _begins_as_parquet(path):
+        yield Finding(
+            "wrong",
+            f"data.{name}: {cut(str(path))} is a parquet file, but verl reads only names that end in .parquet so. "
+            "Rename it.",
+        )
+    elif path.suffix not in (".json", ".jsonl"):
+        yield Finding(
+            "wrong", f"data.{name}: verl reads names that end in .parquet, .json or .jsonl, found {cut(path.name)}."
+        )
+
+
+def _begins_as_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
 
 
 def _counted(path: Path, names: Collection[str]) -> tuple[int, dict[str, Counter[str]]]:

@@ -96,13 +96,23 @@ def task_rows(env: Environment, tasks: Sequence[Task], source: str = "") -> list
 
 
 def write_tasks(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as a parquet file, in full or not at all."""
+    """Write rows as a parquet file, in full or not at all. Raises ValueError for a name that verl would not read so."""
     import pyarrow
     import pyarrow.parquet
 
+    refuse_unless_parquet(path)
     content = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), content)
     write_whole(path, content.getvalue().to_pybytes())
+
+
+def refuse_unless_parquet(path: Path) -> None:
+    """Raise ValueError for a name by which verl would choose another reader, or none."""
+    if path.suffix != ".parquet":
+        raise ValueError(
+            f"Expected a name that ends in .parquet, by which verl chooses its reader, found {path.name!r:.100}. "
+            "Rename the file."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +152,7 @@ class TasksSettings:
         refuse_below(self, tasks=1)
         refuse_above(self, tasks=MOST_EPISODES)
         refuse_unless_environment(self.env)
+        refuse_unless_parquet(self.out)
         if not self.source.isprintable():
             raise ValueError(f"source must be a name of printable letters, found {self.source!r:.100}")
 
