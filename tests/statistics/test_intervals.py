@@ -68,6 +68,13 @@ def test_clusters_without_values_do_not_count():
     assert cluster_interval([1.0, 0.0], [2, 0]) is None
 
 
+def test_large_numbers_have_finite_intervals():
+    # Scaled by 1e160: a deviation of this size has no square.
+    deleted = np.array([3 / 5, 1.0, 1 / 3])
+    small, large = jackknife_interval(0.5, deleted), jackknife_interval(0.5e160, deleted * 1e160)
+    assert (large.low, large.high) == pytest.approx((small.low * 1e160, small.high * 1e160))
+
+
 def test_unequal_clusters_jackknife_the_pooled_mean():
     # Values 1 | 0 0 | 1 1 1: pooled 4/6; without each cluster 3/5, 4/4, 1/3.
     deleted = np.array([3 / 5, 1.0, 1 / 3])

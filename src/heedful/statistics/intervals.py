@@ -119,7 +119,10 @@ def jackknife_interval(value: float, deleted_C: npt.NDArray[np.float64], degrees
     fewer than two clusters.
     """
     clusters = _several(deleted_C)
-    error = math.sqrt((clusters - 1) / clusters * float(np.sum((deleted_C - deleted_C.mean()) ** 2)))
+    off_C = deleted_C - deleted_C.mean()
+    largest = float(np.abs(off_C).max())
+    unit = largest if largest > 1e150 else 1.0  # a larger number has no square
+    error = unit * math.sqrt((clusters - 1) / clusters * float(np.sum((off_C / unit) ** 2)))
     half = _quantile(degrees or clusters - 1) * error
     return Interval(value - half, value + half)
 

@@ -162,12 +162,18 @@ def test_scorers_that_pay_for_anything_are_refused_for_a_reason(name: str) -> No
         ({"dataset": "chian_sum"}, "has no dataset 'chian_sum'; it has .*chain_sum"),
         ({"config": "terms=3"}, "chain_sum has no setting terms .*it has min_terms"),
         ({"config": "seed=3"}, "has no setting seed"),
-        ({"config": "min_terms=9"}, "chain_sum refuses the settings 'min_terms=9'"),
+        ({"config": "min_terms=9"}, "chain_sum makes no entry with the settings 'min_terms=9'; the library says"),
+        ({"config": "min_terms=2.5"}, "makes no entry with the settings .*; the library says: .*Change --env.config"),
+        ({"dataset": "knights_knaves", "config": "depth_constraint=1"}, "the library says: IndexError"),
+        ({"dataset": "knights_knaves", "config": "depth_constraint=2.5"}, "the library says: RecursionError"),
+        ({"dataset": "rubiks_cube", "config": "cube_size=2.5"}, "the library says: TypeError"),
+        ({"dataset": "arc_agi", "config": "board_format_opts=0"}, "the library says: AttributeError"),
+        ({"dataset": "spell_backward", "config": "data_file=x"}, "the library says: FileNotFoundError"),
     ],
 )
 def test_what_cannot_be_played_is_refused_in_a_sentence(knobs: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^reasoning_gym: .*{sentence}"):
-        ReasoningGym(**knobs).task(0)
+        ReasoningGym(**knobs).task(3)
 
 
 def test_settings_reach_the_dataset_and_name_other_tasks() -> None:

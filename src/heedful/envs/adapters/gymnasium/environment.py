@@ -28,7 +28,7 @@ from heedful.envs.adapters.gymnasium.making import (
 from heedful.envs.adapters.gymnasium.solver import Solution, likely_next
 from heedful.envs.adapters.options import read_options
 from heedful.envs.adapters.start_states import ONE_START
-from heedful.envs.common.actions import answer_rules, fault_line, format_reply, read_reply
+from heedful.envs.common.actions import SEPARATOR, answer_rules, fault_line, format_reply, read_reply
 from heedful.envs.common.base import BaseEpisode, Played, SolvableEnvironment, remarks
 from heedful.envs.common.contract import MOST_PER_TURN
 from heedful.envs.common.demonstrations import PLAN_SHOWN, choose_plan, played_through, template_thought
@@ -76,6 +76,12 @@ class Gymnasium(SolvableEnvironment):
         check_success(self.success)
         if len({word.lower().strip() for word in self.action_names}) < len(self.action_names):
             raise ValueError(f"gymnasium: action_names must differ, but are {', '.join(self.action_names)}.")
+        for word in self.action_names:
+            if read_reply(format_reply([word], ""), self.action_names, 1).actions != (word,):
+                raise ValueError(
+                    f"gymnasium: action_names must be names that an answer can hold, without {SEPARATOR}, tags and "
+                    f"spaces around them, found {word!r:.80}."
+                )
         chosen = read_options(self.name, "options", self.options)
         if draws_maps(self) and {"desc", "map_name"} & chosen.keys():
             raise ValueError(

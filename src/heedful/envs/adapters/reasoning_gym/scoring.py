@@ -20,13 +20,14 @@ import re
 import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from heedful.envs.adapters.extras import load_library
 from heedful.envs.adapters.gate import FULL, above_floor
 from heedful.envs.adapters.global_random import OwnRandom
 from heedful.envs.adapters.options import read_options
+from heedful.guarded import Raised, guarded_call
 
 ENV = "reasoning_gym"
 
@@ -120,10 +121,16 @@ def number_of(name: str, config: str, drawn: int) -> int:
 
 @lru_cache(maxsize=8_192)
 def entry_of(name: str, config: str, number: int) -> dict[str, Any]:
-    """One entry: `question`, `answer`, `metadata`. Do not change it."""
+    """One entry: `question`, `answer`, `metadata`. Do not change it.
+
+    Raises ValueError for settings that the library takes and cannot use.
+    """
     dataset = _dataset(name, config)
     with OwnRandom(number, name):
-        entry: dict[str, Any] = dataset[number]
+        made = guarded_call(lambda: dataset[number])
+    if isinstance(made, Raised):
+        raise ValueError(_unusable(name, config, made)) from made.error
+    entry: dict[str, Any] = made.value
     return entry
 
 
@@ -251,9 +258,17 @@ def _settings(name: str, config: str) -> dict[str, Any]:
 @lru_cache(maxsize=8)
 def _dataset(name: str, config: str) -> Any:
     settings = _settings(name, config)
-    size = FEWER_ENTRIES.get(name, ENTRIES)
-    try:
-        with OwnRandom(0, name, "dataset"):
-            return load_library(ENV).create_dataset(name, seed=0, size=size, **settings)
-    except (AssertionError, TypeError, ValueError) as error:
-        raise ValueError(f"reasoning_gym: {name} refuses the settings {config!r}: {error}") from error
+    create = partial(load_library(ENV).create_dataset, name, seed=0, size=FEWER_ENTRIES.get(name, ENTRIES))
+    with OwnRandom(0, name, "dataset"):
+        made = guarded_call(lambda: create(**settings))
+    if isinstance(made, Raised):
+        raise ValueError(_unusable(name, config, made)) from made.error
+    return made.value
+
+
+def _unusable(name: str, config: str, raised: Raised) -> str:
+    at = f" ({raised.place})" if raised.place else ""
+    return (
+        f"reasoning_gym: {name} makes no entry with the settings {config!r:.200}; the library says: {raised}{at}. "
+        "Change --env.config, or leave it empty for the library's defaults."
+    )

@@ -27,6 +27,7 @@ from heedful.envs.common.answers import answer_fault_line, free_text_rules, read
 from heedful.envs.common.base import BaseEnvironment, BaseEpisode, Played
 from heedful.envs.common.knobs import Instructions, check_range
 from heedful.envs.common.tasks import task_of
+from heedful.guarded import Raised, guarded_call
 from heedful.types import Ending, Task
 
 MOST_BLIND = 64
@@ -167,17 +168,22 @@ def begin(env: TextArena, seed: int) -> Any:
     """The game in its start state. Raises ValueError with a sentence if it cannot be made."""
     library = load_library(env.name)
     options = read_options(env.name, "options", env.options)
+
+    def started() -> Any:
+        limit = {} if "max_turns" in options else _limit(env)
+        game = library.make(f"{env.id}-raw", **(limit | options))
+        game.reset(num_players=1, seed=random_seed(seed))
+        return game
+
     with OwnRandom(seed, "start"), contextlib.redirect_stdout(io.StringIO()):
-        try:
-            limit = {} if "max_turns" in options else _limit(env)
-            game = library.make(f"{env.id}-raw", **(limit | options))
-            game.reset(num_players=1, seed=random_seed(seed))
-        except (ImportError, SyntaxError, LookupError, OSError, TypeError, ValueError, AssertionError) as error:
-            raise ValueError(
-                f"textarena: {env.id} cannot be made with the options {write_options(options)}; the library says: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-    return game
+        answer = guarded_call(started)
+    if isinstance(answer, Raised):
+        at = f" ({answer.place})" if answer.place else ""
+        raise ValueError(
+            f"textarena: {env.id} cannot be made with the options {write_options(options)}; the library says: "
+            f"{answer}{at}"
+        ) from answer.error
+    return answer.value
 
 
 def random_seed(seed: int) -> int:
