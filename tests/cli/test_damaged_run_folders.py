@@ -359,3 +359,20 @@ def test_a_run_that_is_over_and_lost_its_checkpoints_is_not_begun_anew(
     assert "found none, though the work in this folder is over" in said
     assert "--resume" not in said
     assert {name: (run / name).read_bytes() for name in files(run)} == before
+
+
+@pytest.mark.parametrize("command", ["eval", "gradients", "resume", "play"])
+def test_the_record_of_another_trainer_is_named_and_not_read_as_a_run(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = tmp_path / "heedful-2"
+    record.mkdir()
+    config = {"env": {"type": "verl"}, "steps": 2, "algorithm": {"type": "grpo"}, "trainer": "verl 0.9.1"}
+    (record / "config.json").write_text(json.dumps(config))
+    (record / "metrics.jsonl").write_text("")
+    words = ["play", "bandit", "--by", str(record)] if command == "play" else COMMANDS[command](record)
+    assert cli.run(words) == 2
+    said = capsys.readouterr().err
+    assert f"{record / 'config.json'}, found that of a record which heedful wrote inside verl 0.9.1" in said
+    assert "`heedful report` and `heedful audit` read this folder" in said
+    assert len(said) < 800

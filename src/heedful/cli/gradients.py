@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from heedful.configuration import CommandLine, Positional, Shown
-from heedful.run.config import TrainConfig
-from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, is_checkpoint, read_config
+from heedful.run.config import TrainConfig, read_config
+from heedful.run.evaluation.subjects import choose_checkpoint, find_subject, is_checkpoint
 from heedful.run.gradients import GradientsSettings, measure_gradients
 from heedful.storage import RunFolder, is_run
 

@@ -64,7 +64,7 @@ def _one(path: Path) -> int:
 
 def _old_seeds(path: Path) -> Study:
     """The study of an older folder of seeds, which has no study.json."""
-    from heedful.run.evaluation.subjects import read_config
+    from heedful.run.config import read_config
     from heedful.studies.catalogue.one_arm import several_seeds
 
     try:

@@ -31,6 +31,15 @@ class _Trust:
     models: frozenset[str] = frozenset()
     folder: str | None = None
     """Searched last for a trusted module; `None` leaves `sys.path` as it is."""
+    setting: str = ""
+    """The setting that names what is trusted, where there is no flag and no argument `trust`."""
+
+    def remedy(self, word: str) -> str:
+        """What to add, so that `word` is trusted."""
+        if not self.setting:
+            return f"add --trust {shlex.quote(word)} (in Python: trust=[{word!r}])"
+        plain = word.replace(".", "").isidentifier()
+        return f"add {f'{self.setting}=[{word}]' if plain else shlex.quote(f'{self.setting}=[{word!r}]')}"
 
 
 _NOBODY = _Trust()
@@ -98,19 +107,22 @@ NeedsTrust: TypeAlias = NamesCode | NamesSecret | GetsSecret | TakesWallAway
 
 
 @contextmanager
-def trusting(names: Iterable[str] = (), *, folder: str | None = None) -> Iterator[None]:
+def trusting(names: Iterable[str] = (), *, folder: str | None = None, setting: str = "") -> Iterator[None]:
     """Trust these names inside the `with` block, and all names that are typed in it.
 
     A name is a module that settings may name as `module:Class`, or a model (a folder or a Hugging Face name) that may
     run code of its own. It covers no other module of the same package. It may also be the word that a sentence of
     refusal names: a secret, a server that gets one, or `sandbox=off`. `folder`: where modules are searched as well.
+    `setting`: the setting that a refusal advises, inside a program without the flag --trust.
     """
     given = [names] if isinstance(names, str | Path) else names
     if not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:  # an array of numpy with a single value
         raise ValueError(f"Expected the names to trust, such as ('my_game',), found {given!r:.100}.")
     names = frozenset(map(str, given))
     before = _trust.get()
-    token = _trust.set(_Trust(before.modules | names, before.models | names, folder or before.folder))
+    token = _trust.set(
+        _Trust(before.modules | names, before.models | names, folder or before.folder, setting or before.setting)
+    )
     try:
         yield
     finally:
@@ -146,8 +158,8 @@ def untrusted(name: str) -> str:
     if module in _trust.get().modules or name in _held:
         return ""
     return (
-        f"{name!r} names code, and a file does not decide what is imported. If you trust the module {module}, add "
-        f"--trust {module} (in Python: trust=[{module!r}])"
+        f"{name!r} names code, and a file does not decide what is imported. If you trust the module {module}, "
+        f"{_trust.get().remedy(module)}"
     )
 
 
@@ -155,7 +167,7 @@ def _ungranted(word: str, why: str) -> str:
     """The sentence that refuses a permission which a file asks for. Empty if there is nothing to refuse."""
     if not word or word in _trust.get().modules or word in _held:
         return ""
-    return f"{word!r} {why}. If you want that, add --trust {shlex.quote(word)} (in Python: trust=[{word!r}])"
+    return f"{word!r} {why}. If you want that, {_trust.get().remedy(word)}"
 
 
 def import_named(name: str) -> Any:

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 from heedful import envs
 from heedful.algorithms.loss_scale import LossScale, check_loss_scale
 from heedful.algorithms.table import ALGORITHMS, Algorithm, Grpo
-from heedful.configuration import MOST_AT_ONCE, MOST_EPISODES, Choice, refuse_above, refuse_below
+from heedful.configuration import MOST_AT_ONCE, MOST_EPISODES, Choice, from_json, refuse_above, refuse_below
+from heedful.configuration.jsontext import read_json
 from heedful.distributed.parallel import PARALLEL, DataParallel, Parallel
 from heedful.envs.common.contract import refuse_unless_environment
 from heedful.envs.frozen_lake.environment import FrozenLake
@@ -30,6 +31,7 @@ from heedful.rollout.workers import DEFAULT_TIMEOUT, check_timeout
 from heedful.run.evaluation.held_out import BASELINE_TASKS
 from heedful.run.prompts.coverage import Coverage
 from heedful.seedlings.recipe import Seedling, WarmStart
+from heedful.storage import RunFolder
 from heedful.storage.measurements import MOST_STEP
 from heedful.storage.trackers import TRACKERS
 from heedful.training.critic_config import CriticConfig
@@ -286,3 +288,19 @@ class TrainConfig:
     def chat_options(self) -> dict[str, str | bool]:
         """`template_options` as the chat template takes them."""
         return read_options(self.template_options)
+
+
+def read_config(folder: RunFolder) -> TrainConfig:
+    """The configuration of a run. Raises ValueError, a sentence that names the file, if it is none of a run."""
+    try:
+        tree = read_json(folder.config)
+        trainer = tree.get("trainer") if isinstance(tree, dict) else None
+        if isinstance(trainer, str):
+            raise ValueError(
+                f"that of a record which heedful wrote inside {trainer:.40}. `heedful report` and `heedful audit` read "
+                "this folder. Its weights are the trainer's: resume the training there, or name the folder of a model "
+                "and an environment"
+            )
+        return from_json(TrainConfig, tree)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"Expected the configuration of a run in {folder.config}, found {error}") from error

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heedful.configuration import from_json, tell, to_json, trust_flags, trust_needed, trusting
-from heedful.configuration.jsontext import read_json
+from heedful.configuration import tell, to_json, trust_flags, trust_needed, trusting
 from heedful.distributed.parallel import ProcessRank
 from heedful.distributed.presence import Presence
 from heedful.report.record import stored_sentences
-from heedful.run.config import TrainConfig
+from heedful.run.config import TrainConfig, read_config
 from heedful.run.edits import (
     refuse_edits,
     refuse_fewer_steps,
@@ -70,7 +69,7 @@ class Run:
         """
         folder = RunFolder.open(path, resume=True)
         with trusting(trust):
-            return cls(folder.path, from_json(TrainConfig, read_json(folder.config)))
+            return cls(folder.path, read_config(folder))
 
     @property
     def folder(self) -> RunFolder:

@@ -9,7 +9,8 @@ from heedful.configuration import to_json
 from heedful.console import SafeConsole
 from heedful.report import write_report
 from heedful.report.gradients import write_gradients_page
-from heedful.run.evaluation.subjects import choose_checkpoint, read_config
+from heedful.run.config import read_config
+from heedful.run.evaluation.subjects import choose_checkpoint
 from heedful.run.gradients import GradientsSettings, measure_gradients
 from heedful.storage import RunFolder, StoredGradients, read_gradients, write_whole
 from heedful.storage.trackers import JsonlTracker

@@ -118,6 +118,42 @@ def test_task_files_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ('{"type": "pwn:X"}', "If you trust the module pwn, add heedful.play.trust=[pwn]"),
+        ("null", "cannot be played: "),
+        ("[" * 3000, "cannot be played: "),
+        ('{"type": "frozen_lake", "size": 99999999}', "cannot be played: "),
+        (None, "4 of these rows name no environment"),
+    ],
+)
+def test_rows_that_cannot_be_played_are_told_before_training(
+    tmp_path: Path, environment: str | None, sentence: str
+) -> None:
+    path = tmp_path / "{odd} name.parquet"
+    main(["echo", "--tasks", "6", "--out", str(path)])
+    assert not [line for line in said(("data.train_files", str(path))).splitlines() if line.startswith("wrong")]
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    for row in rows[:4]:
+        row["extra_info"]["heedful"]["environment"] = environment
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    told = [line for line in said(("data.train_files", str(path))).splitlines() if line.startswith("wrong")]
+    assert len(told) == 1
+    assert f"data.train_files: {4} of these rows" in told[0]
+    assert sentence in told[0]
+
+
+@pytest.mark.parametrize("extra", [None, 5, {"heedful": 5}, {"heedful": {"environment": 5}}, {"index": 0}])
+def test_rows_of_another_shape_are_told(tmp_path: Path, extra: object) -> None:
+    path = tmp_path / "other.parquet"
+    rows = [{"agent_name": LOOP, "data_source": "echo", "extra_info": extra}] * 3
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    told = [line for line in said(("data.train_files", str(path))).splitlines() if line.startswith("wrong")]
+    assert len(told) == 1
+    assert "3 of these rows" in told[0]
+
+
+@pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
         ("train.json", b"PAR1...", "is a parquet file, but verl reads only names that end in .parquet so"),

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,11 +21,15 @@ from heedful.configuration.parquet_sizes import (
     parquet_file,
     refuse_damaged,
     text_leaves,
+    within,
 )
 from heedful.envs.transport.wire import is_finite
+from heedful.guarded import Raised, guarded_call
 from heedful.integrations.verl.batch.limits import COUNTED, why_unreadable
 from heedful.integrations.verl.batch.watcher import refusals, warnings_of
 from heedful.integrations.verl.compatibility import filters_itself
+from heedful.integrations.verl.play.episodes import FIELD
+from heedful.integrations.verl.play.playing import environment_of
 from heedful.integrations.verl.settings import MODES, REGISTER, SECTION, VARIABLE, HeedfulConfig, read_section
 from heedful.integrations.verl.tasks import LOOP
 
@@ -60,6 +65,10 @@ COUNTS = (
 
 _ROWS = 4096
 """Rows of a task file that are read at once."""
+_PLAYED = f"extra_info.{FIELD}.environment"
+"""Where a row of a task file names its environment."""
+_ENVIRONMENTS = 16
+"""The environments of a task file that are made, the commonest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +170,14 @@ def _of_tasks(config: Tree, section: HeedfulConfig) -> Iterator[Finding]:
             if "://" in file:
                 yield Finding("note", f"data.{name}: {cut(file)} is on another machine and was not looked at.")
             else:
-                yield from _of_file(in_home(file), name, own_reader=bool(_at(config, "data.custom_cls.path")))
+                own_reader = bool(_at(config, "data.custom_cls.path"))
+                yield from _of_file(in_home(file), name, own_reader, section.play.trust)
     most = section.play.tokens_per_turn or rollout.get("response_length")
     shown = "its full history" if section.play.context.turns is None else f"the last {section.play.context.turns} turns"
     yield Finding("note", f"An episode of {LOOP} shows {shown}, and a reply has at most {most} tokens.")
 
 
-def _of_file(path: Path, name: str, own_reader: bool) -> Iterator[Finding]:
+def _of_file(path: Path, name: str, own_reader: bool, trust: tuple[str, ...]) -> Iterator[Finding]:
     """What verl would read. `own_reader`: the configuration names a class of its own that reads files."""
     import pyarrow
 
@@ -178,7 +188,7 @@ def _of_file(path: Path, name: str, own_reader: bool) -> Iterator[Finding]:
         if path.suffix != ".parquet":
             yield from _of_other_kind(path, name, own_reader)
             return
-        rows, counts = _counted(path, ("agent_name", "data_source"))
+        rows, counts = _counted(path, ("agent_name", "data_source", _PLAYED))
     except (pyarrow.ArrowException, OSError) as error:
         yield Finding("wrong", f"data.{name}: {cut(str(path))} cannot be read ({error}).")
         return
@@ -186,6 +196,24 @@ def _of_file(path: Path, name: str, own_reader: bool) -> Iterator[Finding]:
     sources = ", ".join(sorted(map(cut, counts["data_source"]))[:8])
     played = f"{ours} of them episodes of heedful" if ours else "none of them an episode of heedful"
     yield Finding("ok", f"data.{name}: {path} has {rows} rows, {played} (data_source: {sources or 'none'}).")
+    if ours:
+        yield from _of_environments(name, ours, counts[_PLAYED], trust)
+
+
+def _of_environments(name: str, ours: int, counts: Counter[str], trust: tuple[str, ...]) -> Iterator[Finding]:
+    """The rows that cannot be played. Each of the environments is made once, and no task is drawn."""
+    silent = ours - sum(counts.values())
+    if silent > 0:
+        yield Finding(
+            "wrong",
+            f"data.{name}: {silent} of these rows name no environment. Write the file with: "
+            "python -m heedful.integrations.verl.tasks",
+        )
+    for text, count in counts.most_common(_ENVIRONMENTS):
+        made = guarded_call(partial(environment_of, text, trust))
+        if isinstance(made, Raised):
+            told = " ".join(str(made.error if isinstance(made.error, ValueError) else made).split())
+            yield Finding("wrong", f"data.{name}: {count} of these rows cannot be played: {cut(told, 600)}")
 
 
 def _of_other_kind(path: Path, name: str, own_reader: bool) -> Iterator[Finding]:
@@ -212,6 +240,8 @@ def _begins_as_parquet(path: Path) -> bool:
 def _counted(path: Path, names: Collection[str]) -> tuple[int, dict[str, Counter[str]]]:
     """The number of rows, and how often each value stands in these columns. Repeated texts are made once.
 
+    A name with dots is a part of a column. Empty places are not counted.
+
     Raises OSError or pyarrow's errors.
     """
     import pyarrow.compute
@@ -222,12 +252,17 @@ def _counted(path: Path, names: Collection[str]) -> tuple[int, dict[str, Counter
     if declared_bytes(file.metadata, names) > budget:
         raise OSError(f"its columns unpack to more than {budget / 2**20:,.0f} MiB")
     counts: dict[str, Counter[str]] = {name: Counter() for name in names}
-    found = [name for name in names if name in file.schema_arrow.names]
+    leaves = [file.schema.column(place).path for place in range(len(file.schema.names))]
+    found = [name for name in names if any(within(leaf, (name,)) for leaf in leaves)]
     file = parquet_file(path, read_dictionary=text_leaves(file, found))
     for batch in file.iter_batches(_ROWS, columns=found):
         batch.validate(full=True)
         for name in found:
-            values, times = pyarrow.compute.value_counts(batch.column(name)).flatten()
+            column, *inner = name.split(".")
+            given = batch.column(column)
+            if inner:
+                given = pyarrow.compute.struct_field(given, inner)
+            values, times = pyarrow.compute.value_counts(given.drop_null()).flatten()
             for value, count in zip(values.to_pylist(), times.to_pylist(), strict=True):
                 counts[name][str(value)] += count
     return file.metadata.num_rows, counts

@@ -12,14 +12,13 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.configuration import from_json, trust_flags
-from heedful.configuration.jsontext import read_json
+from heedful.configuration import trust_flags
 from heedful.configuration.open_files import path_of
 from heedful.policies import OpenPolicySource, Sampling, Weights, open_with
 from heedful.policies.source import policy_of
 from heedful.protocols import Policy
 from heedful.rollout.context import Context
-from heedful.run.config import TrainConfig
+from heedful.run.config import TrainConfig, read_config
 from heedful.run.presets import preset, starting_points
 from heedful.seedlings.recipe import WarmStart
 from heedful.storage import RunFolder, is_run, read_metrics
@@ -131,14 +130,6 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
 
 def _environments() -> str:
     return f"{', '.join(starting_points())} or module:Class"
-
-
-def read_config(folder: RunFolder) -> TrainConfig:
-    """The configuration of a run. Raises a sentence that names the file if it cannot be read."""
-    try:
-        return from_json(TrainConfig, read_json(folder.config))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"Expected the configuration of a run in {folder.config}, found {error}") from error
 
 
 def choose_checkpoint(folder: RunFolder, config: TrainConfig, choice: str) -> tuple[int, tuple[str, ...]]:

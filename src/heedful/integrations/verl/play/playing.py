@@ -60,7 +60,7 @@ def environment_of(text: str, trust: tuple[str, ...] = ()) -> Environment:
 
     Raises ValueError for knobs that the environment does not have, and for code that is not trusted.
     """
-    with trusting(trust):
+    with trusting(trust, setting="heedful.play.trust"):
         env: Environment = from_json(PlayedEnvironment, {"env": parse_json(text)}).env
     return env
 
