@@ -39,6 +39,8 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace", line_buffering=True)
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a person may type a letter of another encoding
+    # Read when torch is loaded. Its warnings of a peer that has ended are stacks of C++, before heedful's sentence.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def run_command(command: Callable[[], int], kept: str = "") -> int:

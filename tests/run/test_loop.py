@@ -532,6 +532,8 @@ def test_weights_that_find_no_room_say_so_by_the_systems_number(
     [
         ({"steps": 0}, "steps must be at least 1, found 0"),
         ({"group_size": 1}, "group_size must be at least 2 .a group of one has no spread"),
+        ({"model": ""}, "model: expected the name or the folder of a model, or `seedling`, found nothing"),
+        ({"model": " "}, "model: expected the name or the folder of a model, or `seedling`, found nothing"),
         ({"task_seeds": (2**63,)}, "task_seeds must fit 64 bits"),
         ({"tasks": 2}, "must hold at least the 4 groups of one step, found 2"),
         ({"micro_batch_tokens": 0}, "micro_batch_tokens must be at least 1"),

@@ -1,5 +1,6 @@
 """One process at a time works in a folder; what a killed process left behind is taken over, and that is said."""
 
+import errno
 import json
 import os
 import socket
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful.configuration.system_errors import sentence_of
 from heedful.storage import LOCK, held
 from heedful.storage.locks import Holder
 from patience import PATIENCE
@@ -145,3 +147,13 @@ def test_a_lock_is_not_written_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="found a symbolic link to"), held(tmp_path):
         pass
     assert target.read_text() == "precious"
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, content: bytes, place: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space left") as raised, held(tmp_path / "run"):
+        pass
+    assert sentence_of(raised.value).startswith(f"Expected room on the disk to write {tmp_path / 'run' / LOCK}, but")

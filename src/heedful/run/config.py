@@ -212,6 +212,8 @@ class TrainConfig:
         size = len(self.task_seeds) or self.tasks
         if size is not None and size < self.groups:
             raise ValueError(f"tasks (the pool) must hold at least the {self.groups} groups of one step, found {size}")
+        if not self.model.strip():
+            raise ValueError("model: expected the name or the folder of a model, or `seedling`, found nothing")
         if self.warm_start.steps and self.model == "seedling":
             raise ValueError(
                 "warm_start.steps is for a loaded model; a seedling learns from demonstrations by --seedling.steps"

@@ -73,8 +73,7 @@ def held(folder: Path, note: Callable[[str], None] | None = None, take_over: boo
             _refuse_living(folder, before, take_over)
             if note is not None:
                 note(f"Taking over {folder} from {before}, which ended without releasing it.")
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(asdict(Holder.here())).encode(), 0)
+        _write(descriptor, path)
         claimed = True
     finally:
         if not claimed:
@@ -142,6 +141,15 @@ def _in_use(folder: Path, holder: Holder | None) -> ValueError:
     else:
         found = str(holder)
     return ValueError(f"Another process is at work in {folder}: {found}. Wait until it is done, or end it.")
+
+
+def _write(descriptor: int, path: Path) -> None:
+    """Write this process into its lock. An error names the file, which a descriptor does not."""
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(asdict(Holder.here())).encode(), 0)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _read(descriptor: int) -> Holder | None:
