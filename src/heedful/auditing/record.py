@@ -17,6 +17,7 @@ from typing import Any
 
 from heedful.auditing.logs.files import LogFiles
 from heedful.auditing.logs.records import Faults
+from heedful.configuration.folders import make_folder
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import open_file
 from heedful.storage import LOCK, claim_folder, write_whole
@@ -141,7 +142,7 @@ def resume(folder: Path, fresh: AuditRecord) -> AuditRecord:
                 f"Expected a new folder, or that of an audit to go on with, at {folder}, found "
                 f"{', '.join(there[:3]) or 'a file'}. Give another --out."
             )
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         return fresh
     stored = _with_progress(_read(path), folder)
     _check_same(stored, fresh, folder)

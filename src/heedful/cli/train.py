@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 from heedful.configuration import CommandLine, Positional, Shown
+from heedful.configuration.folders import make_folder
 from heedful.distributed.parallel import ProcessRank
 from heedful.run.config import TrainConfig
 from heedful.run.presets import preset, starting_points
@@ -121,7 +122,7 @@ def _free_folder(name: str) -> Path:
     for number in count(1):
         path = Path(f"{name}-{number}")
         with contextlib.suppress(FileExistsError):
-            path.mkdir(parents=True)
+            make_folder(path, exist_ok=False)
             return path
     raise AssertionError("there is no last number")
 

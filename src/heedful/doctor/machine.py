@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heedful.configuration.folders import files_below
 from heedful.configuration.open_files import in_home
 from heedful.guarded import Answered, guarded_call
 from heedful.models.cache import SMOLLM2, cache_root
@@ -107,7 +108,7 @@ def size_of(folder: Path) -> int | None:
         return None
     seen: set[tuple[int, int]] = set()
     total = 0
-    for parent, _, files in os.walk(folder):
+    for parent, files in files_below(folder):
         for name in files:
             try:
                 status = os.lstat(os.path.join(parent, name))

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from heedful.configuration.folders import make_folder
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import in_home, refuse_other_bytes
 
@@ -47,7 +48,7 @@ def keep(path: Path, write: Callable[[Path], None]) -> None:
     Raises:
         OSError: the disk does not take it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         write(unfinished)

@@ -20,6 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from heedful.configuration.folders import files_below, make_folder
 from heedful.configuration.jsontext import read_json
 from heedful.retrieval.large import LargeFiles, check_installed, write_large
 from heedful.retrieval.passages import Found, Passage
@@ -69,7 +70,7 @@ def build(
         return final
     if engine == "tantivy":
         check_installed()
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     _remove_leftovers(out, final.name)
     part = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=out))
     try:
@@ -148,7 +149,8 @@ def _checksum(path: Path) -> int:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    found = (here / name for here, names in files_below(folder) for name in names if not name.startswith("."))
+    return sorted(path for path in found if path.is_file())
 
 
 def _remove_leftovers(out: Path, name: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from heedful.configuration.folders import make_folder
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import open_file
 from heedful.models.folders import read_model, write_pretrained
@@ -132,7 +133,7 @@ def save(
         shutil.rmtree(leftover, ignore_errors=True)
     with naming_a_full_disk(target, kept="the earlier checkpoints and all metrics so far"):
         try:
-            unfinished.mkdir(parents=True)
+            make_folder(unfinished, exist_ok=False)
             write_pretrained(unfinished, model, tokenizer)
             _save_tensors(unfinished / "learner.pt", learner_state)
             own = {name: value for name, value in state.items() if name != "config"} | {

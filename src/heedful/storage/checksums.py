@@ -9,6 +9,7 @@ import hashlib
 import json
 from pathlib import Path
 
+from heedful.configuration.folders import files_below
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.open_files import open_file
 from heedful.storage.files import write_whole
@@ -68,8 +69,8 @@ def check_model(source: str | Path) -> None:
 
 def _files(folder: Path) -> list[str]:
     """The files of a folder, with `/` between the parts of a name. Hidden ones are the system's, not ours."""
-    names = (path.relative_to(folder) for path in sorted(folder.rglob("*")) if not path.is_dir())
-    return [str(name) for name in names if not name.name.startswith(".") and str(name) != CHECKSUMS]
+    paths = sorted(here / name for here, names in files_below(folder) for name in names if not name.startswith("."))
+    return [name for path in paths if (name := str(path.relative_to(folder))) != CHECKSUMS]
 
 
 def _difference(file: Path, size: int, sha256: str) -> str:

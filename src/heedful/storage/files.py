@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from heedful.configuration.folders import make_folder
 from heedful.configuration.open_files import open_file
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -108,7 +109,7 @@ def write_whole(path: Path | str, content: bytes | str) -> None:
     """
     path = Path(path)
     _refuse_no_file(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     partial = path.with_name(f".{path.name}.part")
     if _is_being_written(partial):
         partial = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -149,7 +150,7 @@ def _is_being_written(partial: Path) -> bool:
 def refuse_unwritable(path: Path) -> None:
     """Raise now what `write_whole` would raise for `path` after a long measurement, which would be lost."""
     _refuse_no_file(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with tempfile.TemporaryFile(dir=path.parent):
         pass
 
@@ -185,7 +186,7 @@ def claim_folder(candidates: Iterable[Path]) -> Path:
 
 
 def _made(folder: Path) -> bool:
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
     try:
         folder.mkdir()
     except FileExistsError:

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from heedful.configuration.folders import make_folder
 from heedful.configuration.jsontext import parse_json
 from heedful.storage.files import no_file
 
@@ -63,7 +64,7 @@ def held(folder: Path, note: Callable[[str], None] | None = None, take_over: boo
     Raises:
         ValueError: another process has the folder. The sentence names it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / LOCK
     descriptor = _open_locked(path)
     claimed = done = False

@@ -17,6 +17,7 @@ from itertools import count
 from numbers import Integral
 from pathlib import Path
 
+from heedful.configuration.folders import make_folder
 from heedful.configuration.jsontext import parse_json, read_json
 from heedful.configuration.open_files import open_file, path_of, refuse_other_bytes
 from heedful.storage.files import claim_folder, write_whole
@@ -78,7 +79,7 @@ class RunFolder:
                 f"({', '.join(entries[:3])}{', ...' if len(entries) > 3 else ''}). "
                 "Add --resume to continue that run, or give another --out."
             )
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         return cls(path, path.stat())
 
     @property

@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from heedful.configuration.folders import make_folder
 from heedful.configuration.foreign_text import clean_line
 from heedful.guarded import Answered, guarded_call
 from heedful.protocols import Tracker
@@ -41,7 +42,7 @@ class JsonlTracker:
         """`clock` gives the seconds since 1970 of each line; nothing but the display of durations may use them."""
         self._path = Path(path)
         self._clock = clock
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self._path.parent)
         self._stream = append(self._path)
 
     def write(self, step: int, metrics: Sequence[Metric]) -> None:
@@ -91,7 +92,7 @@ class WandbTracker:
 
     def __init__(self, folder: Path, configuration: Mapping[str, Any]) -> None:
         wandb = _optional("wandb", "wandb")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         # Without these it would read the repository, the machine and the terminal: not ours to send.
         settings = wandb.Settings(console="off", silent=True, disable_git=True, x_disable_stats=True)
         self._run = wandb.init(

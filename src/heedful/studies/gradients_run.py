@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from heedful.configuration import to_json
+from heedful.configuration.folders import make_folder
 from heedful.console import SafeConsole
 from heedful.report import write_report
 from heedful.report.gradients import write_gradients_page
@@ -34,7 +35,7 @@ def measure_checkpoints(
             measure_gradients(measured, config, step, settings, console)
         found[step] = read_gradients(path)
     write_gradients_page(measured)
-    folder.path.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.path)
     write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
     folder.metrics.unlink(missing_ok=True)
     tracker = JsonlTracker(folder.metrics)

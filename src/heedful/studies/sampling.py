@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 
 from heedful.configuration import to_json
+from heedful.configuration.folders import make_folder
 from heedful.console import SafeConsole
 from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import TaskStream
@@ -47,7 +48,7 @@ def sample_batches(config: TrainConfig, batches: int, forced: int, folder: RunFo
 
 def each_batch(config: TrainConfig, batches: int, folder: RunFolder, play: Batch) -> int:
     """Play the batches that the folder lacks, then write its report; 0, or 128 and the signal between batches."""
-    folder.path.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.path)
     write_whole(folder.config, json.dumps(to_json(config), indent=2) + "\n")
     if not folder.environment.exists():
         found = describe_environment(str(pick_device(config.device)), config.threads)

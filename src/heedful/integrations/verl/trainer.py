@@ -25,6 +25,7 @@ from verl.utils.fs import copy_to_local
 from verl.utils.model import get_generation_config
 
 from heedful.algorithms.loss_scale import loss_scale_factor
+from heedful.configuration.folders import make_folder
 from heedful.filters import KeepAll
 from heedful.integrations.verl.batch import limits, loss, queue, watcher
 from heedful.integrations.verl.batch.rows import Sampled, mini_batch_counts, sampled_of
@@ -118,7 +119,7 @@ class HeedfulMixin(_Trainer):
     def _save_checkpoint(self) -> None:
         """The state of the measurements, and then verl's checkpoint, whose last file makes it count."""
         folder = Path(str(self.config.trainer.default_local_dir), f"global_step_{self.global_steps}")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         save_state(folder, self.observer.state())
         super()._save_checkpoint()
         self._saved_step = self.global_steps

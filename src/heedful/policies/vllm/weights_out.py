@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from heedful.configuration.folders import make_folder
 from heedful.inference import Client, Server, ServerRefused
 from heedful.inference.dialects import Call
 from heedful.policies.source import Weights
@@ -52,7 +53,7 @@ class FolderOut:
             return
         self.close()
         self._current = (self._folder / label).absolute()
-        self._current.mkdir(parents=True)
+        make_folder(self._current, exist_ok=False)
         write_weights(self._current, saveable)
 
     def send(self, client: Client, server: Server, label: str) -> None:
@@ -87,7 +88,7 @@ class AdaptersOut:
             return
         self.close()
         self._current = (self._folder / label).absolute()
-        self._current.mkdir(parents=True)
+        make_folder(self._current, exist_ok=False)
         save(self._current)
 
     def send(self, client: Client, server: Server, label: str) -> None:

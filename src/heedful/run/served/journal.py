@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from heedful.configuration import ConfigurationError, from_json
+from heedful.configuration.folders import make_folder
 from heedful.configuration.jsontext import parse_json
 from heedful.configuration.open_files import open_file
 from heedful.inference import Usage
@@ -121,7 +122,7 @@ class ReplyJournal:
             self._session = max(self._session, entry.session + 1)
         self.found = len(self._entries)
         """Replies of earlier sessions."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self._stream = path.open("a", encoding="utf-8")
 
     def get(self, at: str) -> Reply | None:

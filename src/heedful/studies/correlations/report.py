@@ -11,6 +11,7 @@ from statistics import fmean
 
 import numpy as np
 
+from heedful.configuration.folders import make_folder
 from heedful.diagnostics.catalogue import OVER_SEEDS
 from heedful.storage import write_whole
 from heedful.studies.correlations.clustered import METHODS, Correlation, Kind, Method, Readings, correlation
@@ -262,7 +263,7 @@ def write_correlations(out: Path, found: FoundRuns, success: str) -> str:
         raise ValueError(f"Expected a folder for the correlations at {out}, found a file. Give another --out.")
     entries = read_correlations(found.runs, success)
     page = markdown(found, entries, success)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     tree = {
         "success": success,
         "runs": [{"run": run.name, "environment": run.stratum, "seed": run.seed} for run in found.runs],

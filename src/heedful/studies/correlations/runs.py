@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heedful.configuration.folders import files_below
 from heedful.configuration.jsontext import read_json
 from heedful.configuration.system_errors import sentence_of
 from heedful.report.record import flatten
@@ -135,14 +135,14 @@ def find_runs(folders: Sequence[Path], metrics: Iterable[str]) -> FoundRuns:
 
 def _measured(folder: Path) -> Iterator[Path]:
     """Every folder with metrics below this one. Raises ValueError below a folder that holds far more than runs."""
-    for count, (path, _, files) in enumerate(os.walk(folder), 1):
+    for count, (path, files) in enumerate(files_below(folder), 1):
         if count > MOST_FOLDERS:
             raise ValueError(
                 f"Expected a folder of studies or of runs, found more than {MOST_FOLDERS:,} folders below {folder}. "
                 "Name the folders that hold the runs."
             )
         if "metrics.jsonl" in files:
-            yield Path(path)
+            yield path
 
 
 def _signature(lines: Sequence[StepMetrics]) -> bytes:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from heedful.configuration.folders import make_folder
 from heedful.configuration.open_files import open_file
 from heedful.configuration.system_errors import sentence_of
 from heedful.stopping import STOP_SIGNALS, exit_code, is_free, leave_the_terminal
@@ -85,7 +86,7 @@ class Child:
         # A session of its own: the terminal's Ctrl-C must reach it once, through us, not twice (twice = stop at once).
         self.began = time.monotonic()
         try:
-            self.log.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.log.parent)
             opened = append(self.log)
         except (OSError, ValueError) as error:
             self.refused, self.why = True, sentence_of(error)

@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from heedful.configuration.folders import make_folder
 from heedful.envs.shop.catalogue.drawn import ATTRIBUTES, DEAREST, SHADES, SIZES, TYPES
 from heedful.envs.shop.catalogue.nouns import Way, check_spacy, nouns_of
 from heedful.envs.shop.catalogue.postings import Indexer
@@ -131,7 +132,7 @@ def _written(
 ) -> Count:
     if out.exists() and (is_prepared(out) or any(out.iterdir())):
         raise ValueError(f"Expected a new folder for the catalogue, but {out} is not empty: name another one.")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(out.parent)
     part = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         with sqlite3.connect(part / FILE, isolation_level=None) as tables:

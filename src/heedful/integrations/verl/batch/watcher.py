@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.configuration import listed, to_json
+from heedful.configuration.folders import make_folder
 from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.filters import KeepAll
 from heedful.integrations.verl import compatibility
@@ -172,7 +173,7 @@ def claim_record(config: Any, heedful: HeedfulConfig, chooses: Filter, unknown: 
     import torch
 
     folder = Path(str(config.trainer.default_local_dir))
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     return Record.claim(
         folder, described(config, heedful, chooses, unknown), str(config.trainer.device), torch.get_num_threads()
     )
