@@ -6,6 +6,7 @@ import errno
 import importlib.util
 import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -171,6 +172,41 @@ def test_a_passage_that_is_damaged_is_named(name: str, tmp_path: Path) -> None:
         open_index(folder).search("w1 w2 w30", 9)
     with pytest.raises(ValueError, match=f"Remove the folder {folder}, and build the index again"):
         open_index(folder).search("w1 w2 w30", 9)
+
+
+EMPTIED = """
+import sys
+from pathlib import Path
+from heedful.retrieval.folder import open_index
+folder = Path(sys.argv[1])
+index = open_index(folder)
+assert index.search("w1 w2 w30", 9)
+for path in folder.rglob("*"):
+    if path.is_file() and path.name != "index.json" and path.suffix != ".lock":
+        path.write_bytes(b"")
+try:
+    index.search("w1 w2 w30", 9)
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_files_that_become_shorter_under_an_open_index_are_told(engine, tmp_path: Path) -> None:
+    # In a process of its own, which would be killed by SIGBUS.
+    folder = build(SOURCE, iter(drawn(100)), tmp_path, engine)
+    done = subprocess.run([sys.executable, "-c", EMPTIED, str(folder)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"expected [\d,]+ bytes in \S+, as when it was opened, found 0\. Remove the folder", done.stdout)
+
+
+def test_files_that_are_removed_under_an_open_index_are_still_read(tmp_path: Path) -> None:
+    folder = build(SOURCE, iter(drawn(100)), tmp_path, "numpy")
+    index = open_index(folder)
+    found = index.search("w1 w2 w30", 9)
+    for path in folder.iterdir():
+        path.unlink()
+    assert index.search("w1 w2 w30", 9) == found
 
 
 def test_an_index_of_tantivy_without_its_lengths_is_refused(tmp_path: Path) -> None:

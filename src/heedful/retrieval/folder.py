@@ -170,6 +170,7 @@ class IndexFolder:
     def __init__(self, path: Path, summary: dict[str, Any]) -> None:
         self.path = path
         self.summary = summary
+        self._opened = {path / name: (path / name).stat() for name in summary["files"]}
         self._passages = PassageStore(path)
         count = summary["passages"]
         if len(self._passages) != count:
@@ -188,12 +189,24 @@ class IndexFolder:
         if written != _checksums(self.path, written):
             raise DamagedIndex("expected the terms and numbers that were written, found others")
 
+    def _refuse_shorter(self) -> None:
+        """The files are mapped. To read what is no longer there would end the process without a word."""
+        for path, opened in self._opened.items():
+            with contextlib.suppress(FileNotFoundError):  # a removed file stays mapped, and whole
+                now = path.stat()
+                if os.path.samestat(now, opened) and now.st_size < opened.st_size:
+                    raise DamagedIndex(
+                        f"expected {opened.st_size:,} bytes in {path.name}, as when it was opened, found "
+                        f"{now.st_size:,}"
+                    )
+
     def __len__(self) -> int:
         return len(self._passages)
 
     def search(self, query: str, most: int) -> list[Found]:
         """The best passages, best first. Raises DamagedIndex where the files hold something else than was written."""
         try:
+            self._refuse_shorter()
             best = self._files.best(queried(query), most)
             return [Found(self._passages[place], score) for place, score in best]
         except DamagedIndex as error:
