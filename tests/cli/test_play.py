@@ -193,6 +193,11 @@ def test_an_environment_that_breaks_is_said_to_have_broken(
         (["echo", "--member", "-1"], "--member must be at least 0"),
         (["own_door:Door", "--by", "random"], "door has neither `actions` nor `random_answer`"),
         (["own_door:Door", "--by", "solver"], "door has no solver"),
+        (["bandit", "--by", "persn"], "found 'persn'; did you mean person?"),
+        (["bandit", "--by", "Random"], "found 'Random'; did you mean random?"),
+        (["bandit", "--by", "./solver"], "found './solver'; did you mean solver?"),
+        (["bandit", "--by", "seedling", "--picture", "a.png"], "--picture is for --by person, solver, random"),
+        (["bandit", "--by", "HTTP://127.0.0.1:1"], "--model-name"),
     ],
 )
 def test_what_cannot_be_played_is_refused_in_a_sentence(
@@ -200,6 +205,13 @@ def test_what_cannot_be_played_is_refused_in_a_sentence(
 ) -> None:
     assert cli.run(["play", *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_run_in_the_place_of_an_environment_is_told_how_it_plays(
+    echo_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["play", str(echo_run)]) == 2
+    assert f"found the run {echo_run}. To watch it play: heedful play --by {echo_run}" in capsys.readouterr().err
 
 
 def test_a_runs_environment_is_not_swapped_for_another(echo_run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -147,7 +147,7 @@ def test_a_missing_path_ends_in_a_sentence(tmp_path: Path, capsys: pytest.Captur
     with pytest.raises(ValueError, match="no such folder, so a Hugging Face name") as raised:
         load_model(str(missing), CPU)
     assert str(missing) in str(raised.value)
-    assert str(raised.value).endswith("or --model seedling.")
+    assert str(raised.value).endswith("or let heedful's own seedling play.")
     code = cli.run(["train", "frozen_lake", "--model", str(missing), "--out", str(tmp_path / "run"), "--steps", "1"])
     assert code == 2
     error = capsys.readouterr().err

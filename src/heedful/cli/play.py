@@ -5,6 +5,7 @@ An episode can be left at any point (`quit`, Ctrl-D, Ctrl-C).
 
 from __future__ import annotations
 
+import difflib
 import sys
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from heedful.rollout.context import Context
 from heedful.run.evaluation.subjects import LoadedModel, Subject, find_subject, load, shared_fields, with_settings
 from heedful.run.presets import preset, starting_points
 from heedful.seedlings.recipe import Seedling
+from heedful.storage import is_run
 from heedful.types import Ending, Image, Observation, Reply, Step, Task
 
 if TYPE_CHECKING:
@@ -61,24 +63,23 @@ class PlayWords:
     """With a server: the name of its model."""
     tokenizer: Annotated[str | None, Shown("DIR")] = None
     """With a server: the tokenizer of its model, so that ids come back, with log-probabilities."""
+    picture: Annotated[Path | None, Shown("FILE")] = None
+    """Where a person, the solver or a random player plays: write the newest picture to this PNG file after every turn.
+    Needs --env.observation image or image_and_text."""
+
+    def __post_init__(self) -> None:
+        if self.picture is None:
+            return
+        if self.picture.suffix.lower() != ".png":
+            raise ValueError(f"picture must be a name that ends in .png, found {str(self.picture)!r}")
+        if self.by not in SCRIPTED:
+            raise ValueError(f"--picture is for --by {', '.join(SCRIPTED)}, but --by is {self.by}. Leave it out.")
 
 
 LONGEST_LINE = 1_000_000
 """Characters of a line that a person, a file or a pipe gives as an answer."""
 
 SCRIPTED = ("person", "solver", "random")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedSettings(ScriptedSettings):
-    """Settings of an episode that is shown turn by turn."""
-
-    picture: Annotated[Path | None, Shown("FILE")] = None
-    """Write the newest picture to this PNG file after every turn. Needs --env.observation image or image_and_text."""
-
-    def __post_init__(self) -> None:
-        if self.picture is not None and self.picture.suffix.lower() != ".png":
-            raise ValueError(f"picture must be a name that ends in .png, found {str(self.picture)!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,21 +118,35 @@ def main(argv: list[str]) -> int:
             known = ", ".join(starting_points())
             raise ValueError(f"Expected an environment after `heedful play`: one of {known}, or module:Class.")
         name = "frozen_lake"
-    if by.startswith(("http://", "https://")):
+    if by.lower().startswith(("http://", "https://")):
         from heedful.cli.episode.served import play_server
 
         return play_server(line)
     if line.words.model_name or line.words.tokenizer:
         raise ValueError("--model-name and --tokenizer are for a served model; name its server with --by URL.")
     if by not in SCRIPTED:
+        _refuse_misspelt(by)
         subject = find_subject(by, name, checkpoint)
         kind = SeedlingSettings if subject.is_seedling else ModelSettings
         settings = line.settings(kind, kind(**(shared_fields(kind, subject.config) | {"seed": 0})))
         return _play_model(with_settings(subject, settings), settings)
     if checkpoint is not None:
         raise ValueError(f"--checkpoint is for --by RUN, but --by is {by}. Leave it out, or name a run.")
+    if is_run(Path(str(name))):
+        raise ValueError(f"Expected an environment, found the run {name}. To watch it play: heedful play --by {name}")
     env = _in_full(preset(str(name)).env)
-    return _play_scripted(by, line.settings(WatchedSettings, WatchedSettings(env=env)))
+    return _play_scripted(by, line.settings(ScriptedSettings, ScriptedSettings(env=env)), line.words.picture)
+
+
+def _refuse_misspelt(by: str) -> None:
+    """Raise ValueError for a player's name with a slip, which would be looked for among the models of a hub."""
+    players = (*SCRIPTED, "seedling")
+    close = difflib.get_close_matches(by.lower().removeprefix("./"), players, n=1, cutoff=0.75)
+    if close and by not in players and not Path(by).exists():
+        raise ValueError(
+            f"--by: expected {', '.join(players)}, a run, a checkpoint, a model or the URL of a server, found {by!r}; "
+            f"did you mean {close[0]}?"
+        )
 
 
 def _in_full(env: Any) -> Any:
@@ -161,7 +176,7 @@ class _Watched:
         return step
 
 
-def _play_scripted(by: str, settings: WatchedSettings) -> int:
+def _play_scripted(by: str, settings: ScriptedSettings, picture: Path | None) -> int:
     from heedful.console import SafeConsole
     from heedful.rollout.player import Player, made
 
@@ -170,16 +185,16 @@ def _play_scripted(by: str, settings: WatchedSettings) -> int:
     episode = _Watched(made(env.episode))
     player = Player(episode, task, settings.member, turns_of(env))
     console.print(f"{env.name}, {named(task, settings.member)}", style="bold", soft_wrap=True)
-    if settings.picture and player.ending is None and not episode.images:
+    if picture and player.ending is None and not episode.images:
         raise ValueError(
-            f"Expected observations with pictures for --picture {settings.picture}, found text alone. Choose "
+            f"Expected observations with pictures for --picture {picture}, found text alone. Choose "
             "--env.observation image, or leave --picture out."
         )
     turn = 0
     while player.ending is None:
         turn += 1
         console.print(f"\nturn {turn} of at most {turns_of(env)}", style="bold")
-        _show_pictures(episode, settings, console)
+        _show_pictures(episode, picture, console)
         console.print(shown(episode.shown), style="cyan", markup=False, soft_wrap=True)
         reply = answer()
         if reply is None:
@@ -191,16 +206,16 @@ def _play_scripted(by: str, settings: WatchedSettings) -> int:
         if episode.step_taken is not None:
             _show_step(episode.step_taken, console)
     if player.ending is not Ending.ERROR:
-        _show_pictures(episode, settings, console)
+        _show_pictures(episode, picture, console)
     return _show_end(player, console)
 
 
-def _show_pictures(episode: _Watched, settings: WatchedSettings, console: Console) -> None:
+def _show_pictures(episode: _Watched, picture: Path | None, console: Console) -> None:
     if episode.images:
         from heedful.cli.episode.pictures import show_pictures, write_pictures
 
-        if settings.picture:
-            write_pictures(episode.images, settings.picture)
+        if picture:
+            write_pictures(episode.images, picture)
         show_pictures(episode.images, console)
 
 

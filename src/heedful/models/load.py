@@ -34,7 +34,7 @@ def load_model(
             cannot be read exactly.
         ImportError: a model with a vision tower needs Pillow.
     """
-    remedy = "Give a folder with config.json, weights and tokenizer files, or --model seedling."
+    remedy = "Give a folder with config.json, weights and tokenizer files, or let heedful's own seedling play."
     model = read_model(name, _DTYPES[dtype], remedy)
     refuse_unless_plain_causal(model)
     longest_context(model)

@@ -151,8 +151,11 @@ def refuse_unwritable(path: Path) -> None:
     """Raise now what `write_whole` would raise for `path` after a long measurement, which would be lost."""
     _refuse_no_file(path)
     make_folder(path.parent)
-    with tempfile.TemporaryFile(dir=path.parent):
-        pass
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:  # it names a file that nobody typed
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def refuse_typed(path: Path, beginning: bytes) -> None:
