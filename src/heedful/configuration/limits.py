@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 MOST_AT_ONCE = 1024
@@ -36,21 +36,37 @@ def refuse_seconds(config: object, *above: str, least: tuple[str, ...] = ()) -> 
 def refuse_below(config: object, **least: int) -> None:
     """Raise ValueError for the first field of `config` that is below its least value; a field that is None is not."""
     for name, value in least.items():
-        found = getattr(config, name)
-        if found is not None and number_of(name, found) < value:
+        found = _number_in(config, name)
+        if found is not None and found < value:
             raise ValueError(f"{name} must be at least {value}, found {found}")
 
 
 def refuse_above(config: object, **most: int) -> None:
     """Raise ValueError for the first field of `config` that is above its most; a field that is None is not."""
     for name, value in most.items():
-        found = getattr(config, name)
-        if found is not None and number_of(name, found) > value:
+        found = _number_in(config, name)
+        if found is not None and found > value:
             raise ValueError(f"{name} must be at most {value}, found {found}")
+
+
+def _number_in(config: object, name: str) -> Any:
+    """The number in a field, or None. Raises ValueError for anything else, such as 1.5 in a field of whole numbers."""
+    value = getattr(config, name)
+    field = getattr(type(config), "__dataclass_fields__", {}).get(name)
+    if value is not None and field is not None and field.type in ("int", "int | None"):
+        return whole_number(name, value)
+    return None if value is None else number_of(name, value)
+
+
+def whole_number(name: str, value: Any) -> Any:
+    """The whole number that a field holds. Raises ValueError for anything else."""
+    if not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, found {value!r:.100}")
+    return value
 
 
 def number_of(name: str, value: Any) -> Any:
     """The number that a field holds. Raises ValueError for anything else: Python's error would not name the field."""
-    if not isinstance(value, Real):
+    if not isinstance(value, Real) or value != value:  # NaN is no number, and below or above none
         raise ValueError(f"{name} must be a number, found {value!r:.100}")
     return value

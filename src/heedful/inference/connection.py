@@ -127,7 +127,9 @@ class Connections:
                 # A connection that `close` has shut down in another thread fails with one of the last two.
                 self._drop(connection)
                 if not kept or self._closed:
-                    raise Failed("away", self._sentence("broke off the connection", error)) from None
+                    refused = isinstance(error, ConnectionRefusedError)
+                    what = "was not reached" if refused else "broke off the connection"
+                    raise Failed("away", self._sentence(what, error)) from None
                 connection, kept = None, False
                 continue
             return self._read(call, status, headers, answer)

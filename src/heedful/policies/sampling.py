@@ -6,9 +6,12 @@ The reported log-probabilities belong to the distribution that was sampled from.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from heedful.configuration import COLDEST, HOTTEST, number_of
+from heedful.configuration import COLDEST, HOTTEST, number_of, refuse_below
+
+Noise = Literal["auto", "batch", "conversation"]
+Precision = Literal["model", "double"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +24,10 @@ class Sampling:
     """Take the likeliest token. Log-probabilities are still reported at `temperature`."""
     tokens_per_turn: int = 64
     """Most tokens sampled in one reply."""
-    noise: Literal["auto", "batch", "conversation"] = "auto"
+    noise: Noise = "auto"
     """batch: one random stream per batch, so a reply depends on the rest of its batch. conversation: one stream per
     turn of a conversation. auto: conversation with --collect async, else batch."""
-    precision: Literal["model", "double"] = "model"
+    precision: Precision = "model"
     """model: the dtype of the weights. double: a copy of the model in float64 samples, and reported numbers are rounded
     to 1e-7. With double, replies do not depend on the batch, to the byte. It is slower, and mps cannot do it."""
 
@@ -34,5 +37,7 @@ class Sampling:
                 f"temperature must be between {COLDEST:g} and {HOTTEST:,}, found {self.temperature}; use greedy for "
                 "the likeliest token"
             )
-        if number_of("tokens_per_turn", self.tokens_per_turn) < 1:
-            raise ValueError(f"tokens_per_turn must be at least 1, found {self.tokens_per_turn}")
+        refuse_below(self, tokens_per_turn=1)
+        for name, known in (("noise", get_args(Noise)), ("precision", get_args(Precision))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, found {getattr(self, name)!r:.80}")

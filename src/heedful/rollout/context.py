@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from heedful.configuration.limits import whole_number
 from heedful.types import Observation
 
 
@@ -18,7 +19,7 @@ class Context:
     """Earlier turns in the prompt, with the agent's own replies. none = all of them, 0 = no memory."""
 
     def __post_init__(self) -> None:
-        if self.turns is not None and self.turns < 0:
+        if self.turns is not None and whole_number("turns", self.turns) < 0:
             raise ValueError(f"turns must be at least 0 (none = the full history), found {self.turns}")
 
     def first(self, turn: int) -> int:

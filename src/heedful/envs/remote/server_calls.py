@@ -122,7 +122,8 @@ class ServerCalls:
                 connection.close()
                 if fresh:
                     reason = self._safe(str(error)) or type(error).__name__
-                    raise ServerUnreachable(f"the server at {self.url} broke off the connection: {reason}") from None
+                    what = "was not reached" if isinstance(error, ConnectionRefusedError) else "broke off the connection"
+                    raise ServerUnreachable(f"the server at {self.url} {what}: {reason}") from None
                 self._idle.clear()
                 connection, fresh = None, True
                 continue
