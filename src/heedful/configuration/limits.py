@@ -55,7 +55,9 @@ def _number_in(config: object, name: str) -> Any:
     field = getattr(type(config), "__dataclass_fields__", {}).get(name)
     if value is not None and field is not None and field.type in ("int", "int | None"):
         return whole_number(name, value)
-    return None if value is None else number_of(name, value)
+    if value is not None and number_of(name, value) != value:  # NaN is below no number, and above none
+        raise ValueError(f"{name} must be a number, found {value}")
+    return value
 
 
 def whole_number(name: str, value: Any) -> Any:
@@ -67,6 +69,6 @@ def whole_number(name: str, value: Any) -> Any:
 
 def number_of(name: str, value: Any) -> Any:
     """The number that a field holds. Raises ValueError for anything else: Python's error would not name the field."""
-    if not isinstance(value, Real) or value != value:  # NaN is no number, and below or above none
+    if not isinstance(value, Real):
         raise ValueError(f"{name} must be a number, found {value!r:.100}")
     return value

@@ -122,7 +122,8 @@ class ServerCalls:
                 connection.close()
                 if fresh:
                     reason = self._safe(str(error)) or type(error).__name__
-                    what = "was not reached" if isinstance(error, ConnectionRefusedError) else "broke off the connection"
+                    refused = isinstance(error, ConnectionRefusedError)
+                    what = "was not reached" if refused else "broke off the connection"
                     raise ServerUnreachable(f"the server at {self.url} {what}: {reason}") from None
                 self._idle.clear()
                 connection, fresh = None, True
