@@ -81,3 +81,9 @@ def test_shares_are_taken_by_tag():
     assert shares_by_tag(tagged("solved")) == []
     with pytest.raises(ValueError, match=r"at least one group to take shares of \(all\), found none"):
         shares_of("all", [])
+
+
+def test_another_number_of_verdicts_than_of_groups_is_refused():
+    groups = [Group(Task("t", 0, "train"), ())] * 2
+    with pytest.raises(ValueError, match="Expected one verdict per group, found 1 verdicts for 2 groups"):
+        triage(0, groups, [Verdict(True, "kept", 1.0)], "outcome")

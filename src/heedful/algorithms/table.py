@@ -15,7 +15,7 @@ from heedful.algorithms.entropy_control import ENTROPY_CONTROLS, LARGEST_COEFFIC
 from heedful.algorithms.estimators import ESTIMATORS
 from heedful.algorithms.gae import Gae
 from heedful.configuration import Choice
-from heedful.configuration.limits import LARGEST_REWARD
+from heedful.configuration.limits import LARGEST_REWARD, MOST_EPISODES
 from heedful.protocols import Estimator
 
 Average = Literal["token", "sequence", "fixed"]
@@ -125,8 +125,11 @@ class Algorithm:
         self._check_collection()
 
     def _check_collection(self) -> None:
-        if self.sampling_batches < 1:
-            raise ValueError(f"Expected sampling_batches of at least 1 (no refill), found {self.sampling_batches}.")
+        if not 1 <= self.sampling_batches <= MOST_EPISODES:
+            raise ValueError(
+                f"Expected sampling_batches of at least 1 (no refill) and at most {MOST_EPISODES:,}, found "
+                f"{self.sampling_batches}."
+            )
         if not 0 <= self.overlong_buffer <= 1:
             raise ValueError(
                 f"Expected overlong_buffer between 0 and 1 (a share of the token limit), found {self.overlong_buffer}."

@@ -14,6 +14,9 @@ LARGEST_REWARD = 1e30
 MOST_EPISODES = 10**6
 """Tasks of a step or of an evaluation, or episodes of a task. All of them are held in memory."""
 
+MOST_TOKENS = 2**31
+"""Tokens of a context, or of a reply. No model has so many places."""
+
 MOST_SECONDS = 10**6
 """Seconds that anything is waited for: 11 days. Very long waits do not fit into the clocks of the system."""
 
@@ -58,6 +61,13 @@ def _number_in(config: object, name: str) -> Any:
     if value is not None and number_of(name, value) != value:  # NaN is below no number, and above none
         raise ValueError(f"{name} must be a number, found {value}")
     return value
+
+
+def refuse_outside(name: str, value: Any, least: float, most: float, whole: bool = False) -> None:
+    """Raise ValueError for a value that is not from `least` to `most`, or with `whole` is no whole number."""
+    number = whole_number(name, value) if whole else number_of(name, value)
+    if not least <= number <= most:
+        raise ValueError(f"{name} must be from {least:,} to {most:,}, found {value!s:.80}")
 
 
 def whole_number(name: str, value: Any) -> Any:

@@ -46,6 +46,20 @@ def path_of(value: Path | str, name: str) -> Path:
     path = Path(value)
     if "\0" in str(path):
         raise ValueError(f"Expected a path as {name}, found {str(path)!r:.80} with a NUL, which no path holds.")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"Expected a path as {name}, found {str(path)!r:.80} with half of a surrogate pair, which no path holds."
+        ) from None
+    return path
+
+
+def existing_file(value: Path | str, name: str) -> Path:
+    """The path of a file that a caller names. Raises ValueError where nothing is. What is there is not looked at."""
+    path = path_of(value, name)
+    if not os.path.lexists(path):
+        raise ValueError(f"Expected {name} at {path}, found nothing there. Give another path.")
     return path
 
 

@@ -95,7 +95,12 @@ class Shares:
 
 
 def triage(step: int, groups: Sequence[Group], verdicts: Sequence[Verdict] | None, on: str) -> list[Triaged]:
-    """The groups of a step that have two scored members. `on`: the values that the filter looks at."""
+    """The groups of a step that have two scored members. `on`: the values that the filter looks at.
+
+    Raises ValueError if there is not one verdict per group.
+    """
+    if verdicts is not None and len(verdicts) != len(groups):
+        raise ValueError(f"Expected one verdict per group, found {len(verdicts)} verdicts for {len(groups)} groups.")
     kept: Sequence[bool | None] = [None] * len(groups) if verdicts is None else [verdict.kept for verdict in verdicts]
     values_PG = [scored(values_G) for values_G in values_on(groups, on)]
     return [

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from heedful.configuration.jsontext import read_json
-from heedful.configuration.open_files import refuse_pipes
+from heedful.configuration.open_files import refuse_other_bytes, refuse_pipes
 from heedful.configuration.trust import trusts_code_of
 from heedful.guarded import Answered, guarded_call
 from heedful.models.gguf.conversion import converted
@@ -235,6 +235,8 @@ def _read(load: Callable[[], Answer], source: str | Path, expected: str, remedy:
 
     The libraries that read the files of others raise errors of any class, `Exception` itself included.
     """
+
+    refuse_other_bytes(Path(source))
 
     def read() -> Answer:
         refuse_pipes(Path(source))

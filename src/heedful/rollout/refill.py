@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from heedful.configuration.limits import MOST_EPISODES, refuse_outside
 from heedful.statistics.group_statistics import is_constant, scored, values_on
 from heedful.types import Group, Metric
 
@@ -52,8 +53,10 @@ def collect_until_enough(
     A refill draws the number of groups that are likely to be needed (`refill_size`), and never more than `wanted`.
 
     Source: DAPO's dynamic sampling (Yu et al. 2025, arXiv:2503.14476, section 3.2). Deviation: the paper draws whole
-    batches, and has no limit on their number.
+    batches, and has no limit on their number. Raises ValueError for numbers below 1 or above 1,000,000.
     """
+    refuse_outside("wanted", wanted, 1, MOST_EPISODES, whole=True)
+    refuse_outside("draws", draws, 1, MOST_EPISODES, whole=True)
     groups = list(draw(0, wanted))
     varying = count_varying(groups, on)
     done = 1

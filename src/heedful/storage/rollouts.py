@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.configuration.foreign_text import encodable
+from heedful.configuration.open_files import existing_file
 from heedful.storage.column_types import arrow_types, read_table
 from heedful.storage.files import write_whole
 from heedful.storage.picture_columns import IMAGES, add_files, find_pictures, picture_columns, pictures_of
@@ -171,7 +172,8 @@ def read_rollouts(path: Path | str, replies: bool = True) -> Rollouts:
             it lacks a picture.
     """
     asked = {name: kind for name, kind in COLUMNS.items() if replies or name not in _OF_THE_REPLY}
-    table = read_table(Path(path), asked, pictures=replies)
+    path = existing_file(path, "a rollout file")
+    table = read_table(path, asked, pictures=replies)
     missing = [name for name in asked if name not in table.column_names and name not in _ADDED]
     if missing:
         raise ValueError(

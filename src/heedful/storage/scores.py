@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.configuration.open_files import open_file
+from heedful.configuration.open_files import existing_file, open_file
 from heedful.storage.files import write_whole
 from heedful.types import CrossScores, Image
 
@@ -112,8 +112,9 @@ def read_scores(path: Path | str) -> StoredScores:
     """
     import numpy as np
 
+    path = existing_file(path, "a file of cross-scores")
     try:
-        with open_file(Path(path)) as stream, np.load(stream, allow_pickle=False) as archive:
+        with open_file(path) as stream, np.load(stream, allow_pickle=False) as archive:
             size = sum(each.file_size for each in archive.zip.infolist())
             if size > LARGEST:
                 raise ValueError(f"arrays of {size:,} bytes, more than {LARGEST:,}")

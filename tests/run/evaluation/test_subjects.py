@@ -1,6 +1,7 @@
 """What a name means: runs, checkpoints, models and environments, told apart without loading any of them."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -124,3 +125,10 @@ def test_from_python_a_step_is_a_number_too(tmp_path: Path) -> None:
     for wrong in (True, 1.5, np.array([10, 20]), b"10"):
         with pytest.raises(ValueError, match='Expected "last", "best" or a step as checkpoint, found '):
             evaluate(folder.path, checkpoint=wrong, show=False)  # type: ignore[arg-type]
+
+
+def test_a_run_in_a_folder_of_bytes_that_are_no_letters_is_told_so(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / os.fsdecode(b"r\xff"))
+    with pytest.raises(ValueError, match="Expected a path of UTF-8 letters, found") as raised:
+        choose_checkpoint(run, preset("echo"), "last")
+    assert "Delete" not in str(raised.value)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.configuration import trust_flags
-from heedful.configuration.open_files import path_of
+from heedful.configuration.open_files import path_of, refuse_other_bytes
 from heedful.policies import OpenPolicySource, Sampling, Weights, open_with
 from heedful.policies.source import policy_of
 from heedful.protocols import Policy
@@ -97,7 +97,7 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
     Raises:
         ValueError: the name cannot be understood, or the run has no such checkpoint.
     """
-    path = path_of(name, "a run, or the folder of a model,")
+    path = path_of(name, "a run or the folder of a model")
     inside = is_checkpoint(path)
     if checkpoint is not None and not is_run(path):
         raise ValueError(
@@ -134,6 +134,7 @@ def _environments() -> str:
 
 def choose_checkpoint(folder: RunFolder, config: TrainConfig, choice: str) -> tuple[int, tuple[str, ...]]:
     """The step of a run's checkpoint named `last`, `best` or by its number, and notes about the choice."""
+    refuse_other_bytes(folder.path)
     steps = folder.checkpoint_steps()
     if not steps and folder.report.exists():
         raise ValueError(
