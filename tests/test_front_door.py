@@ -56,6 +56,14 @@ def test_the_public_names_are_listed_documented_and_found() -> None:
         _ = heedful.trane
 
 
+def test_heedful_itself_is_imported_before_anybody_can_press_ctrl_c() -> None:
+    # Until `__main__` runs, a Ctrl-C is a traceback of Python. `typing` alone would double that time.
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import heedful; print('typing' in sys.modules)"
+    source = str(Path(heedful.__file__).parent.parent)
+    ended = subprocess.run([sys.executable, "-S", "-c", code, source], capture_output=True, text=True, check=True)
+    assert ended.stdout == "False\n"
+
+
 def test_importing_heedful_loads_neither_torch_nor_numpy_and_warns_of_nothing() -> None:
     program = "import heedful, sys; print(sorted({'torch', 'numpy', 'rich'} & set(sys.modules)), heedful.filters.TopP)"
     ended = subprocess.run(
@@ -163,14 +171,14 @@ def test_a_mistake_is_a_sentence_and_leaves_nothing_behind(tmp_path: Path) -> No
             "device: expected .* but it holds 'tpu'",
         ),
         (lambda: untyped(heedful).train(small(), on_step=3), "Expected a function as on_step, found a int"),
-        (lambda: replace(untyped(small()), steps="3"), "steps must be a number, found '3'"),
+        (lambda: replace(untyped(small()), steps="3"), "steps must be a whole number, found '3'"),
         (lambda: replace(untyped(small()), algorithm="grpo"), "Expected a Algorithm as algorithm, found a str, 'grpo'"),
         (lambda: untyped(heedful).train("echo", out=3), "Expected a path as the folder of a run, found a int, 3"),
         (lambda: untyped(heedful).resume(3), "Expected a path as the folder of a run, found a int, 3"),
         (lambda: untyped(heedful).audit(3), "Expected a path as log, found a int, 3"),
         (lambda: untyped(heedful).audit("log", out=3), "Expected a path as out, found a int, 3"),
         (lambda: untyped(heedful).audit("log", trust=np.array("x")), "Expected the names to trust, such as"),
-        (lambda: untyped(heedful).evaluate("echo", tasks=1.5), "tasks: expected a whole number, but it holds 1.5"),
+        (lambda: untyped(heedful).evaluate("echo", tasks=1.5), "tasks must be a whole number, found 1.5"),
         (lambda: untyped(heedful).evaluate("echo", temperature="0.7"), "temperature must be a number, found '0.7'"),
     ],
 )

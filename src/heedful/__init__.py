@@ -19,12 +19,16 @@ from heedful.import_path import leave_working_directory
 leave_working_directory()  # before any other import; `from __future__` would be one, too
 
 from importlib import import_module  # noqa: E402
-from typing import TYPE_CHECKING, Any  # noqa: E402
 
 from heedful.exports import lazily  # noqa: E402
 from heedful.version import __version__ as __version__  # noqa: E402
 
+TYPE_CHECKING = False
+"""As type checkers read it. `typing` takes 10 ms to import, in which a Ctrl-C at a command would be a traceback."""
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from heedful.auditing import audit
     from heedful.measuring.measure import measure
     from heedful.run.config import TrainConfig
@@ -58,7 +62,7 @@ _PACKAGES = frozenset(
 _find = lazily(__name__, _HOMES)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     return import_module(f"heedful.{name}") if name in _PACKAGES else _find(name)
 
 
