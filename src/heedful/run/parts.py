@@ -18,6 +18,7 @@ from heedful.diagnostics.cross_scores.thoughts import ThoughtTags
 from heedful.diagnostics.text import load_text_judge
 from heedful.distributed.sharding import Sharded
 from heedful.distributed.world import World
+from heedful.envs.common.contract import turns_of
 from heedful.envs.common.tasks import MOST_CURSOR, TaskStream
 from heedful.gradients.meter import GradientMeter
 from heedful.measuring.diagnostician import Diagnostician
@@ -298,7 +299,7 @@ def load_gradient_meter(
         reference,
         config.algorithm,
         temperature=config.sampling.temperature,
-        token_budget=config.env.turns * config.sampling.tokens_per_turn,
+        token_budget=turns_of(config.env) * config.sampling.tokens_per_turn,
         memory_mb=config.gradients.memory_mb,
         critic=learner.critic,
         seed=derive(config.seed, "gradients"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import socket
 import struct
@@ -133,6 +134,10 @@ def test_a_tree_that_is_no_step_is_refused(change: dict[str, Any], sentence: str
         (Step(Observation("x"), progress="half"), "progress as 'half'; expected a number in \\[0, 1\\]"),
         (Step(Observation("x"), effect=None), "effect as None; expected text"),
         (Step(Observation("x"), state=3), "state as 3; expected text"),
+        (Step(Observation("x"), valid=None), "valid as None; expected True or False"),
+        (Step(Observation("x"), valid="yes"), "valid as 'yes'; expected True or False"),
+        (Step(Observation("x"), valid=2), "valid as 2; expected True or False"),
+        (Step(Observation("x"), valid=math.nan), "valid as nan; expected True or False"),
         (Step(Observation("x"), {"a": -2e30}), "the reward 'a' as -2e\\+30; expected at most 1e\\+30 in size"),
         (Step(Observation("x"), actions="Up"), "actions as 'Up'; expected a tuple"),
     ],
@@ -140,6 +145,13 @@ def test_a_tree_that_is_no_step_is_refused(change: dict[str, Any], sentence: str
 def test_what_could_not_cross_is_refused_at_home_as_well(step: Step, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         checked_step(step)
+
+
+@pytest.mark.parametrize("valid", [True, False, np.True_, np.False_, 1, 0])
+def test_a_step_says_with_a_plain_bool_whether_it_was_valid(valid: Any) -> None:
+    checked = checked_step(Step(Observation("x"), valid=valid))
+    assert type(checked.valid) is bool
+    assert checked.valid == bool(valid)
 
 
 @pytest.fixture

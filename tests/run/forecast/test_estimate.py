@@ -49,6 +49,14 @@ def test_the_tokens_of_a_step_are_those_of_prompts_and_full_replies() -> None:
     assert tokens_of_step(SMALL, 5) == StepTokens(2 * 5 + 24, 3 * 4 * 11, 0, 24)
 
 
+@pytest.mark.parametrize("turns", ["2", None, 0, 2.5])
+def test_turns_that_are_no_number_are_told_and_not_multiplied(turns: object) -> None:
+    odd = type("Odd", (), {"name": "odd", "turns": turns, "task": None, "episode": None})
+    config = replace(SMALL, env=odd())
+    with pytest.raises(ValueError, match="from 1 to 1,000,000 as `turns` of the environment odd, found"):
+        tokens_of_step(config, 5)
+
+
 def test_later_pictures_count_with_their_tokens_and_every_picture_once_for_the_tower() -> None:
     # 4 episodes of 2 turns, 3 tokens each; a first prompt of 9 tokens, 4 of them a picture.
     found = tokens_of_step(SMALL, 9, pictures=1, shown=4)

@@ -45,6 +45,8 @@ class WireError(ValueError):
     """What came over the border is not what was agreed."""
 
 
+_FLAGS_OF_NUMPY = (("numpy", "bool_"), ("numpy", "bool"))
+"""Its class has another name in NumPy 2."""
 _PLAIN = (float, int, bool, type(None))
 """Types of numbers, or of none, that can be printed and sent as they are."""
 
@@ -101,13 +103,15 @@ def checked_step(step: object) -> Step:
 
 def _in_floats(step: Step) -> Step:
     """The step with numbers that can be printed and sent. An environment may give fractions, or NumPy's numbers."""
-    if all(type(number) in _PLAIN for number in (*step.rewards.values(), step.outcome, step.progress)):
+    numbers = (*step.rewards.values(), step.outcome, step.progress)
+    if type(step.valid) is bool and all(type(number) in _PLAIN for number in numbers):
         return step
     return dataclasses.replace(
         step,
         rewards={name: float(value) for name, value in step.rewards.items()},
         outcome=None if step.outcome is None else float(step.outcome),
         progress=None if step.progress is None else float(step.progress),
+        valid=bool(step.valid),
     )
 
 
@@ -123,6 +127,12 @@ def _is_share(value: float) -> bool:
     return isinstance(value, Real) and 0.0 <= value <= 1.0
 
 
+def _is_flag(value: object) -> bool:
+    """True or False, also those of NumPy, and 1 or 0 in their place."""
+    kind = type(value)
+    return (isinstance(value, Real) and value in (0, 1)) or (kind.__module__, kind.__name__) in _FLAGS_OF_NUMPY
+
+
 def _check_particulars(step: Step) -> None:
     """Raises ValueError for a field of a kind that could neither be stored nor sent."""
     for name, found, fits, wanted in (
@@ -130,6 +140,7 @@ def _check_particulars(step: Step) -> None:
         ("ending", step.ending, step.ending is None or isinstance(step.ending, Ending), "an Ending or None"),
         ("progress", step.progress, step.progress is None or _is_share(step.progress), "a number in [0, 1] or None"),
         ("actions", step.actions, isinstance(step.actions, list | tuple), "a tuple of names"),
+        ("valid", step.valid, _is_flag(step.valid), "True or False"),
         ("effect", step.effect, isinstance(step.effect, str), "text"),
         ("state", step.state, isinstance(step.state, str), "text"),
     ):

@@ -25,7 +25,7 @@ from heedful.configuration import (
     trusting,
 )
 from heedful.console import SafeConsole
-from heedful.envs.common.contract import refuse_unless_environment
+from heedful.envs.common.contract import refuse_unless_environment, turns_of
 from heedful.models.chat.replies import Tags
 from heedful.policies import POLICIES, PolicySource, Sampling
 from heedful.policies.source import replies_of, sampling_of
@@ -206,7 +206,7 @@ def _measure(loaded: LoadedModel, env: Environment, settings: EvaluateSettings, 
         with _Progress(console, f"{kind}: {len(tasks)} tasks x {samples}") as tell:
 
             def policy_of(seed: int) -> Policy:
-                return _told(loaded.policy(sampling, seed), tell, env.turns)
+                return _told(loaded.policy(sampling, seed), tell, turns_of(env))
 
             return play_tasks(
                 policy_of,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from heedful.envs.common.contract import turns_of
 from heedful.measuring.budget import PASSES_OF_UPDATE, steps_paid_for
 from heedful.run.config import TrainConfig
 from heedful.run.terminal import duration
@@ -73,8 +74,8 @@ def tokens_of_step(config: TrainConfig, prompt: int, pictures: int = 0, shown: i
     `pictures`: how many an observation shows. `shown`: the tokens of these, which are part of `prompt`.
     """
     episodes = config.groups * config.group_size
-    sampled = episodes * config.env.turns * config.sampling.tokens_per_turn
-    later = episodes * (config.env.turns - 1)
+    sampled = episodes * turns_of(config.env) * config.sampling.tokens_per_turn
+    later = episodes * (turns_of(config.env) - 1)
     collect = config.groups * prompt + later * shown + sampled
     update = PASSES_OF_UPDATE * (episodes * prompt + later * shown + sampled) * config.algorithm.epochs
     diagnose = round(_diagnosis(config, prompt, collect + update))
@@ -91,7 +92,7 @@ def _diagnosis(config: TrainConfig, prompt: int, others: int) -> float:
         return columns * (prompt + rows * reply)
 
     full = matrix(config.groups, config.groups * config.group_size) + matrix(asked.any_turn, asked.any_turn)
-    full += matrix(asked.swapped_columns, asked.swapped_rows) if config.env.turns > 1 and asked.swapped_rows else 0
+    full += matrix(asked.swapped_columns, asked.swapped_rows) if turns_of(config.env) > 1 and asked.swapped_rows else 0
     full += matrix(asked.grounding_columns, asked.grounding_rows) if asked.grounding_rows else 0
     prompts = min(asked.prompts, config.groups)
     cheap = matrix(prompts, prompts * min(asked.thoughts, config.group_size))
@@ -118,7 +119,7 @@ def memory_of_step(shape: ModelShape, config: TrainConfig, prompt: int, *, refer
     kept = VALUES_PER_STATE * shape.layers
     activations = states * (shape.layers + VALUES_PER_STATE if config.gradient_checkpointing else kept)
     logits = LOGIT_BLOCKS * tokens * shape.vocabulary * 4
-    context = prompt + config.env.turns * config.sampling.tokens_per_turn
+    context = prompt + turns_of(config.env) * config.sampling.tokens_per_turn
     cached = config.groups * config.group_size * context * shape.layers * 2 * shape.key_values * shape.bytes_each
     return stays + max(gradients + activations + logits, cached)
 

@@ -13,6 +13,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache
 
+from heedful.envs.common.contract import turns_of
 from heedful.guarded import Raised, guarded_call
 from heedful.models.forward.exactness import evaluating
 from heedful.models.vision import vision_of
@@ -81,7 +82,7 @@ def first_prompt(config: TrainConfig, parts: Parts, env: Environment) -> FirstPr
 
     def read() -> FirstPrompt | None:
         task = parts.tasks.next(1)[0]
-        player = Player(made(env.episode), task, 0, env.turns, config.context)
+        player = Player(made(env.episode), task, 0, turns_of(env), config.context)
         if player.ending is not None:
             return None
         seen = player.conversation
