@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import json
+import os
 import random
 import re
 import subprocess
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from heedful.cli.environments import index as index_command
+from heedful.configuration.system_errors import sentence_of
 from heedful.retrieval import Passage, SmallIndex
 from heedful.retrieval import folder as folders
 from heedful.retrieval.folder import Source, build, find_index, open_index
@@ -344,3 +346,15 @@ def test_what_a_corpus_is_refused_for_is_told_though_tantivy_cannot_write(
 
     with pytest.raises(ValueError, match="line 21 holds no passage"):
         write_large(tmp_path, passages())
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_full_disk_is_told_with_the_folder_of_the_index(engine, tmp_path: Path, monkeypatch) -> None:
+    def full(*parts: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(folders, "write_passages", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        build(SOURCE, iter(drawn(20)), tmp_path, engine)
+    assert sentence_of(raised.value).startswith(f"Expected room on the disk to write {tmp_path}/abababababababab")
+    assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ from heedful.storage import (
     DiskFull,
     advising,
     append,
+    claim_folder,
     create,
     held,
     naming_a_full_disk,
@@ -153,3 +154,10 @@ def test_a_full_disk_names_the_command_that_goes_on(tmp_path: Path) -> None:
         naming_a_full_disk(tmp_path, kept="all"),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_folder_is_claimed_or_refused_in_a_sentence(tmp_path: Path) -> None:
+    assert claim_folder([tmp_path, tmp_path / "new"]) == tmp_path / "new"
+    for taken in ([tmp_path], []):
+        with pytest.raises(ValueError, match="found that all are taken"):
+            claim_folder(taken)

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from heedful.models.cache import cache_root
-from heedful.storage import RunFolder, describe_environment, read_metrics, read_scores, write_scores, write_whole
+from heedful.storage import (
+    RunFolder,
+    TokenValues,
+    describe_environment,
+    read_metrics,
+    read_scores,
+    write_scores,
+    write_whole,
+)
 from heedful.types import CrossScores, Metric
 
 
@@ -233,6 +241,12 @@ def test_scores_that_cannot_be_right_are_refused(tmp_path: Path) -> None:
         write_scores(tmp_path / "s.npz", CrossScores([[1.0], [2.0]], [1, 1], [0, 0]), ["a", "b"], ["p", "q"])
     with pytest.raises(ValueError, match="`own` between 0 and 0"):
         write_scores(tmp_path / "s.npz", CrossScores([[1.0]], [1], [1]), ["a"], ["p"])
+    two = CrossScores([[-2.0, -9.0], [-8.0, -3.0]], [4, 5], [0, 1])
+    with pytest.raises(ValueError, match=r"Expected 1 thoughts by 2 prompts .* found scores \(2, 2\)"):
+        write_scores(tmp_path / "s.npz", two, ["a"], ["p", "q"])
+    for odd in (1e39, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=r"finite values of at most 1e\+30 in size for each token, .* row 0"):
+            write_scores(tmp_path / "s.npz", two, ["a", "b"], ["p", "q"], [TokenValues(0, ("a",), (odd,))])
     (tmp_path / "s.npz").write_bytes(b"not a zip")
     with pytest.raises(ValueError, match="Expected cross-scores in"):
         read_scores(tmp_path / "s.npz")

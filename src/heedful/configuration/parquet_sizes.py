@@ -44,6 +44,15 @@ def parquet_file(path: Path, **options: Any) -> pyarrow.parquet.ParquetFile:
         return pyarrow.parquet.ParquetFile(pyarrow.OSFile(os.fsencode(path)), **options)
 
 
+def refuse_lack_of_memory(error: Exception) -> None:
+    """Raise MemoryError where pyarrow had no room for a thread, which says nothing about the file.
+
+    Room for values is another matter: a damaged file may ask for any amount of it.
+    """
+    if "Failed to launch worker thread" in str(error):
+        raise MemoryError from error
+
+
 def text_leaves(table: pyarrow.parquet.ParquetFile, names: Collection[str]) -> tuple[str, ...]:
     """Parquet's paths of all texts in these columns that are small dictionaries, which rows repeat.
 

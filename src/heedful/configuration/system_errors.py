@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from heedful.configuration.foreign_text import cut
 
@@ -48,6 +51,17 @@ def sentence_of(error: BaseException) -> str:
     path = cut(os.fsdecode(error.filename) if not isinstance(error.filename, int) else "a file", LONGEST_PATH)
     known = _KNOWN.get(error.errno, "Expected to use {path}, but the system says: {reason}. Give another path.")
     return known.format(path=path, reason=error.strerror)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give this path to an error of a full disk that has none: where a write fails, Python names no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno not in NO_ROOM:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from heedful.configuration.folders import files_below, make_folder
 from heedful.configuration.jsontext import read_json
+from heedful.configuration.system_errors import naming
 from heedful.retrieval.large import LargeFiles, check_installed, write_large
 from heedful.retrieval.passages import Found, Passage
 from heedful.retrieval.small import MOST_PASSAGES
@@ -74,7 +75,7 @@ def build(
     _remove_leftovers(out, final.name)
     part = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=out))
     try:
-        with (part / _LOCK).open("w") as lock:
+        with naming(final), (part / _LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             _write(part, source, passages, engine, progress)
             (part / _LOCK).unlink()

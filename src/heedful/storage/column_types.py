@@ -11,6 +11,7 @@ from heedful.configuration.parquet_sizes import (
     declared_bytes,
     parquet_file,
     refuse_damaged,
+    refuse_lack_of_memory,
     text_leaves,
     value_bytes,
 )
@@ -71,6 +72,7 @@ def read_table(path: Path, kinds: Mapping[str, str], pictures: bool) -> pyarrow.
             batch.validate(full=True)
             batches.append(batch)
     except (OSError, pyarrow.ArrowException) as error:
+        refuse_lack_of_memory(error)
         raise ValueError(
             f"Expected a rollout file (parquet) at {path}, found one that cannot be read: {error}. "
             "Delete it, or restore it from a copy. The other steps of the run do not need it."

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from heedful.configuration.folders import make_folder
 from heedful.configuration.jsontext import parse_json
+from heedful.configuration.system_errors import naming
 from heedful.storage.files import no_file
 
 LOCK = ".lock"
@@ -146,11 +147,9 @@ def _in_use(folder: Path, holder: Holder | None) -> ValueError:
 
 def _write(descriptor: int, path: Path) -> None:
     """Write this process into its lock. An error names the file, which a descriptor does not."""
-    try:
+    with naming(path):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(asdict(Holder.here())).encode(), 0)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _read(descriptor: int) -> Holder | None:

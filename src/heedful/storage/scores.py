@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heedful.configuration.limits import LARGEST_REWARD
 from heedful.configuration.open_files import existing_file, open_file
 from heedful.storage.files import write_whole
 from heedful.types import CrossScores, Image
@@ -75,11 +76,19 @@ def write_scores(
     prompt, if there are any.
 
     Raises:
-        ValueError: the shapes disagree.
+        ValueError: the shapes disagree, or a value of `words` is none that float32 holds.
     """
     import numpy as np
 
-    matrix = np.asarray(scores.scores_MN, dtype=np.float64).reshape(len(thoughts_M), -1)
+    matrix = np.asarray(scores.scores_MN, dtype=np.float64)
+    if matrix.ndim != 2:
+        matrix = matrix.reshape(len(thoughts_M), -1)
+    for word in words:
+        if not all(abs(value) <= LARGEST_REWARD for value in word.values_T):
+            raise ValueError(
+                f"Expected finite values of at most {LARGEST_REWARD:g} in size for each token, found others in row "
+                f"{word.row}."
+            )
     stored = StoredScores(
         matrix,
         np.asarray(scores.lengths_M, dtype=np.int64),

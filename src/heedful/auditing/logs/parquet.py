@@ -21,6 +21,7 @@ from heedful.configuration.parquet_sizes import (
     declared_bytes,
     parquet_file,
     refuse_damaged,
+    refuse_lack_of_memory,
     text_leaves,
     value_bytes,
 )
@@ -51,6 +52,7 @@ def open_parquet(file: Path, texts: Sequence[str] = ()) -> pyarrow.parquet.Parqu
         refuse_damaged(opened.metadata)
         return opened
     except (pyarrow.ArrowException, OSError) as error:
+        refuse_lack_of_memory(error)
         raise ValueError(
             f"Expected a whole parquet file at {file}, found one that is cut off or damaged: {shortened(str(error))}. "
             "Restore it, or move it out of the folder."
@@ -92,6 +94,7 @@ def parquet_rows(
                     yield from _rows_of_batch(batch, sizes, Location(file, number), faults, columns is not None)
                     number += len(batch)
             except (pyarrow.ArrowException, OSError) as error:
+                refuse_lack_of_memory(error)
                 faults.add(Location(file, number + 1), _DAMAGE, f"damage: {shortened(str(error))}")
             number = end
 

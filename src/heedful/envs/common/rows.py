@@ -23,6 +23,7 @@ from heedful.configuration.parquet_sizes import (
     declared_group_bytes,
     parquet_file,
     refuse_damaged,
+    refuse_lack_of_memory,
     text_leaves,
     value_bytes,
 )
@@ -192,6 +193,7 @@ class ParquetRows:
         try:
             yield
         except (pyarrow.ArrowException, OSError, *_OF_DAMAGE) as error:
+            refuse_lack_of_memory(error)
             found = " ".join(clean(str(error)).split())[:200]
             raise ValueError(
                 f"{self._who}: expected a parquet file at {self._path}, found one that cannot be read "
