@@ -41,7 +41,7 @@ def test_a_run_and_a_checkpoint_inside_it_bring_their_configuration(tmp_path: Pa
 def test_the_folder_of_a_model_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}))
     assert not is_run(tmp_path)
-    with pytest.raises(ValueError, match=r"alone, which is no run .* name the environment, too"):
+    with pytest.raises(ValueError, match=r"alone, which is no run .* name the environment beside it"):
         find_subject(str(tmp_path))
     subject = find_subject(str(tmp_path), "echo")
     assert (subject.config.model, subject.config.env.instructions) == (str(tmp_path), "full")

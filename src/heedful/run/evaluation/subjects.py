@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from heedful.models.chat.render import Renderer
 
 _CHECKPOINTS = "checkpoints"
+_BESIDE = "For a model, name the environment beside it (heedful eval MODEL ENV, heedful play ENV --by MODEL)"
 
 _OF_A_POLICY = (
     "env",
@@ -117,14 +118,14 @@ def find_subject(name: str, environment: str | None = None, checkpoint: str | No
     if path.exists():
         raise ValueError(
             f"Expected a run folder, or a model and its environment, found the path {name} alone, which is no run (it "
-            f"holds no config.json of one). For a model, name the environment, too: {_environments()}."
+            f"holds no config.json of one). {_BESIDE}: {_environments()}."
         )
     if name in starting_points() or ":" in name:
         config = preset(name)
         return Subject(f"{_untrained(config)} in {config.env.name}", config)
     raise ValueError(
         f"Expected a run folder, an environment ({_environments()}), or a model and its environment, found {name!r} "
-        "alone, which is neither a path here nor an environment. For a model, name the environment, too."
+        f"alone, which is neither a path here nor an environment. {_BESIDE}."
     )
 
 
