@@ -269,6 +269,15 @@ class Half(Plain):
 @dataclass(frozen=True)
 class Unread(Plain):
     knob: Any = 5
+@dataclass(frozen=True)
+class Unfinished(Plain):
+    knob: "int[" = 5
+@dataclass(frozen=True)
+class Divides(Plain):
+    knob: "1/0" = 5
+@dataclass(frozen=True)
+class Unknown(Plain):
+    knob: "nothing" = 5
 """
 
 
@@ -302,6 +311,14 @@ class Unread(Plain):
             "from 1 to 1,000,000 as `turns` of the environment plain, found 2.5",
         ),
         ("Unread", ["--by", "random"], 2, "env: a Unread cannot be configured: Unread.knob"),
+        ("Unfinished", ["--by", "random"], 2, "The annotations of Unfinished cannot be read: SyntaxError: Forward"),
+        ("Divides", ["--by", "random"], 2, "The annotations of Divides cannot be read: ZeroDivisionError: division"),
+        (
+            "Unknown",
+            ["--by", "random"],
+            2,
+            "cannot be read: name 'nothing' is not defined. Import the type",
+        ),
         ("Texts", ["--by", "random"], 2, "a whole number from 1 to 1,000 as `actions_per_turn`"),
     ],
 )

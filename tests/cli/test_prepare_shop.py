@@ -43,6 +43,7 @@ def test_a_drawn_catalogue_is_prepared(tmp_path: Path, capsys: pytest.CaptureFix
         ((str(EXAMPLE), "--drawn", "5"), "Expected either the folder"),
         ((str(EXAMPLE), "--items", "nowhere.json"), "Expected the file of --items at nowhere.json, found none."),
         ((str(EXAMPLE), "--most", "-1"), "most"),
+        (("--drawn", "99999999999"), "drawn must be at most 10000000, found 99999999999"),
     ],
 )
 def test_bad_input_ends_in_a_sentence(

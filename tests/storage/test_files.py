@@ -161,3 +161,10 @@ def test_a_folder_is_claimed_or_refused_in_a_sentence(tmp_path: Path) -> None:
     for taken in ([tmp_path], []):
         with pytest.raises(ValueError, match="found that all are taken"):
             claim_folder(taken)
+
+
+def test_a_path_that_no_system_holds_is_refused_before_anything_is_written() -> None:
+    with pytest.raises(ValueError, match="with half of a surrogate pair, which no path holds"):
+        write_whole("\ud800.json", "x")
+    with pytest.raises(ValueError, match="with half of a surrogate pair"), held(Path("\ud800")):
+        pass

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 from heedful.configuration.foreign_text import cut
 from heedful.configuration.trust import NeedsTrust, hold, import_named
+from heedful.guarded import Raised, guarded_call
 
 MISSING = dataclasses.MISSING
 
@@ -217,13 +218,13 @@ def settings_of(cls: type) -> tuple[Setting, ...]:
 def _settings_of(cls: type) -> tuple[Setting, ...]:
     if not _is_config_class(cls):
         raise TypeError(f"Expected a dataclass to configure, found {cls!r}.")
-    try:
-        hints = typing.get_type_hints(cls, include_extras=True)
-    except NameError as error:
-        raise TypeError(
-            f"The annotations of {cls.__name__} cannot be read: {error}. "
-            "Import the type at run time, not under TYPE_CHECKING."
-        ) from error
+    read = guarded_call(lambda: typing.get_type_hints(cls, include_extras=True))  # texts of a user are evaluated
+    if isinstance(read, Raised):
+        unknown = isinstance(read.error, NameError)
+        told = read.error if unknown else read
+        advice = "Import the type at run time, not under TYPE_CHECKING" if unknown else "Correct them"
+        raise TypeError(f"The annotations of {cls.__name__} cannot be read: {told}. {advice}.") from read.error
+    hints = read.value
     fields = [field for field in dataclasses.fields(cls) if field.init]
     return tuple(
         Setting(

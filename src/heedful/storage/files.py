@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from heedful.configuration.folders import make_folder
-from heedful.configuration.open_files import open_file
+from heedful.configuration.open_files import open_file, path_of
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
@@ -107,7 +107,7 @@ def write_whole(path: Path | str, content: bytes | str) -> None:
         ValueError: a folder, a pipe or a device is at `path`.
         DiskFull: there was no room. The temporary file is removed and the old file at `path` is unchanged.
     """
-    path = Path(path)
+    path = path_of(path, "a file to write")
     _refuse_no_file(path)
     make_folder(path.parent)
     partial = path.with_name(f".{path.name}.part")

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from heedful.configuration.folders import make_folder
 from heedful.configuration.jsontext import parse_json
+from heedful.configuration.open_files import path_of
 from heedful.configuration.system_errors import naming
 from heedful.storage.files import no_file
 
@@ -65,7 +66,7 @@ def held(folder: Path, note: Callable[[str], None] | None = None, take_over: boo
     Raises:
         ValueError: another process has the folder. The sentence names it.
     """
-    make_folder(folder)
+    make_folder(path_of(folder, "a folder to work in"))
     path = folder / LOCK
     descriptor = _open_locked(path)
     claimed = done = False

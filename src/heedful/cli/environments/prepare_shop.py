@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from heedful.configuration import CommandLine, Positional, complain, refuse_below, tell
+from heedful.configuration import CommandLine, Positional, complain, refuse_above, refuse_below, tell
 from heedful.configuration.open_files import in_home
 from heedful.envs.shop.catalogue.nouns import MODEL
 from heedful.envs.shop.catalogue.prepare import Count, Sources, find_sources, prepare, prepare_drawn
 
 _TOLD_EVERY = 20_000
+
+MOST_DRAWN = 10**7
+"""Products of a drawn catalogue. They take hours, and gigabytes on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +53,13 @@ class PrepareSettings:
     human: str = ""
     """The file of human instructions, where the folder holds several."""
     drawn: int = 0
-    """Products of a drawn catalogue, in place of a folder."""
+    """Products of a drawn catalogue, in place of a folder. At most 10,000,000."""
     seed: int = 0
     """Seed of a drawn catalogue."""
 
     def __post_init__(self) -> None:
         refuse_below(self, most=0, drawn=0)
+        refuse_above(self, drawn=MOST_DRAWN)
 
 
 def main(argv: list[str]) -> int:
