@@ -46,6 +46,11 @@ class Raised:
         frames = extract_tb(self.error.__traceback__)
         return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if len(frames) > 1 else ""
 
+    @property
+    def located(self) -> str:
+        """The error, and the line of code that raised it, if that is known."""
+        return f"{self} ({self.place})" if self.place else str(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[Answer]):

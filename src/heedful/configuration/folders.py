@@ -1,6 +1,7 @@
 """Folders of any depth, made and walked through without recursion: a path of 1,000 folders is a legal one.
 
-`Path.mkdir`, `Path.rglob` and `os.walk` call themselves once for each folder of a path, and end in a RecursionError.
+`Path.mkdir` calls itself once for each folder of a path, and ends in a RecursionError. So do `Path.rglob` and `os.walk`
+before Python 3.12.
 """
 
 from __future__ import annotations

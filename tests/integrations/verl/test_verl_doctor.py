@@ -156,8 +156,8 @@ def test_rows_of_another_shape_are_told(tmp_path: Path, extra: object) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("train.json", b"PAR1...", "is a parquet file, but verl reads only names that end in .parquet so"),
-        ("train", b"PAR1...", "is a parquet file, but verl reads only names that end in .parquet so"),
+        ("train.json", b"PAR1...", "but verl reads it as one only if its name ends in .parquet. Rename it"),
+        ("train", b"PAR1...", "but verl reads it as one only if its name ends in .parquet. Rename it"),
         ("train.csv", b"a,b\n", "verl reads names that end in .parquet, .json or .jsonl, found train.csv"),
         ("train.jsonl", b"{}\n", ""),
     ],

@@ -223,8 +223,8 @@ def _of_other_kind(path: Path, name: str, own_reader: bool) -> Iterator[Finding]
     if path.is_file() and _begins_as_parquet(path):
         yield Finding(
             "wrong",
-            f"data.{name}: {cut(str(path))} is a parquet file, but verl reads only names that end in .parquet so. "
-            "Rename it.",
+            f"data.{name}: {cut(str(path))} is a parquet file, but verl reads it as one only if its name ends in "
+            ".parquet. Rename it.",
         )
     elif path.suffix not in (".json", ".jsonl"):
         yield Finding(

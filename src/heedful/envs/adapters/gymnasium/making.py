@@ -79,7 +79,7 @@ def begin(env: Knobs, seed: int) -> tuple[Any, Any]:
     environment = idle.pop() if idle else _make_named(env, seed)
     begun = guarded_call(lambda: environment.reset(seed=derive(seed, "start") % 2**31))
     if isinstance(begun, Raised):
-        raise ValueError(f"gymnasium: `reset` of {env.id} raised {begun}{_at(begun)}.") from begun.error
+        raise ValueError(f"gymnasium: `reset` of {env.id} raised {begun.located}.") from begun.error
     if not isinstance(begun.value, tuple) or len(begun.value) != 2:
         raise ValueError(
             f"gymnasium: the `reset` of {env.id} was expected to return an observation and a dictionary, found "
@@ -138,14 +138,10 @@ def _make(env: Knobs, options: dict[str, Any]) -> Any:
         answer = guarded_call(made)
     if isinstance(answer, Raised):
         raise ValueError(
-            f"gymnasium: {env.id} cannot be made with the options {write_options(options)}; the library says: {answer}"
-            f"{_at(answer)}"
+            f"gymnasium: {env.id} cannot be made with the options {write_options(options)}; the library says: "
+            f"{answer.located}"
         ) from answer.error
     return answer.value
-
-
-def _at(raised: Raised) -> str:
-    return f" ({raised.place})" if raised.place else ""
 
 
 def state_in_words(env: Knobs, environment: Any, observation: Any) -> str:
@@ -155,7 +151,7 @@ def state_in_words(env: Knobs, environment: Any, observation: Any) -> str:
         return answer.value
     if isinstance(answer.error, ValueError):
         raise answer.error
-    raise ValueError(f"gymnasium: a state of {env.id} cannot be written: {answer}{_at(answer)}.") from answer.error
+    raise ValueError(f"gymnasium: a state of {env.id} cannot be written: {answer.located}.") from answer.error
 
 
 def _in_words(env: Knobs, environment: Any, observation: Any) -> str:

@@ -267,8 +267,7 @@ def _dataset(name: str, config: str) -> Any:
 
 
 def _unusable(name: str, config: str, raised: Raised) -> str:
-    at = f" ({raised.place})" if raised.place else ""
     return (
-        f"reasoning_gym: {name} makes no entry with the settings {config!r:.200}; the library says: {raised}{at}. "
+        f"reasoning_gym: {name} makes no entry with the settings {config!r:.200}; the library says: {raised.located}. "
         "Change --env.config, or leave it empty for the library's defaults."
     )

@@ -178,10 +178,9 @@ def begin(env: TextArena, seed: int) -> Any:
     with OwnRandom(seed, "start"), contextlib.redirect_stdout(io.StringIO()):
         answer = guarded_call(started)
     if isinstance(answer, Raised):
-        at = f" ({answer.place})" if answer.place else ""
         raise ValueError(
             f"textarena: {env.id} cannot be made with the options {write_options(options)}; the library says: "
-            f"{answer}{at}"
+            f"{answer.located}"
         ) from answer.error
     return answer.value
 
